@@ -7,8 +7,7 @@ import { request } from 'undici';
 import type { S3Server } from '../test/support/services.ts';
 
 /**
- * A plain client in Node.js: the requests alone, signed, with nothing that is looked at, compared, proven or remembered, by the
- * runtime and the library as they come.
+ * A plain client in Node.js: it only sends the signed requests, and checks, compares and stores nothing.
  */
 export interface BareClient {
   s3: Pick<S3Server, 'endpoint' | 'region' | 'accessKey' | 'secretKey'>;

@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** As little as an HTTP server in Node can do for an answer as long as that about one asset. */
+/** The minimum of an HTTP server in Node, with an answer as long as that about one asset. */
 const body = JSON.stringify({ asset: { text: 'x'.repeat(1200) } });
 
 const server = createServer((_request, response) => {

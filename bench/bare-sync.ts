@@ -5,7 +5,7 @@ import { request } from 'undici';
 
 /**
  * The least that a sync without news takes in Node.js with these libraries: a job by its schedule, two requests, and four
- * statements that do nothing. Nothing of it is looked at, and nothing is kept. Tells how many it has done when it is asked.
+ * statements that do nothing. It checks and stores nothing. It reports the number of syncs on request.
  */
 export interface BareSync {
   redisUrl: string;
@@ -13,7 +13,7 @@ export interface BareSync {
   origin: string;
   since: number;
   every: number;
-  /** So many schedules, spread over `every`, ms. */
+  /** The number of schedules, spread over `every` ms. */
   schedules: number;
 }
 

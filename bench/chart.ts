@@ -18,7 +18,7 @@ export interface Series {
 const width = 720;
 const margin = 20;
 
-/** Colours as the reader's system has it, light or dark; the ground is drawn too, for a page may have another one. */
+/** Colours as the reader's system has it, light or dark; the background is drawn, too, because a page may have another one. */
 const style = `
   text { font: 13px system-ui, 'DejaVu Sans', sans-serif; fill: #24292f }
   .title { font-weight: 600; font-size: 15px } .quiet { fill: #57606a; font-size: 12px }
@@ -35,7 +35,7 @@ const style = `
     .d0 { fill: #4493f8 } .d1 { fill: #f0883e } .d2 { fill: #9198a1 } .d3 { fill: #3fb950 }
   }`;
 
-/** A chart as SVG, for a page to embed. It holds the figures of a table; whoever cannot see it reads those. */
+/** A chart as SVG, for a page to embed. The table next to it has the same figures. */
 export function svgOf(chart: Chart): string {
   const { height, content } = chart.kind === 'bars' ? bars(chart.panels) : curves(chart);
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" role="img" aria-label="${escaped(chart.title)}">

@@ -3,7 +3,7 @@ import { ground, number, table, write } from './page.ts';
 import { cpuSeconds, mebibytes, newStage } from './stage.ts';
 
 /**
- * The first sync of a large library, and what it does to others. The bucket is a directory; transfers go on during the
+ * The first sync of a large library, and its effect on other connections. The bucket is a directory; transfers go on during the
  * listing. While one connection is listed for the first time, another one's new assets have to arrive.
  * `node bench/first-sync.ts [ASSETS]`.
  */
@@ -58,7 +58,7 @@ interface Sample {
 await admin.addUser({ id: 'other', name: 'Other', email: 'other@example.com' });
 await admin.addCompany({ id: 'other', name: 'Other', userIds: ['other'] });
 const other = await stage.connect('other');
-// What follows a start is not what this is about.
+// The work after a start is not measured.
 await sleep(2000);
 
 const databaseSize = async () =>

@@ -3,8 +3,8 @@ import { ground, number, table, write } from './page.ts';
 import { newStage } from './stage.ts';
 
 /**
- * From an upload until it is in the bucket, while a backlog of the same connection is being mirrored: found by the syncs of
- * every few seconds, and by a sync that whoever uploads asks for. `node bench/freshness.ts [SECONDS] [BACKLOG]`; SECONDS is how
+ * From an upload until it is in the bucket, while a backlog of the same connection is being mirrored: found by a sync
+ * every few seconds, and by a sync that the uploader requests. `node bench/freshness.ts [SECONDS] [BACKLOG]`; SECONDS is how
  * long each of the two is measured.
  */
 const seconds = Number(process.argv[2] ?? 45);
@@ -31,9 +31,9 @@ interface Found {
   p50: number;
   p99: number;
   most: number;
-  /** What else was mirrored, files a second. */
+  /** Files of the backlog that were mirrored per second. */
   rest: number;
-  /** What was still to be mirrored at the end. */
+  /** Files that were not mirrored at the end. */
   left: number;
 }
 
@@ -97,7 +97,7 @@ write('freshness', {
   ],
   text: `
 An upload of 100 KB every ${everyMs} ms for ${seconds} s, while a backlog of ${number(backlog)} older files of the same company is being mirrored, into the
-Versity gateway, all on one machine. The time is from the service's upload date until the asset is recorded as mirrored.
+Versity gateway, all on one machine. The time is from the library's upload date until the asset is recorded as mirrored.
 
 ${table(
   ['', 'uploads', 'p50 s', 'p99 s', 'most s', 'of the backlog meanwhile, files/s', 'left of it'],

@@ -5,7 +5,7 @@ import { ground, number, table, write } from './page.ts';
 import { cpuSeconds, mebibytes, newStage } from './stage.ts';
 
 /**
- * Large files, library → mirror → directory: how much memory many at once take, and what a SIGKILL in the middle of one costs.
+ * Large files, library → mirror → directory: the memory for many at once, and the cost of a SIGKILL during one.
  * `node bench/large-files.ts [FILES] [GIB]`.
  */
 const files = Number(process.argv[2] ?? 8);
@@ -72,7 +72,7 @@ const after = (await mediaRequests(id)) - before;
 const killed = [
   `${gib} GiB, SIGKILL with ${kept} of ${parts} parts stored`,
   `whole ${number(whole)} s after the next start`,
-  // The first request only asks what there is.
+  // The first request only gets the length.
   `${after} parts fetched then (${parts - kept} were missing), ${before - 1 + after - parts} of ${parts} fetched twice`,
 ];
 

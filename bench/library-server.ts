@@ -3,7 +3,7 @@ import { REDIRECT_URI } from '../test/support/library.ts';
 
 let times: number[] = [];
 
-/** The library under measurement, with more options as JSON. It tells its address, and when asked, what it has used. */
+/** The library under measurement, with more options as JSON. It prints its address and, on request, its resource usage. */
 const { close, ...library } = await startLibrary({
   redirectUris: [REDIRECT_URI],
   autoConsent: true,

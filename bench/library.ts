@@ -16,14 +16,14 @@ const SECONDS = Number(process.argv[2] ?? 5);
 const profile = process.argv[3];
 const REPEATS = 3;
 
-/** What the library has used of a processor and of memory, and how many milliseconds each page took since the last time. */
+/** The processor time and memory of the library, and the milliseconds of each page since the last call. */
 type Usage = { cpu: number; rss: number; times: number[] };
 type Row = { what: string; measured: string; wanted: string; ok: boolean };
 
 const agent = new Agent({ connections: 16, pipelining: 1 });
 const rows: Row[] = [];
 
-/** What Node's own HTTP server does here and now, with an answer as long as a detail: says how much the machine has to give. */
+/** The rate of Node's own HTTP server with an answer as long as a detail: the capacity of the machine. */
 async function bare(): Promise<void> {
   const server = fork(join(import.meta.dirname, 'bare-server.ts'));
   const [port] = (await once(server, 'message')) as [number];
@@ -64,7 +64,7 @@ async function page(query: Record<string, string | number>): Promise<Page> {
   return page;
 }
 
-/** The place of an asset in the listing, as the API's own cursor says it. */
+/** The position of an asset in the listing, as in the API's cursor. */
 async function cursorAt(number: number): Promise<string> {
   const answer = await request(`${library.apiUrl}/api/v1/assets/ast_1_${number}`, {
     headers: { authorization },
@@ -147,7 +147,7 @@ async function load(
   concurrency = 16,
 ): Promise<void> {
   const isMedia = what === 'Media';
-  // Code that has just started is not what a service runs most of its time.
+  // Compile the code first.
   await work(2, once, concurrency);
   for (let repeat = 1; repeat <= REPEATS; repeat++) {
     const before = await usage(server);

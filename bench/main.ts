@@ -6,20 +6,20 @@ import { delimiter, join } from 'node:path';
 
 interface Benchmark {
   what: string;
-  /** Its arguments with what they are by default; all are numbers, if nothing else is said. */
+  /** Its arguments with their defaults; all are numbers unless stated otherwise. */
   takes: string;
   words?: true;
   /** About how long it runs. */
   minutes: number;
-  /** Programs that it cannot do without. */
+  /** Programs that it needs. */
   needs?: string[];
-  /** The arguments when all are run, where those of a run by itself would take too long. */
+  /** The arguments when all benchmarks run, if the defaults take too long. */
   ofAll?: string[];
 }
 
 /**
  * `npm run bench` runs all benchmarks in turn, `npm run bench -- NAME [ARGUMENTS]` one of them. Each writes a page with a table
- * and a chart into bench/results, or RESULTS, and ends by itself: sizes are arguments, and what follows the name is handed on.
+ * and a chart into bench/results, or RESULTS, and ends by itself: sizes are arguments, which follow the name.
  */
 const benchmarks: Record<string, Benchmark> = {
   'one-large-file': {

@@ -5,7 +5,7 @@ import { cpuSeconds, mebibytes, newStage } from './stage.ts';
 
 /**
  * Many connections on one worker, each with a small library and no news, at an interval of five minutes: whether their syncs
- * are on time, and what that takes; 100,000 at one of half an hour. `node bench/many-connections.ts [SECONDS] [CONNECTIONS…]`; SECONDS is how long is measured.
+ * are on time, and the resources for that; 100,000 at one of half an hour. `node bench/many-connections.ts [SECONDS] [CONNECTIONS…]`; SECONDS is how long is measured.
  */
 const seconds = Number(process.argv[2] ?? 100);
 const sizes = process.argv.length > 3 ? process.argv.slice(3).map(Number) : [100, 1000, 10_000, 100_000];
@@ -15,10 +15,10 @@ const files = 10;
 
 interface Found {
   connections: number;
-  /** Runs that began in the time, and runs that should have. */
+  /** Syncs that started in the measured time, and syncs that were due. */
   syncs: number;
   due: number;
-  /** From when one was due until it began, ms. */
+  /** The delay of a sync in ms. */
   p50: number;
   p99: number;
   /** Share of one processor. */
@@ -44,7 +44,7 @@ async function measure(connections: number): Promise<Found> {
     await stage.addMirrored(from, Math.min(connections, from + 19_999));
   }
   const mirror = await stage.mirror('worker', { SYNC_INTERVAL: `${intervalMs}ms` });
-  // Two schedules for each: until all are made, the inventory of the day is written, and what was due meanwhile is done.
+  // Two schedules for each: until all are made, the day's inventory is written, and the work due meanwhile is done.
   const queue = await stage.queueKeys();
   const scheduled = () => redis.zcard(`${queue}:syncs:repeat`);
   for (let waited = 0; (await scheduled()) < 2 * connections; waited++) {
@@ -97,7 +97,7 @@ function lateness(id: string, began: number, intervalMs: number): number {
   return (((began - offsetOf(id, intervalMs)) % intervalMs) + intervalMs) % intervalMs;
 }
 
-/** So many of these moments are between two others. */
+/** The number of these moments between two others. */
 function dueBetween(connections: number, from: number, to: number, intervalMs: number): number {
   let due = 0;
   for (let n = 1; n <= connections; n++) {
@@ -143,7 +143,7 @@ write('many-connections', {
   ],
   text: `
 So many connections, each with ${files} assets and no news, synced every five minutes (100,000: every thirty) by one worker, on PostgreSQL and Redis; measured
-for ${seconds} s once all schedules are made and the day's inventory is written, of which each asset is a line. Their tokens are put into the records, what the service says comes from a server that does
+for ${seconds} s once all schedules are made and the day's inventory is written, of which each asset is a line. Their tokens are put into the records, what the library says comes from a server that does
 next to nothing; everything else is as ever. Each connection has its own moment in the interval: a sync is as late as it begins
 behind it. Where many fewer begin than are due, one worker is too few (a few that fall due at the very end begin behind it); lateness
 beyond the interval itself is not seen. What a worker does anyway is in its processor time, and in that of a sync.

@@ -6,19 +6,19 @@ import { type Cost, cost, rclones, s3Flags } from './peers.ts';
 import { cpuSeconds, type Mirror, newStage, type Stage, startProgram } from './stage.ts';
 
 /**
- * What it costs to find that nothing is new, with libraries of different sizes: a sync asks for what came in since the last
+ * The cost of a sync without news, with libraries of different sizes: a sync requests the uploads since the last
  * one; rclone lists both sides and compares them. `node bench/nothing-new.ts [SECONDS] [SIZE…]`.
  */
 const seconds = Number(process.argv[2] ?? 20);
 const sizes = process.argv.length > 3 ? process.argv.slice(3).map(Number) : [1000, 100_000, 1_000_000];
 /** A worker that has started comes to rest. */
 const settleMs = 10_000;
-/** So often each connection syncs here: by itself, as ever, only sooner. One alone, and as many syncs as 10,000 have by default. */
+/** The sync intervals: of one connection, and of as many syncs as 10,000 connections have by default. */
 const rates = { alone: { connections: 1, intervalMs: 200 }, many: { connections: 100, intervalMs: 3000 } };
 type Rate = (typeof rates)[keyof typeof rates];
 const bytes = 1000;
 
-/** What a worker and its servers have done: in a second, or for a sync. */
+/** The work of a worker and its servers: per second, or per sync. */
 interface Work {
   cpuMs: number;
   requests: number;
@@ -26,7 +26,7 @@ interface Work {
   commands: number;
 }
 
-/** Of a sync, without what an idle worker does in the same time. */
+/** Of a sync, without the work of an idle worker in the same time. */
 interface Syncs {
   n: number;
   each: Work;
@@ -42,7 +42,7 @@ interface Found {
 
 let postgresVersion = '';
 
-/** What a mirror does while it is waited for so long, ms. */
+/** The work of a mirror during this time in ms. */
 async function work(stage: Stage, mirror: Mirror, ms: number): Promise<Work> {
   const [talk, cpu] = [await stage.talk(), cpuSeconds(mirror.pid)];
   await sleep(ms);
@@ -55,7 +55,7 @@ async function work(stage: Stage, mirror: Mirror, ms: number): Promise<Work> {
   };
 }
 
-/** The same of one of `n`; without `idle`, which is of a second, for so many seconds. */
+/** The same per item of `n`, without the work of `seconds` idle seconds. */
 function each(all: Work, n: number, idle?: Work, seconds = 0): Work {
   const of = (key: keyof Work) => (all[key] - (idle ? idle[key] * seconds : 0)) / n;
   return { cpuMs: of('cpuMs'), requests: of('requests'), statements: of('statements'), commands: of('commands') };
@@ -63,7 +63,7 @@ function each(all: Work, n: number, idle?: Work, seconds = 0): Work {
 
 const never = '365d';
 
-/** What syncs cost that come at a rate. */
+/** The cost of syncs at a rate. */
 async function syncs(stage: Stage, { intervalMs }: Rate, idle: Work): Promise<Syncs> {
   const { db } = stage;
   const done = async () => {
@@ -90,7 +90,7 @@ async function syncs(stage: Stage, { intervalMs }: Rate, idle: Work): Promise<Sy
 
 async function nothingNew(size: number): Promise<Found> {
   const newest = Date.now() - 86_400_000;
-  // An asset in a minute: those of the last ten are looked at again each time (CURSOR_OVERLAP).
+  // An asset in a minute: those of the last ten minutes are listed again each time (CURSOR_OVERLAP).
   const stepMs = 60_000;
   await using stage = await newStage({
     source: { files: size, bytes, newest, stepMs, shared: true },
@@ -111,11 +111,11 @@ async function nothingNew(size: number): Promise<Found> {
   return { size, alone, many: await syncs(stage, rates.many, idle), idle };
 }
 
-/** What a plain program takes for a sync (`bare-sync.ts`), CPU ms: the same calls of the same libraries, and nothing else. */
+/** The CPU ms of a plain program for a sync (`bare-sync.ts`): only the same calls of the same libraries. */
 async function bareSync({ connections, intervalMs }: Rate): Promise<number> {
   const newest = Date.now() - 86_400_000;
   await using stage = await newStage({ source: { files: 1000, bytes, newest, stepMs: 60_000 }, redis: true });
-  /** CPU seconds and syncs of a second, with so many schedules. */
+  /** CPU seconds and syncs per second, with this number of schedules. */
   const rate = async (schedules: number) => {
     const order: BareSync = {
       redisUrl: stage.environment.REDIS_URL!,
@@ -146,8 +146,8 @@ async function bareSync({ connections, intervalMs }: Rate): Promise<number> {
 }
 
 /**
- * rclone, with the same files on both sides: told to compare what the listings have, and nothing else, it asks for least. What
- * it finds for so many is how long it takes for each.
+ * rclone, with the same files on both sides: set to compare only the listings, it sends the fewest requests. Its
+ * time for this number of files gives the time per file.
  */
 async function listings(path: string, size: number): Promise<Cost> {
   const newest = Date.now();

@@ -2,9 +2,8 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
 /**
- * As little of an S3 server as there can be: it reads what is put, hands back the checksum that came with it, and keeps the
- * first few KiB only, so that what its clients cost is what shows. Never a judge of anything: nothing is checked, signatures
- * least of all. With OBJECTS and BYTES it lists `file-0.bin`, `file-1.bin`, … in every bucket.
+ * A minimal S3 server: it reads bodies, returns the checksum that it received, and keeps only the first few KiB, so that the
+ * cost of its clients can be measured. It checks nothing, not even signatures. With OBJECTS and BYTES it lists `file-0.bin`, `file-1.bin`, … in every bucket.
  */
 const [objects = 0, bytes = 0] = process.argv.slice(2).map(Number);
 const names = Array.from({ length: objects }, (_, i) => `file-${i}.bin`).sort();
@@ -23,7 +22,7 @@ const server = createServer((request, response) => {
     const declared = request.headers['x-amz-checksum-crc32'] as string | undefined;
     let size = 0;
     const head: Buffer[] = [];
-    // A checksum that follows the body is in its last chunk, between the end of the bytes and the end of all.
+    // A trailing checksum is in the last chunk, after the bytes.
     let tail: Buffer = Buffer.alloc(0);
     request.on('data', (chunk: Buffer) => {
       if (size < keptBytes) head.push(chunk);
@@ -59,7 +58,7 @@ server.keepAliveTimeout = 60_000;
 process.on('message', () => process.send!(kept.size));
 process.on('disconnect', () => process.exit());
 
-/** A page of ListObjects or ListObjectsV2. Where the next one begins is said by the last name of this one. */
+/** A page of ListObjects or ListObjectsV2. The next one begins after the last name of this one. */
 function list(query: URLSearchParams): string {
   const behind = query.get('continuation-token') ?? query.get('marker') ?? query.get('start-after');
   const first = behind ? placeOf.get(behind)! + 1 : 0;

@@ -4,9 +4,9 @@ import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 
 /**
- * As little of a source as there can be, so that what its clients cost is what shows: files behind plain HTTP with an index
- * page, as rclone lists them, and the same files as assets of an API after the specification. Whoever has the access token
- * `svca_N` is user N, who reads company N with `files` assets; the first is the newest, each `stepMs` older than the one before.
+ * A minimal source, so that the cost of its clients can be measured: files behind plain HTTP with an index
+ * page, as rclone lists them, and the same files as assets of an API after the specification. The access token `svca_N`
+ * belongs to user N, who reads company N with `files` assets; the first is the newest, each `stepMs` older than the one before.
  * `shared`: everyone reads company 1.
  */
 export interface NullSource {

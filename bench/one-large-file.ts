@@ -6,7 +6,7 @@ import { cpuSeconds, type Mirror, mebibytes, newBucket, newStage, removeObjects 
 
 /**
  * One large file over HTTP into S3: through the whole mirror, by rclone in both of its ways, and by curl into curl, which is
- * about the least that it can take. They take turns, so that what else the machine does befalls all of them. Then the same over
+ * about the minimum. They run in rotation, so that other load of the machine affects all of them. Then the same over
  * HTTPS. `node bench/one-large-file.ts [GIB] [ROUNDS]`.
  */
 const gib = Number(process.argv[2] ?? 2);
@@ -41,7 +41,7 @@ async function measure(tls: boolean): Promise<({ name: string } & Cost)[]> {
 
   async function justStarted(): Promise<Cost> {
     mirror = await stage.mirror('all', { SYNC_INTERVAL: '30d' });
-    // What follows a start is not what this is about.
+    // The work after a start is not measured.
     await sleep(1000);
     return mirrored();
   }
@@ -80,8 +80,8 @@ async function measure(tls: boolean): Promise<({ name: string } & Cost)[]> {
     for (const { name, once, costs } of clients) {
       const found = await once();
       costs.push(found);
-      // What the store holds is the same for all, and small: memory that a virtual machine has not touched before is given
-      // to it page by page, which took the store as long again as the bytes did.
+      // The stored bytes are few: a virtual machine gets new memory page by page, which would double the
+      // time of the store.
       await removeObjects(s3, 'mirror', 'company-');
       await removeObjects(s3, 'others', '');
       console.log(`${name}: ${number(found.seconds, 1)} s, ${number(found.cpu, 2)} CPU s, ${number(found.rss)} MiB`);

@@ -4,12 +4,12 @@ import { newStage } from './stage.ts';
 /**
  * How long the operator API takes with many connections and assets in the records: one of them has a third of all assets, the
  * others share the rest. `node bench/operator-api.ts [CONNECTIONS] [ASSETS]`. With BENCH_DIR, the records stay there, and are
- * used again.
+ * reused.
  */
 const CONNECTIONS = Number(process.argv[2] ?? 10_000);
 const ASSETS = Number(process.argv[3] ?? 1_000_000);
 const RUNS = 60;
-/** A request that is slow is asked less often. */
+/** Slow requests are repeated less often. */
 const patienceMs = 3000;
 const LIMIT_MS = 100;
 
@@ -157,7 +157,7 @@ ${table(
   ground: await ground([], [stage.postgresVersion]),
 });
 
-/** Records as they are after years, by SQL: what they are about is in no bucket. */
+/** Records as after years of use, written by SQL; no bucket has their files. */
 async function fill(): Promise<void> {
   const say = (text: string) =>
     process.stdout.write(`${((Date.now() - loaded) / 1000).toFixed(0).padStart(4)} s  ${text}\n`);
@@ -179,7 +179,7 @@ async function fill(): Promise<void> {
     [
       'access',
       `
-      INSERT INTO access (connection_id, company_id, mark)
+      INSERT INTO access (connection_id, company_id, high_water_mark)
       SELECT 'connection ' || i, 'company ' || i, 1700000000000 FROM generate_series(1, ${CONNECTIONS}) AS i`,
     ],
     [

@@ -8,13 +8,13 @@ import { type Chart, svgOf } from './chart.ts';
 const run = promisify(execFile);
 const loadBefore = loadavg()[0]!;
 
-/** The repository's results, or RESULTS: each benchmark writes a page of its own there, and its charts beside it. */
+/** The repository's results, or RESULTS: each benchmark writes its page and its charts there. */
 const results = process.env.RESULTS ?? join(import.meta.dirname, 'results');
 
 export const number = (value: number, digits = 0) =>
   value.toLocaleString('en', { minimumFractionDigits: digits, maximumFractionDigits: digits });
 
-/** A number of what is called so, in English. */
+/** `1 file`, `2 files` */
 export const counted = (n: number, what: string) => `${number(n)} ${what}${n === 1 ? '' : 's'}`;
 
 /** A table in Markdown. */
@@ -23,38 +23,38 @@ export const table = (head: string[], rows: string[][]) =>
     .map((cells) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`)
     .join('\n');
 
-/** Programs whose version a page can tell, and how they are asked. */
+/** Programs whose version a page shows, and the flags that print it. */
 const asked = {
   curl: ['curl', '--version'],
   redis: ['redis-server', '--version'],
   versitygw: ['versitygw', '--version'],
 } as const;
 
-/** What a command says, trimmed; nothing when it cannot be asked. */
-const told = (program: string, ...args: string[]) =>
+/** The output of a command, trimmed; empty if it cannot run. */
+const outputOf = (program: string, ...args: string[]) =>
   run(program, args, { cwd: import.meta.dirname }).then(
     ({ stdout }) => stdout.trim(),
     () => '',
   );
 
-/** The version of the sources, and whether what runs differs from it. */
+/** The version of the sources, and whether the working tree differs from it. */
 async function revision(): Promise<string> {
-  const commit = await told('git', 'rev-parse', '--short', 'HEAD');
-  const changed = await told('git', 'status', '--porcelain', '--', '../src', '../package.json');
+  const commit = await outputOf('git', 'rev-parse', '--short', 'HEAD');
+  const changed = await outputOf('git', 'status', '--porcelain', '--', '../src', '../package.json');
   return commit && ` (${commit}${changed && ', changed'})`;
 }
 
-/** The version that a program tells of itself, or, where it was built from source and does not know, that Go knows of it. */
+/** The version that a program prints or, if it was built from source, that Go has for it. */
 async function versionOf(part: keyof typeof asked): Promise<string | undefined> {
   const [program, flag] = asked[part];
-  const version = /\d+\.\d+(\.\d+)?/.exec(await told(program, flag))?.[0];
+  const version = /\d+\.\d+(\.\d+)?/.exec(await outputOf(program, flag))?.[0];
   if (version) return version;
-  return /^\s*mod\s+\S+\s+v(\S+)/m.exec(await told('go', 'version', '-m', await told('which', program)))?.[1];
+  return /^\s*mod\s+\S+\s+v(\S+)/m.exec(await outputOf('go', 'version', '-m', await outputOf('which', program)))?.[1];
 }
 
 /**
- * What something was measured on: the machine, the versions of what took part, the file system that the servers write to (TMPDIR),
- * the day, and what else the machine did.
+ * The conditions of a measurement: the machine, the versions of the programs, the file system that the servers write to (TMPDIR),
+ * the day, and the other load of the machine.
  */
 export async function ground(parts: (keyof typeof asked)[] = [], more: string[] = []): Promise<string> {
   const { version } = JSON.parse(readFileSync(join(import.meta.dirname, '../package.json'), 'utf8'));
@@ -62,7 +62,7 @@ export async function ground(parts: (keyof typeof asked)[] = [], more: string[] 
     parts.map(async (part) => [part === 'redis' ? 'Redis' : part, await versionOf(part)].filter(Boolean).join(' ')),
   );
   const machine = `${cpus().length} × ${cpus()[0]!.model.trim()}, ${(totalmem() / 2 ** 30).toFixed(0)} GiB`;
-  const disk = await told('stat', '--file-system', '--format', '%T', tmpdir());
+  const disk = await outputOf('stat', '--file-system', '--format', '%T', tmpdir());
   const ours = `asset-mirror ${version}${await revision()}`;
   const all = [machine, ours, `Node ${process.version}`, ...versions, ...more, ...(disk ? [`files on ${disk}`] : [])];
   return `${new Date().toISOString().slice(0, 10)}; ${all.join(', ')}; load ${loadBefore.toFixed(1)} before, ${loadavg()[0]!.toFixed(1)} at the end.`;

@@ -9,7 +9,7 @@ import type { BareClient } from './bare-client.ts';
 
 const run = promisify(execFile);
 
-/** What a client took: on the clock, of the processor (user and system), and of memory at most (MiB, of all its processes). */
+/** The usage of a client: time, processor time (user and system), and maximum memory (MiB, of all its processes). */
 export interface Cost {
   seconds: number;
   cpu: number;
@@ -30,12 +30,12 @@ export async function rclones(): Promise<{ name: string; path: string }[]> {
   return all;
 }
 
-/** Settings that others have, such as certificates for the SDK, are not rclone's. */
+/** Without the settings of other programs, such as certificates for the SDK. */
 const env = { PATH: process.env.PATH };
 
 /**
- * The flags with which rclone speaks to an S3 server. Without the last one it waits up to a second before each part for leave
- * to send it, and against the Versity gateway it did: four times as long for a large file.
+ * The flags with which rclone speaks to an S3 server. Without the last one it waits up to a second before each part for
+ * `100 Continue`, and against the Versity gateway it did: four times as long for a large file.
  */
 export const s3Flags = ({ accessKey, secretKey, endpoint, region }: S3Server) =>
   [
@@ -45,11 +45,11 @@ export const s3Flags = ({ accessKey, secretKey, endpoint, region }: S3Server) =>
     '--expect-continue-timeout 0',
   ].join(' ');
 
-/** The command line of a client that does nothing but the requests. `ca` is a file of who vouches for the servers. */
+/** The command line of a client that only sends the requests. `ca` is the file of the servers' certificate authority. */
 export const bareClient = (order: BareClient, ca?: string) =>
   `${ca ? `NODE_EXTRA_CA_CERTS=${ca} ` : ''}${process.execPath} --disable-warning=ExperimentalWarning ${fileURLToPath(new URL('bare-client.ts', import.meta.url))} '${JSON.stringify(order)}'`;
 
-/** Runs a command line to its end. @throws Error with what it said */
+/** Runs a command line to its end. @throws Error with its output */
 export async function cost(command: string): Promise<Cost> {
   const child = spawn('bash', ['-c', `set -o pipefail; TIMEFORMAT='%3R %3U %3S'; time { ${command}; }`], {
     env,
@@ -64,7 +64,7 @@ export async function cost(command: string): Promise<Cost> {
   void ended.then(() => {
     running = false;
   });
-  // The mark of each process at its highest is kept by the system, so that looking now and then is enough.
+  // The system keeps the maximum of each process, so reading it at intervals is enough.
   const marks = new Map<number, number>();
   while (running) {
     for (const pid of below(child.pid!)) marks.set(pid, Math.max(marks.get(pid) ?? 0, highest(pid)));

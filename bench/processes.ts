@@ -3,13 +3,13 @@ import { ground, number, table, write } from './page.ts';
 import { cpuSeconds, newStage } from './stage.ts';
 
 /**
- * Small files by one worker and by several, on Redis, from a source and into a store that do next to nothing: so it shows what
- * the mirror itself can. `node bench/processes.ts [FILES] [BYTES] [WORKERS…]`.
+ * Small files by one worker and by several, on Redis, from a minimal source into a minimal store: this shows the limits
+ * of the mirror itself. `node bench/processes.ts [FILES] [BYTES] [WORKERS…]`.
  */
 const files = Number(process.argv[2] ?? 4000);
 const bytes = Number(process.argv[3] ?? 10_000);
 const counts = process.argv.length > 4 ? process.argv.slice(4).map(Number) : [1, 2, 4];
-/** The files are those of so many connections; one before them only has the code compiled. */
+/** The files belong to this number of connections. One more connection comes before them, to compile the code. */
 const connections = 4;
 
 interface Found {
@@ -18,7 +18,7 @@ interface Found {
   /** CPU ms a file: of all workers, and of the servers. */
   workersCpu: number;
   servers: { source: number; postgres: number; redis: number };
-  /** How many processors were at work on all of it, bench and null store left out. */
+  /** The processors in use, without those of the benchmark and of the null store. */
   busy: number;
 }
 let postgresVersion = '';

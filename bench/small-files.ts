@@ -7,14 +7,14 @@ import { cpuSeconds, type Mirror, mainThreadSeconds, mebibytes, newBucket, newSt
 /**
  * Small files over HTTP into S3, through the whole mirror (list, detail, download, PUT, record, states): by a process that has
  * just started, and by the same one while its code is compiled, and after; and by rclone, which copies them from a plain index.
- * They take turns, so that what else the machine does befalls all of them. `node bench/small-files.ts [FILES] [BYTES] [ROUNDS]`.
+ * They run in rotation, so that other load of the machine affects all of them. `node bench/small-files.ts [FILES] [BYTES] [ROUNDS]`.
  */
 const files = Number(process.argv[2] ?? 3000);
 const bytes = Number(process.argv[3] ?? 100_000);
 const rounds = Number(process.argv[4] ?? 3);
 const servers = ['source', 'store', 'postgres', 'redis'] as const;
 
-/** What the client has taken, what its main thread has of that, and the servers, in seconds. */
+/** Processor seconds of the client, of its main thread, and of the servers. */
 interface Spent extends Cost {
   main?: number;
   servers?: Record<(typeof servers)[number], number>;
@@ -86,13 +86,13 @@ for (let round = 1; round <= rounds; round++) {
       `${name}: ${number(files / spent.seconds)} files/s, ${number((spent.cpu / files) * 1000, 2)} CPU ms each`,
     );
     if (name.endsWith('warm')) await stage.ended(mirror);
-    // What the store holds is the same for all.
+    // The stored bytes are the same for all.
     await removeObjects(stage.s3!, 'mirror', 'company-');
     if (others > 0) await removeObjects(stage.s3!, `others-${others}`, '');
   }
 }
 
-// By another one, for to be sampled costs time.
+// By another process, because sampling costs time.
 const profiles = join(stage.directory, 'profiles');
 mirror = await stage.mirror('all', settings, profiles);
 for (let i = 0; i < 2; i++) await mirrored();

@@ -26,7 +26,7 @@ import { type S3Server, startRedis, startVersity } from '../test/support/service
 import type { NullSource } from './null-source.ts';
 
 const log = createLog({ level: 'silent', pretty: false });
-// What is measured is what is installed: the package, and the image.
+// The benchmarks measure the installed form: the package, and the image.
 await promisify(execFile)(process.execPath, [
   '--disable-warning=ExperimentalWarning',
   fileURLToPath(new URL('../build.ts', import.meta.url)),
@@ -34,7 +34,7 @@ await promisify(execFile)(process.execPath, [
 const main = fileURLToPath(new URL('../dist/main.js', import.meta.url));
 const encryptionKey = Buffer.alloc(32, 1);
 
-/** Of /proc/PID/stat (proc_pid_stat(5)), the fields behind the name, which may hold spaces. */
+/** The fields of /proc/PID/stat (proc_pid_stat(5)) after the name, which may contain spaces. */
 const statOf = (task: number | string) => readFileSync(`/proc/${task}/stat`, 'utf8').split(') ')[1]!.split(' ');
 
 /** Processor time of a process so far, user and system, in seconds. */
@@ -46,7 +46,7 @@ export function cpuSeconds(task: number | string): number {
 /** The same of its main thread alone. */
 export const mainThreadSeconds = (pid: number) => cpuSeconds(`${pid}/task/${pid}`);
 
-/** Processes that another one has started. */
+/** The children of a process. */
 function childrenOf(parent: number): number[] {
   const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
   return pids.map(Number).filter((pid) => {
@@ -95,7 +95,7 @@ export async function ended(child: ChildProcess, signal: NodeJS.Signals = 'SIGTE
   await once(child, 'exit');
 }
 
-/** A program of this directory in a process of its own, and the first thing that it says. */
+/** A program of this directory in its own process, and its first output. */
 export async function startProgram<T>(file: string, args: string[]): Promise<{ child: ChildProcess; said: T }> {
   const child = fork(join(import.meta.dirname, file), args);
   const [said] = (await once(child, 'message')) as [T];
@@ -103,7 +103,7 @@ export async function startProgram<T>(file: string, args: string[]): Promise<{ c
 }
 
 export interface StageOptions {
-  /** What the mirror mirrors: the library of this repository, a null source, or nothing that answers. */
+  /** The source: the library of this repository, a null source, or an address without a server. */
   library?: Partial<LibraryOptions>;
   source?: NullSource;
   /** Without it, queues are in PostgreSQL. */
@@ -114,7 +114,7 @@ export interface StageOptions {
   tls?: boolean;
   /** PostgreSQL counts statements. */
   statements?: boolean;
-  /** Where the records are, and stay. */
+  /** The directory that keeps the records. */
   directory?: string | undefined;
 }
 
@@ -122,8 +122,8 @@ export type Stage = Awaited<ReturnType<typeof newStage>>;
 export type Mirror = ChildProcess & { pid: number };
 
 /**
- * What a benchmark stands on: PostgreSQL, and as wished a library or a null source, Redis and an S3 server, each a process of
- * its own on this machine; and mirrors, once they are started. Everything goes when it is disposed of.
+ * The servers of a benchmark: PostgreSQL and, on request, a library or a null source, Redis and an S3 server, each as a
+ * process on this machine; and the mirrors that it starts. Everything ends when it is disposed.
  */
 export async function newStage(options: StageOptions) {
   await using starting = new AsyncDisposableStack();
@@ -134,7 +134,7 @@ export async function newStage(options: StageOptions) {
   let postgres = await startEmbeddedPostgres(database);
   starting.defer(() => postgres.stop());
   if (options.statements) {
-    // It counts in memory that it takes when it starts.
+    // It counts in memory that it reserves at the start.
     await query(postgres.url, "ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'");
     await postgres.stop();
     postgres = await startEmbeddedPostgres(database);
@@ -234,7 +234,7 @@ export async function newStage(options: StageOptions) {
   }
 
   const stack = starting.move();
-  // Who is broken off leaves nothing running either.
+  // An interrupted benchmark leaves nothing running, either.
   let ending: Promise<void> | undefined;
   const end = () => {
     ending ??= stack.disposeAsync();
@@ -250,14 +250,14 @@ export async function newStage(options: StageOptions) {
     db,
     redis,
     s3,
-    /** Where the null source is. */
+    /** The address of the null source. */
     origin,
-    /** The file of who vouches for it, and for the S3 server, with `tls`. */
+    /** With `tls`: the file of the certificate authority of the null source and the S3 server. */
     ca: certificates?.ca,
     operator,
     ended,
     postgresVersion: `PostgreSQL ${String(servers[0].version).split(' ')[0]}`,
-    /** Of the library in this repository, where there is one. */
+    /** The admin API of the library in this repository, if it is used. */
     get library(): Library {
       return library!;
     },
@@ -265,7 +265,7 @@ export async function newStage(options: StageOptions) {
       return adminOf(library!.adminUrl!);
     },
 
-    /** Starts a mirror, and waits until it has. `profile` is a directory for what V8 has sampled, written at its end. */
+    /** Starts a mirror, and waits until it has. `profile` is a directory for V8's profile, written at its end. */
     async mirror(
       role: 'all' | 'web' | 'worker' = 'all',
       added: Record<string, string> = {},
@@ -301,7 +301,7 @@ export async function newStage(options: StageOptions) {
       await (await openStore({ url: postgres.url, log })).close();
     },
 
-    /** Adds up the counts of what was written past the mirror, as its workers do now and then. */
+    /** Adds up the counts of rows that were written without the mirror, as workers do at intervals. */
     async foldCounts(): Promise<void> {
       const store = await openStore({ url: postgres.url, log });
       await store.counts.fold();
@@ -309,11 +309,11 @@ export async function newStage(options: StageOptions) {
     },
 
     /**
-     * Connections in the records as if users `from` to `to` of the null source had connected. `mark`: everything up to there
+     * Connections in the records as if users `from` to `to` of the null source had connected. `highWaterMark`: everything up to there
      * is listed. A mirror that starts afterwards finds them.
      */
-    async addConnections(from: number, to: number, mark: number | null = null): Promise<void> {
-      await addConnections(db, from, to, { mark, shared: options.source?.shared });
+    async addConnections(from: number, to: number, highWaterMark: number | null = null): Promise<void> {
+      await addConnections(db, from, to, { highWaterMark, shared: options.source?.shared });
     },
 
     /** All assets of these users of the null source in the records, as if they had been listed and mirrored. */
@@ -340,15 +340,15 @@ export async function newStage(options: StageOptions) {
       await db.query('VACUUM ANALYZE');
     },
 
-    /** What all keys of the mirror in Redis begin with, once one has started. */
+    /** The prefix of the mirror's keys in Redis, once one has started. */
     async queueKeys(): Promise<string> {
       const { rows } = await db.query("SELECT value FROM settings WHERE name = 'installation'");
       return prefixOf(rows[0].value);
     },
 
     /**
-     * Settles when so many assets are whole in the bucket; returns when that was, by `performance.now()`.
-     * @throws Error when one of them has failed, or five minutes went by without another one
+     * Resolves when this number of assets is mirrored, with the time by `performance.now()`.
+     * @throws Error if one of them fails, or after five minutes without another one
      */
     async mirrored(count: number): Promise<number> {
       let [last, since] = [-1, performance.now()];
@@ -381,7 +381,7 @@ export async function newStage(options: StageOptions) {
       };
     },
 
-    /** What PostgreSQL's processes have in memory, what they share counted once, in MiB. */
+    /** The memory of PostgreSQL's processes in MiB; shared memory counts once. */
     postgresMemory(): number {
       const all = [postgresPid, ...childrenOf(postgresPid)].map((pid) => {
         try {
@@ -393,7 +393,7 @@ export async function newStage(options: StageOptions) {
       return all.reduce((sum, pss) => sum + pss, 0) / 1024;
     },
 
-    /** What was said so far: statements to PostgreSQL (with `statements`), commands to Redis, requests to the null source. */
+    /** The counts so far: statements to PostgreSQL (with `statements`), commands to Redis, requests to the null source. */
     async talk(): Promise<{ statements: number; commands: number; requests: number }> {
       const { rows } = options.statements
         ? await db.query('SELECT sum(calls)::int AS n FROM pg_stat_statements')
@@ -422,7 +422,7 @@ async function addConnections(
   db: pg.Pool,
   from: number,
   to: number,
-  { mark, shared = false }: { mark: number | null; shared: boolean | undefined },
+  { highWaterMark, shared = false }: { highWaterMark: number | null; shared: boolean | undefined },
 ): Promise<void> {
   const sealer = createSealer([encryptionKey]);
   for (let first = from; first <= to; first += 5000) {
@@ -441,9 +441,9 @@ async function addConnections(
       [shared ? [1] : users],
     );
     await db.query(
-      `INSERT INTO access (connection_id, company_id, mark)
+      `INSERT INTO access (connection_id, company_id, high_water_mark)
        SELECT 'connection-' || n, 'company-' || CASE WHEN $3 THEN 1 ELSE n END, $2::bigint FROM unnest($1::int[]) AS n`,
-      [users, mark, shared],
+      [users, highWaterMark, shared],
     );
   }
 }
@@ -453,7 +453,7 @@ export const newBucket = (s3: S3Server, bucket: string) =>
     await client.send(new CreateBucketCommand({ Bucket: bucket }));
   });
 
-/** All that is below a prefix. */
+/** All objects below a prefix. */
 export const removeObjects = (s3: S3Server, bucket: string, prefix: string) =>
   asOwner(s3, async (client) => {
     for (;;) {

@@ -12,10 +12,10 @@ import { cpuSeconds, mebibytes, newStage } from './stage.ts';
 const run = promisify(execFile);
 
 /**
- * How long a process takes until it is ready, and what memory it has when it has nothing to do: each role on PostgreSQL and
- * Redis, and all of it on nothing but a directory, of each of the programs that are named (`src/main.ts dist/main.js`); they
- * take turns, so that what else the machine does befalls all of them. And how much an installation and an image take.
- * `node bench/start.ts [PROGRAM…]`. ROUNDS is how many turns (5).
+ * How long a process takes until it is ready, and its memory when idle: each role on PostgreSQL and
+ * Redis, and the role `all` on a directory only, of each of the programs that are named (`src/main.ts dist/main.js`); they
+ * run in rotation, so that other load of the machine affects all of them. Also the size of an installation and of an image.
+ * `node bench/start.ts [PROGRAM…]`. ROUNDS is the number of rounds (5).
  */
 const programs = process.argv.length > 2 ? process.argv.slice(2) : ['src/main.ts', 'dist/main.js'];
 const rounds = Number(process.env.ROUNDS ?? 5);
@@ -25,7 +25,7 @@ const root = join(import.meta.dirname, '..');
 await using stage = await newStage({ redis: true });
 const external: Record<string, string> = stage.environment;
 
-/** Nothing installed: PostgreSQL, and the queues in it, under a directory. */
+/** The embedded default: PostgreSQL, with the queues in it, under a directory. */
 async function embedded(directory: string): Promise<Record<string, string>> {
   await mkdir(directory, { recursive: true });
   const { DATABASE_URL: _, REDIS_URL: __, ...rest } = external;
@@ -86,7 +86,7 @@ async function installed(): Promise<{ all: number; postgres: number; package: nu
   return sizes;
 }
 
-/** MB of the image ASSET_MIRROR_IMAGE, or `asset-mirror`; undefined where there is no engine, or no such image. */
+/** MB of the image ASSET_MIRROR_IMAGE, or `asset-mirror`; undefined without an engine or such an image. */
 async function image(): Promise<number | undefined> {
   for (const engine of ['docker', 'podman']) {
     const name = process.env.ASSET_MIRROR_IMAGE ?? 'asset-mirror';
@@ -96,7 +96,7 @@ async function image(): Promise<number | undefined> {
   return undefined;
 }
 
-// This builds, too, what is measured then.
+// This also builds the package that is measured then.
 const size = await installed().catch((error) => {
   console.log(`the size of an installation could not be measured: ${error.message}`);
 });

@@ -51,7 +51,7 @@ async function terminalLog() {
 }
 
 /**
- * The settings of the service, from the environment and an .env file in the working directory. Client verbs do not read
+ * The settings of asset-mirror, from the environment and an .env file in the working directory. Client verbs do not read
  * that file: it could send the operator's exported ADMIN_TOKEN to another address.
  */
 async function configured() {
@@ -60,7 +60,7 @@ async function configured() {
   return readConfig(process.env, { embedded: embeddedPostgresIsInstalled() });
 }
 
-/** Loaded only when the service is started. */
+/** Loaded only when asset-mirror starts. */
 const loaded = async () => ({ ...(await import('./log.ts')), ...(await import('./service.ts')) });
 
 // The reader of the output may close it early, as `head` does.
@@ -142,7 +142,7 @@ const app = (options: ContextOptions) =>
     version,
   );
 
-/** Runs the verb of `argv`, and ends the process. `options` are for the service of `start`. */
+/** Runs the verb of `argv`, and ends the process. `options` are for `start`. */
 export async function run(options: ContextOptions = {}): Promise<never> {
   try {
     await app(options).parseAsync();

@@ -15,7 +15,7 @@ interface NetworkError {
 }
 
 /**
- * A failed connection in words, with its address and code; undefined for any other error. Its causes are not looked at.
+ * A failed connection in words, with its address and code; undefined for any other error. Its causes are ignored.
  * `code`: if the error has none of its own.
  */
 export function connectionProblem(error: unknown, code = (error as NetworkError)?.code): ConnectionProblem | undefined {
@@ -37,7 +37,7 @@ const silent = (where: string) =>
   problem(`${where} cannot be reached`, (setting) => `check the network, or correct ${setting}`);
 const untrusted = () =>
   problem(
-    'the certificate of the server is of an unknown authority',
+    'the certificate of the server is from an unknown authority',
     () => 'set NODE_EXTRA_CA_CERTS to a file with the certificate of that authority',
   );
 const plain = () =>

@@ -31,8 +31,8 @@ interface Examining {
 }
 
 /**
- * Checks everything that a mirror with this configuration depends on, in a process of its own, also beside a running
- * service. Changes nothing: what is written to try something is removed again.
+ * Checks everything that a mirror with this configuration depends on, in a process of its own, also while asset-mirror
+ * runs. Changes nothing: test objects are removed again.
  */
 export async function* examine(config: Config, signal: AbortSignal): AsyncGenerator<Finding> {
   await using open = new AsyncDisposableStack();
@@ -46,7 +46,7 @@ export async function* examine(config: Config, signal: AbortSignal): AsyncGenera
   signal.throwIfAborted();
 
   const { target, s3 } = config.storage;
-  // Null: the database is unreachable, so nothing is said of the mirror id.
+  // Null: the database is unreachable, so the mirror id is not checked.
   const id = store ? await store.bucket.known() : isNew ? undefined : null;
   if (target.kind === 'directory') yield* probeDirectory(target, id);
   else yield* stoppable(probeS3({ ...target, ...s3, connections: 4, memory: store?.bucket }, id), signal);
@@ -94,7 +94,7 @@ async function* examineLibrary(at: Examining, store: Store | undefined, isNew: b
   }
   const sealer = createSealer(await encryptionKeys(config));
   const tokens = new Tokens({ store, client: oauth, sealer, log, instance: config.instance });
-  // A refresh is never broken off: the service has rotated the token already.
+  // A refresh is never aborted: the library has rotated the token already.
   open.defer(() => tokens.settled());
   const access = createAccess(tokens);
   const client = new LibraryClient({ apiUrl, dispatcher });
@@ -113,14 +113,14 @@ async function* examineLibrary(at: Examining, store: Store | undefined, isNew: b
 /** Why tokens and downloads are not tried: there is no active connection. `connections`: undefined if they are unknown. */
 function withoutToken(connections: Pick<Connection, 'id' | 'status'>[] | undefined): Finding {
   const { not } = findingsOn('library');
-  const tell = (level: 'note' | 'wrong', why: string, remedy: string) =>
+  const finding = (level: 'note' | 'wrong', why: string, remedy: string) =>
     not(level, 'token', `${why}, so tokens and downloads were not tried`, `${remedy}, then this again`);
-  if (!connections) return tell('note', 'who is connected is not known', 'repair the database');
+  if (!connections) return finding('note', 'the connections are unknown', 'repair the database');
   const [one] = connections;
-  if (!one) return tell('note', 'nothing is connected', 'asset-mirror connect-link');
+  if (!one) return finding('note', 'nothing is connected', 'asset-mirror connect-link');
   const paused = connections.find(({ status }) => status === 'paused');
   const command = paused ? `resume ${paused.id}` : `connect-link --connection ${one.id}`;
-  return tell('wrong', 'all connections are paused or disconnected: all work is stopped', `asset-mirror ${command}`);
+  return finding('wrong', 'all connections are paused or disconnected: all work is stopped', `asset-mirror ${command}`);
 }
 
 /** Ends a probe between two findings when `signal` is aborted; the probe then removes what it wrote. */
@@ -146,28 +146,28 @@ async function configuration(config: Config): Promise<Finding[]> {
   // With DATABASE_URL, no secret is stored in DATA_DIR.
   const secrets = config.databaseUrl === undefined && (await openToOthers(config.dataDir).catch(() => undefined));
   if (secrets === 'theirs') {
-    note('DATA_DIR', 'other accounts may enter it, and it holds secrets', `chmod 700 ${config.dataDir}`);
+    note('DATA_DIR', 'other accounts can read it, and it contains secrets', `chmod 700 ${config.dataDir}`);
   }
   if (plain(publicUrl)) {
-    note('PUBLIC_URL', publicUrl, 'https: the service takes no other redirect URI, but for localhost');
+    note('PUBLIC_URL', publicUrl, 'https: the library accepts no other redirect URI, except for localhost');
   }
   const { apiUrl } = config.library;
   const { endpoint } = config.storage.s3;
-  if (plain(apiUrl)) note('LIBRARY_API_URL', apiUrl, 'https: what is sent there can be read on the way');
-  if (endpoint && plain(endpoint)) note('S3_ENDPOINT', endpoint, 'https: what is sent there can be read on the way');
+  if (plain(apiUrl)) note('LIBRARY_API_URL', apiUrl, 'https: otherwise others can read the requests');
+  if (endpoint && plain(endpoint)) note('S3_ENDPOINT', endpoint, 'https: otherwise others can read the requests');
   if (plain(webhook.url)) {
-    const remedy = 'https: what is sent there, links to reconnect among it, can be read on the way';
+    const remedy = 'https: otherwise others can read the messages, which contain links to reconnect';
     note('WEBHOOK_URL', 'is not https', remedy);
   }
   const included = unknownTypes(sync.includeTypes);
   const none = included.length > 0 && included.length === sync.includeTypes.length;
   const remedy = `the types are ${assetTypes.join(', ')}`;
   if (included.length > 0) {
-    const found = `${included.join(', ')}: the service names no such type${none ? ', so nothing is mirrored' : ''}`;
+    const found = `${included.join(', ')}: the library names no such type${none ? ', so nothing is mirrored' : ''}`;
     findings.push(not(none ? 'wrong' : 'note', 'INCLUDE_ASSET_TYPES', found, remedy));
   }
   const excluded = unknownTypes(sync.excludeTypes).join(', ');
-  if (excluded) note('EXCLUDE_ASSET_TYPES', `${excluded}: the service names no such type`, remedy);
+  if (excluded) note('EXCLUDE_ASSET_TYPES', `${excluded}: the library names no such type`, remedy);
   if (transfer.perConnection > transfer.concurrency) {
     const found = `is ${transfer.perConnection}, and TRANSFER_CONCURRENCY ${transfer.concurrency}`;
     note('CONNECTION_CONCURRENCY', found, 'make it smaller, or one connection can keep all others waiting');

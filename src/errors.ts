@@ -7,11 +7,11 @@ import { formatDuration } from './units.ts';
  * away) is an ordinary Error and is retried with backoff.
  */
 
-/** Not now, but nothing is wrong: come back after `waitMs`. Spends no attempt. */
+/** Nothing is wrong: try again after `waitMs`. Spends no attempt. */
 export class RetryLater extends Error {
   override readonly name = 'RetryLater';
   readonly waitMs: number;
-  /** `connection`: the service asked everyone of this connection to wait (429, 503 with Retry-After). */
+  /** `connection`: the library asked everyone of this connection to wait (429, 503 with Retry-After). */
   readonly scope: 'asset' | 'connection';
   /** Why, if it is no other error. */
   readonly code: 'asked_to_wait' | 'tokens_unreadable' | 'error';
@@ -48,12 +48,12 @@ export function retryAfter(header: unknown, date?: unknown): { waitMs: number; t
     waitMs: withMargin(wait),
     text:
       said > wait
-        ? `for ${formatDuration(Math.min(said, Number.MAX_SAFE_INTEGER))}, longer than is waited; it is asked again after ${formatDuration(wait)}`
+        ? `for ${formatDuration(Math.min(said, Number.MAX_SAFE_INTEGER))}, longer than the maximum; next request after ${formatDuration(wait)}`
         : `for ${formatDuration(wait)}`,
   };
 }
 
-/** A wait with some jitter added, so that not all callers return at once. */
+/** A wait with some jitter added, so that callers do not all retry at once. */
 export function withMargin(wait: number): number {
   return wait + 100 + Math.random() * Math.min(1000 + wait / 10, 10_000);
 }
@@ -65,7 +65,7 @@ function httpDate(text: unknown): number {
   return Date.parse(/GMT$/.test(value) ? value : `${value} GMT`);
 }
 
-/** The user ended the grant: the service answered `invalid_grant` to the connection's current refresh token (spec, section 7). */
+/** The user ended the grant: the library answered `invalid_grant` to the connection's current refresh token (spec, section 7). */
 export class Disconnected extends Error {
   override readonly name = 'Disconnected';
 }
@@ -86,7 +86,7 @@ export class Rejected extends KnownError {
   override readonly name = 'Rejected';
 }
 
-/** The bucket accepts nothing at present (full, missing, wrong keys): all assets wait, none fails. */
+/** The bucket accepts nothing at present (full, missing, wrong keys): all assets wait, and none fails. */
 export class StorageUnavailable extends Error {
   override readonly name = 'StorageUnavailable';
   /** `object`: only this object is not accepted at present. It waits; the others continue. */
@@ -98,12 +98,12 @@ export class StorageUnavailable extends Error {
   }
 }
 
-/** A directory belongs to one process at a time, and another one has it. */
+/** Another process uses the directory, which only one process may use at a time. */
 export class InUse extends Error {
   override readonly name = 'InUse';
 }
 
-/** A wrong or missing setting. `problems` holds one sentence each, `remedy` what helps against all of them. */
+/** A wrong or missing setting. `problems` holds one sentence each, `remedy` is the common solution. */
 export class ConfigurationError extends Error {
   override readonly name = 'ConfigurationError';
   readonly problems: readonly string[];

@@ -23,7 +23,7 @@ export const findingsOn = (area: Finding['area']) => ({
 });
 
 /** Splits the message of an error, `what is wrong; what to do about it`. */
-export function told(reason: string): { found: string; remedy?: string } {
+export function splitMessage(reason: string): { found: string; remedy?: string } {
   const at = reason.indexOf('; ');
   if (at < 0) return { found: reason };
   // The code and the words of the other side that may follow are for logs.

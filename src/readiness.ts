@@ -9,7 +9,7 @@ const checkTimeoutMs = 5000;
 export function createReadiness(checks: Record<string, () => Promise<void>>) {
   let last: { at: number; answer: Promise<Record<string, string>> } | undefined;
 
-  async function ask() {
+  async function checkAll() {
     const results = await Promise.all(
       Object.entries(checks).map(async ([name, check]) => {
         const result = await within(
@@ -24,8 +24,8 @@ export function createReadiness(checks: Record<string, () => Promise<void>>) {
 
   return {
     /** `ok` or the reason, by name. The last result is reused for `maxAgeMs`. */
-    look(maxAgeMs: number) {
-      if (!last || last.at < performance.now() - maxAgeMs) last = { at: performance.now(), answer: ask() };
+    results(maxAgeMs: number) {
+      if (!last || last.at < performance.now() - maxAgeMs) last = { at: performance.now(), answer: checkAll() };
       return last.answer;
     },
   };

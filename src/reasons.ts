@@ -61,12 +61,12 @@ export type Reason = { [Code in ReasonCode]: { code: Code } & DataOf[Code] }[Rea
 const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
   error: ({ text }) => text,
 
-  http_status: ({ request, status }) => `${request}: the service answered ${status}`,
+  http_status: ({ request, status }) => `${request}: the library answered ${status}`,
   asked_to_wait: ({ text }) => text,
   library_unavailable: ({ error, retryInMs }) =>
     retryInMs === undefined
-      ? `${error}; nor does anything else there`
-      : `${error}; it is asked again in ${formatDuration(retryInMs)}`,
+      ? `${error}; other requests fail, too`
+      : `${error}; next request in ${formatDuration(retryInMs)}`,
   bucket_unavailable: ({ text }) => text,
   object_refused: ({ text }) => text,
   tokens_unreadable: ({ text }) => text,
@@ -74,49 +74,51 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
 
   skipped_by_filter: ({ rule }) => `skipped by a filter: ${rule}`,
   gone: ({ inBucket }) =>
-    inBucket ? 'no longer in the library; what is in the bucket stays' : 'no longer in the library, and never mirrored',
+    inBucket
+      ? 'no longer in the library; its objects in the bucket stay'
+      : 'no longer in the library, and never mirrored',
   unreadable_listing: ({ problem }) => `its listing cannot be read: ${problem}`,
-  invalid_answer: ({ request, problem }) => `${request}: the service's answer breaks its schema: ${problem}`,
+  invalid_answer: ({ request, problem }) => `${request}: the library's answer breaks its schema: ${problem}`,
   no_file: ({ status }) =>
     status === 'unavailable'
-      ? 'the service says that no file is attached'
-      : `the service gives it the status ${JSON.stringify(status)} and no file`,
+      ? 'the library says that no file is attached'
+      : `the library gives it the status ${JSON.stringify(status)} and no file`,
   still_processing: ({ minutes }) => `still processing ${minutes} minutes after it was first seen`,
-  no_link: () => 'the service says that the file is there, and gives no link to it',
+  no_link: () => 'the library says that the file is there, but gives no link to it',
 
   link_not_https: ({ host }) =>
-    `the download link leads to ${host} by http, while LIBRARY_API_URL is https; the library must give https links`,
+    `the download link leads to ${host} by http, while LIBRARY_API_URL is https; the library must provide https links`,
   link_not_public: ({ host, where }) =>
     `the download link leads to ${where}, which is not a public address; add ${host} to DOWNLOAD_ALLOW_PRIVATE to allow it`,
 
   wrong_length: ({ of, expected, got }) =>
     ({
-      download: `wrong size: the service says ${expected} bytes, the download has ${got}`,
+      download: `wrong size: the library says ${expected} bytes, the download has ${got}`,
       object: `has ${got} bytes, its record says ${expected}; it is fetched again`,
       record: `has ${got} bytes, the asset ${expected}; it is fetched again`,
     })[of],
   empty: () => 'the download is empty',
-  no_length: ({ of }) => `the ${of} has no declared length, so a cut one would go unnoticed`,
+  no_length: ({ of }) => `the ${of} has no declared length, so a truncated one would not be noticed`,
   wrong_content: ({ of, got }) =>
     ({
       file: `the download is ${got}, not the file`,
       mp4: 'the download is not an MP4',
       thumbnail: `the thumbnail is ${got}, not a picture`,
-      object: 'has another content than its record says; it is fetched again',
+      object: 'differs from the content in its record; it is fetched again',
     })[of],
   missing_object: () => 'is missing, and is fetched again',
 
-  too_large: ({ store }) => `${store}: the file is larger than the store takes`,
+  too_large: ({ store }) => `${store}: the file is larger than the store accepts`,
   key_refused: ({ key, problem, other }) =>
     ({
       too_long: `store ${key}: the name is too long for this file system; shorten KEY_TEMPLATE or the path`,
-      invalid: `store ${key}: this file system does not take such a name`,
+      invalid: `store ${key}: this file system does not accept such a name`,
       differs_in_case: `store ${key}: ${other} differs only in case, and this file system ignores case; move the mirror to one that does not`,
     })[problem],
   store_unsupported: ({ store, error }) =>
     `${store}: the store lacks a request that this needs; run asset-mirror doctor (${error})`,
 
-  no_transcript: () => 'no transcript came until the deadline',
+  no_transcript: () => 'no transcript was available before the deadline',
   several: ({ reasons }) => reasons.map(renderReason).join('; '),
 };
 

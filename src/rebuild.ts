@@ -13,14 +13,14 @@ export type { Rebuilding };
 /** Called during a rebuild. */
 export interface RebuildReport {
   start: (storage: string) => void;
-  /** Reports something that a person should know: one sentence. */
-  tell: (line: string) => void;
-  progress: (so: Rebuilding) => void;
+  /** Called with one sentence for each record that cannot be used as it is. */
+  problem: (line: string) => void;
+  progress: (progress: Rebuilding) => void;
 }
 
 /**
- * Restores the database from the bucket with the service's configuration, in a process of its own. Works when the service
- * cannot start, and beside a running one.
+ * Restores the database from the bucket with the configuration of asset-mirror, in a process of its own. asset-mirror may run
+ * meanwhile, or be unable to start.
  */
 export async function rebuildFrom(
   config: Config,
@@ -43,13 +43,13 @@ export async function rebuildFrom(
   await storage.check();
   stop.throwIfAborted();
   report.start(storage.name);
-  const so = await rebuild(
+  const rebuilt = await rebuild(
     { store, storage, thumbnails: config.thumbnails },
-    { tell: report.tell, onProgress: report.progress, signal: stop },
+    { onProblem: report.problem, onProgress: report.progress, signal: stop },
   );
-  // Last: until all is restored, a running service must not accept the bucket and fetch assets that are there.
+  // Last: until all is restored, a running asset-mirror must not accept the bucket and fetch assets that are in it.
   await store.bucket.id(async () => id!);
-  return so;
+  return rebuilt;
 
   async function databaseUrl(): Promise<string> {
     if (config.databaseUrl !== undefined) return config.databaseUrl;

@@ -76,7 +76,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   const workers = role === 'web' ? undefined : await startWorkers(context);
   starting.defer(() => workers?.stop(Math.max(0, stopBy - performance.now())));
   starting.defer(watchClock(log, () => workers?.clockSet()));
-  const checks = await readiness.look(0);
+  const checks = await readiness.results(0);
   signal?.throwIfAborted();
   log.info({ event: 'service.started', role, port, storage: storage.name, publicUrl: config.publicUrl }, 'started');
   tellWhatIsAwaited(log, checks);

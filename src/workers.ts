@@ -11,7 +11,7 @@ import { createCircuitBreaker } from './pacing/circuit-breaker.ts';
 import { createOutageDetector } from './pacing/outage.ts';
 import type { Access } from './pacing/with-token.ts';
 import { Dispatcher } from './queue/dispatcher.ts';
-import { type HeldAsset, Leases } from './queue/leases.ts';
+import { type LeasedAsset, Leases } from './queue/leases.ts';
 import { startPruning } from './queue/prune-records.ts';
 import type { AssetJob, SyncJob } from './queue/queues.ts';
 import { because, renderReason } from './reasons.ts';
@@ -27,7 +27,7 @@ import { longestWebhookWait, startWebhooks } from './webhooks/deliver.ts';
 /** Syncs that run at once in one process. They mostly wait for the library. */
 const syncConcurrency = 10;
 
-/** Bytes of parts of large files that are in flight at once in one process. They are streamed, not held. */
+/** Bytes of parts of large files that are in flight at once in one process. They are streamed, not buffered. */
 const bytesInFlight = 128 * 2 ** 20;
 
 /** The last part of the shutdown grace, in which work is handed back. */
@@ -59,7 +59,7 @@ export async function startWorkers(context: Context) {
 
   return {
     clockSet: () => dispatcher.clockSet(),
-    /** Takes no new work, and hands back what does not end within the grace, without spending an attempt. */
+    /** Takes no new work. Work that does not end within the grace is handed back without spending an attempt. */
     async stop(graceMs: number): Promise<void> {
       const started = performance.now();
       stopping.abort(new Error('shutting down'));
@@ -122,7 +122,7 @@ function openJobs(
       const done = Promise.allSettled(workers.map((worker) => worker.close())).then(() => {
         closed = true;
       });
-      // A queue that is away never reports a worker as closed: then the running jobs tell.
+      // A queue that does not answer never reports a worker as closed: then the number of running jobs decides.
       const idle = () => closed || (!queues.answers && running === 0);
       while (!idle() && performance.now() < until) {
         await Promise.race([done, sleep(Math.min(200, until - performance.now()))]);
@@ -151,7 +151,7 @@ function mirrorDeps(
       pin: (link, signal) => outages.watch('links', () => downloader.pin(link, signal)),
     },
     keyTemplate: config.storage.keyTemplate,
-    tellMirrored: config.webhook.url !== undefined && config.webhook.events.includes('asset.mirrored'),
+    mirroredEvents: config.webhook.url !== undefined && config.webhook.events.includes('asset.mirrored'),
     filters: config.sync,
     processing,
     transcripts,
@@ -169,24 +169,24 @@ function syncDeps(context: Context, withToken: Access, onWork: () => void): Sync
 
 /** Works on one asset, and returns what the queue dashboard shows. @throws the reason of a failed attempt */
 async function assetJob(mirror: MirrorDeps, dispatcher: Dispatcher, job: { name: string; data: AssetJob }) {
-  const held = await mirror.leases.take(job.data.assetId);
-  if (!held) {
+  const leased = await mirror.leases.take(job.data.assetId);
+  if (!leased) {
     dispatcher.wake();
     return { outcome: 'nothing_to_do' };
   }
   const isMedia = job.name !== 'follow-up';
   try {
-    const outcome = await whileLeased(held, () => (isMedia ? mirrorAsset(mirror, held) : followUp(mirror, held)));
+    const outcome = await whileLeased(leased, () => (isMedia ? mirrorAsset(mirror, leased) : followUp(mirror, leased)));
     const result = isMedia && resultOf(outcome);
     if (result) mirror.metrics.assets.inc({ result });
-    return shown(held.asset.attempts + 1, outcome);
+    return shown(leased.asset.attempts + 1, outcome);
   } finally {
-    dispatcher.freed(held.asset.connectionId);
+    dispatcher.freed(leased.asset.connectionId);
   }
 }
 
 /** Works on a leased asset, and ends the lease. Log lines and spans name the asset and the sync that last changed it. */
-async function whileLeased({ asset, end }: HeldAsset, work: () => Promise<Outcome>): Promise<Outcome> {
+async function whileLeased({ asset, end }: LeasedAsset, work: () => Promise<Outcome>): Promise<Outcome> {
   const { id: assetId, connectionId, syncId } = asset;
   try {
     return await withFields({ connectionId, syncId, assetId }, () =>
@@ -203,7 +203,7 @@ function shown(attempt: number, { outcome, reason, retryInMs }: Outcome) {
   return { outcome, attempt, reason: reason && renderReason(reason), retryInMs };
 }
 
-/** How far ahead anything is planned: the longest waits, each with up to a quarter of jitter. */
+/** How far ahead times are planned at most: the longest waits, each with up to a quarter of jitter. */
 function horizonOf({ processing, transcripts, sync }: Context['config']): Horizon {
   const retry = longestWait * 1.25;
   return {

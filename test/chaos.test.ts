@@ -10,7 +10,7 @@ import { makePlan, type Options, type PlannedAsset } from './chaos/plan.ts';
 
 const main = join(import.meta.dirname, 'chaos/main.ts');
 
-/** The fault suite as anybody runs it. */
+/** The fault suite, as `npm run chaos` runs it. */
 async function chaos(...options: string[]): Promise<{ code: number; output: string }> {
   const child = spawn(process.execPath, [main, ...options], { stdio: ['ignore', 'pipe', 'pipe'] });
   let output = '';
@@ -69,13 +69,18 @@ describe('the check of high-water marks', () => {
   });
   const mark = second!.uploadDate;
   const look = (...ids: string[]) =>
-    marks({ marks: [{ user: 'ines', company: 'north', mark }], ids: new Set(ids) }, content.dates, content.held, 'now');
+    marks(
+      { marks: [{ user: 'ines', company: 'north', highWaterMark: mark }], ids: new Set(ids) },
+      content.dates,
+      content.held,
+      'now',
+    );
 
   test('the fault suite reports a high-water mark that is ahead of an asset without a record', () => {
     expect(first!.uploadDate).toBeLessThan(mark);
     expect(look(first!.plan.id, second!.plan.id).problems).toEqual([]);
     expect(look(second!.plan.id).problems).toEqual([
-      `now: the mark of ines at north is ahead of ${first!.plan.id}, which is in no record`,
+      `now: the high-water mark of ines at north is ahead of ${first!.plan.id}, which is in no record`,
     ]);
   });
 });

@@ -41,7 +41,7 @@ describe.skipIf(!faketime)('a clock that was ahead', { timeout: 300_000 }, () =>
         })
       ).id;
 
-    /** Connects while the clock is ahead by so many hours, and checks that the database's is. */
+    /** Connects while the clock is ahead by some hours, and checks that the database's clock is ahead, too. */
     const connectAhead = async (hours: number) => {
       const connectionId = await mirror!.connect();
       const { connectedAt } = await mirror!.api('GET', `/connections/${connectionId}`);
@@ -104,7 +104,7 @@ describe.skipIf(!faketime)('a clock that was ahead', { timeout: 300_000 }, () =>
   });
 });
 
-/** Only the worker's clock is wrong: the database, the library and the process that people talk to have the right one. */
+/** Only the worker's clock is wrong: database, library and web process have the right one. */
 describe.skipIf(!faketime).each([
   { clock: '3 minutes behind', offset: '-180' },
   { clock: '10 minutes ahead of', offset: '+600' },
@@ -133,7 +133,7 @@ describe.skipIf(!faketime).each([
     await stage.sync(company.connectionId);
     return id!;
   };
-  /** How many seconds from now this time is, by the database's clock. */
+  /** The seconds until this time, by the database's clock. */
   const secondsUntil = async (column: string, table: string, id: string) => {
     const text = `SELECT extract(epoch FROM ${column} - now())::float8 AS seconds FROM ${table} WHERE id = $1`;
     return (await stage.query<{ seconds: number | null }>(text, [id]))[0]!.seconds;
@@ -142,7 +142,7 @@ describe.skipIf(!faketime).each([
   test('a worker with a wrong clock retries a failing download after 1 s, then after 2 s', async () => {
     await stage.admin.setFaults({ endpoint: 'media', status: 500 });
     const id = await added();
-    /** When each attempt began, and how long the asset then had to wait, by the database's clock. */
+    /** The start of each attempt, and the wait after it, by the database's clock. */
     const attempts = async () =>
       stage.query<{ began: number; wait: number }>(
         `SELECT extract(epoch FROM at)::float8 AS began,
@@ -166,11 +166,11 @@ describe.skipIf(!faketime).each([
     const id = await added();
     await until(
       'the pause',
-      async () => (await secondsUntil('parked_until', 'connections', company.connectionId)) !== null,
+      async () => (await secondsUntil('delayed_until', 'connections', company.connectionId)) !== null,
     );
     await until('the asset to be handed back', async () => (await stage.store.assets.get(id))?.queuedAt === null);
     for (const [column, table, of] of [
-      ['parked_until', 'connections', company.connectionId],
+      ['delayed_until', 'connections', company.connectionId],
       ['next_at', 'assets', id],
     ] as const) {
       const seconds = await secondsUntil(column, table, of);
@@ -179,7 +179,7 @@ describe.skipIf(!faketime).each([
     }
     await stage.admin.clearFaults();
     // As if the 20 s were over.
-    await stage.query(`UPDATE connections SET parked_until = now() WHERE id = $1`, [company.connectionId]);
+    await stage.query(`UPDATE connections SET delayed_until = now() WHERE id = $1`, [company.connectionId]);
     await stage.query(`UPDATE assets SET next_at = now() WHERE id = $1`, [id]);
     await stage.mirror.assetIn(id, 'mirrored', 15_000);
   });

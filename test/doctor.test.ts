@@ -12,12 +12,12 @@ import { keysOf } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
 import { newScene, type Scene } from './support/scene.ts';
 
-/** The doctor in this process. */
+/** `doctor` in this process. */
 async function findings(environment: Record<string, string>, signal = new AbortController().signal) {
   return Array.fromAsync(examine(readConfig(environment), signal));
 }
 
-/** The verb, as people run it. */
+/** The verb as a process. */
 async function run(environment: Record<string, string>, ...args: string[]) {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
   const main = join(import.meta.dirname, '../src/main.ts');
@@ -118,11 +118,11 @@ describe.each([
     const all = await findings({ ...environment, ...types });
     expect(wrong(all)).toEqual(['configuration: INCLUDE_ASSET_TYPES']);
     expect(of(all, 'INCLUDE_ASSET_TYPES')).toMatchObject({
-      found: 'vidoes: the service names no such type, so nothing is mirrored',
+      found: 'vidoes: the library names no such type, so nothing is mirrored',
       remedy: expect.stringContaining('videos, selects, social'),
     });
     expect(of(all, 'EXCLUDE_ASSET_TYPES')).toMatchObject({
-      found: 'pdf: the service names no such type',
+      found: 'pdf: the library names no such type',
       level: 'note',
     });
     expect(of(all, 'settings')).toBeUndefined();
@@ -142,7 +142,7 @@ describe.each([
       level: 'note',
       found: expect.stringContaining('could not be read to compare it'),
     });
-    expect(of(all, 'token')).toMatchObject({ found: expect.stringContaining('who is connected is not known') });
+    expect(of(all, 'token')).toMatchObject({ found: expect.stringContaining('the connections are unknown') });
     await rm(directory, { recursive: true });
   });
 
@@ -234,7 +234,7 @@ describe.each([
     expect(of(await findings(environment), 'Referer')).toMatchObject({ level: 'note' });
     await scene.admin.setFaults({ endpoint: 'media', redirect: 2 });
     expect(of(await findings(environment), 'Range')).toMatchObject({ level: 'ok' });
-    // Where downloads may not go, doctor does not go.
+    // doctor follows only links that downloads may follow.
     const inside = await startBare();
     const location = `http://localhost:${new URL(inside.url).port}/latest/credentials`;
     await scene.admin.setFaults({ endpoint: 'media', status: 302, headers: { location } });
@@ -287,7 +287,7 @@ test('the doctor reports a PUBLIC_URL with another port than PORT before the fir
   expect(await look({})).toMatchObject({ level: 'ok', found: `nothing answers at http://localhost:${port} yet` });
   expect(await look({ PUBLIC_URL: `http://localhost:${other}` })).toMatchObject({
     level: 'note',
-    found: `is http://localhost:${other}, but the service will listen at http://127.0.0.1:${port}`,
+    found: `is http://localhost:${other}, but asset-mirror will listen at http://127.0.0.1:${port}`,
   });
   await rm(directory, { recursive: true });
 });
@@ -306,7 +306,7 @@ test.runIf(process.getuid?.() === 0)('the doctor notes a DATA_DIR that other acc
       }),
       'DATA_DIR',
     );
-  // The next start closes its own.
+  // The next start changes the mode of its own directory.
   expect(await look()).toBeUndefined();
   await chown(directory, 12345, 12345);
   expect(await look()).toMatchObject({ level: 'note', remedy: `chmod 700 ${directory}` });

@@ -21,7 +21,7 @@ interface Wanted {
   beside?: string[];
 }
 
-/** One asset of every kind, and of every kind of trouble that the spec allows a healthy service. */
+/** One asset of every kind, and of every problem that the spec allows a correct library. */
 const wanted: Wanted[] = [
   plain('videos', 'video/mp4', 'Sommerfest – Schnitt 3.mp4', 3_000_000, { mp4: { seed: 'a rendition', size: 70_000 } }),
   { ...plain('selects', 'video/quicktime', 'take 7.mov', 500_000), ...renditionOnly('take 7.mp4') },
@@ -97,7 +97,7 @@ describe.each(grounds())('from a library to the bucket ($name)', (kind) => {
     await admin.addCompany({ id: 'acme', name: 'Acme', userIds: [user!.id] });
     await admin.addProject({ id: 'spring', companyId: 'acme', name: 'Spring' });
     for (const [index, { upload }] of wanted.entries()) {
-      // Long ago, so that nobody waits for transcripts that are not announced.
+      // Long ago, so that the mirror does not wait for transcripts that are not announced.
       const uploadDate = Date.UTC(2024, 1, 29) + index;
       const asset = await admin.addAsset({
         companyId: 'acme',
@@ -148,7 +148,7 @@ describe.each(grounds())('from a library to the bucket ($name)', (kind) => {
       expect(downloads.length).toBeGreaterThan(wanted.length);
       for (const request of downloads)
         expect(request).toMatchObject({ referer: library.appUrl, hasAuthorization: false });
-      // Each file once: nothing is fetched twice when nothing goes wrong.
+      // Without errors, each file is fetched only once.
       expect(downloads.filter(({ endpoint, status }) => endpoint !== 'thumbnail' && status === 200)).toHaveLength(
         wanted.length,
       );

@@ -30,7 +30,7 @@ const refusedBy = (address: string) =>
 
 describe('the reason of an error', () => {
   const cases: [string, unknown, string][] = [
-    ['is its message', new Error('no room'), 'no room'],
+    ['is its message', new Error('no space'), 'no room'],
     ['has the causes behind it', new Error('store part 7', { cause: new Error('reset') }), 'store part 7: reset'],
     ['has each text once', new Error('read: reset', { cause: new Error('reset') }), 'read: reset'],
     ['is its name when there is no message', new TypeError(), 'TypeError'],
@@ -54,7 +54,7 @@ describe('the reason of an error', () => {
       new Error('list it', { cause: namingSetting(refusedBy('127.0.0.1'), 'LIBRARY_API_URL') }),
       'list it: nothing listens at 127.0.0.1:80 (ECONNREFUSED); start the server there, or correct LIBRARY_API_URL',
     ],
-    ['names no setting for another error', namingSetting(new Error('no room'), 'LIBRARY_API_URL'), 'no room'],
+    ['names no setting for another error', namingSetting(new Error('no space'), 'LIBRARY_API_URL'), 'no room'],
     ['is never empty', undefined, 'unknown error'],
     ['has no token', new Error('refused svca_abc', { cause: 'Bearer abc' }), 'refused svc*_…: Bearer …'],
   ];
@@ -156,7 +156,7 @@ describe('Retry-After', () => {
 
   it('a very long Retry-After is reported, and shortened to an hour', () => {
     const wait = retryAfter(3_600_000)!;
-    expect(wait.text).toBe('for 41d 16h, longer than is waited; it is asked again after 1h 00m');
+    expect(wait.text).toBe('for 41d 16h, longer than the maximum; next request after 1h 00m');
     expect(wait.waitMs).toBeLessThan(3_611_000);
     expect(retryAfter(20)!.text).toBe('for 20.0 s');
   });

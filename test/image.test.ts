@@ -10,7 +10,7 @@ const engine = inject('engine');
 const redis = inject('redis');
 const s3 = inject('s3modern') ?? inject('s3');
 
-/** ASSET_MIRROR_IMAGE is taken as it is; without it the image is built. */
+/** Uses ASSET_MIRROR_IMAGE; without it the image is built. */
 async function theImage(): Promise<string> {
   const given = process.env.ASSET_MIRROR_IMAGE;
   if (given) return given;
@@ -32,7 +32,7 @@ describe.runIf(engine)('the image', () => {
     for (const container of containers) await container.remove({ force: true });
   });
 
-  /** With nothing that it could write to, and nothing that it may do beyond what any process may. */
+  /** With a read-only file system and without capabilities. */
   async function start(words: string[], environment: Record<string, string> = {}, program?: string, user?: string) {
     const container = await docker.createContainer({
       Image: image,
@@ -157,11 +157,11 @@ describe.runIf(engine)('the image', () => {
       await operator.api('POST', `/connections/${connections[0].id}/resync`, { mode: 'incremental' });
       await operator.assetIn(held, 'transferring');
       for (const container of [worker!, web!]) {
-        const told = Date.now();
+        const stoppedAt = Date.now();
         await container.signal('SIGTERM');
         expect(await container.ended(), await container.output()).toBe(0);
-        // Whoever waits for the transfer waits 30 s.
-        expect(Date.now() - told).toBeLessThan(25_000);
+        // Without an abort of the transfer, the stop would take 30 s.
+        expect(Date.now() - stoppedAt).toBeLessThan(25_000);
         expect(await container.output()).toContain('"stopped"');
       }
     });

@@ -17,13 +17,13 @@ import { newProxy, newTlsFront } from './support/proxy.ts';
 import { newCluster, newSentinels } from './support/redis-many.ts';
 import { newTokenService } from './support/token-service.ts';
 
-/** What stands around a mirror in a company: TLS of a private authority, passwords, poolers, proxies, servers that fail over. */
+/** The infrastructure of a company: TLS of a private authority, passwords, poolers, proxies, failovers. */
 
 let certificates: Certificates;
 const known = getCACertificates('default');
 beforeAll(async () => {
   certificates = await newCertificates();
-  // Mirrors are processes of their own, which are told by NODE_EXTRA_CA_CERTS; this one is a browser, and asks what they rest on.
+  // Mirrors are processes of their own, which trust NODE_EXTRA_CA_CERTS. This process plays the browser and asks their dependencies.
   setDefaultCACertificates([...known, readFileSync(certificates.ca, 'utf8')]);
 });
 afterAll(async () => {
@@ -73,7 +73,7 @@ async function newSite(
   };
 }
 
-/** What doctor says of a Redis, but for its version. */
+/** The findings of doctor about Redis, without its version. */
 async function examined(redisUrl: string): Promise<string[]> {
   const found: string[] = [];
   for await (const { what, level, found: text } of probeQueue({ redisUrl })) found.push(`${level} ${what} ${text}`);
@@ -133,7 +133,7 @@ test.runIf(pgbouncer)(
   },
   async () => {
     const pooled = await newPooledPostgres(certificates);
-    // Many that start at once, on an empty database and on one that is up to date: each waits its lease, and none for ever.
+    // Many that start at once, on an empty database and on one that is up to date: each waits for its lock, and none for ever.
     for (let round = 0; round < 2; round++) {
       const stores = await Promise.all(Array.from({ length: 5 }, () => openStore({ url: pooled.url, log: silent })));
       for (const store of stores) await store.close();
@@ -222,7 +222,7 @@ test('a proxy is used for http addresses too, and not for those in NO_PROXY', as
     forcePathStyle: true,
     connections: 1,
   } as const;
-  // Of a host in a named domain nobody asks the proxy, though it is not to be found.
+  // A host in a domain of NO_PROXY is not requested from the proxy, although it cannot be resolved.
   const inside = await openS3({
     ...options,
     endpoint: 'http://bucket.s3.internal',

@@ -157,11 +157,11 @@ describe('secrets in the log', () => {
 describe('pretty', () => {
   it('LOG_PRETTY writes lines for people: date and time, level, message, and the data below', () => {
     const text = stripVTControlCharacters(
-      logged((log) => log.warn({ assetId: 'a1', err: new Error('no room') }, 'asset failed'), { pretty: true }),
+      logged((log) => log.warn({ assetId: 'a1', err: new Error('no space') }, 'asset failed'), { pretty: true }),
     );
     expect(text).toMatch(/^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] WARN: asset failed\n/);
     expect(text).toContain('assetId: "a1"');
-    expect(text).toContain('no room');
+    expect(text).toContain('no space');
     expect(text).not.toContain('"pid"');
   });
 

@@ -24,7 +24,7 @@ describe('the package, as npm would install it', () => {
     const [archive] = (await readdir(home)).filter((name) => name.endsWith('.tgz'));
     await mkdir(join(installed(), 'asset-mirror'), { recursive: true });
     await run('tar', ['-xzf', join(home, archive!), '--strip-components=1', '-C', join(installed(), 'asset-mirror')]);
-    // What it says that it needs, and nothing else.
+    // Only its declared dependencies.
     const { dependencies } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
     const modules = await realpath(join(root, 'node_modules'));
     for (const name of Object.keys(dependencies)) {
@@ -48,7 +48,7 @@ describe('the package, as npm would install it', () => {
       expect(refused).toMatchObject({ code: 2, stdout: '' });
       for (const sentence of [
         'LIBRARY_API_URL is not set; expected',
-        'DATABASE_URL is not set; expected postgres://user:password@host/database, for no PostgreSQL comes with this installation.',
+        'DATABASE_URL is not set; expected postgres://user:password@host/database, because this installation includes no PostgreSQL.',
         'ENCRYPTION_KEYS is not set; expected',
         'ADMIN_TOKEN is not set; expected',
       ])
@@ -56,7 +56,7 @@ describe('the package, as npm would install it', () => {
     }
     expect(await asset_mirror('demo').catch((error) => error)).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('no PostgreSQL comes with this installation; install the npm package'),
+      stderr: expect.stringContaining('this installation includes no PostgreSQL; install the npm package'),
     });
   });
 

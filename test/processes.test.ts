@@ -71,7 +71,7 @@ describe.each(grounds())('a process that ends ($name)', { timeout: 300_000 }, (k
     await first.assetIn(id, 'transferring');
     const started = Date.now();
     expect(await first.kill('SIGTERM'), first.output()).toBe(0);
-    // Whoever waits for the transfer waits 30 s.
+    // Without an abort of the transfer, the stop would take 30 s.
     expect(Date.now() - started).toBeLessThan(20_000);
     expect((await keysOf(ground.storage)).filter((key) => key.includes(id))).toEqual([]);
 
@@ -89,7 +89,7 @@ describe.each(grounds())('a process that ends ($name)', { timeout: 300_000 }, (k
     await mirror.assetIn(id, 'transferring');
     mirror.child.kill('SIGTERM');
     await until('the stop to begin', async () => (await fetch(`${ground.publicUrl}/readyz`)).status === 503);
-    // In its own time it would end with 0.
+    // Without the second signal it would end with 0.
     expect(await mirror.kill('SIGTERM')).toBe(143);
   });
 
@@ -411,7 +411,7 @@ describe('DATA_DIR', () => {
   );
 });
 
-/** The service with a PostgreSQL of its own. */
+/** asset-mirror with its embedded PostgreSQL. */
 async function embedded() {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-start-'));
   const child = spawn(process.execPath, ['src/main.ts', 'start'], {
@@ -460,7 +460,7 @@ test('a second signal leaves no PostgreSQL behind', async () => {
   const service = await embedded();
   try {
     await until('the start', () => service.output().includes('"started"'));
-    // Two of one kind at the same moment would be one; which of two kinds is seen first is not said.
+    // Two of one kind at the same moment would be one; the order of two kinds is not defined.
     service.child.kill('SIGINT');
     service.child.kill('SIGTERM');
     expect([130, 143], service.output()).toContain(await service.ended);

@@ -6,43 +6,43 @@ import { HttpError } from '../src/source/http.ts';
 
 /** Each code with all its data, and its sentence. */
 const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
-  error: [[{ code: 'error', text: 'no room' }, 'no room']],
+  error: [[{ code: 'error', text: 'no space' }, 'no space']],
   http_status: [
-    [{ code: 'http_status', request: 'read asset a', status: 404 }, 'read asset a: the service answered 404'],
+    [{ code: 'http_status', request: 'read asset a', status: 404 }, 'read asset a: the library answered 404'],
   ],
   asked_to_wait: [[{ code: 'asked_to_wait', text: 'asked (429)' }, 'asked (429)']],
   library_unavailable: [
-    [{ code: 'library_unavailable', error: 'ECONNREFUSED' }, 'ECONNREFUSED; nor does anything else there'],
+    [{ code: 'library_unavailable', error: 'ECONNREFUSED' }, 'ECONNREFUSED; other requests fail, too'],
     [
       { code: 'library_unavailable', error: 'ECONNREFUSED', retryInMs: 600_000 },
-      'ECONNREFUSED; it is asked again in 10m 00s',
+      'ECONNREFUSED; next request in 10m 00s',
     ],
   ],
   bucket_unavailable: [[{ code: 'bucket_unavailable', text: 'the store is full' }, 'the store is full']],
-  object_refused: [[{ code: 'object_refused', text: 'no room for k' }, 'no room for k']],
+  object_refused: [[{ code: 'object_refused', text: 'no space for k' }, 'no space for k']],
   tokens_unreadable: [[{ code: 'tokens_unreadable', text: 'sealed with the key k' }, 'sealed with the key k']],
   no_reader: [[{ code: 'no_reader' }, 'no connection can read its company now']],
   skipped_by_filter: [[{ code: 'skipped_by_filter', rule: 'type videos' }, 'skipped by a filter: type videos']],
   gone: [
     [{ code: 'gone', inBucket: false }, 'no longer in the library, and never mirrored'],
-    [{ code: 'gone', inBucket: true }, 'no longer in the library; what is in the bucket stays'],
+    [{ code: 'gone', inBucket: true }, 'no longer in the library; its objects in the bucket stay'],
   ],
   unreadable_listing: [[{ code: 'unreadable_listing', problem: 'size: x' }, 'its listing cannot be read: size: x']],
   invalid_answer: [
     [
       { code: 'invalid_answer', request: 'read asset a', problem: 'size: x' },
-      "read asset a: the service's answer breaks its schema: size: x",
+      "read asset a: the library's answer breaks its schema: size: x",
     ],
   ],
   no_file: [
-    [{ code: 'no_file', status: 'unavailable' }, 'the service says that no file is attached'],
-    [{ code: 'no_file', status: 'frozen' }, 'the service gives it the status "frozen" and no file'],
-    [{ code: 'no_file', status: null }, 'the service gives it the status null and no file'],
+    [{ code: 'no_file', status: 'unavailable' }, 'the library says that no file is attached'],
+    [{ code: 'no_file', status: 'frozen' }, 'the library gives it the status "frozen" and no file'],
+    [{ code: 'no_file', status: null }, 'the library gives it the status null and no file'],
   ],
   still_processing: [
     [{ code: 'still_processing', minutes: 1440 }, 'still processing 1440 minutes after it was first seen'],
   ],
-  no_link: [[{ code: 'no_link' }, 'the service says that the file is there, and gives no link to it']],
+  no_link: [[{ code: 'no_link' }, 'the library says that the file is there, but gives no link to it']],
   link_not_https: [[{ code: 'link_not_https', host: 'h' }, expect.stringContaining('leads to h by http,')]],
   link_not_public: [
     [
@@ -53,7 +53,7 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
   wrong_length: [
     [
       { code: 'wrong_length', of: 'download', expected: 13, got: 12 },
-      'wrong size: the service says 13 bytes, the download has 12',
+      'wrong size: the library says 13 bytes, the download has 12',
     ],
     [
       { code: 'wrong_length', of: 'object', expected: 13, got: 12 },
@@ -63,23 +63,23 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
   ],
   empty: [[{ code: 'empty' }, 'the download is empty']],
   no_length: [
-    [{ code: 'no_length', of: 'file' }, 'the file has no declared length, so a cut one would go unnoticed'],
-    [{ code: 'no_length', of: 'thumbnail' }, 'the thumbnail has no declared length, so a cut one would go unnoticed'],
+    [{ code: 'no_length', of: 'file' }, 'the file has no declared length, so a truncated one would not be noticed'],
+    [
+      { code: 'no_length', of: 'thumbnail' },
+      'the thumbnail has no declared length, so a truncated one would not be noticed',
+    ],
   ],
   wrong_content: [
     [{ code: 'wrong_content', of: 'file', got: 'text/html' }, 'the download is text/html, not the file'],
     [{ code: 'wrong_content', of: 'mp4', got: null }, 'the download is not an MP4'],
     [{ code: 'wrong_content', of: 'thumbnail', got: 'text/html' }, 'the thumbnail is text/html, not a picture'],
-    [
-      { code: 'wrong_content', of: 'object', got: null },
-      'has another content than its record says; it is fetched again',
-    ],
+    [{ code: 'wrong_content', of: 'object', got: null }, 'differs from the content in its record; it is fetched again'],
   ],
   missing_object: [[{ code: 'missing_object' }, 'is missing, and is fetched again']],
-  too_large: [[{ code: 'too_large', store: 's3://b' }, 's3://b: the file is larger than the store takes']],
+  too_large: [[{ code: 'too_large', store: 's3://b' }, 's3://b: the file is larger than the store accepts']],
   key_refused: [
     [{ code: 'key_refused', key: 'k', problem: 'too_long' }, expect.stringContaining('shorten KEY_TEMPLATE')],
-    [{ code: 'key_refused', key: 'k', problem: 'invalid' }, 'store k: this file system does not take such a name'],
+    [{ code: 'key_refused', key: 'k', problem: 'invalid' }, 'store k: this file system does not accept such a name'],
     [
       { code: 'key_refused', key: 'k', problem: 'differs_in_case', other: 'K' },
       expect.stringContaining('store k: K differs only in case'),
@@ -91,11 +91,11 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
       expect.stringContaining('run asset-mirror doctor (501)'),
     ],
   ],
-  no_transcript: [[{ code: 'no_transcript' }, 'no transcript came until the deadline']],
+  no_transcript: [[{ code: 'no_transcript' }, 'no transcript was available before the deadline']],
   several: [
     [
       { code: 'several', reasons: [{ code: 'no_transcript' }, { code: 'empty' }] },
-      'no transcript came until the deadline; the download is empty',
+      'no transcript was available before the deadline; the download is empty',
     ],
   ],
 };

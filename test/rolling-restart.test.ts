@@ -48,7 +48,7 @@ test(`a rolling restart of web and workers during a sync loses no attempt, answe
   timeout: 400_000,
 }, async () => {
   const { ids, expected } = await fillLibrary();
-  // The first page comes at once, the others take their time; of each large file some parts come, and then hardly a byte.
+  // The first page arrives at once, the others slowly; of each large file some parts arrive, and then hardly a byte.
   await admin.addFault({ endpoint: 'assets', skip: 1, latency: 20_000 });
   for (const assetId of ids) await admin.addFault({ endpoint: 'media', assetId, skip: 3, stallAfter: 100_000 });
   const web = await Promise.all([start('web'), start('web')]);
@@ -73,7 +73,7 @@ test(`a rolling restart of web and workers during a sync loses no attempt, answe
     service.leave(mirror);
     expect(await mirror.kill('SIGTERM'), mirror.output()).toBe(0);
   };
-  /** The one of these that lists now, if any of them does. */
+  /** The process that lists now, if there is one. */
   const lists = async (among: Mirror[]) => {
     const { rows } = await database.query('SELECT sync_owner FROM connections');
     return among.find(({ child }) => rows[0].sync_owner?.includes(`-${child.pid}-`));
@@ -89,7 +89,7 @@ test(`a rolling restart of web and workers during a sync loses no attempt, answe
       }
     })(),
     (async () => {
-      // Whoever has the listing in hand goes next.
+      // The process that lists stops next.
       for (const left = new Set(workers); left.size > 0; ) {
         const mirror = (await lists([...left])) ?? [...left][0]!;
         left.delete(mirror);
@@ -102,7 +102,7 @@ test(`a rolling restart of web and workers during a sync loses no attempt, answe
   await admin.clearFaults();
   await operator.quiet(120_000);
 
-  // The run went on where it was: no asset was seen twice.
+  // The run continued where it was: no asset was seen twice.
   expect(await operator.api('GET', `/syncs?connectionId=${connectionId}`)).toMatchObject({
     syncs: [{ id: run.id, status: 'done', seen: ids.length + small, new: ids.length + small, error: null }],
   });
@@ -117,7 +117,7 @@ test(`a rolling restart of web and workers during a sync loses no attempt, answe
   expect(ended).toHaveLength(1);
   expect(ended[0]!.child.pid).not.toBe(began!.child.pid);
 
-  // At the source: what was stored was not asked for again.
+  // At the source: stored bytes were not requested again.
   const { rows: stored } = await database.query(
     'SELECT asset_id, number, count(*)::int AS times, min(at) AS at FROM parts_seen GROUP BY 1, 2',
   );
@@ -193,7 +193,7 @@ async function rememberParts(): Promise<void> {
 
 const firstByte = (range: string | null) => Number(/^bytes=(\d+)-/.exec(range ?? '')?.[1] ?? 0);
 
-/** Somebody who always looks, each time over a new connection: a web process that goes must take no answer with it. */
+/** A client that sends requests all the time over new connections: a stopping web process must lose no answer. */
 function askAllTheTime() {
   let ended = false;
   const answers = { taken: 0, failed: [] as string[] };
@@ -221,7 +221,7 @@ function askAllTheTime() {
   };
 }
 
-/** What a Service of Kubernetes does: connections go to the processes in turn, and none to one that is about to end. */
+/** What a Service of Kubernetes does: connections go to the processes in turn, and none to one that is stopping. */
 async function newBalancer() {
   const behind = new Map<Mirror, number>();
   let lease = 0;

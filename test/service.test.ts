@@ -35,7 +35,7 @@ test('a start logs which dependencies do not answer, and why', async () => {
     {
       level: 'warn',
       msg: 'started, waiting for the bucket',
-      reason: expect.stringContaining('a file is in the way of the directory'),
+      reason: expect.stringContaining('a file has the path of the directory'),
     },
   ]);
 });

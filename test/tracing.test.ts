@@ -80,7 +80,7 @@ describe.each(grounds())('with a collector ($name)', (kind) => {
       await admin.addFault({ endpoint: 'media', assetId: ids[0]!, status: 500, times: 1 });
       await web.connect();
       await web.quiet();
-      // What is not sent yet is sent before the end.
+      // Unsent spans are sent before the end.
       expect(await worker.kill('SIGTERM'), worker.output()).toBe(0);
       expect(await web.kill('SIGTERM'), web.output()).toBe(0);
 
@@ -99,7 +99,7 @@ describe.each(grounds())('with a collector ($name)', (kind) => {
         trace.flatMap((span) => (within(span, of) && span.attributes['url.full'] ? [span.attributes['url.full']] : []));
       expect(addresses(run)).toContainEqual(expect.stringMatching(/\/api\/v1\/companies\/acme\/assets\?…$/));
       const name = (span: Span) => span.name;
-      // A statement may be of several leases at once, and is told in one of them.
+      // A statement may serve several leases at once; the span of one of them has it.
       expect(trace.map(name)).toContainEqual(expect.stringMatching(/^pg\.query/));
       for (const id of ids) {
         const leases = trace.filter(({ name, attributes }) => name === 'asset' && attributes.assetId === id);

@@ -39,7 +39,7 @@ Keep a copy of `ENCRYPTION_KEYS` apart from the database. Without it, every user
 - **Migrations** run when a process starts, under a lock in the database: the first process migrates, the others wait. There is no
   Helm hook. Old processes keep working with the new schema ([upgrades](../../docs/operate/upgrades.md)).
 - **Restarts:** changed settings, `secrets` and images restart the pods. A new chart version alone does not.
-- **Stopping:** a pod has `preStopSeconds`, `SHUTDOWN_GRACE` and 65 more seconds for a token refresh that is under way. Work that a
+- **Stopping:** a pod has `preStopSeconds`, `SHUTDOWN_GRACE` and 65 more seconds for a running token refresh. Work that a
   worker has not finished by then goes to another worker. It spends no attempt, and continues from the stored parts.
 - **Probes** use the metrics port: `/healthz` for liveness, `/readyz` for readiness. Workers are ready if database, queue and bucket
   answer; a rollout waits for that. Web processes do not need the bucket, so the dashboard and the connect flow stay reachable

@@ -1,6 +1,6 @@
 import type { ApiClient } from './client.ts';
 import { collect } from './options.ts';
-import { type NewVerb, tell } from './verb.ts';
+import { failIf, type NewVerb } from './verb.ts';
 import { retry } from './verbs/assets.ts';
 import { connectLink } from './verbs/connect-link.ts';
 import { disconnect, pause, resume } from './verbs/connections.ts';
@@ -35,7 +35,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .option('--accept-gone', 'full, and mark missing assets as gone even if half of all are missing')
     .option('--wait', 'wait until everything found is mirrored; exit with 1 if anything failed')
     .action(async (connection: string, options: ResyncOptions) =>
-      tell(await resync(await connect(), connection, options)),
+      failIf(await resync(await connect(), connection, options)),
     );
 
   verb(
@@ -47,7 +47,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .argument('[asset...]', 'their ids, from `asset-mirror assets`')
     .option('--failed', 'all failed assets')
     .option('--connection <name>', 'with --failed: only of this connection')
-    .action(async (ids: string[], options) => tell(await retry(await connect(), ids, options)));
+    .action(async (ids: string[], options) => failIf(await retry(await connect(), ids, options)));
 
   verb(
     'pause',

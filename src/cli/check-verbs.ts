@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { examples, type NewVerb, tell, type Verbs } from './verb.ts';
+import { examples, failIf, type NewVerb, type Verbs } from './verb.ts';
 import { rotateKeys } from './verbs/keys.ts';
 import { type VerifyOptions, verify } from './verbs/verify.ts';
 import { testWebhook } from './verbs/webhooks.ts';
@@ -19,7 +19,7 @@ export function checkVerbs(app: Command, verb: NewVerb, verbs: Pick<Verbs, 'doct
     .option('--ignore-foreign', 'only count objects that no record names')
     .option('--inventory', 'write the inventory at the end')
     .option('--all', 'also print objects that are as expected')
-    .action(async (options: VerifyOptions) => tell(await verify(await verbs.api(), options)));
+    .action(async (options: VerifyOptions) => failIf(await verify(await verbs.api(), options)));
 
   verb(
     'doctor',
@@ -46,11 +46,11 @@ export function checkVerbs(app: Command, verb: NewVerb, verbs: Pick<Verbs, 'doct
     .description('Encrypt all tokens again with the first of ENCRYPTION_KEYS.')
     .option('--json', 'print JSON')
     .addHelpText('after', examples('asset-mirror keys rotate'))
-    .action(async (options) => tell(await rotateKeys(await verbs.api(), options)));
+    .action(async (options) => failIf(await rotateKeys(await verbs.api(), options)));
   group('webhooks', 'try the webhook endpoint')
     .command('test')
     .description('Send a test message to the webhook endpoint. Exits with 1 if it is not accepted.')
     .option('--json', 'print JSON')
     .addHelpText('after', examples('asset-mirror webhooks test'))
-    .action(async (options) => tell(await testWebhook(await verbs.api(), options)));
+    .action(async (options) => failIf(await testWebhook(await verbs.api(), options)));
 }

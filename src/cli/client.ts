@@ -24,13 +24,13 @@ import type {
   Verification,
   VerifyRequest,
 } from './answers.ts';
-import { addressOf, call, followWork, type Service } from './ask.ts';
-import { type EventFilter, followEvents, type Heard } from './follow-events.ts';
+import { type EventFilter, type EventHandlers, followEvents } from './follow-events.ts';
 import { mostRows } from './options.ts';
+import { addressOf, call, followWork, type Service } from './request.ts';
 
 export type ApiClient = ReturnType<typeof createApiClient>;
 
-/** The operator API of a running service: one function for each route that a verb uses. */
+/** The operator API of a running asset-mirror: one function for each route that a verb uses. */
 export function createApiClient(service: Service) {
   const get = <T>(path: string, query: object = {}) => call<T>(service, 'GET', addressOf(path, query));
   const send = <T>(method: 'POST' | 'PATCH', path: string, body?: unknown) => call<T>(service, method, path, body);
@@ -74,7 +74,7 @@ export function createApiClient(service: Service) {
     sync: (id: string) => get<Sync>(`/syncs/${part(id)}`),
 
     events: (query: EventQuery = {}) => get<EventList>('/events', query),
-    followEvents: (filter: EventFilter, heard: Heard) => followEvents(service, filter, heard),
+    followEvents: (filter: EventFilter, handlers: EventHandlers) => followEvents(service, filter, handlers),
 
     verify: (request: VerifyRequest) => send<{ id: string }>('POST', '/verify', request),
     verification: (id: string, page: { after: number; limit: number }) =>

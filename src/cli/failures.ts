@@ -11,14 +11,14 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** A problem document of the service (RFC 9457), as far as verbs need it. */
+/** A problem document of asset-mirror (RFC 9457): the fields that verbs need. */
 export interface Problem {
   status: number;
   code?: string | undefined;
   detail: string;
 }
 
-/** The service refused: exit code 2 for a wrong request, 3 if it cannot answer now, else 1. */
+/** asset-mirror refused the request: exit code 2 for a wrong request, 3 if it cannot answer now, else 1. */
 export class RefusedByService extends Error {
   override readonly name = 'RefusedByService';
   readonly problem: Problem;
@@ -44,7 +44,7 @@ export function exitCodeOf(error: unknown): number {
   return error instanceof UsageError || error instanceof ConfigurationError ? 2 : 1;
 }
 
-/** What `--json` prints of an error: the problem of the service, or a problem of the same form. */
+/** What `--json` prints of an error: the problem that asset-mirror returned, or one of the same form. */
 export function problemOf(error: unknown): object {
   if (error instanceof RefusedByService) return error.problem;
   if (error instanceof ConfigurationError) {

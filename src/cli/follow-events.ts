@@ -1,24 +1,24 @@
 import { EventSource } from 'eventsource';
 import type { EventQuery, MirrorEvent } from './answers.ts';
-import { addressOf, ask, notOurs, type Service } from './ask.ts';
 import { NotReachable, RefusedByService } from './failures.ts';
+import { addressOf, notOurs, request, type Service } from './request.ts';
 
 export type EventFilter = Pick<EventQuery, 'connectionId' | 'assetId' | 'kind'>;
 
-export interface Heard {
+export interface EventHandlers {
   onEvent: (event: MirrorEvent) => void;
-  /** The stream was lost, or is back. */
+  /** The stream was lost, or is open again. */
   onLine: (good: boolean) => void;
 }
 
 /**
  * Reports each event as it happens, and misses none: EventSource reconnects by itself. `open` resolves when the stream is
- * open; `end` never resolves, and rejects when the service refuses, or does not answer at the beginning.
+ * open; `end` never resolves, and rejects when asset-mirror refuses, or does not answer at the beginning.
  */
 export function followEvents(
   service: Service,
   filter: EventFilter,
-  heard: Heard,
+  handlers: EventHandlers,
 ): { open: Promise<void>; end: Promise<never> } {
   const path = addressOf('/events', filter);
   const opened = Promise.withResolvers<void>();
@@ -28,7 +28,7 @@ export function followEvents(
   let wasOpen = false;
   const source = new EventSource(`${service.url}/api${path}`, {
     fetch: (_url, { headers, signal }) =>
-      ask(service, 'GET', path, { headers, signal }).catch((error) => {
+      request(service, 'GET', path, { headers, signal }).catch((error) => {
         const passing =
           error instanceof NotReachable || (error instanceof RefusedByService && error.problem.status >= 500);
         if (!wasOpen || !passing) fail(error);
@@ -43,12 +43,12 @@ export function followEvents(
   source.addEventListener('open', () => {
     wasOpen = true;
     opened.resolve();
-    heard.onLine(true);
+    handlers.onLine(true);
   });
   source.addEventListener('error', ({ code }) => {
     if (source.readyState === source.CLOSED) fail(notOurs(service, code ?? 0));
-    else heard.onLine(false);
+    else handlers.onLine(false);
   });
-  source.addEventListener('message', ({ data }) => heard.onEvent(JSON.parse(data)));
+  source.addEventListener('message', ({ data }) => handlers.onEvent(JSON.parse(data)));
   return { open: opened.promise, end: ended.promise };
 }

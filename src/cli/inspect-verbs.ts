@@ -1,7 +1,7 @@
 import { Option } from 'commander';
 import type { ApiClient } from './client.ts';
 import { mostRows, wholeNumber } from './options.ts';
-import { type NewVerb, tell } from './verb.ts';
+import { failIf, type NewVerb } from './verb.ts';
 import { type AssetsOptions, assets } from './verbs/assets.ts';
 import { connections } from './verbs/connections.ts';
 import { type EventsOptions, events } from './verbs/events.ts';
@@ -84,8 +84,10 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'plan',
     'list the library and show what a full sync would transfer, without changing anything',
     'asset-mirror plan CONNECTION',
-    'It takes as long as a full listing. Ctrl-C stops it in the service, too.',
+    'It takes as long as a full listing. Ctrl-C stops it in asset-mirror, too.',
   )
     .argument('[connection]', 'its id, from `asset-mirror connections` (default: all active connections)')
-    .action(async (connection: string | undefined, options) => tell(await plan(await connect(), connection, options)));
+    .action(async (connection: string | undefined, options) =>
+      failIf(await plan(await connect(), connection, options)),
+    );
 }

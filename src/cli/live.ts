@@ -1,9 +1,9 @@
 import { clean, cut, overwrite, print, width } from './output.ts';
 
-/** How often a line is printed where it cannot be overwritten. */
+/** How often a line is printed if it cannot be overwritten. */
 const saidMs = 5000;
 
-/** One line that is overwritten when it changes. Outside a terminal: a new line now and then. */
+/** One line that is overwritten when it changes. Outside a terminal: a new line at intervals. */
 export function liveLine({ silent = false }: { silent?: boolean } = {}) {
   const { stdout } = process;
   let last = '';
@@ -12,8 +12,8 @@ export function liveLine({ silent = false }: { silent?: boolean } = {}) {
     show(text: string): void {
       if (silent || text === last) return;
       if (stdout.isTTY) {
-        const room = (stdout.columns || 80) - 1;
-        overwrite(stdout, width(text) <= room ? text : cut(text.replace(/\u001b\[[\d;]*m/g, ''), room));
+        const maxWidth = (stdout.columns || 80) - 1;
+        overwrite(stdout, width(text) <= maxWidth ? text : cut(text.replace(/\u001b\[[\d;]*m/g, ''), maxWidth));
       } else if (performance.now() - saidAt >= saidMs) {
         print(text);
         saidAt = performance.now();

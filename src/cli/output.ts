@@ -64,17 +64,17 @@ const widthOf = (grapheme: string) => (wide.test(grapheme) ? 2 : 1);
 export const width = (text: string): number =>
   graphemes(stripVTControlCharacters(text)).reduce((sum, grapheme) => sum + widthOf(grapheme), 0);
 
-/** Shortens a text to `room` columns, with `…` at the end. */
-export function cut(text: string, room: number): string {
-  if (width(text) <= room) return text;
+/** Shortens a text to `width` columns, with `…` at the end. */
+export function cut(text: string, maxWidth: number): string {
+  if (width(text) <= maxWidth) return text;
   let kept = '';
-  let left = room - 1;
+  let left = maxWidth - 1;
   for (const grapheme of graphemes(text)) {
     left -= widthOf(grapheme);
     if (left < 0) break;
     kept += grapheme;
   }
-  return room < 1 ? '' : `${kept}…`;
+  return maxWidth < 1 ? '' : `${kept}…`;
 }
 
 /** Whether the terminal is wide enough for each line. Without a terminal everything fits. */
@@ -88,28 +88,28 @@ export interface Column {
   title: string;
   /** Aligned to the right, for numbers. */
   right?: boolean;
-  /** The minimum width if there is little room. Without it, the column is never cut. */
+  /** The minimum width in a narrow terminal. Without it, the column is never cut. */
   least?: number;
-  /** Columns with this are left out if there is still no room; the highest first. */
+  /** Columns with this are omitted if the table is still too wide; the highest first. */
   spare?: number;
 }
 
 /**
  * Columns as wide as their widest cell. In a narrow terminal columns with `least` are cut, the widest first; if that is not
- * enough, columns with `spare` are left out.
+ * enough, columns with `spare` are omitted.
  */
 export function table(
   all: Column[],
   rows: Cell[][],
-  room = process.stdout.columns || Number.POSITIVE_INFINITY,
+  maxWidth = process.stdout.columns || Number.POSITIVE_INFINITY,
 ): string {
   const textOf = (cell: Cell | undefined) => harmless(typeof cell === 'object' ? cell.text : (cell ?? ''));
-  let columns = all.map((column, place) => ({
+  let columns = all.map((column, index) => ({
     ...column,
-    place,
-    width: Math.max(width(column.title), ...rows.map((row) => width(textOf(row[place])))),
+    index,
+    width: Math.max(width(column.title), ...rows.map((row) => width(textOf(row[index])))),
   }));
-  const over = (widths: number[]) => sum(widths) + 2 * (widths.length - 1) - room;
+  const over = (widths: number[]) => sum(widths) + 2 * (widths.length - 1) - maxWidth;
   const narrowest = ({ width, least = width }: { width: number; least?: number }) => Math.min(width, least);
   while (over(columns.map(narrowest)) > 0) {
     const spare = Math.max(...columns.map((column) => column.spare ?? 0));
@@ -123,8 +123,8 @@ export function table(
   }
   const line = (cells: Cell[]) =>
     columns
-      .map(({ right, width: wide, place }) => {
-        const cell = cells[place] ?? '';
+      .map(({ right, width: wide, index }) => {
+        const cell = cells[index] ?? '';
         const text = cut(textOf(cell), wide);
         const pad = ' '.repeat(wide - width(text));
         const shown = typeof cell === 'object' ? paint(cell.style, text) : text;
@@ -143,7 +143,7 @@ export function bar(done: number, total: number, columns = 20): string {
   return `${paint('cyan', '█'.repeat(full))}${paint('dim', '░'.repeat(columns - full))}`;
 }
 
-/** Before that, a rate says nothing. */
+/** Before that, a rate is not meaningful. */
 const soonestMs = 2000;
 
 /** `120/s, 4m 05s left`; empty while it is unknown. */

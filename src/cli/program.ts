@@ -36,14 +36,14 @@ export function program(verbs: Verbs, version: string): Command {
       `
 Run \`asset-mirror VERB --help\` for the options of a verb.
 
-Most verbs talk to the running service at ASSET_MIRROR_URL with ADMIN_TOKEN.
+Most verbs talk to the running asset-mirror at ASSET_MIRROR_URL with ADMIN_TOKEN.
 On the same machine both are found without these variables.
 
 Exit codes:
   0  done
   1  done, but failures or differences were found; or an unexpected error
   2  wrong usage, unknown id or wrong configuration
-  3  the service is not reachable, or cannot answer now`,
+  3  asset-mirror is not reachable, or cannot answer now`,
     );
 
   const verb: NewVerb = (name, text, example, more) => {

@@ -4,7 +4,7 @@ import type { NewVerb, Verbs } from './verb.ts';
 
 /** The verbs that start something and run until they are stopped. */
 export function runVerbs(verb: NewVerb, verbs: Pick<Verbs, 'start' | 'demo' | 'library'>): void {
-  verb('start', 'run the service until SIGTERM or Ctrl-C', 'asset-mirror start --role worker')
+  verb('start', 'run asset-mirror until SIGTERM or Ctrl-C', 'asset-mirror start --role worker')
     .addOption(
       new Option('--role <role>', 'what to run: web (connect flow, API, dashboard), worker (syncs, transfers), or all')
         .choices(['all', 'web', 'worker'])

@@ -21,6 +21,6 @@ export const examples = (...lines: string[]) =>
 export type NewVerb = (name: string, summary: string, example: string | string[], more?: string) => Command;
 
 /** Exits with 1 if anything failed or differs. */
-export function tell(wrong: number): void {
-  if (wrong > 0) process.exitCode ??= 1;
+export function failIf(differences: number): void {
+  if (differences > 0) process.exitCode ??= 1;
 }

@@ -8,7 +8,7 @@ import { databaseUrl, httpUrl, type StorageTarget } from './parsers.ts';
 export type Config = ReturnType<typeof readConfig>;
 
 /**
- * Reads everything the service needs. `embedded`: whether this installation has a PostgreSQL of its own.
+ * Reads all settings. `embedded`: whether this installation has a PostgreSQL of its own.
  * @throws ConfigurationError with one sentence for each wrong or missing value
  */
 export function readConfig(environment: Environment, { embedded = true } = {}) {
@@ -17,8 +17,8 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
   // With DATABASE_URL several processes may run, which must share these: none is generated in DATA_DIR.
   if (!embedded || isSet(environment, 'DATABASE_URL')) shared.push('ENCRYPTION_KEYS', 'ADMIN_TOKEN');
   if (isSet(environment, 'WEBHOOK_URL')) shared.push('WEBHOOK_SECRET');
-  const noDatabase = databaseUrl('for no PostgreSQL comes with this installation').optional();
-  // The port is known only once the service listens.
+  const noDatabase = databaseUrl('because this installation includes no PostgreSQL').optional();
+  // The port is known only once the process listens.
   if (/^\s*0+\s*$/.test(environment.PORT ?? '')) shared.push('PUBLIC_URL');
   const known = embedded ? variables : { ...variables, DATABASE_URL: noDatabase };
   const env = readEnvironment(known, withProxies(environment), shared);
@@ -37,7 +37,7 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
     host: env.HOST,
     port: env.PORT,
     metricsPort: env.METRICS_PORT,
-    /** Reverse proxies in front of the service. Undefined: none. */
+    /** Reverse proxies in front of asset-mirror. Undefined: none. */
     trustProxy: env.TRUST_PROXY,
     databaseUrl: env.DATABASE_URL,
     redisUrl: env.REDIS_URL,
@@ -115,10 +115,10 @@ function withProxies(environment: Environment): Environment {
   return { ...environment, ...Object.fromEntries(lower.map((name) => [name.toUpperCase(), environment[name]])) };
 }
 
-/** Configuration of CLI commands that call a running service. */
+/** Configuration of CLI commands that call a running asset-mirror. */
 export function readClientConfig(environment: Environment) {
   const { HOST, PORT, DATA_DIR, ADMIN_TOKEN } = variables;
-  const ASSET_MIRROR_URL = httpUrl('the address of the running service', 'https://mirror.example.com').optional();
+  const ASSET_MIRROR_URL = httpUrl('the address of the running asset-mirror', 'https://mirror.example.com').optional();
   const env = readEnvironment({ ASSET_MIRROR_URL, HOST, PORT, DATA_DIR, ADMIN_TOKEN }, environment);
   return {
     url: trimmed(env.ASSET_MIRROR_URL ?? localUrl(env)),
@@ -127,7 +127,7 @@ export function readClientConfig(environment: Environment) {
   };
 }
 
-/** The address of the service for programs on the same machine. */
+/** The address of asset-mirror for programs on the same machine. */
 function localUrl({ HOST, PORT }: Pick<Values, 'HOST' | 'PORT'>): string {
   const host = HOST === '0.0.0.0' ? '127.0.0.1' : HOST === '::' ? '::1' : HOST;
   return `http://${host.includes(':') ? `[${host}]` : host}:${PORT}`;

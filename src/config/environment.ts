@@ -12,7 +12,7 @@ import { similarNames } from './similar-names.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Every variable of the service, in the order of the documentation. */
+/** Every variable of asset-mirror, in the order of the documentation. */
 export const variables = {
   LIBRARY_API_URL: p.libraryUrl('API'),
   LIBRARY_APP_URL: p.libraryUrl('sign-in'),
@@ -139,7 +139,7 @@ export const misspelled = (environment: Environment) =>
     [...variableNames, ...[...secretVariables].map((name) => `${name}_FILE`), ...otherNames],
   );
 
-/** Of other verbs, and not of the service. */
+/** Variables of other verbs than `start`. */
 const otherNames = ['ASSET_MIRROR_URL', 'LIBRARY_DATABASE_URL', 'ALL_PROXY'];
 
 /** Whether the variable is set, itself or by the name of a file. */
@@ -147,7 +147,7 @@ export const isSet = (environment: Environment, name: string) =>
   Boolean(environment[name]?.trim() || environment[`${name}_FILE`]?.trim());
 
 const forBeginners =
-  '.env.example is a template of .env with all settings. `npm run demo` needs none: it brings a library of its own.';
+  '.env.example is a template of .env with all settings. `npm run demo` needs none: it starts its own library.';
 
 /**
  * Reads the variables of `schema`. An empty value counts as unset, because compose files and charts pass those; spaces and
@@ -183,7 +183,7 @@ export function readEnvironment<T extends z.ZodRawShape>(
   return result.data;
 }
 
-/** The secrets that are in files, as Docker and Kubernetes mount them. What is wrong goes to `problems`, by name. */
+/** The secrets that are in files, as Docker and Kubernetes mount them. Errors go to `problems`, by name. */
 function readSecretFiles(names: string[], environment: Environment, problems: Map<string, string>): Environment {
   const values: Record<string, string> = {};
   for (const name of names.filter((it) => secretVariables.has(it))) {

@@ -98,11 +98,11 @@ function listOf<T>(text: string, parse: (entry: string) => T | undefined): T[] |
 }
 
 /** An entry of TRUST_PROXY in Fastify's form. Not a number of hops: a client that bypasses the proxy could forge its address. */
-export function parseTrustedProxy(place: string): string | undefined {
-  if (['loopback', 'linklocal', 'uniquelocal'].includes(place)) return place;
-  const [, address = '', bits] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(place) ?? [];
+export function parseTrustedProxy(entry: string): string | undefined {
+  if (['loopback', 'linklocal', 'uniquelocal'].includes(entry)) return entry;
+  const [, address = '', bits] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(entry) ?? [];
   const version = isIP(address);
-  return version !== 0 && Number(bits ?? 0) <= (version === 4 ? 32 : 128) ? place : undefined;
+  return version !== 0 && Number(bits ?? 0) <= (version === 4 ? 32 : 128) ? entry : undefined;
 }
 
 /** `true`: any address. Else the hosts that may have private addresses. */

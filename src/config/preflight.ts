@@ -4,9 +4,9 @@ import { dirname } from 'node:path';
 import { ConfigurationError } from '../errors.ts';
 import type { Log } from '../log.ts';
 
-/** Checks of the machine before the service starts. */
+/** Checks of the machine before asset-mirror starts. */
 
-/** Makes DATA_DIR, which holds secrets, or closes it to other accounts. @throws ConfigurationError */
+/** Makes DATA_DIR, or closes an existing one to other accounts, because it holds secrets. @throws ConfigurationError */
 export async function makeDataDir(path: string, log: Log): Promise<void> {
   try {
     await make(path, 0o700);
@@ -23,8 +23,8 @@ export async function makeDataDir(path: string, log: Log): Promise<void> {
 }
 
 /**
- * Whether other accounts may enter a directory. `ours`: we may change that, because we own it and it is not shared on
- * purpose (sticky, as /tmp). Windows has no such modes.
+ * Whether other accounts may enter a directory. `ours`: we own it, and it is not shared on purpose (sticky,
+ * as /tmp), so we may change that. Windows has no such modes.
  */
 export async function openToOthers(path: string): Promise<'ours' | 'theirs' | undefined> {
   const { mode, uid } = await stat(path);
@@ -48,7 +48,7 @@ async function make(path: string, mode?: number): Promise<void> {
   }
 }
 
-/** @throws ConfigurationError if the service cannot listen on HOST and this port, the value of the variable `name` */
+/** @throws ConfigurationError if the process cannot listen on HOST and this port, the value of the variable `name` */
 export async function probePort(name: string, host: string, port: number): Promise<void> {
   const server = createServer();
   const code = await new Promise<string | undefined>((resolve) => {

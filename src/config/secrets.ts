@@ -42,7 +42,7 @@ export function postgresPasswordIn(dataDir: string): Promise<Secret> {
   return readOrMake(dataDir, 'postgres-password', () => randomBytes(24).toString('hex'));
 }
 
-/** The admin token of a service on this machine; undefined if it cannot be read. */
+/** The admin token of an asset-mirror on this machine; undefined if it cannot be read. */
 export async function findAdminToken(dataDir: string): Promise<string | undefined> {
   return readFile(join(dataDir, 'admin-token'), 'utf8').then(
     (text) => text.trim(),

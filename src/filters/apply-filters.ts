@@ -13,22 +13,22 @@ export interface FiltersApplied {
   /** Assets that are no longer to be mirrored. */
   skipped: number;
   /** Assets that were skipped and are to be mirrored now. */
-  letIn: number;
+  unskipped: number;
 }
 
 const pageSize = 2000;
 
 /**
  * Applies the filters of a connection to its assets, page by page. Assets that they skip are handed over to another
- * connection that can read and wants them, or else are no longer due; those that they let in are due at once. Assets in the
- * bucket stay as they are. May be interrupted anywhere and run again.
+ * connection that can read and wants them, or else are no longer due. Assets that they no longer skip are due at once. Assets
+ * in the bucket stay as they are. May be interrupted anywhere and run again.
  */
 export async function applyFilters(
   { store, log, ...defaults }: { store: Store; log: Log } & FilterDefaults,
   connectionId: string,
   signal: AbortSignal,
 ): Promise<FiltersApplied> {
-  const found: FiltersApplied = { skipped: 0, letIn: 0 };
+  const found: FiltersApplied = { skipped: 0, unskipped: 0 };
   const connection = await store.connections.get(connectionId);
   if (!connection || connection.status === 'disconnected') return found;
   const filters = filtersOf(connection.settings, defaults);
@@ -51,14 +51,15 @@ export async function applyFilters(
         }
       }
       for (const [otherConnectionId, ids] of over) await store.filters.handOver(otherConnectionId, ids);
-      found.letIn += await store.filters.letIn(connectionId, wanted);
+      found.unskipped += await store.filters.unskip(connectionId, wanted);
       found.skipped += await store.filters.skip(out);
       if (page.length < pageSize) break;
       after = page.at(-1)!.id;
     }
   }
   await store.filters.settled(connectionId, connection.settings);
-  if (found.skipped + found.letIn > 0) log.info({ event: 'filter.applied', connectionId, ...found }, 'filters applied');
+  if (found.skipped + found.unskipped > 0)
+    log.info({ event: 'filter.applied', connectionId, ...found }, 'filters applied');
   return found;
 }
 

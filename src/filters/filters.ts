@@ -1,6 +1,6 @@
-/** Which assets of what a connection can read are mirrored. Pure. */
+/** Which of the assets that a connection can read are mirrored. Pure. */
 
-/** Ids and types, as the service names them. An empty list does not restrict anything. */
+/** Ids and types, as the library names them. An empty list does not restrict anything. */
 export interface Choice {
   companyIds: string[];
   projectIds: string[];

@@ -19,8 +19,8 @@ export interface AccessDeps {
 const safe = new Set(['GET', 'HEAD', 'OPTIONS']);
 
 /**
- * Whether a browser sent the request from one of our pages. Browsers say so by Sec-Fetch-Site, or, where they do not send
- * that (plain HTTP, except on localhost), by Origin.
+ * Whether a browser sent the request from one of our pages: by Sec-Fetch-Site or, if that is missing (plain HTTP, except on
+ * localhost), by Origin.
  */
 export function fromOurPages(request: FastifyRequest, publicUrl: string): boolean {
   const site = request.headers['sec-fetch-site'];
@@ -28,7 +28,7 @@ export function fromOurPages(request: FastifyRequest, publicUrl: string): boolea
 }
 
 /**
- * Whether a request carries the operators' token; undefined if it carries none.
+ * Whether a request has the operators' token; undefined if it has no token.
  * @throws Problem 429 after too many wrong ones from its address
  */
 async function bearsToken(

@@ -1,7 +1,7 @@
 import type { Finished } from '../operations/finish-consent.ts';
 import type { page } from './pages.ts';
 
-/** What the connect flow answers: a status and a page that says what to do. */
+/** An answer of the connect flow: a status, and a page that says what to do. */
 export type ConnectPage = Parameters<typeof page>[0] & {
   status: number;
   /** The page has a button that starts again with the same link. */
@@ -54,8 +54,8 @@ export const libraryProblem: ConnectPage = {
   status: 400,
   tone: 'plain',
   retry: true,
-  title: 'The library service reported a problem',
-  paragraphs: ['Nothing was connected. Try again; if it keeps failing, tell the operator of this service.'],
+  title: 'The library reported a problem',
+  paragraphs: ['Nothing was connected. Try again; if it keeps failing, inform the operator of asset-mirror.'],
 };
 
 /** `refused`: the library did not accept the code. */
@@ -66,9 +66,9 @@ export const failed = (refused: boolean): ConnectPage => ({
   title: 'Connecting did not work',
   paragraphs: [
     refused
-      ? 'The library service did not accept the sign-in. It may have taken too long.'
-      : 'The library service did not answer, or its answer was invalid.',
-    'Nothing was connected. Try again; if it keeps failing, tell the operator of this service.',
+      ? 'The library did not accept the sign-in. It may have taken too long.'
+      : 'The library did not answer, or its answer was invalid.',
+    'Nothing was connected. Try again; if it keeps failing, inform the operator of asset-mirror.',
   ],
 });
 
@@ -98,7 +98,7 @@ export function pageOf(outcome: Finished | { kind: 'later' }): ConnectPage {
         tone: 'good',
         title: 'Your sign-in worked, and you will be connected soon',
         paragraphs: [
-          'The library service is busy. The connection is finished in the background as soon as it answers.',
+          'The library is busy. The connection is finished in the background as soon as it answers.',
           'You need not do anything else. You can close this page.',
         ],
       };
@@ -117,7 +117,7 @@ export function pageOf(outcome: Finished | { kind: 'later' }): ConnectPage {
         title: 'That is another account',
         paragraphs: [
           `This link reconnects the account of ${outcome.expected}, and you signed in as ${outcome.actual}.`,
-          'Sign out of the library service, then try again with the right account.',
+          'Sign out of the library, then try again with the right account.',
         ],
       };
     case 'link ended':

@@ -25,7 +25,7 @@ const descriptions = {
   400: 'The link, the sign-in or the consent is not valid; the page says what to do.',
   409: 'Another user than expected has signed in.',
   410: 'The link has expired or was ended.',
-  '5xx': 'The service or the library cannot do it now.',
+  '5xx': 'asset-mirror or the library cannot do it now.',
 } as const;
 const inABrowser = (
   operationId: string,
@@ -173,7 +173,7 @@ async function finish(
   }
 }
 
-/** The page that this browser was shown for this state, if any. */
+/** The page that this browser got for this state, if any. */
 function shownBefore({ sealer }: ConnectDeps, request: FastifyRequest, state: string | undefined) {
   try {
     const done = JSON.parse(sealer.open(donePurpose, request.cookies[doneCookieName]!)) as {

@@ -30,7 +30,7 @@ export class EventStreams {
   readonly #operations: Operations;
   readonly #log: Log;
   readonly #streams = new Set<Stream>();
-  readonly #silence: () => void;
+  readonly #unsubscribe: () => void;
   readonly #ticker: NodeJS.Timeout;
   #progress: string | undefined;
   #isReading = false;
@@ -39,7 +39,7 @@ export class EventStreams {
   constructor({ operations, log }: { operations: Operations; log: Log }) {
     this.#operations = operations;
     this.#log = log;
-    this.#silence = operations.onEvents(() => this.#wakeAll());
+    this.#unsubscribe = operations.onEvents(() => this.#wakeAll());
     this.#ticker = setInterval(() => this.#tick(), tickMs).unref();
   }
 
@@ -48,7 +48,7 @@ export class EventStreams {
       throw new Problem(503, 'too_many_streams', `This process has ${mostStreams} event streams. Try again later.`);
     }
     const last = request.headers['last-event-id'];
-    const place = await this.#operations.followFrom(typeof last === 'string' ? last : undefined);
+    const position = await this.#operations.followFrom(typeof last === 'string' ? last : undefined);
     this.#progress ??= JSON.stringify(await this.#operations.status());
     if (this.#isClosed) {
       throw new Problem(503, 'stopping', 'This process is stopping. Connect again and send Last-Event-ID to resume.');
@@ -57,8 +57,8 @@ export class EventStreams {
     const stream = new Stream(reply.raw, filter);
     this.#streams.add(stream);
     try {
-      stream.begin(request.id, place);
-      await stream.follow(this.#operations, place, () => this.#progress);
+      stream.begin(request.id, position);
+      await stream.follow(this.#operations, position, () => this.#progress);
     } catch (err) {
       if (!stream.isEnded) this.#log.debug({ event: 'event_stream.ended', err }, 'event stream ended');
     } finally {
@@ -70,7 +70,7 @@ export class EventStreams {
   close(): void {
     this.#isClosed = true;
     clearInterval(this.#ticker);
-    this.#silence();
+    this.#unsubscribe();
     for (const stream of this.#streams) stream.end();
   }
 
@@ -92,7 +92,7 @@ export class EventStreams {
   }
 }
 
-type Place = Awaited<ReturnType<Operations['followFrom']>>;
+type Position = Awaited<ReturnType<Operations['followFrom']>>;
 
 class Stream {
   readonly #out: ServerResponse;
@@ -123,7 +123,7 @@ class Stream {
     this.#goOn();
   }
 
-  begin(requestId: string, place: Place): void {
+  begin(requestId: string, position: Position): void {
     this.#out.writeHead(200, {
       'content-type': 'text/event-stream; charset=utf-8',
       'cache-control': 'no-store',
@@ -132,20 +132,20 @@ class Stream {
       // Some proxies buffer responses.
       'x-accel-buffering': 'no',
     });
-    this.#send(`retry: 3000\nid: ${place.xact}-${place.id}\n\n`);
+    this.#send(`retry: 3000\nid: ${position.xact}-${position.id}\n\n`);
   }
 
-  /** Sends the events after `place` as they come, until the stream ends. */
-  async follow(operations: Operations, from: Place, progressNow: () => string | undefined): Promise<void> {
-    let place = from;
+  /** Sends the events after `position` as they come, until the stream ends. */
+  async follow(operations: Operations, from: Position, progressNow: () => string | undefined): Promise<void> {
+    let position = from;
     let sent: string | undefined;
     while (!this.isEnded) {
       this.#isWoken = false;
-      const page = await operations.follow(place, pageSize);
-      for (const { event, mark } of page) {
-        if (matches(event, this.#filter)) this.#send(`id: ${mark}\ndata: ${JSON.stringify(event)}\n\n`);
+      const page = await operations.follow(position, pageSize);
+      for (const { event, cursor } of page) {
+        if (matches(event, this.#filter)) this.#send(`id: ${cursor}\ndata: ${JSON.stringify(event)}\n\n`);
       }
-      place = page.at(-1)?.place ?? place;
+      position = page.at(-1)?.position ?? position;
       const progress = progressNow();
       if (progress !== sent) this.#send(`event: progress\ndata: ${progress}\n\n`);
       sent = progress;

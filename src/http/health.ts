@@ -18,7 +18,7 @@ export function createHealth(readiness: Readiness, exposition: Exposition) {
       // Without the bucket, the dashboard and the connect flow still work: `?without=bucket` is ready then.
       app.get<{ Querystring: { without?: string } }>('/readyz', { schema: { hide: true } }, async (request, reply) => {
         if (draining) return reply.code(503).send({ status: 'stopping', checks: {} });
-        const checks = await readiness.look(checkFreshMs);
+        const checks = await readiness.results(checkFreshMs);
         const ready = Object.keys(checks).every((name) => checks[name] === 'ok' || name === request.query.without);
         return reply.code(ready ? 200 : 503).send({ status: ready ? 'ready' : 'not ready', checks });
       });

@@ -18,7 +18,7 @@ const descriptions = {
   414: 'The id is too long.',
   415: 'The body is not JSON.',
   429: 'Too many wrong tokens from this address; wait as `Retry-After` says.',
-  '5xx': 'The service cannot answer now; try again later.',
+  '5xx': 'asset-mirror cannot answer now; try again later.',
 } as const;
 type RefusedStatus = keyof typeof descriptions;
 

@@ -33,7 +33,7 @@ export const pageHeaders = {
   'cache-control': 'no-store',
 };
 
-/** The same for a page with a form, which may be sent to us and has an Origin. */
+/** The same for a page with a form, which is sent to this service with an Origin. */
 export const formPageHeaders = {
   ...pageHeaders,
   'content-security-policy': pageHeaders['content-security-policy'].replace("form-action 'none'", "form-action 'self'"),

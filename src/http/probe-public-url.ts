@@ -5,24 +5,24 @@ const { ok, not } = findingsOn('configuration');
 const what = 'PUBLIC_URL';
 
 /**
- * Whether connect links lead to the service, which listens at `localUrl`. That nothing answers is no fault before the first
- * start.
+ * Whether connect links lead to asset-mirror, which listens at `localUrl`. Before the first start, no answer is not an
+ * error.
  */
 export async function probePublicUrl(
   { publicUrl, localUrl }: { publicUrl: string; localUrl: string },
   stop: AbortSignal,
 ): Promise<Finding> {
-  const answer = await ask(publicUrl, stop);
+  const answer = await request(publicUrl, stop);
   if (answer === 'asset-mirror') return ok(what, `${publicUrl} leads to asset-mirror`);
   if (answer.status !== undefined && answer.status < 500) {
     return not('note', what, `another program answers at ${publicUrl} (${answer.status})`, remedy);
   }
-  if ((await ask(localUrl, stop)) === 'asset-mirror') {
+  if ((await request(localUrl, stop)) === 'asset-mirror') {
     const found = `asset-mirror runs at ${localUrl}, but ${publicUrl} does not lead there (${answer.reason})`;
     return not('note', what, found, `${remedy}, unless this machine cannot reach that address`);
   }
   if (publicUrl.startsWith('http://localhost') && new URL(publicUrl).port !== new URL(localUrl).port) {
-    return not('note', what, `is ${publicUrl}, but the service will listen at ${localUrl}`, remedy);
+    return not('note', what, `is ${publicUrl}, but asset-mirror will listen at ${localUrl}`, remedy);
   }
   return ok(what, `nothing answers at ${publicUrl} yet`);
 }
@@ -31,7 +31,7 @@ const remedy = 'correct it, or the proxy there: connect links lead to it';
 
 type Answer = 'asset-mirror' | { status?: number; reason: string };
 
-async function ask(url: string, stop: AbortSignal): Promise<Answer> {
+async function request(url: string, stop: AbortSignal): Promise<Answer> {
   try {
     const signal = AbortSignal.any([stop, AbortSignal.timeout(5000)]);
     const response = await fetch(`${url}/healthz`, { redirect: 'manual', signal });

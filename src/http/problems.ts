@@ -95,23 +95,23 @@ export function problemHandler(log: Log) {
 
 /** The problem for an error. An unexpected one is logged with `about`, and answered without details. */
 export function problemOf(error: Error, log: Log, about: About): z.infer<typeof problem> {
-  const tell = (status: number, code: string, detail: string) => problemWith(status, code, detail, about);
-  if (error instanceof Refused) return tell(error.status, error.code, error.message);
+  const answer = (status: number, code: string, detail: string) => problemWith(status, code, detail, about);
+  if (error instanceof Refused) return answer(error.status, error.code, error.message);
   if (hasZodFastifySchemaValidationErrors(error)) {
     const errors = error.validation.map(({ instancePath, message: detail = 'wrong' }) => ({
       field: instancePath.replace(/^\//, '').replaceAll('/', '.'),
       detail,
     }));
     const details = errors.map(({ field, detail }) => (field ? `${field}: ${detail}` : detail));
-    return { ...tell(400, 'invalid_request', `${details.join('; ')}.`), errors };
+    return { ...answer(400, 'invalid_request', `${details.join('; ')}.`), errors };
   }
   const status = (error as FastifyError).statusCode ?? 500;
-  if (status < 500) return tell(status, codes[status] ?? 'bad_request', remedies[status] ?? error.message);
+  if (status < 500) return answer(status, codes[status] ?? 'bad_request', remedies[status] ?? error.message);
   log.error({ event: 'request.failed', err: error, ...about }, 'request failed');
   if (isAway(error)) {
-    return tell(503, 'not_available', 'The database does not answer now. Try again when /readyz reports ready.');
+    return answer(503, 'not_available', 'The database does not answer now. Try again when /readyz reports ready.');
   }
-  return tell(
+  return answer(
     500,
     'internal_error',
     `An unexpected error. The log has it as request ${about.requestId}. Try again later.`,
@@ -134,7 +134,7 @@ export function unreadable({ code }: FastifyError, { id: requestId }: FastifyReq
 
 /** For input that is not HTTP, or has too many headers. */
 export function unheard(error: Error & { code?: string }, socket: Socket): void {
-  // Never write into an answer that was begun.
+  // Never write into a response that has begun.
   const { _httpMessage: answer } = socket as Socket & { _httpMessage?: ServerResponse | null };
   if (error.code === 'ECONNRESET' || !socket.writable || answer?.headersSent) return void socket.destroy();
   const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400;

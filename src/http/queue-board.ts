@@ -9,18 +9,18 @@ import { notFound, problemHandler, problemOf } from './problems.ts';
 
 const descriptions = {
   syncs: 'Runs of the listing, one per connection at a time.',
-  assets: 'Assets on their way into the bucket. A job holds the id; what is known of the asset is in the records.',
+  assets: 'Assets to be transferred or checked. A job holds only the id; the dashboard shows the asset.',
 } as const;
 
 /**
- * What its page may do. It loads nothing from elsewhere; `unsafe-inline` is for styles alone, and for this path alone: the
- * page's scripts make style elements for its notices and its menus.
+ * The content security policy of its page. `unsafe-inline` is for styles on this path only: the page's scripts create style
+ * elements for notices and menus.
  */
 const policy =
   "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; object-src 'none'; base-uri 'self'; " +
   "form-action 'none'; frame-ancestors 'none'";
 
-/** The board shows links of its own only in a menu. */
+/** The board shows its links only in a menu, so the page has this one. */
 const backLink = (base: string) => `<a class="back" href="${escapeHtml(base)}/">‹ Back to the dashboard</a>`;
 const backStyle = `<style>
 .back { position: fixed; z-index: 99; right: 1rem; bottom: 1rem; padding: 0.5rem 1rem; border-radius: 8px;
@@ -29,8 +29,8 @@ const backStyle = `<style>
 </style>`;
 
 /**
- * bull-board on both queues, to look at: the records are the truth and jobs are made of them, so nothing is changed from here.
- * An app of its own, which answers below `/queues`. `base` is the path of PUBLIC_URL.
+ * bull-board for both queues, read-only: jobs are made from the records, so changing them would have no lasting effect. It is a
+ * separate app below `/queues`. `base` is the path of PUBLIC_URL.
  */
 export async function openQueueBoard(deps: {
   queues: Pick<Queues, 'syncs' | 'assets'>;
@@ -84,7 +84,7 @@ export async function openQueueBoard(deps: {
     reply.header('cache-control', 'no-store');
     return (
       payload
-        // A font that would come from elsewhere.
+        // A font from another host.
         .replace(/<link href="https:[^>]*>/g, '')
         .replace('</head>', `${backStyle}</head>`)
         .replace('<div id="root">', `${backLink(deps.base)}<div id="root">`)

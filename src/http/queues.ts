@@ -3,8 +3,8 @@ import { Problem } from './problems.ts';
 import type { openQueueBoard } from './queue-board.ts';
 
 /**
- * `/queues`: the board that shows them, which few ever open: it is loaded for the first who does. Whoever may see it has been
- * asked before.
+ * `/queues`: the queue dashboard. Its modules are loaded with the first request, because it is rarely used. Access was checked
+ * before.
  */
 export function queuePages(app: FastifyInstance, deps: Parameters<typeof openQueueBoard>[0]): void {
   let board: ReturnType<typeof openQueueBoard> | undefined;
@@ -15,11 +15,7 @@ export function queuePages(app: FastifyInstance, deps: Parameters<typeof openQue
   app.addHook('onClose', async () => (await board?.catch(() => undefined))?.close());
   app.addHook('onRequest', async ({ method }) => {
     if (method === 'GET' || method === 'HEAD') return;
-    throw new Problem(
-      405,
-      'read_only',
-      'The queues can only be looked at. Retry assets on the dashboard, or by the API.',
-    );
+    throw new Problem(405, 'read_only', 'The queues are read-only. Retry assets on the dashboard, or by the API.');
   });
   for (const url of ['/queues', '/queues/*']) {
     app.all(url, { schema: { hide: true } }, async (request, reply) => {

@@ -6,20 +6,19 @@ import { type Log, withFields } from '../log.ts';
 
 const header = 'x-request-id';
 
-/** What others call their requests: short, of letters that mean nothing anywhere, and no token. */
+/** Whether an id from outside may be logged: short, without special characters, and no token. */
 const acceptable = (id: unknown): id is string =>
   typeof id === 'string' && /^[\w.:+/=-]{1,128}$/.test(id) && scrub(id) === id;
 
-/** The id of a request: that which whoever asks, or a proxy before us, has given it (`X-Request-Id`), or a new one. */
+/** The id of a request: the one in its `X-Request-Id`, from the client or a proxy, or a new one. */
 export function requestIdOf({ headers }: Pick<IncomingMessage, 'headers'>): string {
   const given = headers[header];
   return acceptable(given) ? given : randomUUID();
 }
 
 /**
- * Each request has an id (`genReqId: requestIdOf`): in its answer, on every line that is logged in its course, and on one
- * that says how it ended: of what is asked at level `debug`, of what an operator changes at `info`. Addresses are told as
- * routes, so no link, state or name is in them.
+ * Adds the request id to the answer and to every log line of the request, and logs how the request ended: changes by
+ * operators at level `info`, the rest at `debug`. Addresses are logged as routes, without links, states or names.
  */
 export function correlate(app: FastifyInstance, log: Log): void {
   app.addHook('onRequest', (request, reply, done) => {

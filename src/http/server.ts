@@ -33,7 +33,7 @@ export interface ServerDeps extends ConnectDeps {
 const under = (url: string, prefix: string) =>
   url.startsWith(prefix) && ['/', '?', undefined].includes(url[prefix.length]);
 
-/** The web role: connect flow, operator API, health. Listens on `host:port`; returns where. */
+/** The web role: connect flow, operator API, health. Listens on `host:port`, and returns the address. */
 export async function startServer(deps: ServerDeps, listen: { host: string; port: number }) {
   const prefix = new URL(deps.publicUrl).pathname.replace(/\/+$/, '');
   const app = fastify({

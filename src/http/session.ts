@@ -15,13 +15,13 @@ const contents = z.object({
   id: z.string(),
   /** Epoch milliseconds. */
   until: z.number(),
-  /** The digest of the token that it was begun with: another token ends all sessions. */
+  /** The digest of the token at sign-in: another token ends all sessions. */
   token: z.string(),
 });
 
 /**
- * Sessions of operators who signed in: a sealed cookie, good in every process that has the keys, until it runs out, its
- * operator signs out, or the operators' token is another.
+ * Sessions of operators who signed in: a sealed cookie, valid in every process that has the keys, until it expires, its
+ * operator signs out, or the operators' token changes.
  */
 export function createSessions(deps: { sealer: Sealer; store: Store; adminToken: string; publicUrl: string }) {
   const { protocol, pathname } = new URL(deps.publicUrl);
@@ -51,7 +51,7 @@ export function createSessions(deps: { sealer: Sealer; store: Store; adminToken:
       reply.setCookie(cookieName, sealed, { ...cookie, maxAge: lifetimeMs / 1000 });
     },
 
-    /** Whether the request comes from who signed in, and has not signed out since. */
+    /** Whether the request has the session of an operator who signed in and has not signed out. */
     async holds(request: FastifyRequest): Promise<boolean> {
       const session = read(request);
       return session !== undefined && !(await deps.store.sessions.ended(session.id));

@@ -7,7 +7,7 @@ const everyMs = 500;
 const beatMs = 15_000;
 
 /**
- * Answers with lines of JSON: `{progress}` now and then, at the end `{result}` or `{error}`.
+ * Answers with lines of JSON: `{progress}` at intervals, at the end `{result}` or `{error}`.
  * Closing the connection stops the work, and so does `stop`.
  */
 export function streamWork<Progress, Result>(

@@ -6,14 +6,14 @@ import { RateLimiterMemory } from 'rate-limiter-flexible';
 const mostFailures = 10;
 const windowSeconds = 60;
 
-/** `wait`: seconds until this address may be wrong again. */
+/** `wait`: seconds until this address may send another token. */
 export type TokenVerdict = 'right' | 'wrong' | { wait: number };
 
 export type TokenCheck = ReturnType<typeof createTokenCheck>;
 
 /**
- * Compares tokens with the operators' one, and slows down guesses by address. The right token is always let in:
- * an operator may share the address (a proxy, a NAT) with the one who guesses.
+ * Compares tokens with that of the operators, and limits wrong tokens by address. The right token is always accepted: an
+ * operator may share the address (a proxy, a NAT) with an attacker.
  */
 export function createTokenCheck(adminToken: string) {
   const failures = new RateLimiterMemory({ points: mostFailures, duration: windowSeconds });
@@ -24,16 +24,16 @@ export function createTokenCheck(adminToken: string) {
   };
 }
 
-/** What one host has: an IPv4 address, or the whole /64 of an IPv6 address (RFC 4291, section 2.5.1). */
+/** The addresses of one host: an IPv4 address, or the whole /64 of an IPv6 address (RFC 4291, section 2.5.1). */
 function hostOf(address: string): string {
-  // A header of a proxy may say anything.
+  // A header of a proxy may have any content.
   if (!ipaddr.isValid(address)) return address;
   const parsed = ipaddr.process(address);
   if (parsed.kind() === 'ipv4') return parsed.toString();
   return ipaddr.IPv6.networkAddressFromCIDR(`${parsed}/64`).toString();
 }
 
-/** In constant time, whatever is given. */
+/** Takes the same time for any input. */
 function isSame(given: string, expected: string): boolean {
   const digest = (text: string) => createHash('sha256').update(text).digest();
   return timingSafeEqual(digest(given), digest(expected));

@@ -5,7 +5,7 @@ import type { Metrics } from './metrics.ts';
 export type Exposition = ReturnType<typeof createExposition>;
 
 /** A check of the bucket writes to it, so its result is reused for this long. */
-const looksFreshMs = 30_000;
+const checkFreshMs = 30_000;
 
 /**
  * Metrics of the runtime: memory, CPU time, garbage collection, event loop. Collected from the first scrape on, because
@@ -32,7 +32,7 @@ export function createExposition(options: {
   const dependencies = new Registry();
   const up = new Gauge({
     name: 'asset_mirror_dependency_up',
-    help: 'Whether what this process rests on answers it: database, queue, bucket.',
+    help: 'Whether a dependency of this process answers: database, queue, bucket.',
     labelNames: ['dependency'],
     registers: [dependencies],
   });
@@ -40,7 +40,7 @@ export function createExposition(options: {
   return {
     contentType: registry.contentType,
     async text(): Promise<string> {
-      const [checks] = await Promise.all([options.readiness.look(looksFreshMs), options.refresh?.()]);
+      const [checks] = await Promise.all([options.readiness.results(checkFreshMs), options.refresh?.()]);
       for (const [dependency, answer] of Object.entries(checks)) up.set({ dependency }, answer === 'ok' ? 1 : 0);
       return Registry.merge([registry, dependencies, ofRuntime()]).metrics();
     },

@@ -4,7 +4,7 @@ import { assetStates, byState } from '../store/assets/counts.ts';
 import type { Store } from '../store/store.ts';
 import { within } from '../within.ts';
 
-/** Database and queues are asked at most once in `freshMs`, and waited for `patienceMs`. */
+/** Database and queues are read at most once in `freshMs`, with a time limit of `patienceMs`. */
 const freshMs = 10_000;
 const patienceMs = 5000;
 
@@ -12,7 +12,7 @@ const statuses = ['active', 'paused', 'disconnected'] as const;
 
 /**
  * Gauges of the database and the queues. They are the same in every process, so only the web role exports them. If one
- * does not answer, its gauges are absent instead of outdated.
+ * does not answer, its gauges are absent, not old.
  */
 export function recordGauges(
   registry: Registry,
@@ -27,24 +27,24 @@ export function recordGauges(
   });
   const assets = new Gauge({
     name: 'asset_mirror_assets',
-    help: 'Assets in the records, by state.',
+    help: 'Assets in the database, by state.',
     labelNames: ['state'],
     registers,
   });
   const stored = new Gauge({
     name: 'asset_mirror_stored_bytes',
-    help: 'Bytes of media in the bucket, by the records.',
+    help: 'Bytes of media in the bucket, according to the database.',
     registers,
   });
   const syncLag = new Gauge({
     name: 'asset_mirror_sync_lag_seconds',
-    help: 'Since an active connection was last synced to the end, or was made.',
+    help: 'Seconds since the last complete sync of an active connection, or since it connected.',
     labelNames: ['connection'],
     registers,
   });
   const interval = new Gauge({
     name: 'asset_mirror_sync_interval_seconds',
-    help: 'Between incremental syncs of an active connection.',
+    help: 'Seconds between incremental syncs of an active connection.',
     labelNames: ['connection'],
     registers,
   });
@@ -56,7 +56,7 @@ export function recordGauges(
   });
   const oldest = new Gauge({
     name: 'asset_mirror_queue_oldest_seconds',
-    help: 'Since the job was put on a queue that has waited longest for a worker; 0: none waits.',
+    help: 'Seconds that the oldest waiting job has waited for a worker; 0: none waits.',
     labelNames: ['queue'],
     registers,
   });

@@ -8,6 +8,6 @@ export function recordRequest(metrics: Metrics, log: Log) {
   const libraryRequestId = randomUUID();
   return ({ endpoint, status, ms }: { endpoint: string; status: number | string; ms: number }): void => {
     metrics.libraryRequests.inc({ endpoint, status });
-    log.debug({ event: 'library.asked', ...work, libraryRequestId, endpoint, status, ms }, 'library asked');
+    log.debug({ event: 'library.answered', ...work, libraryRequestId, endpoint, status, ms }, 'library answered');
   };
 }

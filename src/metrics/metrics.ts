@@ -6,7 +6,7 @@ export type Metrics = ReturnType<typeof createMetrics>;
 
 /**
  * How a worker's lease of an asset ended. `waiting`: it is tried again without an attempt spent (processing, asked to wait,
- * bucket or library away); `retried`: with one spent.
+ * bucket or library unavailable); `retried`: with one spent.
  */
 const assetResults = ['mirrored', 'unavailable', 'failed', 'retried', 'waiting', 'handed_back'] as const;
 export type AssetResult = (typeof assetResults)[number];
@@ -26,7 +26,7 @@ export function createMetrics() {
     registry,
     assets: new Counter({
       name: 'asset_mirror_assets_total',
-      help: 'Leases of workers at assets, by how they ended.',
+      help: 'Ended leases of assets, by result.',
       labelNames: ['result'],
       registers,
     }),
@@ -37,18 +37,18 @@ export function createMetrics() {
     }),
     resumedBytes: new Counter({
       name: 'asset_mirror_resumed_bytes_total',
-      help: 'Bytes that were not downloaded again when a transfer went on where it was broken off.',
+      help: 'Bytes that resumed transfers did not download again.',
       registers,
     }),
     transferSeconds: new Histogram({
       name: 'asset_mirror_transfer_seconds',
-      help: 'From the beginning of the transfer of a media file until it was verified and recorded.',
+      help: 'Seconds from the start of the transfer of a media file until it was verified and recorded.',
       buckets: [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, minute, 5 * minute, 15 * minute, hour, 6 * hour],
       registers,
     }),
     freshnessSeconds: new Histogram({
       name: 'asset_mirror_freshness_seconds',
-      help: 'From the upload date of an asset until it was first in the bucket.',
+      help: 'Seconds from the upload date of an asset until it was mirrored for the first time.',
       buckets: [10, 30, minute, 2 * minute, 5 * minute, 10 * minute, 30 * minute, hour, 6 * hour, day, 7 * day],
       registers,
     }),
@@ -60,13 +60,13 @@ export function createMetrics() {
     }),
     tokenRefreshes: new Counter({
       name: 'asset_mirror_token_refreshes_total',
-      help: 'Refreshes of access tokens, by what came of them.',
+      help: 'Refreshes of access tokens, by result.',
       labelNames: ['result'],
       registers,
     }),
     syncs: new Counter({
       name: 'asset_mirror_syncs_total',
-      help: 'Runs of syncs, by how they ended.',
+      help: 'Ended syncs, by result.',
       labelNames: ['result'],
       registers,
     }),
@@ -84,7 +84,7 @@ export function createMetrics() {
   for (const result of ['refreshed', 'refused', 'unanswered', 'failed']) metrics.tokenRefreshes.inc({ result }, 0);
   new Gauge({
     name: 'asset_mirror_build_info',
-    help: 'Always 1; the labels name what runs.',
+    help: 'Always 1; the labels have the version.',
     labelNames: ['version', 'node'],
     registers,
   }).set({ version, node: process.versions.node }, 1);

@@ -30,7 +30,7 @@ export interface MirrorDeps {
   timings: Timings;
   keyTemplate: string;
   /** Whether each mirrored asset causes an `asset.mirrored` event. */
-  tellMirrored: boolean;
+  mirroredEvents: boolean;
   filters: FilterDefaults;
   /** The bandwidth limit of each connection. */
   lines: Lines;

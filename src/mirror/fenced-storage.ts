@@ -1,9 +1,9 @@
-import type { HeldAsset } from '../queue/leases.ts';
+import type { LeasedAsset } from '../queue/leases.ts';
 import type { Storage } from '../storage/storage.ts';
 import { span } from '../tracing/tracing.ts';
 
 /** The bucket as a lease holder may use it: after the lease is lost, nothing is written or removed. */
-export function fenced(storage: Storage, { fence }: Pick<HeldAsset, 'fence'>): Storage {
+export function fenced(storage: Storage, { fence }: Pick<LeasedAsset, 'fence'>): Storage {
   return {
     ...storage,
     put: (key, body, options = {}) => span('put', { key }, () => storage.put(key, body, { ...options, fence })),

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { longestWait } from '../errors.ts';
-import { type HeldAsset, Interrupted } from '../queue/leases.ts';
+import { Interrupted, type LeasedAsset } from '../queue/leases.ts';
 import type { Reason } from '../reasons.ts';
 import { type AssetDetail, mayHaveTranscript, storable, withoutLinks } from '../source/schemas.ts';
 import { databaseTime, note } from '../store/assets/history.ts';
@@ -15,22 +15,22 @@ import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
 import { fetchTranscript, transcriptDeadline } from './transcript.ts';
 
 /** The states of transcript and thumbnail when the media has just been stored. */
-export function initialSidecars(deps: MirrorDeps, held: HeldAsset, detail: AssetDetail): SidecarStates {
-  const deadline = deps.transcripts.mirror ? transcriptDeadline(deps, held, detail) : undefined;
+export function initialSidecars(deps: MirrorDeps, leased: LeasedAsset, detail: AssetDetail): SidecarStates {
+  const deadline = deps.transcripts.mirror ? transcriptDeadline(deps, leased, detail) : undefined;
   return {
     transcriptState: deadline ? 'pending' : 'none',
     transcriptKeys: null,
     transcriptDeadline: deadline ?? null,
     thumbnailState: deps.thumbnails.mirror && detail.thumbnailUrl ? 'pending' : 'none',
-    thumbnail: held.asset.thumbnail,
-    sidecarFiles: { ...held.asset.sidecarFiles },
+    thumbnail: leased.asset.thumbnail,
+    sidecarFiles: { ...leased.asset.sidecarFiles },
   };
 }
 
-/** In how many ms the next follow-up check is due; null: none is. `tries`: how many found nothing so far. */
+/** The time in ms until the next follow-up check; null: none is due. `tries`: how many found nothing so far. */
 export function nextFollowUp(
   deps: MirrorDeps,
-  { lease }: HeldAsset,
+  { lease }: LeasedAsset,
   sidecars: SidecarStates,
   detail: AssetDetail,
   tries: number,
@@ -53,28 +53,28 @@ export function nextFollowUp(
 const thumbnailTries = 6;
 
 /**
- * Checks for what was not there with the media: the transcript, the thumbnail, changed names and tags. The media is never
- * fetched again for these; the record is written anew.
+ * Checks for a transcript or thumbnail that was not ready with the media, and for changed names and tags. The media is not
+ * fetched again; the record is rewritten.
  */
-export async function followUp(all: MirrorDeps, held: HeldAsset): Promise<Outcome> {
-  const deps = { ...all, storage: fenced(all.storage, held) };
-  const { asset, lease } = held;
+export async function followUp(all: MirrorDeps, leased: LeasedAsset): Promise<Outcome> {
+  const deps = { ...all, storage: fenced(all.storage, leased) };
+  const { asset, lease } = leased;
   const { media } = asset;
   try {
     if (deps.breaker.open !== undefined) throw new Interrupted(deps.breaker.open);
-    if (asset.state !== 'mirrored' || !media) return await startOver(deps, held);
-    const detail = await askLibrary(deps, held);
-    note(lease, 'asked', { status: detail.status ?? null });
-    if (detail.status === 'ready' && versionOf(detail) !== media.version) return await startOver(deps, held);
+    if (asset.state !== 'mirrored' || !media) return await startOver(deps, leased);
+    const detail = await askLibrary(deps, leased);
+    note(lease, 'library_answered', { status: detail.status ?? null });
+    if (detail.status === 'ready' && versionOf(detail) !== media.version) return await startOver(deps, leased);
 
     const reasons: Reason[] = [];
     const sidecars = sidecarsSoFar(asset);
-    await completeTranscript(deps, held, detail, sidecars, reasons);
-    await completeThumbnail(deps, held, detail, media.key, sidecars, reasons);
-    return await finish(deps, held, { detail, media, sidecars, reasons });
+    await completeTranscript(deps, leased, detail, sidecars, reasons);
+    await completeThumbnail(deps, leased, detail, media.key, sidecars, reasons);
+    return await finish(deps, leased, { detail, media, sidecars, reasons });
   } catch (error) {
-    return await settle(deps, held, error, async (reason) => {
-      // The media is safe in any case. Only the sidecars are given up.
+    return await settle(deps, leased, error, async (reason) => {
+      // The media is complete. Only the sidecars are given up.
       await deps.store.assets.giveUpSidecars(lease, reason);
       return { outcome: 'gave_up', reason };
     });
@@ -92,7 +92,7 @@ const sidecarsSoFar = (asset: Asset): SidecarStates => ({
 
 async function completeTranscript(
   deps: MirrorDeps,
-  held: HeldAsset,
+  leased: LeasedAsset,
   detail: AssetDetail,
   sidecars: SidecarStates,
   reasons: Reason[],
@@ -102,14 +102,14 @@ async function completeTranscript(
     Object.assign(sidecars, { transcriptState: 'none', transcriptDeadline: null });
     return;
   }
-  sidecars.transcriptDeadline ??= transcriptDeadline(deps, held, detail) ?? new Date(databaseTime(held.lease));
-  await fetchTranscript(deps, held, detail, sidecars, reasons);
-  note(held.lease, 'transcript', { status: sidecars.transcriptState });
+  sidecars.transcriptDeadline ??= transcriptDeadline(deps, leased, detail) ?? new Date(databaseTime(leased.lease));
+  await fetchTranscript(deps, leased, detail, sidecars, reasons);
+  note(leased.lease, 'transcript', { status: sidecars.transcriptState });
 }
 
 async function completeThumbnail(
   deps: MirrorDeps,
-  held: HeldAsset,
+  leased: LeasedAsset,
   detail: AssetDetail,
   mediaKey: string,
   sidecars: SidecarStates,
@@ -119,20 +119,20 @@ async function completeThumbnail(
     sidecars.thumbnailState = 'pending';
   }
   if (sidecars.thumbnailState !== 'pending') return;
-  const thumbnail = await mirrorThumbnail(deps, held, detail, mediaKey).catch(keepGoing(held.signal, reasons));
+  const thumbnail = await mirrorThumbnail(deps, leased, detail, mediaKey).catch(keepGoing(leased.signal, reasons));
   if (thumbnail) keepThumbnail(sidecars, thumbnail);
   else if (!detail.thumbnailUrl) sidecars.thumbnailState = 'none';
-  else if (held.asset.attempts + 1 >= thumbnailTries) sidecars.thumbnailState = 'gave_up';
-  note(held.lease, 'thumbnail', { status: sidecars.thumbnailState });
+  else if (leased.asset.attempts + 1 >= thumbnailTries) sidecars.thumbnailState = 'gave_up';
+  note(leased.lease, 'thumbnail', { status: sidecars.thumbnailState });
 }
 
-/** Writes the record anew if anything has changed, and ends the lease. */
+/** Rewrites the record if anything has changed, and ends the lease. */
 async function finish(
   deps: MirrorDeps,
-  held: HeldAsset,
+  leased: LeasedAsset,
   found: { detail: AssetDetail; media: Media; sidecars: SidecarStates; reasons: Reason[] },
 ): Promise<Outcome> {
-  const { asset, lease } = held;
+  const { asset, lease } = leased;
   const { detail, media, sidecars, reasons } = found;
   // A detail without a file may be of another version. Then the record keeps describing the version in the bucket.
   const api = versionOf(detail) === media.version || !asset.detail ? withoutLinks(detail) : asset.detail;
@@ -143,10 +143,10 @@ async function finish(
   let { recordKey } = asset;
   if (changed || !recordKey) {
     const mirroredAt = asset.mirroredAt?.getTime() ?? databaseTime(lease);
-    recordKey = await writeRecord(deps, held, { media, api, sidecars, mirroredAt });
+    recordKey = await writeRecord(deps, leased, { media, api, sidecars, mirroredAt });
   }
   const tries = asset.attempts + 1;
-  const waitMs = nextFollowUp(deps, held, sidecars, detail, tries);
+  const waitMs = nextFollowUp(deps, leased, sidecars, detail, tries);
   await deps.store.assets.mirrored(lease, {
     detail: storable(api),
     recordKey,
@@ -164,7 +164,7 @@ async function finish(
 }
 
 /** Another version, or no media: the asset is mirrored again. */
-async function startOver(deps: MirrorDeps, held: HeldAsset): Promise<Outcome> {
-  await deps.store.assets.startOver(held.lease);
+async function startOver(deps: MirrorDeps, leased: LeasedAsset): Promise<Outcome> {
+  await deps.store.assets.startOver(leased.lease);
   return { outcome: 'started_over' };
 }

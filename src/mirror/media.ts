@@ -3,16 +3,16 @@ import { mediaKey, safeFilename } from '../storage/keys.ts';
 import type { Stored } from '../storage/storage.ts';
 import type { Asset, Media } from '../store/database/schema.ts';
 
-/** Identifies a version of the file, as far as the API tells. */
+/** Identifies a version of the file by the fields of the API. */
 export function versionOf(detail: AssetDetail): string {
   return `${detail.size ?? '?'}:${detail.uploadDate ?? '?'}`;
 }
 
 /**
- * The key of the media file, and its name for people, which need not be as short as a key's segment. A file that replaces
- * one whose key differs only in case takes that key, for some file systems ignore case.
+ * The key of the media file, and its full name, which may be longer than a segment of a key. A file that replaces one whose
+ * key differs only in case gets that key, because some file systems ignore case.
  */
-export function placeOf(
+export function objectNameOf(
   template: string,
   { companyId, media }: Pick<Asset, 'companyId' | 'media'>,
   detail: AssetDetail,

@@ -1,6 +1,6 @@
 import { Rejected, RetryLater } from '../errors.ts';
 import { skippedNow } from '../filters/apply-filters.ts';
-import { type HeldAsset, Interrupted, mustHold } from '../queue/leases.ts';
+import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import type { Reason } from '../reasons.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/schemas.ts';
 import { measure } from '../storage/meter.ts';
@@ -10,7 +10,7 @@ import { askLibrary } from './ask-library.ts';
 import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced-storage.ts';
 import { initialSidecars, nextFollowUp } from './follow-up.ts';
-import { placeOf, versionOf } from './media.ts';
+import { objectNameOf, versionOf } from './media.ts';
 import { type Outcome, settle } from './outcome.ts';
 import { sidecarsOf, writeRecord } from './record.ts';
 import { isSameFile, removeSuperseded } from './supersede.ts';
@@ -22,85 +22,86 @@ import { forgetUpload } from './transfer-in-parts.ts';
  * Turns one leased asset into a verified copy with a record, and returns the outcome. Each step may run again after a
  * crash: object keys are deterministic, and the record is written last.
  */
-export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Outcome> {
-  const deps = { ...all, storage: fenced(all.storage, held) };
+export async function mirrorAsset(all: MirrorDeps, leased: LeasedAsset): Promise<Outcome> {
+  const deps = { ...all, storage: fenced(all.storage, leased) };
   try {
     if (deps.breaker.open !== undefined) throw new Interrupted(deps.breaker.open);
-    const skipped = await skippedNow(deps, held.asset);
-    if (skipped) return await skip(deps, held, skipped);
+    const skipped = await skippedNow(deps, leased.asset);
+    if (skipped) return await skip(deps, leased, skipped);
 
-    const detail = await askLibrary(deps, held);
-    note(held.lease, 'asked', { status: detail.status ?? null });
-    if (detail.status === 'processing') return await waitForProcessing(deps, held);
-    if (detail.status === 'unavailable') return await endUnavailable(deps, held);
+    const detail = await askLibrary(deps, leased);
+    note(leased.lease, 'library_answered', { status: detail.status ?? null });
+    if (detail.status === 'processing') return await waitForProcessing(deps, leased);
+    if (detail.status === 'unavailable') return await endUnavailable(deps, leased);
     requireFile(detail);
 
     const startedAt = performance.now();
-    const { media, isNew } = await storeMedia(deps, held, detail);
-    const sidecars = await storeSidecars(deps, held, detail, media);
+    const { media, isNew } = await storeMedia(deps, leased, detail);
+    const sidecars = await storeSidecars(deps, leased, detail, media);
     const api = withoutLinks(detail);
-    const recordKey = await writeRecord(deps, held, { media, api, sidecars, mirroredAt: databaseTime(held.lease) });
-    await removeSuperseded(deps, held, media, [media.key, recordKey, sidecars.thumbnail?.key]);
-    return await finish(deps, held, { detail, media, isNew, sidecars, recordKey, startedAt });
+    const recordKey = await writeRecord(deps, leased, { media, api, sidecars, mirroredAt: databaseTime(leased.lease) });
+    await removeSuperseded(deps, leased, media, [media.key, recordKey, sidecars.thumbnail?.key]);
+    return await finish(deps, leased, { detail, media, isNew, sidecars, recordKey, startedAt });
   } catch (error) {
-    return await settle(deps, held, error, (reason) => fail(deps, held, reason));
+    return await settle(deps, leased, error, (reason) => fail(deps, leased, reason));
   }
 }
 
-/** @throws Rejected if there is nothing to transfer, and the status does not say why */
+/** @throws Rejected if there is no file, and the status does not say why */
 function requireFile({ status, download }: AssetDetail): void {
   if (status === 'ready' || download?.url || download?.mp4Url) return;
   throw new Rejected({ code: 'no_file', status: status ?? null });
 }
 
-/** The media file in the bucket, verified: found there, or transferred. From here on the row has it. */
+/** The verified media file in the bucket: found there, or transferred. It is in the row when this returns. */
 async function storeMedia(
   deps: MirrorDeps,
-  held: HeldAsset,
+  leased: LeasedAsset,
   detail: AssetDetail,
 ): Promise<{ media: Media; isNew: boolean }> {
-  const { asset, lease } = held;
+  const { asset, lease } = leased;
   // A pending asset became `transferring` when its lease began.
-  if (asset.state !== 'transferring') mustHold(await deps.store.assets.startTransfer(lease));
-  const found = await findStored(deps, held, detail);
-  // The upload is of a version that was replaced by the one that is stored already.
+  if (asset.state !== 'transferring') requireLease(await deps.store.assets.startTransfer(lease));
+  const found = await findStored(deps, leased, detail);
+  // The upload is of an earlier version than the stored one.
   if (found && asset.upload) await forgetUpload(deps, lease, asset.upload);
-  const media = found ?? (await transfer(deps, held, detail));
+  const media = found ?? (await transfer(deps, leased, detail));
   const { bytes, variant, checksums } = media;
   note(lease, found ? 'found_in_bucket' : 'stored', { bytes, variant, checksums });
-  mustHold(await deps.store.assets.saveMedia(lease, media));
+  requireLease(await deps.store.assets.saveMedia(lease, media));
   return { media, isNew: !found };
 }
 
 /** The media of this version if an earlier lease stored it and the bucket still has exactly these bytes. */
 async function findStored(
   deps: MirrorDeps,
-  { asset, signal }: HeldAsset,
+  { asset, signal }: LeasedAsset,
   detail: AssetDetail,
 ): Promise<Media | undefined> {
   const { media } = asset;
   if (!media || media.version !== versionOf(detail)) return undefined;
-  if (media.key !== placeOf(deps.keyTemplate, asset, detail, media.variant).key && !asset.recordKey) return undefined;
+  if (media.key !== objectNameOf(deps.keyTemplate, asset, detail, media.variant).key && !asset.recordKey)
+    return undefined;
   const object = await deps.storage.head(media.key, { signal });
   if (object?.bytes !== media.bytes) return undefined;
   if (media.etag !== null) return object.etag === media.etag ? media : undefined;
-  // Without ETags only the content itself tells.
+  // Without ETags the content decides.
   const body = await deps.storage.get(media.key, { signal });
   return body && (await measure(body, signal)).crc32 === media.checksums.crc32 ? media : undefined;
 }
 
-/** Stores the thumbnail. Without one the asset is mirrored all the same: follow-up checks try again. */
+/** Stores the thumbnail. Without one the asset is mirrored nevertheless: follow-up checks try again. */
 async function storeSidecars(
   deps: MirrorDeps,
-  held: HeldAsset,
+  leased: LeasedAsset,
   detail: AssetDetail,
   media: Media,
 ): Promise<SidecarStates> {
-  const { asset, lease, signal } = held;
-  const sidecars = initialSidecars(deps, held, detail);
+  const { asset, lease, signal } = leased;
+  const sidecars = initialSidecars(deps, leased, detail);
   if (!isSameFile(asset.media, media)) sidecars.thumbnail = null;
   if (sidecars.thumbnailState !== 'pending') return sidecars;
-  const thumbnail = await mirrorThumbnail(deps, held, detail, media.key).catch(async (error) => {
+  const thumbnail = await mirrorThumbnail(deps, leased, detail, media.key).catch(async (error) => {
     if (signal.aborted) throw error;
     if (error instanceof RetryLater) await deps.limiter.met(asset.connectionId, error);
     return undefined;
@@ -113,7 +114,7 @@ async function storeSidecars(
 /** Ends the lease of an asset whose record is written, and counts and logs it. */
 async function finish(
   deps: MirrorDeps,
-  held: HeldAsset,
+  leased: LeasedAsset,
   copy: {
     detail: AssetDetail;
     media: Media;
@@ -123,17 +124,17 @@ async function finish(
     startedAt: number;
   },
 ): Promise<Outcome> {
-  const { asset, lease } = held;
+  const { asset, lease } = leased;
   const { detail, media, isNew, sidecars, recordKey } = copy;
   const { key, bytes, variant } = media;
-  mustHold(
+  requireLease(
     await deps.store.assets.mirrored(lease, {
       detail: storable(withoutLinks(detail)),
       recordKey,
       ...sidecars,
       sidecarFiles: sidecarsOf(sidecars, recordKey),
-      tell: deps.tellMirrored && isNew ? media : undefined,
-      waitMs: nextFollowUp(deps, held, sidecars, detail, 0),
+      eventFor: deps.mirroredEvents && isNew ? media : undefined,
+      waitMs: nextFollowUp(deps, leased, sidecars, detail, 0),
     }),
   );
   const ms = Math.round(performance.now() - copy.startedAt);
@@ -150,21 +151,21 @@ async function finish(
 /** The connection's filters skip the asset: another connection that wants it gets it. */
 async function skip(
   deps: MirrorDeps,
-  held: HeldAsset,
+  leased: LeasedAsset,
   { rule, otherConnectionId }: { rule: string; otherConnectionId: string | undefined },
 ): Promise<Outcome> {
   const reason: Reason = { code: 'skipped_by_filter', rule };
   if (otherConnectionId !== undefined) {
-    await deps.store.assets.handOver(held.lease, otherConnectionId);
+    await deps.store.assets.handOver(leased.lease, otherConnectionId);
     return { outcome: 'handed_over', reason };
   }
-  await dropUpload(deps, held);
-  await deps.store.assets.skip(held.lease, rule);
+  await dropUpload(deps, leased);
+  await deps.store.assets.skip(leased.lease, rule);
   return { outcome: 'skipped', reason };
 }
 
 /** Schedules the next check of a video that is still transcoding: after half the time so far, at most ten minutes. */
-async function waitForProcessing(deps: MirrorDeps, { asset, lease }: HeldAsset): Promise<Outcome> {
+async function waitForProcessing(deps: MirrorDeps, { asset, lease }: LeasedAsset): Promise<Outcome> {
   const { poll, giveUp } = deps.processing;
   const { processingSince } = asset;
   const lasts = processingSince ? databaseTime(lease) - processingSince.getTime() : 0;
@@ -178,26 +179,26 @@ async function waitForProcessing(deps: MirrorDeps, { asset, lease }: HeldAsset):
   return { outcome: 'processing', retryInMs: Math.round(waitMs) };
 }
 
-async function endUnavailable(deps: MirrorDeps, held: HeldAsset): Promise<Outcome> {
-  await dropUpload(deps, held);
-  await deps.store.assets.unavailable(held.lease, { code: 'no_file', status: 'unavailable' });
-  deps.log.info({ event: 'asset.marked_unavailable', assetId: held.asset.id }, 'asset marked unavailable');
+async function endUnavailable(deps: MirrorDeps, leased: LeasedAsset): Promise<Outcome> {
+  await dropUpload(deps, leased);
+  await deps.store.assets.unavailable(leased.lease, { code: 'no_file', status: 'unavailable' });
+  deps.log.info({ event: 'asset.marked_unavailable', assetId: leased.asset.id }, 'asset marked unavailable');
   return { outcome: 'unavailable' };
 }
 
-async function fail(deps: MirrorDeps, held: HeldAsset, reason: Reason): Promise<Outcome> {
-  const { asset, lease } = held;
+async function fail(deps: MirrorDeps, leased: LeasedAsset, reason: Reason): Promise<Outcome> {
+  const { asset, lease } = leased;
   // Settings that changed meanwhile may skip it now: then it has not failed.
   const settings = (await deps.store.connections.get(asset.connectionId))?.settings ?? asset.settings;
   const skipped = await skippedNow(deps, { ...asset, settings });
-  if (skipped) return skip(deps, held, skipped);
-  await dropUpload(deps, held);
+  if (skipped) return skip(deps, leased, skipped);
+  await dropUpload(deps, leased);
   await deps.store.assets.failed(lease, reason);
   return { outcome: 'failed', reason };
 }
 
 /** Ends an upload that any lease began, so that nothing of it stays in the store. */
-async function dropUpload(deps: MirrorDeps, { lease }: HeldAsset): Promise<void> {
+async function dropUpload(deps: MirrorDeps, { lease }: LeasedAsset): Promise<void> {
   const upload = (await deps.store.assets.get(lease.assetId))?.upload;
   if (upload) await forgetUpload(deps, lease, upload);
 }

@@ -1,6 +1,6 @@
 import mime from 'mime';
 import { KnownError } from '../errors.ts';
-import type { HeldAsset } from '../queue/leases.ts';
+import type { LeasedAsset } from '../queue/leases.ts';
 import type { Reason } from '../reasons.ts';
 import { type Download, type Link, Missing, OtherVersion, type Pinned } from '../source/download.ts';
 import { headBytes, isErrorPage, isMp4, isTextual } from '../source/recognize-content.ts';
@@ -12,7 +12,7 @@ import type { MirrorDeps } from './deps.ts';
 import { versionOf } from './media.ts';
 import { inPartsFrom } from './transfer-in-parts.ts';
 
-/** Where the file of an asset comes from: the original, or the mp4 of a video without one. */
+/** The source of an asset's file: the original, or the mp4 of a video without one. */
 export interface Source {
   variant: Media['variant'];
   link: Link;
@@ -24,27 +24,27 @@ export interface Source {
 }
 
 /** The original; if that link says 404 and there is an mp4 rendition, that one (spec, section 4.7, rule 2). */
-export async function openSource(deps: MirrorDeps, held: HeldAsset, detail: AssetDetail): Promise<Source> {
-  const original = linkTo(deps, held, detail, 'original');
-  const mp4 = linkTo(deps, held, detail, 'mp4');
+export async function openSource(deps: MirrorDeps, leased: LeasedAsset, detail: AssetDetail): Promise<Source> {
+  const original = linkTo(deps, leased, detail, 'original');
+  const mp4 = linkTo(deps, leased, detail, 'mp4');
   if (original) {
     try {
-      return await openOriginal(deps, held, detail, original);
+      return await openOriginal(deps, leased, detail, original);
     } catch (error) {
       if (!(error instanceof Missing && mp4)) throw error;
     }
   }
   if (!mp4) throw new KnownError({ code: 'no_link' });
-  const download = await deps.downloader.open(mp4, held.signal);
+  const download = await deps.downloader.open(mp4, leased.signal);
   // `size` is the original's: of the rendition only the server knows the length.
   const bytes = lengthOf(download, undefined, 'video/mp4');
   await refuseErrorPage(download, 'mp4');
-  return pinnedIfLarge(deps, held, { variant: 'mp4', link: mp4, bytes }, download);
+  return pinnedIfLarge(deps, leased, { variant: 'mp4', link: mp4, bytes }, download);
 }
 
-async function openOriginal(deps: MirrorDeps, held: HeldAsset, detail: AssetDetail, link: Link): Promise<Source> {
+async function openOriginal(deps: MirrorDeps, leased: LeasedAsset, detail: AssetDetail, link: Link): Promise<Source> {
   const { downloader } = deps;
-  const { asset, signal } = held;
+  const { asset, signal } = leased;
   const size = detail.size ?? undefined;
   const variant = 'original';
   const pinned = size !== undefined && size > inPartsFrom(asset) ? await downloader.pin(link, signal) : undefined;
@@ -59,13 +59,13 @@ async function openOriginal(deps: MirrorDeps, held: HeldAsset, detail: AssetDeta
   if (size !== undefined) return { variant, link, bytes, contentType: download.contentType, from: { download } };
   // Without a size to compare, an error page would pass for the file.
   await refuseErrorPage(download, detail);
-  return pinnedIfLarge(deps, held, { variant, link, bytes }, download);
+  return pinnedIfLarge(deps, leased, { variant, link, bytes }, download);
 }
 
 /** Switches to parts if the length, known only from the opened body, turns out to be large. */
 async function pinnedIfLarge(
   { downloader }: MirrorDeps,
-  { asset, signal }: HeldAsset,
+  { asset, signal }: LeasedAsset,
   source: Omit<Source, 'from' | 'contentType'>,
   download: Download,
 ): Promise<Source> {
@@ -87,7 +87,7 @@ async function pinnedIfLarge(
 /** The link to the original or the rendition. Undefined if the library gives none. */
 export function linkTo(
   deps: MirrorDeps,
-  held: HeldAsset,
+  leased: LeasedAsset,
   detail: AssetDetail,
   variant: Media['variant'],
 ): Link | undefined {
@@ -96,12 +96,12 @@ export function linkTo(
   if (!url) return undefined;
   return {
     url,
-    throttle: deps.lines.of(held.asset.connectionId),
+    throttle: deps.lines.of(leased.asset.connectionId),
     async renew() {
-      const next = await askLibrary(deps, held);
-      note(held.lease, 'link_renewed');
+      const next = await askLibrary(deps, leased);
+      note(leased.lease, 'link_renewed');
       if (versionOf(next) !== versionOf(detail)) {
-        throw new OtherVersion('the file was replaced at the service during the transfer');
+        throw new OtherVersion('the file was replaced at the library during the transfer');
       }
       const renewed = next.download?.[which];
       if (!renewed) throw new KnownError({ code: 'no_link' });
@@ -119,7 +119,7 @@ const wrongLength = (expected: number, got: number): Reason => ({
 const wrongContent = (got: string): Reason => ({ code: 'wrong_content', of: 'file', got });
 const pageInstead = wrongContent('text/html');
 
-/** Whether the server sends a web page in place of the file, as some do for an expired link. */
+/** Whether the server sends a web page instead of the file, as some do for an expired link. */
 function isPageInstead(contentType: string | undefined, { mimeType, download }: AssetDetail): boolean {
   const expected = [mimeType, mime.getType(download?.filename ?? '')];
   const mayBePage = expected.some((type) => /^(text\/(html|plain)|application\/xhtml\+xml)/i.test(type ?? ''));
@@ -129,7 +129,7 @@ function isPageInstead(contentType: string | undefined, { mimeType, download }: 
 const isText = ({ mimeType, download }: AssetDetail): boolean =>
   isTextual(mimeType) || isTextual(mime.getType(download?.filename ?? ''));
 
-/** The length that must arrive. @throws if the answer cannot be the file, or if a cut body would go unnoticed */
+/** The length of the body. @throws if the answer cannot be the file, or if a truncated body would go unnoticed */
 export function lengthOf(
   download: Download,
   size: number | undefined,
@@ -153,7 +153,7 @@ async function refuseErrorPage(download: Download, of: AssetDetail | 'mp4'): Pro
   if (of !== 'mp4' && isText(of)) return;
   const head = await download.peek(headBytes);
   if (isErrorPage(head)) refuse(download, wrongContent('an error page'));
-  // Without MP4 bytes at the start, only a server that declares a video is believed.
+  // Without MP4 bytes at the start, the server must declare a video.
   if (of === 'mp4' && !isMp4(head) && !/^video\//i.test(download.contentType ?? '')) {
     refuse(download, { code: 'wrong_content', of: 'mp4', got: null });
   }

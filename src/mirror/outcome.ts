@@ -1,6 +1,6 @@
 import { Disconnected, longestWait, Rejected, RetryLater, reasonOf, StorageUnavailable, toReason } from '../errors.ts';
 import type { AssetResult } from '../metrics/metrics.ts';
-import { type HeldAsset, Interrupted } from '../queue/leases.ts';
+import { Interrupted, type LeasedAsset } from '../queue/leases.ts';
 import type { Reason } from '../reasons.ts';
 import { passing } from '../source/http.ts';
 import { TooSlow } from '../source/min-rate.ts';
@@ -42,7 +42,7 @@ type OutcomeCode = keyof typeof results;
 
 export const resultOf = ({ outcome }: Outcome): AssetResult | undefined => results[outcome];
 
-/** A fault of the service or the network may pass; one of the file itself rarely does. */
+/** An error of the library or the network may be temporary; one of the file itself rarely is. */
 const attemptsFor = (error: unknown) => (passing(error) ? 12 : 5);
 
 /** `first` ms, twice that, four times … `last`, each with up to a quarter more. */
@@ -50,28 +50,28 @@ function backoff(times: number, first: number, last: number): number {
   return Math.min(first * 2 ** times, last) * (1 + Math.random() / 4);
 }
 
-/** After this many postponements, over hours, an operator should know of it. */
+/** After this many postponements, over hours, an operator should know it. */
 const mostWaits = 20;
 
 type SettleDeps = Pick<MirrorDeps, 'store' | 'breaker' | 'outages' | 'limiter' | 'log' | 'timings'>;
 
-/** What becomes of an asset after an error. `spent`: the attempt counts; `putOff`: the asset waits longer each time. */
+/** The decision about an asset after an error. `spent`: the attempt counts; `postponed`: the asset waits longer each time. */
 type Verdict =
   | { outcome: 'failed'; reason: Reason }
-  | { outcome: Exclude<OutcomeCode, 'failed'>; waitMs: number; reason: Reason | null; spent?: true; putOff?: true };
+  | { outcome: Exclude<OutcomeCode, 'failed'>; waitMs: number; reason: Reason | null; spent?: true; postponed?: true };
 
 /**
- * Classifies the error of a job (see errors.ts) and gives the asset back accordingly. `exhausted` ends an asset that has
+ * Classifies the error of a job (see errors.ts) and ends the lease accordingly. `exhausted` ends an asset that has
  * used up its attempts, or that can never work.
  */
 export async function settle(
   deps: SettleDeps,
-  held: HeldAsset,
+  leased: LeasedAsset,
   error: unknown,
   exhausted: (reason: Reason) => Promise<Outcome>,
 ): Promise<Outcome> {
-  const { asset, lease } = held;
-  const verdict = await judge(deps, held, error);
+  const { asset, lease } = leased;
+  const verdict = await judge(deps, leased, error);
   if (verdict.outcome === 'failed') {
     const { code: reasonCode } = verdict.reason;
     const fields = { ...idsOf(asset), attempts: asset.attempts + 1, reasonCode, err: error };
@@ -83,9 +83,9 @@ export async function settle(
   return { outcome, retryInMs: Math.round(waitMs), ...(options.reason && { reason: options.reason }) };
 }
 
-const idsOf = ({ connectionId, id }: HeldAsset['asset']) => ({ connectionId, assetId: id });
+const idsOf = ({ connectionId, id }: LeasedAsset['asset']) => ({ connectionId, assetId: id });
 
-async function judge(deps: SettleDeps, { asset, signal }: HeldAsset, error: unknown): Promise<Verdict> {
+async function judge(deps: SettleDeps, { asset, signal }: LeasedAsset, error: unknown): Promise<Verdict> {
   const { log, outages, limiter, timings } = deps;
   if (signal.aborted || error instanceof Interrupted || error instanceof Disconnected) {
     const reason = reasonOf(signal.reason ?? error);
@@ -98,13 +98,13 @@ async function judge(deps: SettleDeps, { asset, signal }: HeldAsset, error: unkn
   }
   if (error instanceof StorageUnavailable) return judgeRefusal(deps, asset, error);
   const text = reasonOf(error);
-  if (outages.isGeneral(error, asset.id) && asset.waits < 10 * mostWaits) {
+  if (outages.isOutage(error, asset.id) && asset.waits < 10 * mostWaits) {
     const waitMs = backoff(asset.waits, 5000, 300_000);
     return {
       outcome: 'library_unavailable',
       waitMs,
       reason: { code: 'library_unavailable', error: text },
-      putOff: true,
+      postponed: true,
     };
   }
   const reason = toReason(error);
@@ -117,10 +117,10 @@ async function judge(deps: SettleDeps, { asset, signal }: HeldAsset, error: unkn
   return { outcome: 'attempt_failed', waitMs: backoff(asset.attempts, first, last), reason, spent: true };
 }
 
-/** The bucket does not accept an object: because it accepts nothing, which its check shows, or only not this one. */
+/** The bucket does not accept an object: its check shows whether it accepts none, or only not this one. */
 async function judgeRefusal(
   { breaker, log }: SettleDeps,
-  asset: HeldAsset['asset'],
+  asset: LeasedAsset['asset'],
   error: StorageUnavailable,
 ): Promise<Verdict> {
   const text = reasonOf(error);
@@ -132,7 +132,7 @@ async function judgeRefusal(
   const reason: Reason = { code: 'object_refused', text };
   if (error.scope === 'all' && asset.waits >= mostWaits) return { outcome: 'failed', reason };
   log.warn({ event: 'object.refused', ...idsOf(asset), reason: text }, 'object refused by bucket, will retry');
-  return { outcome: 'object_refused', waitMs: backoff(asset.waits, 5000, longestWait), reason, putOff: true };
+  return { outcome: 'object_refused', waitMs: backoff(asset.waits, 5000, longestWait), reason, postponed: true };
 }
 
 /** Adds the error of a sidecar to `reasons`. @throws an error that concerns more than this sidecar */

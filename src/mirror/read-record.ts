@@ -27,7 +27,7 @@ const schema = z.object({
 
 export type StoredRecord = z.infer<typeof schema> & Pick<AssetRecord, 'version'>;
 
-/** No record is larger, in bytes. */
+/** The maximum size of a record in bytes. */
 export const largestRecord = 4 * 2 ** 20;
 
 /** The end of the key of every record. */
@@ -48,10 +48,10 @@ export function readRecord(at: string, text: string): { record: StoredRecord } |
   if (!result.success) return { problem: problemOf(result.error) };
   const record = storable(result.data);
   const { media, transcript, thumbnail } = record;
-  if (sidecarKeys.record(media.key) !== at) return { problem: `it belongs beside ${media.key}` };
-  // Sidecars may be removed one day. A record must not claim the objects of another asset.
+  if (sidecarKeys.record(media.key) !== at) return { problem: `it belongs to ${media.key}` };
+  // Sidecars may be removed later. A record must not claim the objects of another asset.
   const stray = [...transcript.keys, ...(thumbnail ? [thumbnail.key] : [])].find(
     (other) => !other.startsWith(`${media.key}.`),
   );
-  return stray === undefined ? { record } : { problem: `it claims ${stray}, which is not beside ${media.key}` };
+  return stray === undefined ? { record } : { problem: `it claims ${stray}, which does not belong to ${media.key}` };
 }

@@ -1,11 +1,11 @@
-import type { HeldAsset } from '../queue/leases.ts';
+import type { LeasedAsset } from '../queue/leases.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import type { Stored } from '../storage/storage.ts';
 import { note } from '../store/assets/history.ts';
 import type { Kept, Media, SidecarStates, TranscriptState } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 
-/** The `.asset.json` beside a media file. It is written last, so a file that has one is complete. */
+/** The `.asset.json` of a media file. It is written last, so a file that has one is complete. */
 export interface AssetRecord {
   version: 1;
   companyId: string;
@@ -18,7 +18,7 @@ export interface AssetRecord {
   mirroredAt: string;
 }
 
-/** What is known of the current record and sidecars, without those of superseded versions. */
+/** The current record and sidecars, without those of superseded versions. */
 export function sidecarsOf(
   { sidecarFiles, transcriptKeys, thumbnail }: SidecarStates,
   recordKey: string,
@@ -34,10 +34,10 @@ export function keptOf({ bytes, etag, checksums }: Stored): Kept {
   return { bytes, etag: etag ?? null, crc32: checksums.crc32! };
 }
 
-/** Writes the record beside the media file, adds it to `sidecars`, and returns its key. */
+/** Writes the record of the media file, adds it to `sidecars`, and returns its key. */
 export async function writeRecord(
   deps: MirrorDeps,
-  { asset, lease, signal }: HeldAsset,
+  { asset, lease, signal }: LeasedAsset,
   of: { media: Media; api: Record<string, unknown>; sidecars: SidecarStates; mirroredAt: number },
 ): Promise<string> {
   const { sidecars } = of;

@@ -1,4 +1,4 @@
-import { type HeldAsset, mustHold } from '../queue/leases.ts';
+import { type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import type { Asset, Media } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
@@ -16,24 +16,24 @@ export function isSameFile(stored: StoredFile | null, next: StoredFile): boolean
  * 1. The row forgets the record and remembers the superseded keys.
  * 2. The record is removed.
  * 3. The new bytes are written, and then the new record, last.
- * 4. `removeSuperseded` removes what no version uses any more.
+ * 4. `removeSuperseded` removes the objects that no version uses any longer.
  *
  * So no record ever describes bytes that are not its own, and no key is forgotten.
  */
 export async function prepareReplacement(
   deps: MirrorDeps,
-  { asset, lease }: HeldAsset,
+  { asset, lease }: LeasedAsset,
   next: StoredFile,
 ): Promise<void> {
   if (!asset.media) return;
-  mustHold(await deps.store.assets.replace(lease, supersededKeys(asset, next)));
+  requireLease(await deps.store.assets.replace(lease, supersededKeys(asset, next)));
   await deps.storage.remove(sidecarKeys.record(asset.media.key));
 }
 
 /** Removes the objects of superseded versions. Call it only once the new record is written. */
 export async function removeSuperseded(
   deps: MirrorDeps,
-  { asset, signal }: HeldAsset,
+  { asset, signal }: LeasedAsset,
   current: StoredFile,
   inUse: (string | undefined)[],
 ): Promise<void> {

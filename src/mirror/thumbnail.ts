@@ -1,6 +1,6 @@
 import mime from 'mime';
 import { KnownError } from '../errors.ts';
-import type { HeldAsset } from '../queue/leases.ts';
+import type { LeasedAsset } from '../queue/leases.ts';
 import { headBytes, isErrorPage } from '../source/recognize-content.ts';
 import type { AssetDetail } from '../source/schemas.ts';
 import { sidecarKeys } from '../storage/keys.ts';
@@ -9,13 +9,13 @@ import type { SidecarStates } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { keptOf } from './record.ts';
 
-/** Thumbnails are small pictures. What is larger is something else. */
+/** The maximum size of a thumbnail. A larger body is not one. */
 const largestThumbnail = 32 * 2 ** 20;
 
 /** Copies the thumbnail into the bucket. Undefined if the asset has none. */
 export async function mirrorThumbnail(
   deps: MirrorDeps,
-  { asset, signal }: HeldAsset,
+  { asset, signal }: LeasedAsset,
   { thumbnailUrl }: AssetDetail,
   mediaKey: string,
 ): Promise<Stored | undefined> {

@@ -1,4 +1,4 @@
-import type { HeldAsset } from '../queue/leases.ts';
+import type { LeasedAsset } from '../queue/leases.ts';
 import type { Reason } from '../reasons.ts';
 import { type AssetDetail, mayHaveTranscript } from '../source/schemas.ts';
 import { sidecarKeys } from '../storage/keys.ts';
@@ -9,10 +9,10 @@ import { keepGoing } from './outcome.ts';
 import { keptOf } from './record.ts';
 
 /**
- * Until when a transcript may still come; undefined: none will. Transcripts exist for video and audio only, some minutes
+ * The deadline of a transcript; undefined: none is expected. Transcripts exist for video and audio only, some minutes
  * after the upload (spec, section 4.8). The time runs from now if one is announced, otherwise from the upload.
  */
-export function transcriptDeadline(deps: MirrorDeps, { lease }: HeldAsset, detail: AssetDetail): Date | undefined {
+export function transcriptDeadline(deps: MirrorDeps, { lease }: LeasedAsset, detail: AssetDetail): Date | undefined {
   if (!mayHaveTranscript(detail)) return undefined;
   const { giveUp } = deps.transcripts;
   const now = databaseTime(lease);
@@ -21,15 +21,15 @@ export function transcriptDeadline(deps: MirrorDeps, { lease }: HeldAsset, detai
   return uploaded + giveUp > now ? new Date(uploaded + giveUp) : undefined;
 }
 
-/** Asks for the transcript once. Stores it in the bucket and in `sidecars`. */
+/** Requests the transcript once. Stores it in the bucket and in `sidecars`. */
 export async function fetchTranscript(
   deps: MirrorDeps,
-  held: HeldAsset,
+  leased: LeasedAsset,
   detail: AssetDetail,
   sidecars: SidecarStates,
   reasons: Reason[],
 ): Promise<void> {
-  const { asset, lease, signal } = held;
+  const { asset, lease, signal } = leased;
   const late = () => databaseTime(lease) >= (sidecars.transcriptDeadline?.getTime() ?? 0);
   if (!detail.hasTranscript) {
     if (late()) Object.assign(sidecars, { transcriptState: 'none', transcriptDeadline: null });
@@ -47,12 +47,12 @@ export async function fetchTranscript(
       [sidecarKeys.text(key), transcript.text, 'text/plain; charset=utf-8'],
       [sidecarKeys.transcript(key), transcript.json, 'application/json'],
     ] as const;
-    for (const [place, content, contentType] of parts) {
-      sidecars.sidecarFiles[place] = keptOf(await deps.storage.put(place, content, { contentType, signal }));
+    for (const [key, content, contentType] of parts) {
+      sidecars.sidecarFiles[key] = keptOf(await deps.storage.put(key, content, { contentType, signal }));
     }
     Object.assign(sidecars, {
       transcriptState: 'mirrored',
-      transcriptKeys: parts.map(([place]) => place),
+      transcriptKeys: parts.map(([key]) => key),
       transcriptDeadline: null,
     });
   } else if (late()) {

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { concurrently } from '../concurrently.ts';
 import { Disconnected, Rejected, RetryLater, StorageUnavailable, toReason, withMargin } from '../errors.ts';
-import { type HeldAsset, Interrupted, mustHold } from '../queue/leases.ts';
+import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { renderReason } from '../reasons.ts';
 import { CannotGoOn, type Link, OtherVersion, type Pinned } from '../source/download.ts';
 import { HttpError } from '../source/http.ts';
@@ -29,17 +30,17 @@ export class NotInParts extends Error {
 }
 
 /**
- * Transfers the missing parts of an upload, several at once, and completes it. An upload that breaks off can be resumed:
+ * Transfers the missing parts of an upload, several at once, and completes it. An interrupted upload can be resumed:
  * its id is in the row, and the store lists its parts.
  * @throws UploadLost, OtherVersion or NotInParts if it cannot be resumed: then the upload is forgotten, and another may begin
  */
 export async function transferInParts(
   deps: MirrorDeps,
-  held: HeldAsset,
+  leased: LeasedAsset,
   upload: UploadUnderWay,
   link: Link,
 ): Promise<Stored> {
-  const { lease, signal } = held;
+  const { lease, signal } = leased;
   let done = new Map<number, Part>();
   let resumedParts = 0;
   try {
@@ -48,17 +49,17 @@ export async function transferInParts(
     if (resumedParts > 0) reportResumed(deps, lease, upload, done);
     const numbers = Array.from({ length: Math.max(1, Math.ceil(upload.bytes / upload.partBytes)) }, (_, i) => i + 1);
     const missing = numbers.filter((number) => !done.has(number));
-    await moveParts(deps, held, upload, link, missing, done);
+    await moveParts(deps, leased, upload, link, missing, done);
     note(lease, 'parts_stored', { parts: missing.length, of: numbers.length });
 
     // The fence: a worker that has lost the lease completes nothing.
-    mustHold(await deps.store.assets.startTransfer(lease));
-    await prepareReplacement(deps, held, upload);
+    requireLease(await deps.store.assets.startTransfer(lease));
+    await prepareReplacement(deps, leased, upload);
     signal.throwIfAborted();
     const parts = numbers.map((number) => done.get(number)!);
     return await deps.storage.uploads.complete(upload, parts, { signal });
   } catch (error) {
-    // A file that is not there any more may be there in another way.
+    // A file that no longer exists at this link may have another link.
     const gone = error instanceof HttpError && [404, 410].includes(error.status);
     if (gone || error instanceof OtherVersion || error instanceof UploadLost) await forgetUpload(deps, lease, upload);
     // Each attempt that stores a part brings the file nearer to its end, so it costs none.
@@ -85,7 +86,7 @@ export async function forgetUpload(
   upload: UploadUnderWay,
 ): Promise<void> {
   await storage.uploads.abort(upload);
-  mustHold(await store.assets.saveUpload(lease, null));
+  requireLease(await store.assets.saveUpload(lease, null));
 }
 
 /** The parts that the store has and whose checksums are in the database. */
@@ -107,7 +108,7 @@ async function storedParts(
       }),
     );
   }
-  // A process may have completed the upload and died before it wrote that down: `complete` finds out.
+  // A process may have completed the upload and died before it saved that: `complete` finds out.
   const all = known.reduce((sum, { bytes }) => sum + bytes, 0) === upload.bytes;
   if (!all) throw new UploadLost(`the store no longer has the upload of ${upload.key}`);
   return byNumber(known);
@@ -116,34 +117,29 @@ async function storedParts(
 /** Adds each part to `done` once it is stored. */
 async function moveParts(
   deps: MirrorDeps,
-  held: HeldAsset,
+  leased: LeasedAsset,
   upload: UploadUnderWay,
   link: Link,
   missing: number[],
   done: Map<number, Part>,
 ): Promise<void> {
   const failed = new AbortController();
-  const signal = AbortSignal.any([held.signal, failed.signal]);
-  const next = missing.values();
-  const lane = async () => {
-    for (const number of next) {
+  const signal = AbortSignal.any([leased.signal, failed.signal]);
+  await concurrently(missing, atOnce, async (number) => {
+    if (signal.aborted) return;
+    try {
       const release = await deps.budget.take(partLength(upload, number), signal);
       try {
-        done.set(number, await movePart(deps, { lease: held.lease, upload, link, number, signal }));
+        done.set(number, await movePart(deps, { lease: leased.lease, upload, link, number, signal }));
       } finally {
         release();
       }
-    }
-  };
-  const lanes = Array.from({ length: Math.min(atOnce, missing.length) }, () =>
-    lane().catch((error) => {
-      // Only the first error is reported. The other lanes fail because of this abort.
+    } catch (error) {
+      // Only the first error is reported. The others fail because of this abort.
       failed.abort(error);
-      throw error;
-    }),
-  );
-  await Promise.allSettled(lanes);
-  held.signal.throwIfAborted();
+    }
+  });
+  leased.signal.throwIfAborted();
   failed.signal.throwIfAborted();
 }
 
@@ -158,7 +154,7 @@ async function movePart(
     const body = deps.downloader.part(link, pinned, from, from + partLength(upload, number), signal);
     try {
       const part = await deps.storage.uploads.put(upload, number, body, { signal });
-      mustHold(await deps.store.assets.savePart(lease, part));
+      requireLease(await deps.store.assets.savePart(lease, part));
       return part;
     } catch (error) {
       if (signal.aborted || tries === triesPerPart || !isOwn(error)) throw error;

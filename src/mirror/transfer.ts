@@ -1,17 +1,17 @@
 import { create as contentDisposition } from 'content-disposition';
-import { type HeldAsset, mustHold } from '../queue/leases.ts';
+import { type LeasedAsset, requireLease } from '../queue/leases.ts';
 import type { Download, Link, Pinned } from '../source/download.ts';
 import type { AssetDetail } from '../source/schemas.ts';
 import type { PutOptions, Stored } from '../storage/storage.ts';
 import { note } from '../store/assets/history.ts';
 import type { Media, UploadUnderWay } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
-import { mediaOf, placeOf, versionOf } from './media.ts';
+import { mediaOf, objectNameOf, versionOf } from './media.ts';
 import { lengthOf, linkTo, openSource, type Source } from './open-source.ts';
 import { prepareReplacement } from './supersede.ts';
 import { forgetUpload, inPartsFrom, NotInParts, transferInParts } from './transfer-in-parts.ts';
 
-/** Where the file goes, and which file it is. */
+/** The destination and the identity of the file. */
 interface Target {
   key: string;
   version: string;
@@ -24,45 +24,45 @@ interface Target {
  * Transfers the media file into the bucket, verified by length and checksum. A large file goes in parts, and resumes with
  * those that an earlier lease stored.
  */
-export async function transfer(deps: MirrorDeps, held: HeldAsset, detail: AssetDetail): Promise<Media> {
-  const unfinished = await uploadToResume(deps, held, detail);
+export async function transfer(deps: MirrorDeps, leased: LeasedAsset, detail: AssetDetail): Promise<Media> {
+  const unfinished = await uploadToResume(deps, leased, detail);
   if (unfinished) {
     const { upload, link } = unfinished;
-    return mediaOf(await transferInParts(deps, held, upload, link), upload.variant, detail);
+    return mediaOf(await transferInParts(deps, leased, upload, link), upload.variant, detail);
   }
-  const source = await openSource(deps, held, detail);
+  const source = await openSource(deps, leased, detail);
   const { variant, link, bytes, from } = source;
-  const target = targetOf(deps, held, detail, source);
-  note(held.lease, 'began', { variant, bytes: bytes ?? null });
-  // If this process dies from here on, the janitor finds the parts in the store by this key.
-  if ('pinned' in from || bytes === undefined || bytes > inPartsFrom(held.asset)) {
-    mustHold(await deps.store.uploads.intend(held.lease, target.key));
+  const target = targetOf(deps, leased, detail, source);
+  note(leased.lease, 'began', { variant, bytes: bytes ?? null });
+  // If this process dies now, the sweep finds the parts in the store by this key.
+  if ('pinned' in from || bytes === undefined || bytes > inPartsFrom(leased.asset)) {
+    requireLease(await deps.store.uploads.intend(leased.lease, target.key));
   }
   const stored =
     'pinned' in from
-      ? await transferPinned(deps, held, target, link, from.pinned)
-      : await transferWhole(deps, held, target, from.download);
+      ? await transferPinned(deps, leased, target, link, from.pinned)
+      : await transferWhole(deps, leased, target, from.download);
   return mediaOf(stored, variant, detail);
 }
 
 /** The upload that an earlier lease began, if it is of this version and key. Any other upload is ended. */
 async function uploadToResume(
   deps: MirrorDeps,
-  held: HeldAsset,
+  leased: LeasedAsset,
   detail: AssetDetail,
 ): Promise<{ upload: UploadUnderWay; link: Link } | undefined> {
-  const { upload } = held.asset;
+  const { upload } = leased.asset;
   if (!upload) return undefined;
-  const { key } = placeOf(deps.keyTemplate, held.asset, detail, upload.variant);
-  const link = linkTo(deps, held, detail, upload.variant);
+  const { key } = objectNameOf(deps.keyTemplate, leased.asset, detail, upload.variant);
+  const link = linkTo(deps, leased, detail, upload.variant);
   if (upload.version === versionOf(detail) && upload.key === key && link) return { upload, link };
-  await forgetUpload(deps, held.lease, upload);
+  await forgetUpload(deps, leased.lease, upload);
   return undefined;
 }
 
-function targetOf(deps: MirrorDeps, { asset, signal }: HeldAsset, detail: AssetDetail, source: Source): Target {
+function targetOf(deps: MirrorDeps, { asset, signal }: LeasedAsset, detail: AssetDetail, source: Source): Target {
   const { variant, bytes, contentType } = source;
-  const { key, name } = placeOf(deps.keyTemplate, asset, detail, variant);
+  const { key, name } = objectNameOf(deps.keyTemplate, asset, detail, variant);
   const options = {
     contentType: (variant === 'mp4' ? 'video/mp4' : detail.mimeType) || contentType || undefined,
     contentDisposition: contentDisposition(name),
@@ -76,7 +76,7 @@ function targetOf(deps: MirrorDeps, { asset, signal }: HeldAsset, detail: AssetD
   return { key, version: versionOf(detail), variant, bytes, options };
 }
 
-/** Metadata of an object is 2 KB in all (S3 user guide, "Object metadata"); the record beside it has the id in full. */
+/** Metadata of an object is 2 KB in all (S3 user guide, "Object metadata"); the record has the full id. */
 function idInHeader(id: string): string {
   const encoded = encodeURIComponent(id);
   return encoded.length <= 1000 ? encoded : `${encoded.slice(0, 1000)}...`;
@@ -84,33 +84,38 @@ function idInHeader(id: string): string {
 
 async function transferPinned(
   deps: MirrorDeps,
-  held: HeldAsset,
+  leased: LeasedAsset,
   target: Target,
   link: Link,
   { bytes, etag }: Pinned,
 ): Promise<Stored> {
-  const { asset, lease, signal } = held;
+  const { asset, lease, signal } = leased;
   const { key, version, variant, options } = target;
   const begun = await deps.storage.uploads.begin(key, { ...options, bytes });
   const upload: UploadUnderWay = { ...begun, variant, version, etag };
   const isOurs = await deps.store.assets.saveUpload(lease, upload);
   if (!isOurs) await deps.storage.uploads.abort(begun);
-  mustHold(isOurs);
+  requireLease(isOurs);
   try {
-    return await transferInParts(deps, held, upload, link);
+    return await transferInParts(deps, leased, upload, link);
   } catch (error) {
-    // The first time it may be chance, such as one server of several; after that the file goes as one body.
+    // The first time it may be one server of several; after that the file is transferred as one body.
     if (!(error instanceof NotInParts) || asset.attempts === 0) throw error;
   }
   const download = await deps.downloader.open(link, signal);
   lengthOf(download, bytes, undefined);
-  return transferWhole(deps, held, target, download);
+  return transferWhole(deps, leased, target, download);
 }
 
-async function transferWhole(deps: MirrorDeps, held: HeldAsset, target: Target, { body }: Download): Promise<Stored> {
+async function transferWhole(
+  deps: MirrorDeps,
+  leased: LeasedAsset,
+  target: Target,
+  { body }: Download,
+): Promise<Stored> {
   const { key, bytes, options } = target;
   try {
-    await prepareReplacement(deps, held, target);
+    await prepareReplacement(deps, leased, target);
     return await deps.storage.put(key, body, { ...options, bytes });
   } finally {
     body.destroy();

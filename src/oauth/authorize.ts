@@ -44,7 +44,7 @@ export function readConnectLink(sealer: Sealer, signed: string): ConnectLink | '
   return e > Date.now() ? { connectionId: c, madeAt: new Date(m), expiresAt: new Date(e) } : 'expired';
 }
 
-/** What the browser keeps, sealed, on its way to the service and back. */
+/** A connect attempt, which the browser keeps in a sealed cookie until the callback. */
 export interface Attempt {
   state: string;
   verifier: string;
@@ -57,7 +57,7 @@ export interface Attempt {
 
 const attemptLifetime = 60 * 60_000;
 
-/** A new attempt, and the address of the service's consent page for it. */
+/** A new attempt, and the address of the library's consent page for it. */
 export function beginAttempt(options: {
   appUrl: string;
   clientId: string;

@@ -2,7 +2,7 @@ import { type Dispatcher, request } from 'undici';
 import { z } from 'zod';
 import { namingSetting, reasonOf, retryAfter } from '../errors.ts';
 
-/** A pair of tokens (spec, section 2.3). `refreshToken` is undefined when the service kept the one it has. */
+/** A pair of tokens (spec, section 2.3). `refreshToken` is undefined when the library kept the one it has. */
 export interface Grant {
   accessToken: string;
   refreshToken: string | undefined;
@@ -10,28 +10,28 @@ export interface Grant {
   accessMs: number;
 }
 
-/** The service refused: HTTP status and the error code of its answer (RFC 6749, section 5.2). */
+/** The library refused: HTTP status and the error code of its answer (RFC 6749, section 5.2). */
 export class OAuthError extends Error {
   override readonly name = 'OAuthError';
   readonly status: number;
   readonly code: string | undefined;
-  /** How long the service asked to wait, in ms. */
+  /** How long the library asked to wait, in ms. */
   readonly waitMs: number | undefined;
 
   constructor(what: string, status: number, code: string | undefined, waitMs?: number) {
-    super(`${what}: the service answered ${status}${code ? ` ${code}` : ''}`);
+    super(`${what}: the library answered ${status}${code ? ` ${code}` : ''}`);
     this.status = status;
     this.code = code;
     this.waitMs = waitMs;
   }
 
-  /** The one answer that ends a connection (spec, section 7): 400 with `invalid_grant`. */
+  /** The only answer that ends a connection (spec, section 7): 400 with `invalid_grant`. */
   get invalidGrant(): boolean {
     return this.status === 400 && this.code === 'invalid_grant';
   }
 }
 
-/** A refresh got no usable answer: it is unknown whether the service has rotated the token. */
+/** A refresh got no usable answer: it is unknown whether the library has rotated the token. */
 export class Unanswered extends Error {
   override readonly name = 'Unanswered';
 }
@@ -43,7 +43,7 @@ const tokenAnswer = z.object({
   refresh_token: z.string().min(1).optional().catch(undefined),
 });
 
-/** Seconds. A token with a longer life is refreshed all the same. */
+/** Seconds. A token with a longer life is refreshed after this time, too. */
 const longestLife = 24 * 3600;
 
 /** Longer than other calls: the answer to a refresh is the only copy of the next token. */
@@ -67,8 +67,8 @@ export class OAuthClient {
   constructor(options: OAuthClientOptions) {
     const { clientId, clientSecret } = options;
     this.#options = options;
-    // RFC 6749, section 2.3.1 form-encodes id and secret before they are joined; the spec does not say so. Where that makes
-    // a difference, the credentials go into the body, which can be read in one way only.
+    // RFC 6749, section 2.3.1 form-encodes id and secret before they are joined; the spec does not say so. If that makes
+    // a difference, the credentials go into the body, which is unambiguous.
     const plain = [clientId, clientSecret].every((part) => encodeURIComponent(part) === part);
     const basic = Buffer.from(`${clientId}:${clientSecret}`).toString('base64');
     this.#header = plain ? { authorization: `Basic ${basic}` } : {};
@@ -89,7 +89,7 @@ export class OAuthClient {
 
   /**
    * The next pair for a refresh token, which this call makes invalid.
-   * @throws OAuthError when the service refused; Unanswered when it may have rotated the token
+   * @throws OAuthError when the library refused; Unanswered when it may have rotated the token
    */
   async refresh(refreshToken: string): Promise<Grant> {
     const what = 'refresh the access token';
@@ -97,14 +97,14 @@ export class OAuthClient {
     try {
       return grantOf(await this.#post('/api/oauth/token', what, form, refreshMs), what);
     } catch (error) {
-      // With a 4xx the service did not rotate; after any other answer the token may be spent.
+      // With a 4xx the library did not rotate; after any other answer the token may be spent.
       if (error instanceof OAuthError && error.status >= 400 && error.status < 500) throw error;
       if (neverSent(error)) throw error;
       throw new Unanswered(reasonOf(error), { cause: error });
     }
   }
 
-  /** Ends the connection at the service (spec, section 4.3). */
+  /** Ends the connection at the library (spec, section 4.3). */
   async revoke(refreshToken: string): Promise<void> {
     await this.#post('/api/oauth/revoke', 'revoke the refresh token', { token: refreshToken });
   }
@@ -146,7 +146,7 @@ function grantOf(body: unknown, what: string): Grant {
   const answer = tokenAnswer.safeParse(body);
   if (!answer.success) {
     const field = answer.error.issues[0]?.path.join('.') || 'body';
-    throw new Error(`${what}: the service's answer is not a token response (${field})`);
+    throw new Error(`${what}: the library's answer is not a token response (${field})`);
   }
   const life = Math.min(answer.data.expires_in, longestLife) * 1000;
   return {
@@ -156,7 +156,7 @@ function grantOf(body: unknown, what: string): Grant {
   };
 }
 
-/** The request certainly did not reach the service. */
+/** The request certainly did not reach the library. */
 function neverSent(error: unknown): boolean {
   const code = (error as { code?: unknown } | undefined)?.code;
   return code === 'ECONNREFUSED' || code === 'ENOTFOUND' || code === 'EAI_AGAIN' || code === 'UND_ERR_CONNECT_TIMEOUT';

@@ -40,9 +40,9 @@ export interface LeasedPair {
 }
 
 /**
- * Refreshes a pair under its lease. Never broken off; the new pair is saved before it is returned.
- * Undefined: another pair took its place meanwhile.
- * @throws Disconnected when the service refuses the current pair; RetryLater when it gives no token for now
+ * Refreshes a pair under its lease. Never aborted; the new pair is saved before it is returned.
+ * Undefined: another pair replaced it meanwhile.
+ * @throws Disconnected when the library refuses the current pair; RetryLater when it gives no token for now
  */
 export async function refreshPair(deps: RefreshDeps, pair: LeasedPair): Promise<AccessToken | undefined> {
   const { connections } = deps.store;
@@ -84,7 +84,7 @@ async function save(deps: RefreshDeps, pair: LeasedPair, grant: Grant): Promise<
   return undefined;
 }
 
-/** The service has rotated, and only this process has the new pair: tries until it is saved. */
+/** The library has rotated, and only this process has the new pair: tries until it is saved. */
 async function untilSaved(log: Log, connectionId: string, save: () => Promise<boolean>): Promise<boolean> {
   for (let tries = 0; ; tries++) {
     try {
@@ -97,26 +97,26 @@ async function untilSaved(log: Log, connectionId: string, save: () => Promise<bo
   }
 }
 
-/** After `invalid_grant`: ends the connection, unless another pair took the place of the refused one. */
+/** After `invalid_grant`: ends the connection, unless another pair replaced the refused one. */
 async function endRefused(deps: RefreshDeps, pair: LeasedPair): Promise<undefined> {
   const { connectionId, version, owner } = pair;
   if (await isReplaced(deps, pair)) return;
   deps.onRefresh?.('refused');
   const reason = pair.lostAnswer
-    ? 'the answer to an earlier token refresh was lost, and the service no longer takes the old token; connect again'
-    : 'the user disconnected the app or lost access at the service; connect again';
+    ? 'the answer to an earlier token refresh was lost, and the library no longer takes the old token; connect again'
+    : 'the user disconnected the app or lost access at the library; connect again';
   // Not ended after a reconnect, or when another process has the lease: then the answer is about an earlier token.
   if (!(await deps.store.connections.end(connectionId, reason, { tokenVersion: version, owner }))) {
     deps.log.info({ event: 'token.refusal_ignored', connectionId }, 'refused token refresh ignored');
     return;
   }
   deps.log.warn({ event: 'connection.disconnected', connectionId, reason }, 'connection disconnected');
-  // The service may hold a grant for the lost pair, and nobody else has a token to revoke it.
+  // The library may hold a grant for the lost pair, and only this token can revoke it.
   if (pair.lostAnswer) await revoke(deps, connectionId, pair.refreshToken);
   throw new Disconnected(reason);
 }
 
-/** Whether another pair is in place. A previous lease holder may still be saving one, so it gets the time of a lease. */
+/** Whether another pair was saved. Waits for the time of a lease, because a previous lease holder may still be saving one. */
 async function isReplaced({ store, leaseMs }: RefreshDeps, pair: LeasedPair): Promise<boolean> {
   const deadline = performance.now() + (pair.takenOver ? leaseMs : 0);
   for (;;) {
@@ -141,14 +141,14 @@ async function retryLater(deps: RefreshDeps, pair: LeasedPair, cause: unknown): 
   const before = failures.get(connectionId) ?? 0;
   failures.set(connectionId, before + 1);
   const wait = Math.min(2000 * 2 ** before, 120_000) * (1 + Math.random() / 4);
-  const asked = cause instanceof OAuthError ? cause.waitMs : undefined;
-  const waitMs = asked ?? wait;
+  const requestedMs = cause instanceof OAuthError ? cause.waitMs : undefined;
+  const waitMs = requestedMs ?? wait;
   const retryInMs = Math.round(waitMs);
   log.warn({ event: 'token.refresh_failed', connectionId, unanswered, retryInMs, err: cause }, 'token refresh failed');
   return new RetryLater('no access token for now', waitMs, { scope: 'connection', cause });
 }
 
-/** Revokes the grant at the service. False: the service could not be reached or refused. */
+/** Revokes the grant at the library. False: the library could not be reached or refused. */
 export async function revoke(deps: RefreshDeps, connectionId: string, refreshToken: string): Promise<boolean> {
   try {
     await deps.client.revoke(refreshToken);

@@ -11,14 +11,14 @@ export interface KeyRotation {
   unreadable: { connectionId: string; reason: string }[];
 }
 
-/** Where a sealed pair is kept: with a connection, or with a consent that is not finished. */
-interface Place {
-  /** How an operator is told of it. */
+/** A sealed token pair, of a connection or of a consent that is not finished. */
+interface SealedPair {
+  /** Its name in messages to operators. */
   name: string;
   purpose: string;
   /** Undefined: it has none. */
   read(): Promise<string | undefined>;
-  /** False if the pair is not `before` any more. */
+  /** False if the pair is no longer `before`. */
   replace(before: string, after: string): Promise<boolean>;
 }
 
@@ -28,12 +28,16 @@ interface Place {
  */
 export async function rotateKeys(store: Store, sealer: Sealer): Promise<KeyRotation> {
   const done: KeyRotation = { key: sealer.keyId, rotated: 0, already: 0, unreadable: [] };
-  for (const place of await placesOf(store)) while (!(await reseal(place, sealer, done)));
+  for (const pair of await sealedPairs(store)) while (!(await reseal(pair, sealer, done)));
   return done;
 }
 
 /** Returns whether the pair is finished; false: it was replaced meanwhile. */
-async function reseal({ name, purpose, read, replace }: Place, sealer: Sealer, done: KeyRotation): Promise<boolean> {
+async function reseal(
+  { name, purpose, read, replace }: SealedPair,
+  sealer: Sealer,
+  done: KeyRotation,
+): Promise<boolean> {
   const before = await read();
   if (before === undefined) return true;
   if (sealer.isCurrent(before)) {
@@ -53,7 +57,7 @@ async function reseal({ name, purpose, read, replace }: Place, sealer: Sealer, d
 }
 
 /** Consents first: one that is finished meanwhile has become a connection. */
-async function placesOf({ connections, consents }: Store): Promise<Place[]> {
+async function sealedPairs({ connections, consents }: Store): Promise<SealedPair[]> {
   const ofConsents = (await consents.list()).map(({ id }) => ({
     name: `consent ${id}`,
     purpose: purposeOf.consent(id),

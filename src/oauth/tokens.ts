@@ -6,7 +6,7 @@ import { openPair, purposeOf, sealPair, type TokenPair } from './pair.ts';
 import { type AccessToken, type RefreshDeps, refreshPair, revoke } from './refresh.ts';
 import { type KeyRotation, rotateKeys } from './rotate-keys.ts';
 
-/** Of a process that has died: a living one renews its lease while a refresh may still be answered. */
+/** How long the refresh lease of a dead process lasts: a running one renews it while a refresh may still be answered. */
 const defaultLeaseMs = 45_000;
 
 export type TokensOptions = Omit<RefreshDeps, 'failures' | 'leaseMs'> & {
@@ -17,7 +17,7 @@ export type TokensOptions = Omit<RefreshDeps, 'failures' | 'leaseMs'> & {
 
 /**
  * Access tokens of connections, refreshed before they expire: one refresh at a time per connection across all processes.
- * A new pair is saved before it is used. A refresh is never broken off, not by a shutdown either.
+ * A new pair is saved before it is used. A refresh is never aborted, not even by a shutdown.
  */
 export class Tokens {
   readonly #deps: RefreshDeps;
@@ -31,9 +31,9 @@ export class Tokens {
   }
 
   /**
-   * A token that works now and for a while. `stale`: the version of one that the service has just refused; `grant`: what
-   * the records have just said.
-   * @throws Disconnected when the connection has ended; RetryLater when the service gives no token for now
+   * A token that works now and for a while. `stale`: the version of one that the library has just refused; `grant`: the
+   * grant, if it was just read.
+   * @throws Disconnected when the connection has ended; RetryLater when the library gives no token for now
    */
   async getAccessToken(connectionId: string, stale?: number, grant?: Grant): Promise<AccessToken> {
     for (let other = this.#inFlight.get(connectionId); other; other = this.#inFlight.get(connectionId)) {
@@ -58,7 +58,7 @@ export class Tokens {
     return done;
   }
 
-  /** Ends the connection here, and at the service if that can be reached. `ended`: it had not ended before. */
+  /** Ends the connection here, and at the library if that can be reached. `ended`: it had not ended before. */
   async disconnect(connectionId: string): Promise<{ ended: boolean; revoked: boolean }> {
     const { store, log } = this.#deps;
     const reason = 'disconnected by the operator';
@@ -72,7 +72,7 @@ export class Tokens {
     return { ended, revoked: false };
   }
 
-  /** Resolves when no refresh is under way. */
+  /** Resolves when no refresh is running. */
   async settled(): Promise<void> {
     await Promise.allSettled(this.#inFlight.values());
   }
@@ -99,7 +99,7 @@ export class Tokens {
     const { store, leaseMs } = this.#deps;
     for (let grant = known; ; grant = undefined) {
       const { connection, accessToken, refreshToken } = await this.#read(connectionId, grant);
-      if (connection.parkedMs > 0) throw new RetryLater('its connection waits', connection.parkedMs);
+      if (connection.delayMs > 0) throw new RetryLater('its connection waits', connection.delayMs);
       const { tokenVersion: version, userId } = connection;
       if (connection.isFresh && version !== stale) return { value: accessToken, version };
 

@@ -9,7 +9,7 @@ import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { explanationOf } from './explanation.ts';
 import { count, isoOf, numberOf, reasonAnswer, shownReason, text, time } from './fields.ts';
-import { nextCursor, pageOf, placeOf, rowsOfPage } from './pages.ts';
+import { nextCursor, pageOf, positionOf, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
 import { timelineEntry, timelineOf } from './timeline.ts';
 
@@ -32,10 +32,10 @@ export const assetQuery = z.strictObject({
 });
 export type AssetQuery = z.input<typeof assetQuery>;
 
-/** If the bucket takes longer to answer, the explanation does not mention it. */
+/** If the bucket answers later, the explanation does not mention it. */
 const patienceMs = 500;
 
-/** If the bucket takes longer to answer for the objects of an asset, the explanation says so. */
+/** If the bucket answers later about the objects of an asset, the explanation says so. */
 const checkMs = 3000;
 
 const transcriptStates = ['none', 'pending', 'mirrored', 'no_speech', 'gave_up'] as const;
@@ -46,7 +46,7 @@ const variant = z.enum(['original', 'mp4']);
 const facts = z.object({
   id: z.string(),
   name: z.string().nullable(),
-  connectionId: z.string().nullable().describe('The connection in charge; null: no connection can read it.'),
+  connectionId: z.string().nullable().describe('The connection that mirrors it; null: no connection can read it.'),
   companyId: z.string(),
   projectId: z.string().nullable(),
   projectName: z.string().nullable().describe('As listed.'),
@@ -116,7 +116,7 @@ export function assetOperations(deps: Deps) {
     async assets(query: AssetQuery) {
       const { cursor, limit, ...filter } = assetQuery.parse(query);
       if (filter.connectionId !== undefined) await existingConnection(store, filter.connectionId);
-      const after = placeOf(cursor, text);
+      const after = positionOf(cursor, text);
       const waiting = filter.state === 'pending' ? { skipped: false } : {};
       const page = pageOf(
         await store.assets.search({ ...waiting, ...filter, after, limit: limit + 1 }),
@@ -126,10 +126,10 @@ export function assetOperations(deps: Deps) {
       return { assets: page.rows.map(factsOf), nextCursor: page.nextCursor };
     },
 
-    /** Everything that the database has about an asset, and whether its objects are in the bucket now. */
+    /** The database's data about an asset, and whether its objects are in the bucket now. */
     asset: (id: string) => describe(deps, id),
 
-    /** Makes it due now, with fresh attempts. One that is complete, or leased by a worker, stays as it is. */
+    /** Makes it due now, with all its attempts. A complete or leased asset stays as it is. */
     async retry(id: string) {
       checkRetry(await existing(store, id));
       await store.assets.retry(id);
@@ -138,7 +138,7 @@ export function assetOperations(deps: Deps) {
   };
 }
 
-/** What has been listed, for somebody who misses an asset. */
+/** The listings so far, for a search for a missing asset. */
 async function whatWasListed(store: Store): Promise<string> {
   const connections = await store.connections.list();
   const active = connections.filter(({ status }) => status === 'active');
@@ -203,7 +203,7 @@ function checkRetry(found: Asset & { readable: boolean }): void {
     throw new Refused(
       409,
       'asset_gone',
-      'The asset is no longer in the library, so there is nothing to fetch. If it comes back, a full resync finds it.',
+      'The asset is no longer in the library, so there is nothing to fetch. If it is added again, a full resync finds it.',
     );
   }
   if (found.skipped !== null) {

@@ -22,29 +22,29 @@ export const condition = z
   .object({
     code: z.enum(Object.keys(texts) as [Code, ...Code[]]),
     text: z.string(),
-    until: time.nullable().describe('Until when a waiting connection waits.'),
+    until: time.nullable().describe('When a waiting connection continues.'),
   })
-  .describe('How it is: by its status, its last sync, its failed assets, and whether a sync is overdue.');
+  .describe('Summary of its status, its last sync, its failed assets, and whether a sync is overdue.');
 
-/** The one word for how a connection is, for API, CLI and dashboard. `now`: by the database's clock, epoch ms. */
+/** The condition of a connection, for API, CLI and dashboard. `now`: by the database's clock, epoch ms. */
 export function conditionOf(
   connection: Connection,
   options: {
     byState: Record<AssetState, number>;
     skipped: number;
     syncInterval: number;
-    parkedUntil: string | null;
+    delayedUntil: string | null;
     now: number;
   },
 ): z.infer<typeof condition> {
   const code = codeOf(connection, options);
-  return { code, text: texts[code], until: code === 'waiting' ? options.parkedUntil : null };
+  return { code, text: texts[code], until: code === 'waiting' ? options.delayedUntil : null };
 }
 
 function codeOf(connection: Connection, options: Parameters<typeof conditionOf>[1]): Code {
-  const { byState, skipped, parkedUntil } = options;
+  const { byState, skipped, delayedUntil } = options;
   if (connection.status !== 'active') return connection.status;
-  if (parkedUntil !== null) return 'waiting';
+  if (delayedUntil !== null) return 'waiting';
   if (connection.lastError !== null) return 'error';
   if (isLate(connection, options)) return 'late';
   if (skipped > 0 && expectedOf(byState) === 0) return 'all_skipped';

@@ -11,7 +11,7 @@ import { Refused } from './refused.ts';
 import { rate } from './settings.ts';
 import { type NamesDeps, unknownNames } from './unknown-names.ts';
 
-/** How long an answer waits until changed filters are applied; the rest continues in the background. */
+/** How long an answer waits until changed filters are applied; after that they are applied in the background. */
 const patienceMs = 3000;
 
 const wanted = 'expected milliseconds, or a duration such as 15m or 1h, from 1s to 365d';
@@ -26,7 +26,7 @@ const names = z.array(text).max(1000).nullable().optional();
 /** A list replaces the earlier one; null: as in the environment; an empty list clears it. */
 const choice = z.strictObject({ companyIds: names, projectIds: names, assetTypes: names }).nullable().optional();
 
-/** Only what is named changes; null returns it to its default. */
+/** Only named settings change; null restores the default. */
 export const connectionSettingsRequest = z
   .strictObject({
     syncInterval: interval.nullable().optional(),
@@ -59,14 +59,14 @@ export const connectionSettings = z
     exclude: chosen,
     concurrency: z.int(),
     bandwidth: z.number().nullable().describe('Bytes per second and process; null: no own limit.'),
-    own: z.array(z.string()).describe('The names of those that are its own.'),
+    own: z.array(z.string()).describe('The names of the settings that it has of its own.'),
   })
   .meta({ id: 'ConnectionSettings' });
 
 /** The effects of a change. */
 export const changedSettings = z.object({
   skipped: z.int().nullable().describe('Assets skipped by the change; null: still being applied.'),
-  letIn: z.int().nullable().describe('Assets that are no longer skipped; null: still being applied.'),
+  unskipped: z.int().nullable().describe('Assets that are no longer skipped; null: still being applied.'),
   unknown: chosen.describe(
     'Accepted with `force`: companies that the connection cannot read, unknown projects and types.',
   ),
@@ -148,12 +148,12 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
       // If this process ends, the dispatcher continues.
       const applied = different
         ? await within(patienceMs, applyFilters({ store, log, ...defaults }, id, new AbortController().signal))
-        : { skipped: 0, letIn: 0 };
+        : { skipped: 0, unskipped: 0 };
       return {
         ...(await describe(id)),
         changed: {
           skipped: applied?.skipped ?? null,
-          letIn: applied?.letIn ?? null,
+          unskipped: applied?.unskipped ?? null,
           unknown,
           syncId: syncId ?? null,
         },

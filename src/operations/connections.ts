@@ -10,7 +10,7 @@ import { condition, conditionOf } from './condition.ts';
 import { changedSettings, connectionSettings, settingsOf } from './connection-settings.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, isoOf, stateCounts, text, time } from './fields.ts';
-import { nextCursor, pageOf, placeOf, rowsOfPage } from './pages.ts';
+import { nextCursor, pageOf, positionOf, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
 
 /** Assets per statement. */
@@ -44,7 +44,7 @@ export const connectionAnswer = z
         z.object({
           id: z.string(),
           name: z.string(),
-          mark: time.nullable().describe('High-water mark: the upload date up to which everything is known.'),
+          highWaterMark: time.nullable().describe('The upload date up to which the company is completely listed.'),
         }),
       )
       .describe('The companies that it can read now.'),
@@ -58,7 +58,7 @@ export const connectionAnswer = z
     }),
     bytes: count.describe('Size of its media in the bucket.'),
     adaptiveLimit: z
-      .object({ limit: count, ceiling: count, parkedUntil: time.nullable() })
+      .object({ limit: count, ceiling: count, delayedUntil: time.nullable() })
       .describe('Assets in flight at once now, the configured maximum, and until when the connection waits.'),
     settings: connectionSettings,
     lastError: z.string().nullable(),
@@ -137,11 +137,15 @@ async function describe(deps: Deps, connections: Connection[]) {
         byState: states,
         skipped: skipped(own),
         syncInterval: settings.syncInterval,
-        parkedUntil: adaptiveLimit.parkedUntil,
+        delayedUntil: adaptiveLimit.delayedUntil,
         now,
       }),
       user: { id: connection.userId, name: connection.userName, email: connection.userEmail },
-      companies: (companiesOf.get(connection.id) ?? []).map(({ id, name, mark }) => ({ id, name, mark: isoOf(mark) })),
+      companies: (companiesOf.get(connection.id) ?? []).map(({ id, name, highWaterMark }) => ({
+        id,
+        name,
+        highWaterMark: isoOf(highWaterMark),
+      })),
       connectedAt: connection.connectedAt.toISOString(),
       lastSyncAt: connection.lastSyncAt?.toISOString() ?? null,
       nextSyncAt:
@@ -155,7 +159,7 @@ async function describe(deps: Deps, connections: Connection[]) {
   });
 }
 
-/** The database has it already, and the dispatcher makes the queue follow; this is only sooner. */
+/** Updates the queue sooner than the dispatcher, which finds the change in the database. */
 const soon = (work: Promise<unknown>) => within(2000, work).catch(() => {});
 
 export function connectionOperations(deps: Deps) {
@@ -175,7 +179,7 @@ export function connectionOperations(deps: Deps) {
     /** A page of connections, in the order in which they connected. */
     async connections(query: ConnectionQuery = {}) {
       const { cursor, limit, ...filter } = connectionQuery.parse(query);
-      const after = placeOf(cursor, z.object({ connected: z.int(), id: text }));
+      const after = positionOf(cursor, z.object({ connected: z.int(), id: text }));
       const found = await store.connections.search({ ...filter, after, limit: limit + 1 });
       const page = pageOf(found, limit, (last) => ({ connected: last.connectedMicros, id: last.id }));
       return { connections: await describe(deps, page.rows), nextCursor: page.nextCursor };
@@ -192,7 +196,7 @@ export function connectionOperations(deps: Deps) {
       return connection(id);
     },
 
-    /** Continues where it was paused, with a sync for new assets. */
+    /** Resumes it, with a sync for new assets. */
     async resume(id: string) {
       const resumed = await store.connections.resume(id);
       const now = await existingConnection(store, id);
@@ -209,7 +213,7 @@ export function connectionOperations(deps: Deps) {
       return { ...(await connection(id)), revoked: ended ? revoked : null };
     },
 
-    /** Retries all its failed assets, with fresh attempts. */
+    /** Retries all its failed assets, with all their attempts. */
     async retryFailed(id: string): Promise<{ retried: number }> {
       const now = await existingConnection(store, id);
       if (now.status === 'disconnected') throw stopped(now);
@@ -223,12 +227,12 @@ export function connectionOperations(deps: Deps) {
   };
 }
 
-/** The adaptive limit of a connection, and until when it waits. */
-function limitsOf({ adaptiveLimit, settings, parkedUntil }: Connection, perConnection: number, now: number) {
+/** The adaptive limit of a connection, and the end of its delay. */
+function limitsOf({ adaptiveLimit, settings, delayedUntil }: Connection, perConnection: number, now: number) {
   const ceiling = ceilingOf(settings, perConnection);
   return {
     limit: limitOf(adaptiveLimit, ceiling),
     ceiling,
-    parkedUntil: parkedUntil && parkedUntil.getTime() > now ? parkedUntil.toISOString() : null,
+    delayedUntil: delayedUntil && delayedUntil.getTime() > now ? delayedUntil.toISOString() : null,
   };
 }

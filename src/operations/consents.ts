@@ -18,7 +18,7 @@ import {
 /** How long the browser waits before the connection is finished in the background. */
 const patienceMs = 20_000;
 /** How long a process owns a consent; one attempt takes at most half of it. */
-const holdMs = 60_000;
+const leaseMs = 60_000;
 /** Longer than a refresh and one attempt take. */
 const refreshHoldMs = 180_000;
 const tickMs = 2000;
@@ -34,7 +34,7 @@ interface Consented {
 /**
  * Exchanges the code of a consent and makes a connection of it. `later`: the library does not answer now, and the connection
  * is finished in the background.
- * @throws OAuthError when the code is refused; Rejected or HttpError when the grant is of no use, and was revoked
+ * @throws OAuthError if the code is refused; Rejected or HttpError if the grant cannot be used, and was revoked
  */
 export async function acceptConsent(deps: ConsentDeps, consented: Consented): Promise<Finished | { kind: 'later' }> {
   const consent = await exchange(deps, consented);
@@ -60,7 +60,7 @@ export async function acceptConsent(deps: ConsentDeps, consented: Consented): Pr
   }
 }
 
-/** Saves the grant, encrypted, before anything else is asked: any process can finish it if this one dies. */
+/** Saves the encrypted grant before any other request: another process can finish it if this one dies. */
 async function exchange({ store, sealer, oauth, log }: ConsentDeps, consented: Consented): Promise<Consent> {
   const { refreshToken, accessToken, accessMs } = await oauth.exchangeCode(consented);
   if (refreshToken === undefined) throw new Error('the library returned no refresh token');
@@ -68,7 +68,7 @@ async function exchange({ store, sealer, oauth, log }: ConsentDeps, consented: C
   const { linkMadeAt, connectionId = null } = consented;
   const tokens = sealPair(sealer, purposeOf.consent(id), { accessToken, refreshToken });
   try {
-    return await store.consents.save({ id, tokens, connectionId, linkMadeAt }, { accessMs, holdMs });
+    return await store.consents.save({ id, tokens, connectionId, linkMadeAt }, { accessMs, leaseMs });
   } catch (error) {
     const failed = (err: unknown) =>
       log.warn({ event: 'grant.revoke_failed', err }, 'grant not revoked at the library');
@@ -77,7 +77,7 @@ async function exchange({ store, sealer, oauth, log }: ConsentDeps, consented: C
   }
 }
 
-/** Finishes in the background, until `signal` is aborted, what could not be finished at once. */
+/** Finishes consents in the background, until `signal` is aborted. */
 export function finishConsents(deps: ConsentDeps, signal: AbortSignal): void {
   const failed = (err: unknown) =>
     deps.log.warn({ event: 'consent.finish_failed', err }, 'consents not finished, will retry');
@@ -85,12 +85,12 @@ export function finishConsents(deps: ConsentDeps, signal: AbortSignal): void {
 }
 
 async function finishDue(deps: ConsentDeps, stopping: AbortSignal): Promise<void> {
-  const taken = await deps.store.consents.take(holdMs);
+  const taken = await deps.store.consents.take(leaseMs);
   if (!taken) return;
   let consent: Consent = taken;
   try {
     if (!taken.isFresh) consent = await refreshed(deps, taken);
-    await finishConsent(deps, consent, AbortSignal.any([stopping, AbortSignal.timeout(holdMs / 2)]));
+    await finishConsent(deps, consent, AbortSignal.any([stopping, AbortSignal.timeout(leaseMs / 2)]));
   } catch (error) {
     if (isFinal(error)) return giveUpConsent(deps, consent, reasonOf(error));
     const { connectionId } = consent;

@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import type { Event } from '../store/database/schema.ts';
-import type { EventPlace } from '../store/events/events.ts';
+import type { EventPosition } from '../store/events/events.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text, time } from './fields.ts';
-import { nextCursor, pageOf, placeOf, rowsOfPage } from './pages.ts';
+import { nextCursor, pageOf, positionOf, rowsOfPage } from './pages.ts';
 
 export const eventQuery = z.strictObject({
   connectionId: text.optional(),
@@ -51,26 +51,26 @@ export function eventOperations({ store }: Pick<OperationsDeps, 'store'>) {
     /** A page of events, newest first. */
     async events(query: EventQuery = {}) {
       const { cursor, limit, ...filter } = eventQuery.parse(query);
-      const before = placeOf(cursor, z.int());
+      const before = positionOf(cursor, z.int());
       const page = pageOf(await store.events.search({ ...filter, before, limit: limit + 1 }), limit, (last) => last.id);
       return { events: page.rows.map(describeEvent), nextCursor: page.nextCursor };
     },
 
-    /** Where following begins: after the event with this `mark`, or now. */
-    followFrom: (mark?: string) => store.events.place(placeBehind(mark)),
+    /** Where following begins: after the event with this cursor, or now. */
+    followFrom: (cursor?: string) => store.events.startingPosition(positionAfter(cursor)),
 
-    /** The next events after a place, oldest first, each with its mark and place. */
-    async follow(place: EventPlace, limit: number) {
-      const found = await store.events.since(place, limit);
+    /** The next events after a position, oldest first, each with its cursor and position. */
+    async follow(position: EventPosition, limit: number) {
+      const found = await store.events.since(position, limit);
       return found.map(({ xact, ...event }) => ({
         event: describeEvent(event),
-        mark: `${xact}-${event.id}`,
-        place: { xact, id: event.id },
+        cursor: `${xact}-${event.id}`,
+        position: { xact, id: event.id },
       }));
     },
 
-    /** Calls `heard` when there are new events. Returns a function that stops that. */
-    onEvents: (heard: () => void) => store.onEvents(heard),
+    /** Calls `listener` when there are new events. Returns a function that stops that. */
+    onEvents: (listener: () => void) => store.onEvents(listener),
 
     /** Adds an entry to the audit log. */
     async audit({ action, connectionId, assetId, request, code, reason, ...how }: AuditEntry): Promise<void> {
@@ -91,8 +91,8 @@ export function eventOperations({ store }: Pick<OperationsDeps, 'store'>) {
   };
 }
 
-function placeBehind(mark: string | undefined): EventPlace | undefined {
-  const [, xact, id] = /^(\d{1,19})-(\d{1,15})$/.exec(mark ?? '') ?? [];
+function positionAfter(cursor: string | undefined): EventPosition | undefined {
+  const [, xact, id] = /^(\d{1,19})-(\d{1,15})$/.exec(cursor ?? '') ?? [];
   return xact === undefined ? undefined : { xact, id: Number(id) };
 }
 

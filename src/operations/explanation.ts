@@ -5,13 +5,13 @@ import { formatBytes } from '../units.ts';
 
 export interface Circumstances {
   now: Date;
-  /** The connection in charge. */
+  /** The connection that mirrors it. */
   connection: Connection | undefined;
   /** Whether it can read the asset's company now. */
   readable: boolean;
   /** Why the bucket is unavailable; null if it is not. */
   bucketTrouble: string | null;
-  /** Its objects, as the bucket has them now; or why it cannot be asked. */
+  /** Its objects, as the bucket has them now; or why it could not be checked. */
   objects: Pick<VerificationLine, 'key' | 'text' | 'difference'>[] | string;
   /** What the latest verification found about it. */
   findings: AssetFinding[];
@@ -19,7 +19,7 @@ export interface Circumstances {
   stored: { parts: number; bytes: number };
 }
 
-/** Says where an asset is, or why it is not mirrored, what it waits for, until when, and what to do. Pure. */
+/** Explains where an asset is, or why it is not mirrored, what it waits for, and what to do. Pure. */
 export function explanationOf(asset: Asset, at: Circumstances): string[] {
   const { id, connectionId, media, skipped, reason, attempts } = asset;
   if (skipped !== null) {
@@ -34,11 +34,11 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
     case 'gone':
       if (!media) return ['It is no longer in the library, and it was never mirrored. There is nothing to do.'];
       return [
-        'It is no longer in the library. Its files stay in the bucket and are not updated any more.',
+        'It is no longer in the library. Its files stay in the bucket and are no longer updated.',
         ...whereItIs(asset, at),
       ];
     case 'unavailable':
-      return [`The library has no file of it${because(reason)}.`, 'Each full sync checks again.'];
+      return [`The library has no file for it${because(reason)}.`, 'Each full sync checks again.'];
     case 'failed': {
       const tries = attempts > 0 ? ` after ${attempts} attempt${attempts === 1 ? '' : 's'}` : '';
       const isListed = Object.keys(asset.listed).length > 0;
@@ -83,17 +83,17 @@ function whereItIs({ state, media, mirroredAt, verifiedAt }: Asset, at: Circumst
   ];
 }
 
-/** Whether an object differs now or, while the bucket cannot be asked, whether one did in the latest verification. */
+/** Whether an object differs now or, if the bucket cannot be checked, whether one did in the latest verification. */
 const differs = ({ objects, findings }: Circumstances): boolean =>
   typeof objects === 'string' ? findings.length > 0 : objects.some(({ difference }) => difference);
 
 function checkLines(objects: Circumstances['objects']): string[] {
-  if (typeof objects === 'string') return [`The bucket could not be asked for it now: ${objects}.`];
+  if (typeof objects === 'string') return [`Its objects in the bucket could not be checked now: ${objects}.`];
   const wrong = objects.filter(({ difference }) => difference);
-  if (wrong.length > 0) return wrong.map(({ key, text }) => `The bucket was asked just now: ${key}: ${text}.`);
+  if (wrong.length > 0) return wrong.map(({ key, text }) => `Checked in the bucket just now: ${key}: ${text}.`);
   if (objects.length === 0) return [];
   return [
-    `The bucket was asked just now: ${objects.length === 1 ? 'the object is' : `all ${objects.length} objects are`} there.`,
+    `Checked in the bucket just now: ${objects.length === 1 ? 'the object is' : `all ${objects.length} objects are`} there.`,
   ];
 }
 
@@ -115,7 +115,7 @@ function uploadLines({ upload }: Asset, { stored }: Circumstances): string[] {
   return [`${stored.parts} parts, ${formatBytes(stored.bytes)} of ${formatBytes(upload.bytes)}, are stored.`];
 }
 
-/** The first thing that it waits for. */
+/** The first condition that it waits for. */
 function waitsFor(asset: Asset, { now, connection, readable, bucketTrouble }: Circumstances): string[] {
   const { id, nextAt, reason, queuedAt } = asset;
   if (!connection) {
@@ -133,8 +133,8 @@ function waitsFor(asset: Asset, { now, connection, readable, bucketTrouble }: Ci
     return [`Its connection ${connection.id} can no longer read its company. It continues when a connection can.`];
   }
   if (bucketTrouble !== null) return [`The bucket is unavailable, so all assets wait: ${bucketTrouble}.`];
-  if (connection.parkedUntil && connection.parkedUntil > now) {
-    return [`${whyParked(connection, iso(connection.parkedUntil))} It then continues by itself.`];
+  if (connection.delayedUntil && connection.delayedUntil > now) {
+    return [`${whyDelayed(connection, iso(connection.delayedUntil))} It then continues by itself.`];
   }
   if (nextAt && nextAt > now) {
     const last = reason ? ` Last reason: ${renderReason(reason)}.` : '';
@@ -145,9 +145,9 @@ function waitsFor(asset: Asset, { now, connection, readable, bucketTrouble }: Ci
 }
 
 /** Why a connection waits until `until`. */
-function whyParked({ parkedReason }: Connection, until: string): string {
-  const why = parkedReason ? ` (${renderReason(parkedReason)})` : '';
-  switch (parkedReason?.code) {
+function whyDelayed({ delayedReason }: Connection, until: string): string {
+  const why = delayedReason ? ` (${renderReason(delayedReason)})` : '';
+  switch (delayedReason?.code) {
     case 'asked_to_wait':
       return `The library asked its connection to wait until ${until}${why}.`;
     case 'library_unavailable':

@@ -17,7 +17,7 @@ export const time = z.iso.datetime();
 /** Epoch milliseconds as a time in an answer. Null: none, or not of a year with four digits. */
 export const isoOf = (ms: number | null): string | null =>
   ms !== null && ms >= Date.UTC(0, 0) && ms < Date.UTC(10_000, 0) ? new Date(ms).toISOString() : null;
-/** A number of things, or of bytes. */
+/** A count, or a number of bytes. */
 export const count = z.int().min(0);
 
 /** `1 company`, `2 companies` */

@@ -38,7 +38,7 @@ export const retryMs = 15_000;
 
 export const openConsent = (sealer: Sealer, { id, tokens }: Consent) => openPair(sealer, purposeOf.consent(id), tokens);
 
-/** Asks the library whose grant it is, and saves the connection with its companies, first sync and schedule. */
+/** Requests the user of the grant, and saves the connection with its companies, first sync and schedule. */
 export async function finishConsent(deps: ConsentDeps, consent: Consent, signal: AbortSignal): Promise<Finished> {
   const { store } = deps;
   const { accessToken: token } = openConsent(deps.sealer, consent);
@@ -77,7 +77,7 @@ async function connect(deps: ConsentDeps, consent: Consent, me: Me) {
   if (created) log.info({ event: 'connection.connected', ...fields }, 'connected');
   else if (recovered) log.info({ event: 'connection.recovered', ...fields }, 'connected again after a disconnect');
   else log.info({ event: 'connection.reconnected', ...fields }, 'connected again');
-  // If the queue is away or this process dies here, the dispatcher does the same from the database.
+  // If the queue is unreachable or this process dies here, the dispatcher does the same from the database.
   await within(2000, Promise.all([deps.schedule.alignOne(id), deps.queues.addSync(id)])).catch((err) =>
     log.warn({ event: 'sync.enqueue_failed', connectionId: id, err: reasonOf(err) }, 'first sync not queued'),
   );

@@ -16,7 +16,7 @@ import { webhookOperations } from './webhooks.ts';
 
 export type Operations = ReturnType<typeof createOperations>;
 
-/** Every operator action, once; one file per family. HTTP, CLI and demo are thin shells over them. */
+/** All operator actions; one file per family. HTTP, CLI and demo only call them. */
 export function createOperations(deps: OperationsDeps) {
   const connections = connectionOperations(deps);
   const projects = projectOperations(deps);

@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { Refused } from './refused.ts';
 
-/** Where the next page begins, as an opaque text. */
-const cursorOf = (place: unknown): string => Buffer.from(JSON.stringify(place)).toString('base64url');
+/** The position where the next page begins, as an opaque text. */
+const cursorOf = (position: unknown): string => Buffer.from(JSON.stringify(position)).toString('base64url');
 
 /** @throws Refused 400 if it is not a cursor of this list */
-export function placeOf<T>(cursor: string | undefined, schema: z.ZodType<T>): T | undefined {
+export function positionOf<T>(cursor: string | undefined, schema: z.ZodType<T>): T | undefined {
   if (cursor === undefined) return undefined;
   try {
     const json = Buffer.from(cursor, 'base64url');
@@ -29,10 +29,10 @@ export const numberIn = (least: number, most: number, otherwise: number) => {
 export const rowsOfPage = (otherwise: number) => numberIn(1, 250, otherwise);
 
 /** A page and the cursor of the next one, from `limit` + 1 rows. */
-export function pageOf<T>(rows: T[], limit: number, place: (last: T) => unknown) {
+export function pageOf<T>(rows: T[], limit: number, position: (last: T) => unknown) {
   return {
     rows: rows.slice(0, limit),
-    nextCursor: rows.length > limit ? cursorOf(place(rows[limit - 1]!)) : null,
+    nextCursor: rows.length > limit ? cursorOf(position(rows[limit - 1]!)) : null,
   };
 }
 

@@ -18,10 +18,10 @@ export const planAnswer = z
     connections: z.int(),
     pages: z.int(),
     listed: z.int(),
-    /** Those that would be moved, and of which nobody says the size: they are not in the bytes. */
+    /** Assets to transfer whose size is unknown: `bytes` does not include them. */
     sizeUnknown: z.int(),
     problems: z.array(z.string()).meta({ description: 'What could not be listed, and why' }),
-    skippedCompanies: z.array(z.string()).meta({ description: 'Skipped as a whole, and so not listed' }),
+    skippedCompanies: z.array(z.string()).meta({ description: 'Skipped by a filter as a whole, so not listed' }),
     byKind: z.object(Object.fromEntries(planKinds.map((kind) => [kind, amount])) as Record<PlanKind, typeof amount>),
     rows: z.array(
       amount.extend({
@@ -60,14 +60,14 @@ type Deps = Pick<
   'store' | 'client' | 'access' | 'filters' | 'transcripts' | 'thumbnails' | 'traffic' | 'ownBandwidth'
 >;
 
-/** What moved in so long tells how fast the rest will. */
+/** Transfers of this time determine the estimated rate. */
 const recentMs = 60_000;
 const soonestEstimate = 5;
 
 export function planOperations(deps: Deps) {
   const { store } = deps;
 
-  /** Bytes per second: as measured while anything moves, else what the limits allow one process; null: nobody knows. */
+  /** Bytes per second: measured while there are transfers, otherwise the limit of one process; null: unknown. */
   async function rate(connections: Connection[]) {
     const recent = await store.assets.recent(recentMs);
     const flowing = Math.max(recent.bytes / recent.seconds, deps.traffic());
@@ -122,7 +122,7 @@ export function planOperations(deps: Deps) {
           rows,
           /** New, missing, changed and waiting together. */
           toMove,
-          /** Seconds at `bytesPerSecond`, which was measured just now or is a limit; null: nobody knows. */
+          /** Seconds at `bytesPerSecond`, which is measured or a limit; null: unknown. */
           time: { seconds: bytesPerSecond === null ? null : toMove.bytes / bytesPerSecond, bytesPerSecond, from },
         };
       };

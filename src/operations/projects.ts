@@ -18,7 +18,7 @@ const byName = new Intl.Collator('en', { numeric: true });
 
 export function projectOperations({ store, client, access }: Pick<OperationsDeps, 'store' | 'client' | 'access'>) {
   return {
-    /** The projects that a connection can read, asked from the library: the database has only their ids. */
+    /** The projects that a connection can read, from the library: the database has only their ids. */
     async projects(connectionId: string) {
       const connection = await existingConnection(store, connectionId);
       if (connection.status !== 'active') throw stopped(connection);

@@ -31,7 +31,10 @@ export const statusAnswer = z
       sidecars: count.describe('Mirrored assets that wait for a transcript or thumbnail.'),
     }),
     rate: z.object({ assetsPerSecond: z.number(), bytesPerSecond: z.number() }).describe('In the last minute.'),
-    timeLeft: z.number().nullable().describe('Seconds; null: nothing is transferred, or it is too early to tell.'),
+    timeLeft: z
+      .number()
+      .nullable()
+      .describe('Seconds; null: nothing is transferred, or it is too early for an estimate.'),
     syncs: open,
     verifications: open,
     queues: z.record(z.string(), z.record(z.string(), count)).nullable().describe('null: the queue does not answer.'),
@@ -51,7 +54,7 @@ export function statusOperations(
     /** Totals, rates of the last minute, queue depths, time left at that rate. */
     async status() {
       const [records, queued, trouble] = await Promise.all([
-        // Of one moment, or what passes from one figure to the next between two reads is in neither, and passes for rest.
+        // One snapshot: between two reads, an asset that changes its state could be missing from both figures.
         store.snapshot(async (at) => ({
           connections: await at.connections.countByStatus(),
           troubled: await at.connections.countTroubled(options.syncInterval),
@@ -67,7 +70,7 @@ export function statusOperations(
       const { connections, troubled, counts, outstanding, recent, syncs, verifications } = records;
       const states = byState(counts);
       const total = counts.reduce((sum, row) => (row.skipped ? sum : sum + row.count), 0);
-      // A large file counts while it flows, as far as it flows here, and in any case when it is done.
+      // Large files count during their transfer if this process transfers them, and always when they are done.
       const bytesPerSecond = Math.max(recent.bytes / recent.seconds, options.traffic());
       const assetsPerSecond = recent.count / recent.seconds;
       const known = recent.seconds >= soonestEstimate;

@@ -4,7 +4,7 @@ import { within } from '../within.ts';
 import { existingConnection, stopped } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, isoOf, text, time } from './fields.ts';
-import { nextCursor, pageOf, placeOf, rowsOfPage } from './pages.ts';
+import { nextCursor, pageOf, positionOf, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
 import { type NamesDeps, unknownNames } from './unknown-names.ts';
 
@@ -96,7 +96,7 @@ export function syncOperations(deps: Pick<OperationsDeps, 'store' | 'queues'> & 
       if (text) throw new Refused(400, 'unknown_name', text);
       const syncId = await store.syncs.request(connectionId, mode, scope, { bucket: isWhole(request) });
       if (syncId === undefined) throw stopped(await existingConnection(store, connectionId));
-      // If the queue is away, the dispatcher finds the sync in the database.
+      // If the queue is unreachable, the dispatcher finds the sync in the database.
       await within(2000, queues.addSync(connectionId)).catch(() => {});
       return { syncId };
     },
@@ -105,7 +105,7 @@ export function syncOperations(deps: Pick<OperationsDeps, 'store' | 'queues'> & 
     async syncs(query: SyncQuery = {}) {
       const { cursor, limit, connectionId } = syncQuery.parse(query);
       if (connectionId !== undefined) await existingConnection(store, connectionId);
-      const after = placeOf(cursor, z.object({ micros: z.int(), id: text }));
+      const after = positionOf(cursor, z.object({ micros: z.int(), id: text }));
       const found = await store.syncs.search({ connectionId, after, limit: limit + 1 });
       const page = pageOf(found, limit, ({ micros, id }) => ({ micros, id }));
       return { syncs: page.rows.map(describeSync), nextCursor: page.nextCursor };

@@ -23,7 +23,7 @@ export const historyAnswer = z
           at: time.describe('When the step begins.'),
           assets: count.describe('Mirrored.'),
           bytes: count,
-          failed: count.describe('Given up with an error.'),
+          failed: count.describe('Failed.'),
         }),
       )
       .describe('Oldest first; the last one is incomplete.'),
@@ -38,8 +38,8 @@ const budgetMs = 40;
 const widest = ranges.week.span;
 
 /**
- * Assets mirrored and failed per minute. Each minute is read from the database once, newest first, and kept. An answer reads
- * what is new, and as much of the rest as it has time for.
+ * Assets mirrored and failed per minute. Each minute is read from the database once, newest first, and cached. An answer
+ * reads new minutes, and as many older ones as it has time for.
  */
 export function historyOperations({ store }: Pick<OperationsDeps, 'store'>) {
   const known = new Map<number, Minute>();

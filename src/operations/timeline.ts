@@ -29,7 +29,7 @@ export function timelineOf(
       ? [entry(asset.mirroredAt, 'attempt.mirrored', 'mirrored')]
       : []),
     ...entries,
-    // The history itself has how an attempt ended.
+    // The history itself has the outcome of attempts.
     ...events
       .filter(({ kind }) => kind !== 'asset.failed')
       .map(({ at, kind, data }) => entry(at, kind, eventText(kind, data))),
@@ -100,7 +100,7 @@ function stepText(step: Step): string {
   const size = bytes === null || bytes === undefined ? 'of unknown length' : formatBytes(bytes);
   const which = variant === 'mp4' ? 'the mp4 rendition (there is no original)' : 'the original';
   switch (step.did) {
-    case 'asked':
+    case 'library_answered':
       return `the library answered: ${status ?? 'no status'}`;
     case 'found_in_bucket':
       return `this version is already in the bucket (${size})`;

@@ -39,7 +39,7 @@ export const upcomingAnswer = z
   })
   .meta({ id: 'Upcoming' });
 
-/** One query serves all callers for so long. */
+/** One query serves all callers for this long. */
 const freshMs = 10_000;
 
 export function upcomingOperations({ store }: Pick<OperationsDeps, 'store'>) {

@@ -14,7 +14,7 @@ export const webhookOperations = ({ sendTestWebhook }: Pick<OperationsDeps, 'sen
       throw new Refused(
         409,
         'webhook_not_configured',
-        'No webhook endpoint is configured. Set WEBHOOK_URL and WEBHOOK_SECRET, and restart the service.',
+        'No webhook endpoint is configured. Set WEBHOOK_URL and WEBHOOK_SECRET, and restart asset-mirror.',
       );
     }
     return { delivered: answer.taken, reason: answer.reason ?? null };

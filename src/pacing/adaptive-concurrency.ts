@@ -20,7 +20,7 @@ export function ceilingOf(settings: Record<string, unknown>, perConnection: numb
 }
 
 /**
- * Makes each connection slower and faster by what the service answers to it. Limits and pauses are in the connection's row:
+ * Adapts the concurrency of each connection to the answers of the library. Limits and pauses are in the connection's row:
  * all processes follow them, and a restart changes nothing.
  */
 export class Limiter {
@@ -46,7 +46,7 @@ export class Limiter {
     }
   }
 
-  /** Adapts the limit to an error, and keeps the pause that the service asked for. */
+  /** Adapts the limit to an error, and keeps the pause that the library asked for. */
   async met(connectionId: string, error: unknown): Promise<void> {
     if (error instanceof RetryLater) {
       if (error.scope !== 'connection') return;
@@ -89,7 +89,7 @@ export class Limiter {
     this.#options.log.info({ event: 'connection.sped_up', connectionId, limit, ceiling }, 'connection sped up');
   }
 
-  /** Undefined if nothing changes, or another process has just changed it: it has seen the same. */
+  /** Undefined if nothing changes, or if another process has just changed it for the same reason. */
   async #change<T extends { adaptiveLimit: AdaptiveLimit }>(
     connectionId: string,
     next: (adaptiveLimit: AdaptiveLimit, ceiling: number) => T | undefined,
@@ -105,16 +105,16 @@ export class Limiter {
     return changed ? { ...after, limit: limitOf(after.adaptiveLimit, ceiling), ceiling } : undefined;
   }
 
-  /** For `waitMs`, no process asks the service anything for this connection. */
+  /** For `waitMs`, no process sends requests for this connection. */
   async #pause(connectionId: string, waitMs: number, reason: Reason): Promise<void> {
     const { store, log } = this.#options;
-    const longer = await store.connections.park(connectionId, waitMs, reason);
+    const longer = await store.connections.delay(connectionId, waitMs, reason);
     const retryInMs = Math.round(waitMs);
     const fields = { connectionId, retryInMs, reason: renderReason(reason), reasonCode: reason.code };
     if (longer) log.warn({ event: 'connection.delayed', ...fields }, 'connection delayed');
   }
 
-  /** A limit that cannot be saved now is saved another time. The request that it is about must not fail for it. */
+  /** A limit that cannot be saved now is saved another time: the request must not fail because of it. */
   #tolerant(connectionId: string, work: Promise<void>): Promise<void> {
     return work.catch((err) =>
       this.#options.log.debug({ event: 'connection.limit_save_failed', connectionId, err }, 'adaptive limit not saved'),

@@ -6,7 +6,7 @@ export function createBudget(total: number) {
   const waiting: { bytes: number; go: () => void }[] = [];
 
   function next(): void {
-    // First come, first served, so that a large part is not passed over for ever.
+    // First come, first served, so that a large part does not wait for ever.
     while (waiting[0] && waiting[0].bytes <= free) {
       const first = waiting.shift()!;
       free -= first.bytes;
@@ -15,7 +15,7 @@ export function createBudget(total: number) {
   }
 
   return {
-    /** Waits until `bytes` are free. Returns a function that gives them back. @throws the reason of `signal` */
+    /** Waits until `bytes` are free. Returns a function that releases them. @throws the reason of `signal` */
     async take(bytes: number, signal: AbortSignal): Promise<() => void> {
       signal.throwIfAborted();
       // A part larger than the whole budget takes all of it.

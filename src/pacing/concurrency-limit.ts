@@ -1,5 +1,5 @@
 /**
- * How many assets of a connection may be in flight at once, as far as the service can bear it: additive increase,
+ * How many assets of a connection may be in flight at once, as far as the library can handle it: additive increase,
  * multiplicative decrease. Pure; adaptive-concurrency.ts keeps it in the connection's row, for all processes.
  */
 export interface AdaptiveLimit {
@@ -17,7 +17,7 @@ export const fullSpeed: AdaptiveLimit = { limit: null, strikes: 0, slowedAt: 0 }
 export const quietMs = 5000;
 /** After this many answers, one more asset may be in flight. */
 export const answersPerStep = 20;
-/** Pauses of a connection that gets no answer at all. Each is twice the one before, up to the last. */
+/** Pauses of a connection whose requests all fail. Each is twice the one before, up to the last. */
 const [firstPauseMs, lastPauseMs] = [5000, 300_000];
 
 /**
@@ -45,7 +45,7 @@ export function faster(adaptiveLimit: AdaptiveLimit, ceiling: number): AdaptiveL
   return { ...answered(adaptiveLimit), limit: limit >= ceiling ? null : limit };
 }
 
-/** After an answer: the row of failures ends. */
+/** After an answer: the series of failures ends. */
 export function answered(adaptiveLimit: AdaptiveLimit): AdaptiveLimit {
   return { ...adaptiveLimit, strikes: 0 };
 }

@@ -3,7 +3,7 @@ import type { Lines } from '../source/bandwidth.ts';
 import type { Store } from '../store/store.ts';
 
 /** Changes whose notice was missed are found at this interval. */
-const lookMs = 30_000;
+const checkMs = 30_000;
 
 /**
  * Keeps a process at the bandwidth limit that operators have set, or else at its own (`own`), and each connection at its
@@ -18,9 +18,9 @@ export function followBandwidth(options: {
 }): () => void {
   const { store, traffic, lines, own, log } = options;
   let newest = 0;
-  async function look(): Promise<void> {
+  async function update(): Promise<void> {
     const mine = ++newest;
-    // While the database is away the limits stay as they are.
+    // Without the database the limits stay as they are.
     const [set, ofConnections] = await Promise.all([store.settings.bandwidth(), store.connections.bandwidths()]).catch(
       () => [undefined, undefined] as const,
     );
@@ -31,11 +31,11 @@ export function followBandwidth(options: {
     traffic.setLimit(limit);
     log.info({ event: 'bandwidth.limit_changed', bytesPerSecond: limit ?? null }, 'bandwidth limit changed');
   }
-  void look();
+  void update();
   const silence = store.onNotice((notice) => {
-    if (notice.settings || notice.connectionId !== undefined) void look();
+    if (notice.settings || notice.connectionId !== undefined) void update();
   });
-  const timer = setInterval(look, lookMs).unref();
+  const timer = setInterval(update, checkMs).unref();
   return () => {
     silence();
     clearInterval(timer);

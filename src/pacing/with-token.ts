@@ -10,13 +10,13 @@ export type Access = ReturnType<typeof createAccess>;
 /** How long a connection waits after a fresh token was refused. */
 const refusedMs = 30_000;
 
-/** Time limit of the `/me` request that tells whether the token is refused as such. */
+/** Time limit of the `/me` request, which shows whether the token itself is refused. */
 const meMs = 20_000;
 
 /**
  * Calls the API for a connection. A token that is refused before it expires is refreshed once. If the new one is refused too,
- * `client` asks for /me: if that is answered, only this request was refused, and the connection need not wait (spec, section
- * 7, does not say what else 401 means). `limiter` adapts to the answers. `grant`: the stored grant, if just read.
+ * `client` requests /me: if that is answered, only this request was refused, and the connection need not wait (spec, section
+ * 7, names no other meaning of 401). `limiter` adapts to the answers. `grant`: the stored grant, if just read.
  */
 export function createAccess(tokens: Tokens, limiter?: Limiter, client?: Pick<LibraryClient, 'me'>) {
   const isTaken = async (token: string) =>
@@ -26,23 +26,23 @@ export function createAccess(tokens: Tokens, limiter?: Limiter, client?: Pick<Li
     );
   return async function withToken<T>(
     connectionId: string,
-    ask: (token: string) => Promise<T>,
+    call: (token: string) => Promise<T>,
     grant?: Grant,
   ): Promise<T> {
-    const call = (value: string) => (limiter ? limiter.watch(connectionId, () => ask(value)) : ask(value));
+    const limited = (token: string) => (limiter ? limiter.watch(connectionId, () => call(token)) : call(token));
     const token = await tokens.getAccessToken(connectionId, undefined, grant);
     try {
-      return await call(token.value);
+      return await limited(token.value);
     } catch (error) {
       if (!(error instanceof HttpError && error.status === 401)) throw error;
       const next = await tokens.getAccessToken(connectionId, token.version);
       try {
-        return await call(next.value);
+        return await limited(next.value);
       } catch (again) {
         if (!(again instanceof HttpError && again.status === 401) || (await isTaken(next.value))) throw again;
         // Without a wait, each request would use up a new token.
         const waitMs = refusedMs * (1 + Math.random() / 4);
-        throw new RetryLater('the service refuses an access token that it has just issued', waitMs, {
+        throw new RetryLater('the library refuses an access token that it has just issued', waitMs, {
           scope: 'connection',
           cause: again,
         });

@@ -5,10 +5,10 @@ import { queueTelemetry } from '../tracing/tracing.ts';
 import { postgresBackend } from './postgres-backend.ts';
 import { connectRedis, redisProblem } from './redis.ts';
 
-/** What is kept of finished jobs, for people who look at the dashboard. */
+/** Finished jobs that are kept for the queue dashboard. */
 const keep = { removeOnComplete: { count: 1000, age: 86_400 }, removeOnFail: { count: 5000, age: 7 * 86_400 } };
 
-/** Of all keys in Redis. In braces, so that all are in one slot of a cluster. */
+/** The prefix of all keys in Redis, in braces, so that all are in one slot of a cluster. */
 export const prefixOf = (installation: string) => `{asset-mirror-${installation}}`;
 
 export interface BackendOptions {
@@ -66,7 +66,7 @@ export class Backend {
     return worker;
   }
 
-  /** Logs once that Redis is away, and once that it is back. */
+  /** Logs once that Redis does not answer, and once that it answers again. */
   #watch<R extends Redis | Cluster>(redis: R, url: string): R {
     redis.on('error', (error: unknown) => {
       const { found, remedy } = redisProblem(error, url);

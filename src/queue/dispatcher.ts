@@ -13,9 +13,9 @@ import { sweep } from './sweep.ts';
 const busyMs = 5;
 /** How often schedules are compared, and times too far in the future corrected. */
 const alignMs = 30_000;
-/** With many schedules that takes long; it gets at most this share of the time. */
+/** The share of the time that comparing schedules may take: it is slow with many of them. */
 const alignShare = 1 / 100;
-/** A queue that is away answers nothing, not even with an error. */
+/** Time limit for the queue: one that is unreachable does not even answer with an error. */
 const stopMs = 1000;
 
 export interface DispatcherOptions {
@@ -31,8 +31,8 @@ export interface DispatcherOptions {
 }
 
 /**
- * Puts due assets on the queue: a bounded number per connection, round robin, newest first. Recreates from the records
- * what a queue may have lost, and keeps the schedules as the records say.
+ * Puts due assets on the queue: a bounded number per connection, round robin, newest first. Recreates jobs that a
+ * queue may have lost, and keeps the schedules as the records say.
  */
 export class Dispatcher {
   readonly #options: DispatcherOptions;
@@ -122,7 +122,7 @@ export class Dispatcher {
 
   async #dispatch(): Promise<void> {
     const { store, queues, perConnection } = this.#options;
-    // Also while slots become free all the time: nobody reports what fell due elsewhere, or by time.
+    // Also while slots become free all the time: assets may become due without a notice.
     if (performance.now() - this.#lastAll >= this.#options.timings.poll) this.#all = true;
     const only = this.#all ? undefined : [...this.#freed];
     if (this.#all) this.#lastAll = performance.now();
@@ -139,7 +139,7 @@ export class Dispatcher {
 
   async #alignChanged(): Promise<void> {
     for (const connectionId of this.#changed) {
-      // Before the call: a change during it is not missed.
+      // Before the call, so that a change during it is not missed.
       this.#changed.delete(connectionId);
       await this.#options.schedule.alignOne(connectionId).catch((error) => {
         this.#changed.add(connectionId);

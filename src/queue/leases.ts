@@ -6,12 +6,12 @@ import type { Store } from '../store/store.ts';
 import type { Timings } from '../timings.ts';
 
 /** An asset that this process works on. `signal` is aborted, with the reason, when the work must stop. */
-export interface HeldAsset {
+export interface LeasedAsset {
   asset: OwnedAsset;
   lease: AssetLease;
   signal: AbortSignal;
   /**
-   * Call it right before something that cannot be undone: the process may have stood still, and another worker has the asset.
+   * Call it right before something that cannot be undone: while the process was suspended, another worker may have got the asset.
    * @throws Interrupted unless the lease is ours for some seconds more
    */
   fence(): Promise<void>;
@@ -24,8 +24,8 @@ export class Interrupted extends Error {
 }
 
 /** Ends the work of a worker whose write was refused: another worker has the asset. */
-export function mustHold(held: boolean): void {
-  if (!held) throw new Interrupted('another worker has the asset');
+export function requireLease(isHolder: boolean): void {
+  if (!isHolder) throw new Interrupted('another worker has the asset');
 }
 
 type Entry = { lease: AssetLease; aborter: AbortController; until: number };
@@ -38,10 +38,10 @@ export class Leases {
   readonly #store: Store;
   readonly #log: Log;
   readonly #timings: Timings;
-  readonly #held = new Map<string, Entry>();
+  readonly #entries = new Map<string, Entry>();
   readonly #stopping = new AbortController();
   readonly #running: Promise<void>;
-  readonly #silence: () => void;
+  readonly #unsubscribe: () => void;
   #interrupted: string | undefined;
   #beating: Promise<void> | undefined;
 
@@ -49,30 +49,30 @@ export class Leases {
     this.#store = store;
     this.#log = log;
     this.#timings = timings;
-    this.#silence = store.onNotice(() => void this.#beat());
+    this.#unsubscribe = store.onNotice(() => void this.#beat());
     this.#running = this.#run();
   }
 
   /** The lease of an asset whose job came off the queue; undefined when there is nothing to do. */
-  async take(assetId: string): Promise<HeldAsset | undefined> {
+  async take(assetId: string): Promise<LeasedAsset | undefined> {
     const now = performance.now();
     const asset = await this.#store.assets.take(assetId, this.#timings.assetLease);
-    return asset && this.#hold(asset, now);
+    return asset && this.#add(asset, now);
   }
 
   get size(): number {
-    return this.#held.size;
+    return this.#entries.size;
   }
 
   /** Interrupts all work, so that it is handed back. */
   interrupt(reason: string): void {
     this.#interrupted = reason;
-    for (const { aborter } of this.#held.values()) aborter.abort(new Interrupted(reason));
+    for (const { aborter } of this.#entries.values()) aborter.abort(new Interrupted(reason));
   }
 
   async close(): Promise<void> {
     this.#stopping.abort();
-    this.#silence();
+    this.#unsubscribe();
     await this.#running;
   }
 
@@ -92,7 +92,7 @@ export class Leases {
   }
 
   async #renew(): Promise<void> {
-    const mine = [...this.#held.values()];
+    const mine = [...this.#entries.values()];
     if (mine.length === 0) return;
     const { assetLease } = this.#timings;
     const now = performance.now();
@@ -101,20 +101,21 @@ export class Leases {
       const kept = await this.#store.assets.renew(leases, assetLease);
       for (const entry of mine) {
         if (kept.has(entry.lease.assetId)) entry.until = now + assetLease;
-        else this.#drop(entry, 'the asset is no longer ours to work on');
+        else this.#drop(entry, 'this process may no longer work on the asset');
       }
     } catch (err) {
       this.#log.warn({ event: 'heartbeat.failed', err }, 'heartbeat failed: the database does not answer');
       for (const entry of mine) {
-        if (entry.until < performance.now()) this.#drop(entry, 'the database was away for longer than the lease');
+        if (entry.until < performance.now())
+          this.#drop(entry, 'the database was unreachable for longer than the lease');
       }
     }
   }
 
-  #hold(asset: OwnedAsset, since: number): HeldAsset {
+  #add(asset: OwnedAsset, since: number): LeasedAsset {
     const aborter = new AbortController();
     const entry: Entry = { lease: leaseOf(asset), aborter, until: since + this.#timings.assetLease };
-    this.#held.set(asset.id, entry);
+    this.#entries.set(asset.id, entry);
     if (this.#interrupted !== undefined) aborter.abort(new Interrupted(this.#interrupted));
     const isEnding = () => entry.until - performance.now() < this.#timings.fenceMargin;
     return {
@@ -136,6 +137,6 @@ export class Leases {
 
   /** False: the work has ended, and this process may have leased the asset again. */
   #forget(entry: Entry): boolean {
-    return this.#held.get(entry.lease.assetId) === entry && this.#held.delete(entry.lease.assetId);
+    return this.#entries.get(entry.lease.assetId) === entry && this.#entries.delete(entry.lease.assetId);
   }
 }

@@ -2,7 +2,7 @@ import { Cluster } from 'ioredis';
 import type { Finding } from '../finding.ts';
 import { connectRedis, redisProblem } from './redis.ts';
 
-/** Checks where the queues are: version, role and eviction policy of Redis. */
+/** Checks version, role and eviction policy of Redis. */
 export async function* probeQueue(options: { redisUrl: string | undefined }): AsyncGenerator<Finding> {
   const area = 'queue' as const;
   if (options.redisUrl === undefined) {
@@ -24,7 +24,7 @@ export async function* probeQueue(options: { redisUrl: string | undefined }): As
     let infos: string[];
     try {
       await redis.connect();
-      // Of a cluster: all primaries.
+      // In a cluster: all primaries.
       infos = await Promise.all(
         (redis instanceof Cluster ? redis.nodes('master') : [redis]).map((node) => node.info()),
       );
@@ -56,7 +56,7 @@ export async function* probeQueue(options: { redisUrl: string | undefined }): As
     if (policy === 'noeviction') yield { area, what: 'eviction', found: 'noeviction: jobs stay', level: 'ok' };
     else {
       const remedy = 'CONFIG SET maxmemory-policy noeviction, or jobs are lost when memory is short';
-      yield { area, what: 'eviction', found: policy || 'not told', remedy, level: policy ? 'wrong' : 'note' };
+      yield { area, what: 'eviction', found: policy || 'unknown', remedy, level: policy ? 'wrong' : 'note' };
     }
   } finally {
     redis.disconnect();

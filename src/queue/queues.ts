@@ -4,7 +4,7 @@ import type { QueuedAsset } from '../store/assets/due.ts';
 import { defaultTimings, type Timings } from '../timings.ts';
 import { Backend, type BackendOptions } from './backend.ts';
 
-/** Jobs hold ids only: the queue dashboard shows them, and all else is in the records. */
+/** Jobs hold ids only: the queue dashboard shows them, and the records have the rest. */
 export interface SyncJob {
   connectionId: string;
   /** On a scheduled job: the sync it asks for. */
@@ -17,7 +17,7 @@ type AssetJobName = 'mirror-asset' | 'follow-up';
 
 export type QueueName = 'syncs' | 'assets';
 
-/** A Redis that is away is not waited for when the queues close. */
+/** Time limit for closing the queues without Redis. */
 const closeMs = 1000;
 
 /**
@@ -71,7 +71,7 @@ export class Queues {
       maxStalledCount: 1000,
       lockDuration: this.#timings.jobLock,
       stalledInterval: this.#timings.stalledCheck,
-      // After the queue could not be reached.
+      // Only after the queue could not be reached.
       runRetryDelay: 2000,
       autorun: false,
     });
@@ -100,7 +100,7 @@ export class Queues {
     return { syncs, assets };
   }
 
-  /** False while Redis is away: then no call is answered, not even a close. */
+  /** False while Redis does not answer: then no call returns, not even a close. */
   get answers(): boolean {
     return this.#backend.redis === undefined || this.#backend.redis.status === 'ready';
   }
@@ -119,7 +119,7 @@ export class Queues {
 }
 
 async function secondsWaited(queue: Queue): Promise<number> {
-  // A job that has fallen due stays among the delayed ones until a worker comes.
+  // A job that became due stays among the delayed ones until a worker takes it.
   const first = await Promise.all([firstWaiting(queue), queue.getJobs(['delayed'], 0, 0, true)]);
   const due = first.flat().map((job) => job.timestamp + (job.opts.delay ?? 0));
   return Math.max(0, Date.now() - Math.min(Date.now(), ...due)) / 1000;

@@ -33,7 +33,7 @@ export class Schedule {
     this.#options = options;
   }
 
-  /** Makes the schedulers of one connection what the records say. One that is not active has none. */
+  /** Makes the schedulers of one connection as the records say. An inactive connection has none. */
   async alignOne(connectionId: string): Promise<void> {
     const { store, queues } = this.#options;
     const connection = await store.connections.get(connectionId);
@@ -44,7 +44,7 @@ export class Schedule {
     await this.#set(connectionId, connection.settings, (key) => queues.syncs.getJobScheduler(key));
   }
 
-  /** Makes all schedulers what the records say: repairs also what a crash left undone. */
+  /** Makes all schedulers as the records say. Also repairs the effects of a crash. */
   async align(): Promise<void> {
     const { store, queues } = this.#options;
     const wanted = new Map((await store.connections.scheduled()).map((c) => [c.id, c]));
@@ -102,7 +102,7 @@ export class Schedule {
 
   /**
    * Whether a scheduler has this interval, a next run within it, and a job for that run. A run too far ahead was planned
-   * while the clock was ahead; a scheduler without a job stands still, see `freesItsId`.
+   * while the clock was ahead; a scheduler without a job never runs, see `freesItsId`.
    */
   async #isRight(scheduler: Scheduler | undefined, every: number): Promise<boolean> {
     if (!scheduler || Number(scheduler.every) !== every) return false;

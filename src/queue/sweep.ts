@@ -7,7 +7,7 @@ import type { Queues } from './queues.ts';
 /** Restored assets that get their connection in one statement. */
 const adoptedAtOnce = 5000;
 
-/** Finishes what a process that died left undone: lost jobs, waiting syncs, restored assets, changed filters. */
+/** Finishes the work of processes that died: lost jobs, waiting syncs, restored assets, changed filters. */
 export async function sweep(
   deps: { store: Store; queues: Queues; log: Log; filters: FilterDefaults; timings: Timings },
   signal: AbortSignal,

@@ -1,14 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Called with the bytes that have come; resolves when more may be read. */
+/** Called with the number of bytes that arrived; resolves when more may be read. */
 export type Throttle = (bytes: number, signal: AbortSignal) => Promise<void> | undefined;
 
 /** How far downloads may run ahead of the rate. */
 const slackMs = 100;
-/** How much time may be made up for after this process was late, rather than the source. */
+/** How much time this process may catch up if it was late itself. */
 const makeUpMs = 500;
 /** A waiting download checks this often whether the rate has changed. */
-const lookMs = 250;
+const pollMs = 250;
 
 /** Time in milliseconds; tests have their own clock. */
 export interface Clock {
@@ -45,14 +45,14 @@ export function createThrottle(limit: number | undefined, clock: Clock = realClo
     at = now;
   }
 
-  async function wait(place: number, signal: AbortSignal): Promise<void> {
+  async function wait(position: number, signal: AbortSignal): Promise<void> {
     waiting++;
     try {
       while (rate !== undefined) {
         move();
-        const ahead = ((place - come) / rate) * 1000 - slackMs;
+        const ahead = ((position - come) / rate) * 1000 - slackMs;
         if (ahead <= 0) return;
-        await clock.sleep(Math.ceil(Math.min(ahead, lookMs)), signal);
+        await clock.sleep(Math.ceil(Math.min(ahead, pollMs)), signal);
       }
     } finally {
       waiting--;

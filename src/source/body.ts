@@ -30,7 +30,7 @@ export function bodyOf(chunks: AsyncGenerator<Buffer>, released: AbortController
       callback(error);
     },
   });
-  // A body may break before it is read: that must not end the process. The reader still gets the error.
+  // A body may fail before it is read: that must not end the process. The reader still gets the error.
   body.on('error', () => {});
 
   return {
@@ -62,7 +62,7 @@ export async function* chunksOf(body: Readable, stallMs: number): AsyncGenerator
       timer = setTimeout(stalled, stallMs);
     }
   } catch (error) {
-    throw new Error(`the download broke off: ${reasonOf(error)}`, { cause: error });
+    throw new Error(`the download was interrupted: ${reasonOf(error)}`, { cause: error });
   } finally {
     clearTimeout(timer);
   }

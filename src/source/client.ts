@@ -23,16 +23,16 @@ export interface AssetPage {
   assets: ApiAsset[];
   /** Items that break the schema, with the field's name. */
   broken: { problem: string; item: unknown }[];
-  /** Undefined on the last page, in whatever form the service says so. */
+  /** Undefined on the last page, for any form of its end. */
   nextCursor: string | undefined;
-  /** The service's own clock, epoch milliseconds. */
+  /** The library's clock, epoch milliseconds. */
   date: number;
 }
 
 export interface Me {
   user: { id: string; name: string; email: string };
   companies: { id: string; name: string }[];
-  /** One for each entry that could not be read: a company that is missing then may still be there. */
+  /** One for each unreadable entry: a company that is missing then may still be readable. */
   problems: string[];
 }
 
@@ -114,18 +114,18 @@ export class LibraryClient {
     const what = `read asset ${call.assetId}`;
     const { value } = await this.#getJson(`/assets/${encodeURIComponent(call.assetId)}`, what, call, assetAnswer);
     if (value.asset.id !== call.assetId) {
-      throw new Error(`${what}: the service answered with another asset, ${JSON.stringify(value.asset.id)}`);
+      throw new Error(`${what}: the library answered with another asset, ${JSON.stringify(value.asset.id)}`);
     }
     return value.asset;
   }
 
-  /** The transcript: JSON once, which holds captions and text (spec, section 4.8). */
+  /** The transcript: one request for the JSON, which holds captions and text (spec, section 4.8). */
   async getTranscript(call: Call & { assetId: string }): Promise<Transcript> {
     const path = `/assets/${encodeURIComponent(call.assetId)}/transcript`;
     const what = `read the transcript of asset ${call.assetId}`;
     try {
       const { value, text: json } = await this.#getJson(`${path}?format=json`, what, call, transcriptAnswer);
-      if (value.assetId !== call.assetId) throw new Error(`${what}: the service answered for another asset`);
+      if (value.assetId !== call.assetId) throw new Error(`${what}: the library answered for another asset`);
       if (value.noSpeech === true) return { kind: 'no speech' };
       // Older answers may lack one of the two.
       const vtt = value.vtt ?? (await this.#transcriptAs('vtt', path, what, call));
@@ -144,7 +144,7 @@ export class LibraryClient {
     const { text, contentType, unbounded } = await this.#get(`${path}?format=${format}`, what, call, accept);
     if (/json/i.test(contentType) && /"noSpeech"\s*:\s*true/.test(text)) return undefined;
     if (unbounded) {
-      throw new Error(`${what}: the length of the ${format} is unknown, so one that was cut could not be told`);
+      throw new Error(`${what}: the length of the ${format} is unknown, so a truncated one would not be noticed`);
     }
     const plausible = format === 'vtt' ? /^\uFEFF?WEBVTT/ : /^(?!\s*(<!doctype|<html|\{))/i;
     if (!plausible.test(text)) throw new Error(`${what}: the answer is not ${format}`);
@@ -157,7 +157,7 @@ export class LibraryClient {
     try {
       body = JSON.parse(answer.text);
     } catch (cause) {
-      throw new Error(`${what}: the service's answer is not JSON`, { cause });
+      throw new Error(`${what}: the library's answer is not JSON`, { cause });
     }
     return { ...answer, value: parseAnswer(schema, what, body) };
   }

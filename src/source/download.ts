@@ -25,7 +25,7 @@ export interface Download extends Body {
   /** The length that the server declares; undefined if it does not. */
   bytes: number | undefined;
   contentType: string | undefined;
-  /** True when a body that is cut would go unnoticed: neither a length nor a chunked end. */
+  /** True if a truncated body would go unnoticed: neither a length nor a chunked end. */
   unbounded: boolean;
 }
 

@@ -13,7 +13,7 @@ export interface Link {
   throttle?: Throttle;
   /** Several parts of a file may need a new link at the same time: they share one request. */
   renewing?: Promise<string> | undefined;
-  /** How fast the file comes, over all its parts and resumptions. */
+  /** The rate of the file, over all its parts and resumptions. */
   rate?: RateWatch;
 }
 
@@ -35,7 +35,7 @@ export async function requestLink(
 ): Promise<Response> {
   const url = link.url;
   const response = await follow(options, url, signal, headers);
-  // A first 404 is about the file; but a file that was there a moment ago is still there, so then it is about the link.
+  // A 404 at the start is about the file. Later the file is known to exist, so a 404 is about the link.
   const aboutFile = headers['if-range'] ? [416, 429] : [404, 416, 429];
   if (response.statusCode < 400 || response.statusCode > 499 || aboutFile.includes(response.statusCode))
     return response;
@@ -68,8 +68,8 @@ export async function follow(options: LinkOptions, url: string, signal: AbortSig
     const { location } = response.headers;
     if (![301, 302, 303, 307, 308].includes(response.statusCode) || typeof location !== 'string') return response;
     await discard(options, response);
-    if (hops === 10) throw new Error('the download link redirects without end');
-    if (!URL.canParse(location, at)) throw new Error('the download link redirects to what is not an address');
+    if (hops === 10) throw new Error('the download link has too many redirects');
+    if (!URL.canParse(location, at)) throw new Error('the download link redirects to an invalid address');
     const next = new URL(location, at);
     if (new URL(at).protocol === 'https:' && next.protocol === 'http:') {
       throw new Error('the download link redirects from https to http');
@@ -78,7 +78,7 @@ export async function follow(options: LinkOptions, url: string, signal: AbortSig
   }
 }
 
-/** Reads an unused body to its end, if that comes soon: then the connection can serve again. */
+/** Reads an unused short body to its end, so that the connection can be used again. */
 export async function discard({ stallMs }: LinkOptions, response: Response): Promise<void> {
   const signal = AbortSignal.timeout(Math.min(stallMs, 5000));
   await response.body.dump({ limit: 64 * 1024, signal }).catch(() => {});

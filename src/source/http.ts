@@ -24,7 +24,7 @@ export interface Proxies {
 const connectMs = 10_000;
 
 /**
- * Connections to the service, bounded per host. Bodies have no timeout here, because their readers check for stalls: a slow
+ * Connections to the library, bounded per host. Bodies have no timeout here, because their readers check for stalls: a slow
  * bucket must not count as a stalled download.
  */
 export function createAgent(options: {
@@ -51,8 +51,8 @@ export function createAgent(options: {
 export function throwFor(what: string, status: number, headers: Dispatcher.ResponseData['headers']): never {
   const wait = retryAfter(one(headers['retry-after']), one(headers.date));
   if (status === 429 || (status === 503 && wait)) {
-    const { waitMs, text } = wait ?? { waitMs: withMargin(30_000), text: 'and did not say how long' };
-    throw new RetryLater(`${what}: the service asked to wait (${status}) ${text}`, waitMs, {
+    const { waitMs, text } = wait ?? { waitMs: withMargin(30_000), text: 'without a time' };
+    throw new RetryLater(`${what}: the library asked to wait (${status}) ${text}`, waitMs, {
       scope: 'connection',
       code: 'asked_to_wait',
     });
@@ -72,7 +72,7 @@ async function steadily<T>(call: () => Promise<T>, signal: AbortSignal): Promise
   }
 }
 
-/** Whether an error is temporary: no answer, 5xx, or an answer that was cut in a way that undici cannot parse. */
+/** Whether an error is temporary: no answer, 5xx, or a truncated answer that undici cannot parse. */
 export function passing(error: unknown): boolean {
   if (error instanceof HttpError) return error.status >= 500;
   if (error instanceof Error && ['TimeoutError', 'HTTPParserError'].includes(error.name)) return true;
@@ -80,14 +80,14 @@ export function passing(error: unknown): boolean {
   return typeof code === 'string' && /^(E[A-Z]+$|UND_ERR)/.test(code);
 }
 
-/** Whether only the end of the connection ends the body, so that a cut is not noticed (RFC 9112, section 6.3). */
+/** Whether only the end of the connection ends the body, so that a truncated one is not noticed (RFC 9112, section 6.3). */
 export function isUnbounded(headers: Dispatcher.ResponseData['headers']): boolean {
   const { 'content-length': length, 'transfer-encoding': encoding } = headers;
   const declared = typeof length === 'string' && /^\d+$/.test(length);
   return !declared && !String(encoding ?? '').includes('chunked');
 }
 
-/** The longest answer that is read, in bytes. */
+/** The maximum length of an answer, in bytes. */
 const longestAnswer = 64 * 2 ** 20;
 /** The body of an error is read up to this length, so that its connection can be used again. */
 const longestRefusal = 64 * 1024;
@@ -100,7 +100,7 @@ export async function getText(
   text: string;
   contentType: string;
   date: number | undefined;
-  /** A cut would not be noticed: neither a length nor a chunked end. */
+  /** A truncated body would not be noticed: neither a length nor a chunked end. */
   unbounded: boolean;
 }> {
   const { what, dispatcher } = options;
@@ -131,7 +131,7 @@ export async function getText(
   });
 }
 
-/** A body as text. @throws if it is longer than is read */
+/** A body as text. @throws if it is too long */
 async function textOf(body: AsyncIterable<Buffer>, what: string): Promise<string> {
   const chunks: Buffer[] = [];
   let bytes = 0;
@@ -143,5 +143,5 @@ async function textOf(body: AsyncIterable<Buffer>, what: string): Promise<string
   return Buffer.concat(chunks).toString('utf8');
 }
 
-/** The first value of a header that comes twice. */
+/** The value of a header; the first one if there are several. */
 const one = (value: string | string[] | undefined) => (Array.isArray(value) ? value[0] : value);

@@ -3,13 +3,13 @@ import { type AddressGuard, guardAddresses } from '../public-address.ts';
 
 /** Where the links that the library gives, and their redirects, may lead. */
 export interface LinkGuard {
-  /** @throws Rejected when nobody is to follow a link to there */
+  /** @throws Rejected if links to this address must not be followed */
   check(url: URL): void;
-  /** For net.connect. Behind a proxy the proxy resolves names, and this is not asked. */
+  /** For net.connect. Not used with a proxy, which resolves names itself. */
   lookup: AddressGuard['lookup'];
 }
 
-/** Links lead to public addresses, to the library's own hosts, and to what DOWNLOAD_ALLOW_PRIVATE names; `true`: anywhere. */
+/** Links may lead to public addresses, to the library's own hosts, and to hosts in DOWNLOAD_ALLOW_PRIVATE; `true`: anywhere. */
 export function guardLinks(options: { apiUrl: string; appUrl: string; allowPrivate: true | string[] }): LinkGuard {
   const { apiUrl, appUrl, allowPrivate } = options;
   const secure = new URL(apiUrl).protocol === 'https:';

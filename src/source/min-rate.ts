@@ -6,7 +6,7 @@ export interface MinRate {
   windowMs: number;
 }
 
-/** A file came more slowly than the minimum rate. Other files get its slot, and it is tried again later. */
+/** A file was slower than the minimum rate. Other files get its slot, and it is tried again later. */
 export class TooSlow extends Error {
   override readonly name = 'TooSlow';
   readonly windowMs: number;
@@ -22,7 +22,7 @@ export class TooSlow extends Error {
 
 /**
  * Measures how fast the source delivers one file, over all parts that are fetched at once. The clock stops while any of
- * them is held back on this side, by a bandwidth limit or by the store: that time is not the source's.
+ * them waits on this side, for a bandwidth limit or for the store.
  */
 export class RateWatch {
   readonly #least: MinRate;
@@ -46,7 +46,7 @@ export class RateWatch {
     this.#fetching--;
   }
 
-  /** Counts bytes, and returns the error when a window ends in which too few have come. */
+  /** Counts bytes, and returns the error when a window ends with too few of them. */
   received(bytes: number): TooSlow | undefined {
     this.#advance();
     this.#bytes += bytes;
@@ -56,7 +56,7 @@ export class RateWatch {
     return rate < this.#least.bytesPerSecond ? new TooSlow(rate, this.#least) : undefined;
   }
 
-  /** A chunk is held back on this side, until `release`. */
+  /** A chunk waits on this side, until `release`. */
   hold(): void {
     this.#advance();
     this.#heldBack++;

@@ -1,6 +1,6 @@
 import { type Dispatcher, request } from 'undici';
 import { Disconnected, namingSetting, RetryLater, reasonOf } from '../errors.ts';
-import { clockFinding, type Finding, findingsOn, told } from '../finding.ts';
+import { clockFinding, type Finding, findingsOn, splitMessage } from '../finding.ts';
 import type { LibraryClient } from './client.ts';
 import { drop, follow } from './follow-link.ts';
 import type { LinkGuard } from './links.ts';
@@ -19,13 +19,13 @@ interface Probe {
   signal: AbortSignal;
 }
 
-/** How links are followed: as downloads do. */
+/** How links are followed: as for downloads. */
 interface LinkProbe {
   linkDispatcher: Dispatcher;
   guard: LinkGuard;
 }
 
-/** Whether it is the service, and accepts this app. Needs no token. Returns false if further probes make no sense. */
+/** Whether the address is a library that accepts this app. Needs no token. Returns false if further probes make no sense. */
 export async function* probeService(
   options: Probe & { appAccepted: () => Promise<boolean> },
 ): AsyncGenerator<Finding, boolean> {
@@ -41,21 +41,21 @@ export async function* probeService(
   }
   const ms = Math.round(performance.now() - began);
   if (answer.statusCode !== 401 && answer.statusCode !== 403) {
-    const found = `answers ${answer.statusCode} where it should ask for a token`;
+    const found = `answers ${answer.statusCode} instead of 401 without a token`;
     yield not('wrong', 'API', found, 'correct LIBRARY_API_URL: it is the base address, without /api/v1');
     return false;
   }
   yield ok('API', `answers in ${Math.max(1, ms)} ms`);
   const theirs = Date.parse(String(answer.headers.date ?? ''));
-  if (!Number.isNaN(theirs)) yield clockFinding(area, theirs + 500 - (sent + ms / 2), 'the service');
+  if (!Number.isNaN(theirs)) yield clockFinding(area, theirs + 500 - (sent + ms / 2), 'the library');
 
   try {
     yield (await options.appAccepted())
-      ? ok('app', 'the service accepts the client_id and its secret')
+      ? ok('app', 'the library accepts the client_id and its secret')
       : not(
           'wrong',
           'app',
-          'the service refuses the client_id or its secret',
+          'the library refuses the client_id or its secret',
           'correct LIBRARY_CLIENT_ID and LIBRARY_CLIENT_SECRET',
         );
   } catch (error) {
@@ -66,7 +66,12 @@ export async function* probeService(
     await page.body.dump();
     yield page.statusCode < 500
       ? ok('sign-in', 'the address of the app answers')
-      : not('note', 'sign-in', `answers ${page.statusCode}`, 'is LIBRARY_APP_URL right? users sign in there');
+      : not(
+          'note',
+          'sign-in',
+          `answers ${page.statusCode}`,
+          'check LIBRARY_APP_URL: it is the address where users sign in',
+        );
   } catch (error) {
     yield unreached('sign-in', error, 'LIBRARY_APP_URL');
   }
@@ -90,8 +95,8 @@ export async function* probeConnection(
     const again = `asset-mirror connect-link --connection ${connectionId}`;
     if (error instanceof Disconnected) yield not('wrong', 'token', reasonOf(error), again);
     else if (error instanceof RetryLater && error.code === 'tokens_unreadable') {
-      yield not('wrong', 'token', reasonOf(error), 'put back the key that sealed it into ENCRYPTION_KEYS');
-    } else yield not('wrong', 'token', reasonOf(error), 'check the service; the connection is not lost');
+      yield not('wrong', 'token', reasonOf(error), 'add the key that encrypted it to ENCRYPTION_KEYS again');
+    } else yield not('wrong', 'token', reasonOf(error), 'check the library; the connection is not lost');
     return;
   }
 
@@ -105,7 +110,7 @@ export async function* probeConnection(
     if (ready) yield* probeDownload({ ...options, assetId: ready.id });
     else yield not('note', 'download', 'not tried: no asset is ready', 'run this again when there is one');
   } catch (error) {
-    yield not('wrong', 'download', reasonOf(error), 'check the service, and run this again');
+    yield not('wrong', 'download', reasonOf(error), 'check the library, and run this again');
   }
 }
 
@@ -120,7 +125,7 @@ async function* probeDownload(
     return;
   }
   let answer = await first(link, options, appUrl);
-  // The original of a video may be gone; then its rendition is downloaded.
+  // The original of a video may no longer exist; then its rendition is downloaded.
   if (answer.status === 404 && download?.mp4Url) {
     link = download.mp4Url;
     answer = await first(link, options, appUrl);
@@ -128,23 +133,22 @@ async function* probeDownload(
   if (answer.status !== 200 && answer.status !== 206) {
     const found = `a download with the Referer is answered ${answer.status}`;
     yield answer.status === 401 || answer.status === 403
-      ? not('wrong', 'Referer', found, `LIBRARY_APP_URL has to be exactly what the service expects; it is ${appUrl}`)
+      ? not('wrong', 'Referer', found, `LIBRARY_APP_URL has to be exactly what the library expects; it is ${appUrl}`)
       : not('wrong', 'download', found, `check asset ${assetId} in the library, and run this again`);
     return;
   }
   const without = await first(link, options, undefined);
   yield without.status >= 400
     ? ok('Referer', `accepted; a download without it is refused (${without.status})`)
-    : not('note', 'Referer', 'not required', 'links work for anyone who has them: tell the service');
+    : not('note', 'Referer', 'not required', 'links work for anyone who has them: inform the operator of the library');
 
-  const begins = 'a download that breaks off starts over: expect more time for large files';
+  const begins = 'interrupted downloads start over: large files take longer';
   if (answer.status === 200) yield not('note', 'Range', 'ignored', begins);
   else if (!/^bytes 0-0\/\d+$/.test(answer.contentRange)) {
     yield not('note', 'Range', `answered with Content-Range ${answer.contentRange || 'missing'}`, begins);
   } else if (!/^"/.test(answer.etag)) {
     yield not('note', 'Range', answer.etag ? 'works, with a weak ETag' : 'works, without an ETag', begins);
-  } else
-    yield ok('Range', 'works, and the ETag identifies the version', 'a broken download continues where it stopped');
+  } else yield ok('Range', 'works, and the ETag identifies the version', 'an interrupted download resumes');
 }
 
 /** Requests the first byte behind a link. */
@@ -158,6 +162,6 @@ async function first(url: string, options: Probe & LinkProbe, referer: string | 
 }
 
 function unreached(what: string, error: unknown, setting: string): Finding {
-  const { found, remedy } = told(reasonOf(namingSetting(error, setting)));
+  const { found, remedy } = splitMessage(reasonOf(namingSetting(error, setting)));
   return not('wrong', what, found, remedy ?? `check the network, or correct ${setting}`);
 }

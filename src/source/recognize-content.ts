@@ -1,4 +1,4 @@
-/** The bytes of a file's beginning that these functions need. */
+/** How many bytes of a file's beginning these functions need. */
 export const headBytes = 512;
 
 /** Whether a file begins like an MP4: with the size and the type of a box (ISO/IEC 14496-12, section 4.2). */

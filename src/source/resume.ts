@@ -38,7 +38,7 @@ interface Range {
   signal: AbortSignal;
 }
 
-/** How many resumptions in a row may bring nothing. */
+/** How many resumptions in a row may fail without a new byte. */
 const fruitless = 4;
 
 /** The bytes of a range. When the connection breaks, a new request continues at the next byte of the same version. */
@@ -97,12 +97,12 @@ async function* paced(options: ResumeOptions, { link, signal }: Range, { body }:
   }
 }
 
-/** An error that a new request would only meet again, or that forbids one now. */
+/** Whether a new request cannot help, or must not be made now. */
 function isFinal(error: unknown): boolean {
   return [OtherVersion, RetryLater, Disconnected, Rejected, TooSlow].some((kind) => error instanceof kind);
 }
 
-/** The same version from `offset` on, to `to` or to where the server ends it (RFC 9110, section 15.3.7). */
+/** The same version from `offset` on, to `to` or to an earlier end that the server chooses (RFC 9110, section 15.3.7). */
 async function requestRest(options: ResumeOptions, { link, to, total, etag, signal }: Range, offset: number) {
   const last = to === total ? '' : to! - 1;
   const response = await requestLink(options, link, signal, { range: `bytes=${offset}-${last}`, 'if-range': etag! });
@@ -120,6 +120,6 @@ async function requestRest(options: ResumeOptions, { link, to, total, etag, sign
   if (same) return { response, end };
   drop(response);
   if (statusCode >= 400) throwFor('download', statusCode, headers);
-  // 200 is the whole body, and so never a continuation.
-  throw new CannotGoOn(`the download broke off at byte ${offset}, and the server cannot go on there`);
+  // 200 is the whole body, never a continuation.
+  throw new CannotGoOn(`the download was interrupted at byte ${offset}, and the server cannot resume there`);
 }

@@ -2,11 +2,11 @@ import { z } from 'zod';
 import { Rejected } from '../errors.ts';
 
 /**
- * The service's answers (spec, section 2). Only identifiers are required; fields that a decision depends on must have the
+ * The library's answers (spec, section 2). Only identifiers are required; fields that a decision depends on must have the
  * spec's type if present; all other fields, and unknown states and types, are kept as received.
  */
 
-/** The types in the spec (section 2.6); the service may add others. */
+/** The types in the spec (section 2.6); the library may add others. */
 export const assetTypes = [
   'videos',
   'selects',
@@ -34,7 +34,7 @@ const id = z
   .string()
   .regex(/^[^\0\p{Cs}]+$/u, 'expected an id, of characters that can be stored')
   .refine(isIndexable, `expected an id of at most ${mostBytes} bytes`)
-  .refine((value) => value !== '.' && value !== '..', 'no address can name this id');
+  .refine((value) => value !== '.' && value !== '..', 'this id cannot be part of an address');
 
 export const company = z.looseObject({ id, name: optional });
 
@@ -159,7 +159,7 @@ function withoutAddresses(v: unknown, depth: number): unknown {
   return fieldsOf(v, nothing, depth + 1);
 }
 
-/** The value as the database returns it: text without NUL and half surrogate pairs, numbers as JSON keeps them. */
+/** The value as the database returns it: text without NUL and lone surrogates, numbers as in JSON. */
 export function storable<T>(value: T): T;
 export function storable(v: unknown): unknown {
   if (typeof v === 'string') return v.replaceAll('\0', '').toWellFormed();

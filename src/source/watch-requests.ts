@@ -1,7 +1,7 @@
 import type { Dispatcher } from 'undici';
 
 /** A request to the library and the status of its answer. */
-export interface Asked {
+export interface RequestResult {
   /** Of the spec, section 4; `link`: a signed link; `other`: none of these. */
   endpoint: string;
   /** `unanswered`: no answer came. `aborted`: the caller stopped waiting. */
@@ -20,39 +20,39 @@ const endpoints: [RegExp, string][] = [
   [/^\/api\/v1\/assets\/[^/]+\/transcript$/, 'transcript'],
 ];
 
-/** The endpoint of an address; see `Asked`. */
+/** The endpoint of an address; see `RequestResult`. */
 function endpointOf(apiUrl: string, url: string): string {
   if (!url.startsWith(`${apiUrl}/api/`)) return 'link';
   const path = url.slice(apiUrl.length).split('?', 1)[0]!;
   return endpoints.find(([pattern]) => pattern.test(path))?.[1] ?? 'other';
 }
 
-/** Calls `onSend` for each request, and what that returns when the answer begins or fails. */
+/** Calls `onSend` for each request, and the function that it returns when the answer begins or fails. */
 export function watchRequests(
   apiUrl: string,
-  onSend: (endpoint: string) => (asked: Asked) => void,
+  onSend: (endpoint: string) => (result: RequestResult) => void,
 ): Dispatcher.DispatcherComposeInterceptor {
   const api = new URL(apiUrl).href.replace(/\/+$/, '');
   return (dispatch) => (options, handler) => {
     const endpoint = endpointOf(api, `${options.origin}${options.path}`);
     const onAnswer = onSend(endpoint);
     const began = performance.now();
-    let told = false;
-    const tell = (status: Asked['status']) => {
-      if (!told) onAnswer({ endpoint, status, ms: Math.round(performance.now() - began) });
-      told = true;
+    let reported = false;
+    const report = (status: RequestResult['status']) => {
+      if (!reported) onAnswer({ endpoint, status, ms: Math.round(performance.now() - began) });
+      reported = true;
     };
     return dispatch(options, {
       onRequestStart: (...args) => handler.onRequestStart?.(...args),
       onRequestUpgrade: (...args) => handler.onRequestUpgrade?.(...args),
       onResponseStart(...args) {
-        if (args[1] >= 200) tell(args[1]);
+        if (args[1] >= 200) report(args[1]);
         handler.onResponseStart?.(...args);
       },
       onResponseData: (...args) => handler.onResponseData?.(...args),
       onResponseEnd: (...args) => handler.onResponseEnd?.(...args),
       onResponseError(...args) {
-        tell(isAborted(options) ? 'aborted' : 'unanswered');
+        report(isAborted(options) ? 'aborted' : 'unanswered');
         handler.onResponseError?.(...args);
       },
     });

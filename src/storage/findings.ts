@@ -12,18 +12,25 @@ export function mirrorIdFinding(found: string | undefined, known: string | null 
   const what = 'mirror id';
   if (known === null) {
     const state = found ? `the bucket has ${found}` : 'the bucket has none';
-    return not('note', what, `${state}; the records could not be read to compare it`);
+    return not('note', what, `${state}; the database could not be read to compare it`);
   }
   if (known === undefined) {
     if (!found) return ok(what, 'none yet; the first start writes it');
     const remedy = 'asset-mirror rebuild, if the database was lost; else correct DATABASE_URL or STORAGE_URL';
-    return not('wrong', what, 'the bucket is a mirror already, and the records are new: all work waits', remedy);
+    return not(
+      'wrong',
+      what,
+      'the bucket belongs to a mirror already, and the database is new: all work waits',
+      remedy,
+    );
   }
-  if (found === known) return ok(what, 'the bucket is the one of the records');
+  if (found === known) return ok(what, 'the bucket belongs to this database');
   return not(
     'wrong',
     what,
-    found ? `its object ${bucketIdKey} says ${found}, the records say ${known}` : `there is no object ${bucketIdKey}`,
+    found
+      ? `its object ${bucketIdKey} says ${found}, the database expects ${known}`
+      : `there is no object ${bucketIdKey}`,
     `mount the disk, or correct STORAGE_URL; if it was emptied on purpose, put an object ${bucketIdKey} there with this content: ${known}`,
   );
 }

@@ -40,7 +40,7 @@ export const sidecarKeys = {
 };
 
 /**
- * An id as one path segment. Characters with a meaning in paths are percent-encoded; an id that is too long, empty or not
+ * An id as one path segment. Characters that are special in paths are percent-encoded; an id that is too long, empty or not
  * NFC ends in `~` and a digest. So two ids never share a segment, and none is `_` (no project), `_mirror` or hidden.
  */
 export function idSegment(id: string): string {

@@ -35,8 +35,8 @@ export interface Summing {
 }
 
 /**
- * Counts and sums a body that passes. The last chunk is held back until the source has ended correctly, so that a body
- * which is too short, too long or broken never arrives complete.
+ * Counts the bytes of a body and computes its checksums. Withholds the last chunk until the source has ended correctly, so
+ * that a body which is too short, too long or broken never arrives complete.
  */
 export class Meter extends Transform implements Sums {
   passed = 0;
@@ -47,7 +47,7 @@ export class Meter extends Transform implements Sums {
   etag: string | undefined;
   #crc = 0;
   #md5: Hash | undefined;
-  #held: Buffer | undefined;
+  #withheld: Buffer | undefined;
   readonly #options: MeterOptions;
   #onChunk: ((chunk: Buffer) => void) | undefined;
 
@@ -69,7 +69,7 @@ export class Meter extends Transform implements Sums {
   }
 
   override _transform(chunk: Buffer, _encoding: BufferEncoding, done: TransformCallback): void {
-    // An empty chunk must not replace the held one, which would then pass before the end.
+    // An empty chunk must not replace the withheld one, which would then pass before the end.
     if (chunk.length === 0) {
       done();
       return;
@@ -77,14 +77,14 @@ export class Meter extends Transform implements Sums {
     const { expected } = this.#options;
     this.passed += chunk.length;
     if (expected !== undefined && this.passed > expected) {
-      this.fail(new WrongLength(`the body goes on after its ${expected} bytes`));
+      this.fail(new WrongLength(`the body continues after its ${expected} bytes`));
       return;
     }
     this.#crc = crc32(chunk, this.#crc);
     this.#md5?.update(chunk);
     this.#onChunk?.(chunk);
-    const before = this.#held;
-    this.#held = chunk;
+    const before = this.#withheld;
+    this.#withheld = chunk;
     done(null, before);
   }
 
@@ -97,7 +97,7 @@ export class Meter extends Transform implements Sums {
     const end = () => {
       this.etag = this.#md5?.digest('hex');
       this.whole = true;
-      done(null, this.#held);
+      done(null, this.#withheld);
     };
     if (fence) fence().then(end, (error) => this.fail(error));
     else end();

@@ -4,22 +4,22 @@ import { unlessAborted } from './abort.ts';
 import { bucketIdKey } from './keys.ts';
 import type { Storage } from './storage.ts';
 
-/** How long a check of the mirror id is valid where each check costs a request. */
+/** How long a check of the mirror id is valid if each check costs a request. */
 const recentMs = 10_000;
 
 /**
- * A storage that works only while it carries the mirror id that the records know. So a disk that is not mounted, an emptied
- * or replaced bucket and a mistaken STORAGE_URL are neither written to nor believed to have lost everything.
+ * A storage that works only while it has the mirror id of the records. So nothing is written to an unmounted disk, a replaced
+ * bucket or a wrong STORAGE_URL, and none of them counts as a bucket that has lost everything.
  *
- * The id is checked before every operation: by the stamp of its file in a directory, by reading it again when the last
- * check is older than 10 s elsewhere. It is read again after every error that makes the whole store unavailable.
+ * The id is checked before every operation: in a directory by the stamp of its file, elsewhere by reading it if the last
+ * check is older than 10 s. It is read again after every error that makes the whole store unavailable.
  *
- * `check` reads the id, and writes only after a write has failed: it is called every few seconds, and where versions are
- * locked each write would stay.
+ * `check` reads the id, and writes only after a write has failed: it is called every few seconds, and each write would leave a
+ * version if versions are locked.
  *
- * `settle` returns the id in the records, or stores the one it is given. New records take a bucket that has an id already
- * only with `adopt`. `onWrong` is called once whenever the id turns out to be missing or another: objects written since the
- * last check may be in the wrong place.
+ * `settle` returns the id in the records, or stores the one it is given. New records accept a bucket that has an id already
+ * only with `adopt`. `onWrong` is called once when the id is missing or another one: objects written since the last check may
+ * be in the wrong bucket.
  */
 export function identified(storage: Storage, settle: Settle, options: IdOptions = {}): Storage {
   const id = new MirrorId(storage, settle, options);
@@ -94,7 +94,7 @@ class MirrorId {
     }
   }
 
-  /** After an error of the whole store, another store may be in its place: the id is read again. */
+  /** After an error of the whole store, it may have been replaced by another one: the id is read again. */
   readonly doubt = (error: unknown): never => {
     if (error instanceof StorageUnavailable && error.scope === 'all') this.#confirmed = undefined;
     throw error;
@@ -117,7 +117,7 @@ class MirrorId {
     const { name } = this.#storage;
     await this.#confirm().catch((error) => {
       if (error instanceof StorageUnavailable) throw error;
-      throw new StorageUnavailable(`${name}: cannot tell whether it is the right bucket`, { cause: error });
+      throw new StorageUnavailable(`${name}: cannot check whether it is the right bucket`, { cause: error });
     });
     if (!this.#writesFail) return;
     await this.#storage.check().catch(this.doubt);
@@ -169,8 +169,8 @@ class MirrorId {
     }
     const what = found ? `its object ${bucketIdKey} says ${found}` : `there is no object ${bucketIdKey}`;
     throw new StorageUnavailable(
-      `${this.#storage.name}: not the bucket that the records are about: ${what}, and they know it as ${this.#id}. ` +
-        'Is the disk mounted, is STORAGE_URL right? ' +
+      `${this.#storage.name}: not the bucket of this database: ${what}; the database expects ${this.#id}. ` +
+        'Check that the disk is mounted, and STORAGE_URL. ' +
         `If it was emptied or replaced on purpose, put an object ${bucketIdKey} there with this content: ${this.#id}`,
     );
   }
@@ -184,9 +184,9 @@ class MirrorId {
     }
     if (found === proposed || this.#options.adopt) return found;
     throw new StorageUnavailable(
-      `${this.#storage.name}: is a mirror already, and the records are new: its object ${bucketIdKey} says ${found}, and they ` +
-        'know of none. If the database was lost, `asset-mirror rebuild` gives the records back from the bucket. ' +
-        'If not, are DATABASE_URL and STORAGE_URL right? Each mirror needs a bucket or a prefix of its own',
+      `${this.#storage.name}: belongs to a mirror already, and the database is new: its object ${bucketIdKey} says ${found}. ` +
+        'If the database was lost, `asset-mirror rebuild` restores the records from the bucket. ' +
+        'If not, check DATABASE_URL and STORAGE_URL: each mirror needs its own bucket or prefix',
     );
   }
 

@@ -54,7 +54,7 @@ export interface Uploads {
   /** `body` is exactly the part's bytes, with the guarantees of `Storage` about bodies. */
   put(upload: Upload, number: number, body: Readable, options?: { signal?: AbortSignal }): Promise<Part>;
   /**
-   * The stored parts by number; undefined if the store does not know the upload (any more).
+   * The stored parts by number; undefined if the store does not know the upload, or no longer does.
    * @throws UploadLost when the store cannot list parts
    */
   list(
@@ -63,7 +63,7 @@ export interface Uploads {
   ): Promise<Map<number, { bytes: number; etag: string }> | undefined>;
   /**
    * Makes the object of all parts, in order, and verifies it. After an unclear answer, the object at the key decides.
-   * @throws UploadLost when the store does not know the upload any more and the object is not there
+   * @throws UploadLost when the store no longer knows the upload and the object does not exist
    */
   complete(upload: Upload, parts: Part[], options?: { signal?: AbortSignal }): Promise<Stored>;
   /** Returns when nothing of the upload is left. */
@@ -79,7 +79,7 @@ export interface OpenUpload {
 
 export interface Sweep {
   olderThan: Date;
-  /** Returns the ids that nobody continues. `shared`: other programs may have uploads in the same place. */
+  /** Returns the ids that are abandoned. `shared`: other programs may have uploads in the same bucket. */
   strays(open: OpenUpload[], options: { shared: boolean }): Promise<Set<string>>;
   signal?: AbortSignal | undefined;
 }
@@ -104,9 +104,9 @@ export function partBytesFor(bytes: number): number {
 }
 
 /**
- * A place for objects. Every implementation guarantees, and the conformance suite checks:
+ * A store of objects. Every implementation guarantees, and the conformance suite checks:
  *
- * - An object appears whole or not at all. Until a `put` has returned, readers see what was there before.
+ * - An object appears whole or not at all. Until a `put` has returned, readers see the previous object.
  * - If a body fails, is shorter or longer than `bytes`, is closed before its end, or is aborted, or if the fence throws, then
  *   `put` rejects and leaves nothing behind: neither an object nor a part of one. The body is destroyed in any case. A
  *   buffer is copied when `put` is called.
@@ -128,7 +128,7 @@ export interface Storage {
   list(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoredObject>;
   /** No error if there is no such object. */
   remove(key: string): Promise<void>;
-  /** Aborts uploads in parts that were begun before `olderThan` and that nobody continues. Returns how many. */
+  /** Aborts abandoned uploads in parts that were begun before `olderThan`. Returns how many. */
   sweep(what: Sweep): Promise<number>;
   /** Writes an object and removes it. @throws StorageUnavailable if that fails */
   check(): Promise<void>;
@@ -137,7 +137,7 @@ export interface Storage {
    * that need no request for it, because it is called before every operation.
    */
   stamp?(key: string): Promise<string | undefined>;
-  /** Called when the mirror id was found right: a directory then takes the disk it is on now as the right one. */
+  /** Called when the mirror id was correct: a directory then remembers its current disk as the right one. */
   trust?(): Promise<void>;
   close(): Promise<void>;
 }

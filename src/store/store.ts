@@ -41,7 +41,7 @@ import * as syncs from './syncs/syncs.ts';
 import * as contents from './verifications/contents.ts';
 import * as inventories from './verifications/inventories.ts';
 import * as lines from './verifications/lines.ts';
-import * as mend from './verifications/mend.ts';
+import * as repairs from './verifications/repairs.ts';
 import * as verifications from './verifications/verifications.ts';
 
 /** The database, by aggregate. */
@@ -51,15 +51,15 @@ export type Store = Awaited<ReturnType<typeof openStore>>;
 export async function openStore(options: { url: string; log: Log }) {
   const db = await openDatabase(options);
   await settle(db);
-  const listeners = new Set<(notice: Notice) => void>();
-  const followers = new Set<() => void>();
-  const listener = listen({
+  const noticeListeners = new Set<(notice: Notice) => void>();
+  const eventListeners = new Set<() => void>();
+  const subscription = listen({
     ...options,
     onNotice: (notice) => {
-      for (const heard of listeners) heard(notice);
+      for (const listener of noticeListeners) listener(notice);
     },
     onEvents: () => {
-      for (const heard of followers) heard();
+      for (const listener of eventListeners) listener();
     },
   });
   return {
@@ -69,7 +69,7 @@ export async function openStore(options: { url: string; log: Log }) {
     bucket: bind(db, bucket),
     history: bind(db, { ofAsset }),
     consents: bind(db, consents),
-    contents: bind(db, { ...contents, ...mend }),
+    contents: bind(db, { ...contents, ...repairs }),
     inventories: bind(db, inventories),
     restore: bind(db, restore),
     uploads: bind(db, uploads),
@@ -88,16 +88,16 @@ export async function openStore(options: { url: string; log: Log }) {
       return transaction.execute((tx) => read(readable(tx)));
     },
 
-    /** Calls `heard` when any process has changed a connection or a setting. Returns a function that stops this. */
-    onNotice(heard: (notice: Notice) => void): () => void {
-      listeners.add(heard);
-      return () => listeners.delete(heard);
+    /** Calls `listener` when any process has changed a connection or a setting. Returns a function that stops this. */
+    onNotice(listener: (notice: Notice) => void): () => void {
+      noticeListeners.add(listener);
+      return () => noticeListeners.delete(listener);
     },
 
-    /** Calls `heard` when there are new events of any process. Returns a function that stops this. */
-    onEvents(heard: () => void): () => void {
-      followers.add(heard);
-      return () => followers.delete(heard);
+    /** Calls `listener` when there are new events of any process. Returns a function that stops this. */
+    onEvents(listener: () => void): () => void {
+      eventListeners.add(listener);
+      return () => eventListeners.delete(listener);
     },
 
     /** The time by the database's clock, in epoch milliseconds. */
@@ -112,7 +112,7 @@ export async function openStore(options: { url: string; log: Log }) {
     },
 
     async close(): Promise<void> {
-      await listener.close();
+      await subscription.close();
       await db.destroy();
     },
   };

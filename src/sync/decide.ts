@@ -5,7 +5,7 @@ import type { Decision, KnownAsset, ListedAsset } from '../store/syncs/write-ass
 
 interface DecideOptions {
   full: boolean;
-  asked?: boolean;
+  requested?: boolean;
   transcripts?: boolean;
   thumbnails?: boolean;
   skipped?: string | null;
@@ -13,8 +13,8 @@ interface DecideOptions {
 }
 
 /**
- * Decides what to do with a listed asset. Pure. `full`: a full sync, which also retries what failed, was unavailable or was
- * given up; `asked`: an operator named this asset; `skipped`: the connection's filter that skips it. An asset that moved to
+ * Decides what to do with a listed asset. Pure. `full`: a full sync, which also retries failed, unavailable and given-up
+ * assets; `requested`: an operator named this asset; `skipped`: the connection's filter that skips it. An asset that moved to
  * another company is written even if nothing else has changed.
  */
 export function decide(
@@ -25,24 +25,24 @@ export function decide(
   const decision = judge(before, listed, options);
   if (decision || !before?.stranded) return decision;
   const { state, reason, skipped } = before;
-  return { state, reason, afresh: false, due: false, ...(skipped && { skipped }) };
+  return { state, reason, reset: false, due: false, ...(skipped && { skipped }) };
 }
 
 function judge(before: KnownAsset | undefined, listed: ListedAsset, options: DecideOptions): Decision | undefined {
-  const pending: Decision = { state: 'pending', reason: null, afresh: true, due: true };
+  const pending: Decision = { state: 'pending', reason: null, reset: true, due: true };
   if (options.skipped) {
     const decision = skip(before, listed, options.skipped, options.connectionId);
     if (decision !== 'not here') return decision;
   }
   if (listed.problem !== undefined) {
     const reason: Reason = { code: 'unreadable_listing', problem: listed.problem };
-    if (!before) return { state: 'failed', reason, afresh: true, due: false };
+    if (!before) return { state: 'failed', reason, reset: true, due: false };
     if (before.skipped) return undefined;
     // A known asset keeps its state: an unreadable listing says nothing about the file.
     if (isDeepStrictEqual(before.reason, reason)) return undefined;
-    return { state: before.state, reason, afresh: false, due: false };
+    return { state: before.state, reason, reset: false, due: false };
   }
-  if (!before || options.asked || before.skipped) return pending;
+  if (!before || options.requested || before.skipped) return pending;
 
   const changed = !isDeepStrictEqual(before.listed, listed.listed);
   const replaced = before.size !== listed.size || before.uploadDate !== listed.uploadDate;
@@ -67,7 +67,7 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
       return {
         state: 'mirrored',
         reason: readable ? null : before.reason,
-        afresh: false,
+        reset: false,
         due: news,
         ...(transcript && { transcriptState: 'pending' as const }),
         ...(thumbnail && { thumbnailState: 'pending' as const }),
@@ -85,7 +85,7 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
       return {
         state: before.state,
         reason: before.reason,
-        afresh: false,
+        reset: false,
         due: before.listed.status !== listed.listed.status,
       };
   }
@@ -102,14 +102,14 @@ function skip(
   connectionId: string | undefined,
 ): Decision | undefined | 'not here' {
   const reason: Reason = { code: 'skipped_by_filter', rule };
-  const aside: Decision = { state: 'pending', reason, skipped: rule, afresh: true, due: false };
+  const skipping: Decision = { state: 'pending', reason, skipped: rule, reset: true, due: false };
   // An unreadable asset that is skipped is reported, but not recorded.
   if (listed.problem !== undefined) return undefined;
-  if (!before) return aside;
+  if (!before) return skipping;
   if (before.connectionId !== connectionId) return undefined;
   if (before.skipped) {
-    return before.skipped === rule && isDeepStrictEqual(before.listed, listed.listed) ? undefined : aside;
+    return before.skipped === rule && isDeepStrictEqual(before.listed, listed.listed) ? undefined : skipping;
   }
   if (before.state === 'mirrored' || before.state === 'unavailable') return undefined;
-  return before.media === null && (before.state === 'failed' || before.state === 'gone') ? aside : 'not here';
+  return before.media === null && (before.state === 'failed' || before.state === 'gone') ? skipping : 'not here';
 }

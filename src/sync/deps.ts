@@ -20,7 +20,7 @@ export interface SyncDeps {
   transcripts: boolean;
   /** Whether thumbnails are. */
   thumbnails: boolean;
-  /** Companies whose last listing did not end: incremental syncs give the next ones up after few pages. */
+  /** Companies whose last listing did not end: incremental syncs give up the next one after a few pages. */
   endless: Set<string>;
   /** Called when a run has ended in this process. */
   onEnd: (result: 'done' | 'failed' | 'delayed' | 'interrupted') => void;

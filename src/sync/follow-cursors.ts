@@ -4,7 +4,7 @@ import { crc32 } from 'node:zlib';
 /** A listing is given up after more than this many pages in a row without a new asset. */
 const mostIdlePages = 1000;
 
-/** A listing goes on without new assets. */
+/** A listing does not end, although it has no new assets. */
 export class EndlessListing extends Error {
   override readonly name = 'EndlessListing';
 }
@@ -16,12 +16,12 @@ export interface Progress {
 }
 
 /**
- * Follows the cursors of one listing (spec, section 4.6). Equal cursors need not mean the end, for a service may use one value
+ * Follows the cursors of one listing (spec, section 4.6). Equal cursors need not mean the end, for a library may use one value
  * for all pages. A listing ends if there is no next cursor, or if a request gets the same answer as before.
  * `what` begins each error message; `before` is the progress of an interrupted listing; `idlePages`: when it is given up.
  */
 export function followCursors(what: string, before: Progress = { assets: 0, idlePages: 0 }, idlePages = mostIdlePages) {
-  // Checksums: 21 MB for a million assets. Two ids with the same checksum only make a new asset look known.
+  // Checksums: 21 MB for a million assets. If two ids have the same checksum, a new asset may seem known.
   const assets = new Set<number>();
   /** Digests of the pages since the last one with a new asset, which comes first. */
   const pages = new Set<string>();
@@ -29,7 +29,7 @@ export function followCursors(what: string, before: Progress = { assets: 0, idle
 
   return {
     /**
-     * What follows the page that was requested with `cursor`. `next`: the next cursor, or undefined at the end; `isNew`: the
+     * Where to continue after the page that was requested with `cursor`. `next`: the next cursor, or undefined at the end; `isNew`: the
      * page has assets that earlier pages did not; `repeats`: it equals an earlier page; `isDoubtful`: the listing ends here,
      * but there may be more. @throws EndlessListing
      */
@@ -62,4 +62,4 @@ export function followCursors(what: string, before: Progress = { assets: 0, idle
 
 /** The problem that a run reports about a doubtful end. */
 export const doubtfulEnd =
-  'the last page leads back to an earlier one; if there are more, the service does not give them';
+  'the last page leads back to an earlier one; if there are more, the library does not give them';

@@ -1,3 +1,4 @@
+import { concurrently } from '../concurrently.ts';
 import { Rejected } from '../errors.ts';
 import { HttpError } from '../source/http.ts';
 import type { SyncPosition } from '../store/database/schema.ts';
@@ -5,12 +6,12 @@ import type { Run, SyncDeps } from './deps.ts';
 
 /** Missing assets that are read at a time. */
 const pageSize = 1000;
-/** Requests to the service at a time. */
-const askedAtOnce = 4;
+/** Requests to the library at a time. */
+const requestsAtOnce = 4;
 
 /**
- * Judges the assets that a complete listing of a company lacks. An asset is gone only if the service also says so when asked
- * for it: a page can lose one when another is deleted meanwhile, and an asset can move to another company. If at least half
+ * Judges the assets that a complete listing of a company lacks. An asset is gone only if a request for it confirms
+ * that: a page can lose one when another is deleted meanwhile, and an asset can move to another company. If at least half
  * of the known assets are missing, none is marked as gone until an operator confirms it (`acceptGone`).
  */
 export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string, position: SyncPosition): Promise<void> {
@@ -49,7 +50,7 @@ function implausible({ known, missing }: { known: number; missing: number }): bo
   return missing > 1 && missing * 2 >= known;
 }
 
-/** Those of `ids` that the service does not have. */
+/** Those of `ids` that the library does not have. */
 async function goneOf(
   { client, withToken }: SyncDeps,
   connectionId: string,
@@ -57,20 +58,13 @@ async function goneOf(
   signal: AbortSignal,
 ): Promise<string[]> {
   const gone: string[] = [];
-  const waiting = [...ids];
-  const ask = async () => {
-    for (let assetId = waiting.shift(); assetId !== undefined; assetId = waiting.shift()) {
-      try {
-        await withToken(connectionId, (token) => client.getAsset({ token, assetId, signal }));
-      } catch (error) {
-        if (error instanceof HttpError && (error.status === 404 || error.status === 410)) gone.push(assetId);
-        else if (!(error instanceof Rejected || (error instanceof HttpError && error.status < 500))) {
-          waiting.length = 0;
-          throw error;
-        }
-      }
+  await concurrently(ids, requestsAtOnce, async (assetId) => {
+    try {
+      await withToken(connectionId, (token) => client.getAsset({ token, assetId, signal }));
+    } catch (error) {
+      if (error instanceof HttpError && (error.status === 404 || error.status === 410)) gone.push(assetId);
+      else if (!(error instanceof Rejected || (error instanceof HttpError && error.status < 500))) throw error;
     }
-  };
-  await Promise.all(Array.from({ length: askedAtOnce }, ask));
+  });
   return gone;
 }

@@ -16,7 +16,7 @@ import { interruptListing } from './problems.ts';
 const mostUnreadable = 1000;
 /** Maximum of pages in a row without a new asset, if the last listing of the company did not end. */
 const mostIdlePagesAgain = 10;
-/** Statuses with which a service may refuse a cursor. */
+/** Statuses with which a library may refuse a cursor. */
 const cursorRefused = new Set([400, 404, 410, 422]);
 
 /**
@@ -45,7 +45,7 @@ export async function listCompany(
 function openListing({ overlap, endless }: SyncDeps, { sync }: Run, company: ReadableCompany, start: SyncPosition) {
   const { scope } = sync;
   const full = sync.mode === 'full';
-  // `since` is strict, so even without an overlap the millisecond of the mark is listed once more.
+  // `since` is strict, so even without an overlap the millisecond of the high-water mark is listed once more.
   const back = Math.max(overlap, 1);
   // Only an unfiltered listing shows all assets up to its newest.
   const unfiltered = scope.since === undefined && scope.projectId === undefined && scope.assetType === undefined;
@@ -57,11 +57,12 @@ function openListing({ overlap, endless }: SyncDeps, { sync }: Run, company: Rea
     /** The run's position when this listing is complete. */
     done: { done: [...(start.done ?? []), company.id] } satisfies SyncPosition as SyncPosition,
     what,
-    since: scope.since ?? (full || company.mark === null ? undefined : Math.max(0, company.mark - back)),
+    since:
+      scope.since ?? (full || company.highWaterMark === null ? undefined : Math.max(0, company.highWaterMark - back)),
     unfiltered,
     reconciles: full && unfiltered,
     isResumed: resumed !== undefined,
-    // The newest assets come first, so few pages still find new ones. Full syncs try all pages.
+    // The newest assets come first, so a few pages suffice to find new ones. Full syncs try all pages.
     cursors: followCursors(what, resumed?.progress, endless.has(company.id) && !full ? mostIdlePagesAgain : undefined),
     pages: 0,
     cursor: resumed?.cursor ?? undefined,
@@ -79,18 +80,18 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
   const { what, company, since, cursor, pages } = listing;
   // The API takes only one of the two (spec, section 4.6). With a project, `recordPage` filters by type.
   const filter = projectId !== undefined ? { projectId } : { assetType };
-  const ask = (token: string) =>
+  const request = (token: string) =>
     deps.client.listAssets({ token, signal, companyId: company.id, cursor, since, ...filter });
-  // The first page follows /me at once, so the token that was read with the lease is still good.
+  // The first page is requested right after /me, so the token that was read with the lease is still valid.
   const grant = pages === 0 && !listing.start.done ? sync.grant : undefined;
   try {
-    return await deps.withToken(sync.connectionId, ask, grant);
+    return await deps.withToken(sync.connectionId, request, grant);
   } catch (error) {
     const isRefused = error instanceof HttpError && cursorRefused.has(error.status);
     if (isRefused && pages === 0 && listing.isResumed) return 'cursor expired';
-    // Some services repeat the cursor on the last page, and then refuse it.
+    // Some libraries repeat the cursor on the last page, and then refuse it.
     if (isRefused && pages > 0 && cursor === listing.previousCursor) {
-      problems.add(`${what}: the service refused a cursor that it gave twice; it was taken for the end`, {
+      problems.add(`${what}: the library refused a cursor that it gave twice; it was taken for the end`, {
         fatal: false,
       });
       return { assets: [], broken: [], nextCursor: undefined, date: Date.now() };
@@ -127,7 +128,7 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, page: Asse
       decide: (before, asset, settings) =>
         decide(before, asset, { full, transcripts, thumbnails, skipped: skippedBy(asset, settings), connectionId }),
       position: positionAt(listing, next),
-      ...(isLast && listing.unfiltered && { mark: listing.newest }),
+      ...(isLast && listing.unfiltered && { highWaterMark: listing.newest }),
       ...(reconciles && { sighted: ids }),
       ...(isLast &&
         reconciles &&
@@ -149,7 +150,7 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, page: Asse
   return isLast;
 }
 
-/** Takes over what a page says about the listing as a whole. */
+/** Updates the state of the listing from a page. */
 function advance(listing: Listing, page: AssetPage, assets: ListedAsset[]): void {
   const { unreadable: ids } = listing;
   for (const { id, problem } of assets) {
@@ -157,7 +158,7 @@ function advance(listing: Listing, page: AssetPage, assets: ListedAsset[]): void
   }
   listing.began ??= page.date;
   for (const { uploadDate } of page.assets) {
-    // A mark after the first page's date would hide assets that were uploaded since, or are until then.
+    // A high-water mark after the first page's date would hide assets that were uploaded since, or will be until then.
     if (typeof uploadDate !== 'number' || uploadDate > listing.began) continue;
     listing.newest = Math.max(uploadDate, listing.newest ?? uploadDate);
   }

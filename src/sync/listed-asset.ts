@@ -27,7 +27,7 @@ export function listedOf(item: ApiAsset): ListedAsset {
   };
 }
 
-/** What the filters compare. They say nothing about fields of an unreadable asset that are unknown: these are undefined. */
+/** The fields that filters compare. Unknown fields of an unreadable asset are undefined: no rule applies to them. */
 export function selectable(companyId: string, { projectId, assetType, problem }: ListedAsset): Selectable {
   if (problem === undefined) return { companyId, projectId, assetType };
   return { companyId, projectId: projectId ?? undefined, assetType: assetType ?? undefined };

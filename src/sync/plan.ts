@@ -23,11 +23,11 @@ export interface PlanDeps {
   thumbnails: boolean;
 }
 
-/** What a full sync would make of a listed asset. */
+/** What a full sync would do with a listed asset. */
 export const planKinds = [
   /** Uploaded since the high-water mark. */
   'new',
-  /** Older than the mark, but not in the records. */
+  /** Older than the high-water mark, but not in the records. */
   'missing',
   /** Another file than the one in the bucket. */
   'changed',
@@ -78,7 +78,7 @@ export interface PlanProgress {
   companyId: string | null;
   pages: number;
   listed: number;
-  /** The service asked to wait until then (ISO 8601). */
+  /** The library asked to wait until then (ISO 8601). */
   waitsUntil: string | null;
 }
 
@@ -128,8 +128,10 @@ class Planner {
     const { store, client } = this.#deps;
     const { signal } = this.#options;
     if (connection.status !== 'active') throw new Error(`it is ${connection.status}`);
-    const me = storable(await this.#ask(connection, null, (token) => client.me({ token, signal })));
-    const marks = new Map((await store.connections.companies([connection.id])).map(({ id, mark }) => [id, mark]));
+    const me = storable(await this.#request(connection, null, (token) => client.me({ token, signal })));
+    const highWaterMarks = new Map(
+      (await store.connections.companies([connection.id])).map(({ id, highWaterMark }) => [id, highWaterMark]),
+    );
     for (const company of me.companies) {
       if (this.#listedCompanies.has(company.id)) continue;
       this.#listedCompanies.add(company.id);
@@ -139,7 +141,7 @@ class Planner {
         continue;
       }
       try {
-        await this.#listCompany(connection, company, filters, marks.get(company.id) ?? null);
+        await this.#listCompany(connection, company, filters, highWaterMarks.get(company.id) ?? null);
       } catch (error) {
         if (signal.aborted || error instanceof Disconnected) throw error;
         this.result.problems.push(`company ${company.id} was not listed to its end: ${reasonOf(error)}`);
@@ -151,18 +153,24 @@ class Planner {
     connection: Connection,
     company: { id: string; name: string },
     filters: Filters[],
-    mark: number | null,
+    highWaterMark: number | null,
   ): Promise<void> {
     const { store, client, transcripts, thumbnails } = this.#deps;
     const { signal } = this.#options;
     const listing = pagesOf((cursor) =>
-      this.#ask(connection, company.id, (token) => client.listAssets({ token, signal, companyId: company.id, cursor })),
+      this.#request(connection, company.id, (token) =>
+        client.listAssets({ token, signal, companyId: company.id, cursor }),
+      ),
     );
     for await (const { listed, isDoubtful } of listing) {
       const known = new Map((await store.assets.some(listed.map(({ id }) => id))).map((it) => [it.id, it]));
       for (const asset of listed) {
         const skipped = filters.every((filter) => skippingRule(filter, { companyId: company.id, ...asset }) !== null);
-        this.#count(company, asset, kindOf(known.get(asset.id), asset, { mark, skipped, transcripts, thumbnails }));
+        this.#count(
+          company,
+          asset,
+          kindOf(known.get(asset.id), asset, { highWaterMark, skipped, transcripts, thumbnails }),
+        );
       }
       this.result.pages++;
       this.result.listed += listed.length;
@@ -171,8 +179,8 @@ class Planner {
     }
   }
 
-  /** Makes a request. If the service asks to wait, reports that, waits and makes it again. */
-  async #ask<T>(connection: Connection, companyId: string | null, call: (token: string) => Promise<T>): Promise<T> {
+  /** Makes a request. If the library asks to wait, reports that, waits and repeats it. */
+  async #request<T>(connection: Connection, companyId: string | null, call: (token: string) => Promise<T>): Promise<T> {
     for (;;) {
       try {
         return await this.#deps.withToken(connection.id, call);
@@ -215,11 +223,11 @@ class Planner {
   }
 }
 
-/** What a full sync would make of a listed asset. Pure. */
+/** What a full sync would do with a listed asset. Pure. */
 export function kindOf(
   before: Asset | undefined,
   listed: ListedAsset,
-  options: { mark: number | null; skipped: boolean; transcripts: boolean; thumbnails: boolean },
+  options: { highWaterMark: number | null; skipped: boolean; transcripts: boolean; thumbnails: boolean },
 ): PlanKind {
   if (listed.problem !== undefined) return 'unreadable';
   if (options.skipped) {
@@ -233,7 +241,8 @@ export function kindOf(
   const { status } = listed.listed;
   if (status === 'processing' || status === 'unavailable') return status;
   if (!before) {
-    const late = options.mark !== null && listed.uploadDate !== null && listed.uploadDate <= options.mark;
+    const late =
+      options.highWaterMark !== null && listed.uploadDate !== null && listed.uploadDate <= options.highWaterMark;
     return late ? 'missing' : 'new';
   }
   return before.media !== null ? 'changed' : 'waiting';
@@ -241,11 +250,11 @@ export function kindOf(
 
 /** A listing, page by page, to its end; a page without a new asset is empty. */
 async function* pagesOf(
-  ask: (cursor: string | undefined) => Promise<AssetPage>,
+  request: (cursor: string | undefined) => Promise<AssetPage>,
 ): AsyncGenerator<{ listed: ListedAsset[]; isDoubtful: boolean }> {
   const cursors = followCursors('list its assets');
   for (let cursor: string | undefined; ; ) {
-    const page = await ask(cursor);
+    const page = await request(cursor);
     const listed = listedOn(page);
     const ids = listed.map(({ id }) => id);
     const { next, isNew, isDoubtful } = cursors.after(cursor, { ids, nextCursor: page.nextCursor });

@@ -20,12 +20,12 @@ export class Problems {
   }
 }
 
-/** A fault after at least one page of a listing: the next run resumes at its cursor. */
+/** An error after at least one page of a listing: the next run resumes at its cursor. */
 export class ListingInterrupted extends Error {
   override readonly name = 'ListingInterrupted';
 }
 
-/** @throws ListingInterrupted if resuming may help; without a page of progress, or if the same answer would come again, `error` */
+/** @throws ListingInterrupted if resuming may help; otherwise `error`: without a page of progress, or if the answer would be the same */
 export function interruptListing(error: unknown, pages: number): never {
   const final = error instanceof Rejected || (error instanceof HttpError && error.status < 500);
   if (pages === 0 || final || concernsConnection(error)) throw error;

@@ -53,7 +53,7 @@ async function requestAsset(
     leaseMs: deps.timings.syncLease,
     companyId,
     assets: [listed],
-    decide: (before, listed) => decide(before, listed, { full: true, asked: true }),
+    decide: (before, listed) => decide(before, listed, { full: true, requested: true }),
     position: sync.position,
   });
   deps.onWork();

@@ -75,8 +75,8 @@ function keepLease(
   const renew = async () => {
     // A late notice of an earlier change may come while the lease is being taken.
     if (!isTaken) return;
-    const held = await store.syncs.renew(connectionId, owner, leaseMs).catch(() => true);
-    if (!held) lost.abort(new LeaseLost(`another process has taken over the sync of connection ${connectionId}`));
+    const isHolder = await store.syncs.renew(connectionId, owner, leaseMs).catch(() => true);
+    if (!isHolder) lost.abort(new LeaseLost(`another process has taken over the sync of connection ${connectionId}`));
   };
   const silence = store.onNotice((notice) => {
     if (notice.connectionId === connectionId) void renew();
@@ -127,7 +127,7 @@ async function runSync(
   return more ? 'more_wait' : 'done';
 }
 
-/** What becomes of a sync that an error has stopped. */
+/** Decides about a sync that an error has stopped. */
 async function endEarly(
   { store, log, onEnd }: SyncDeps,
   sync: TakenSync,
@@ -141,7 +141,7 @@ async function endEarly(
   if (error instanceof Disconnected) return 'disconnected';
   if (signal.aborted || error instanceof LeaseLost) return 'handed_back';
   if (error instanceof RetryLater) {
-    if (error.scope === 'connection') await store.connections.park(connectionId, error.waitMs, toReason(error));
+    if (error.scope === 'connection') await store.connections.delay(connectionId, error.waitMs, toReason(error));
     onEnd('delayed');
     log.info({ event: 'sync.delayed', ...fields, retryInMs: Math.round(error.waitMs), reason }, 'sync delayed');
     return 'delayed';
@@ -151,7 +151,7 @@ async function endEarly(
     log.warn({ event: 'sync.interrupted', ...fields, err: error }, 'sync interrupted');
     return 'interrupted';
   }
-  // The run may have ended already, when only the database's answer was lost: then there is nothing to log.
+  // If only the database's answer was lost, the run has ended already: then there is nothing to log.
   if (!(await store.syncs.finish(sync, owner, { status: 'failed', error: reason }))) return 'handed_back';
   onEnd('failed');
   log.warn({ event: 'sync.failed', ...fields, err: error }, 'sync failed');
@@ -175,7 +175,7 @@ async function list(deps: SyncDeps, run: Run): Promise<void> {
   await listCompanies(deps, run, companies);
 }
 
-/** Asks which companies the user can read now, and stores them. */
+/** Requests the companies that the user can read now, and stores them. */
 async function readCompanies(
   { store, client, withToken, log }: SyncDeps,
   { sync, owner, problems, signal }: Run,
@@ -183,7 +183,7 @@ async function readCompanies(
   const { connectionId } = sync;
   const me = storable(await withToken(connectionId, (token) => client.me({ token, signal }), sync.grant));
   if (me.user.id !== sync.userId) {
-    throw new Error('/me: the service answers for another user than the one who connected');
+    throw new Error('/me: the library answers for another user than the one who connected');
   }
   const { gained, lost, readable } = await store.connections.setCompanies(connectionId, me.companies, {
     complete: me.problems.length === 0,
@@ -200,7 +200,7 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
   const { sync, problems, signal } = run;
   const { companyId, projectId } = sync.scope;
   let position = sync.position;
-  // A project belongs to one company; for the others the service may answer that there is no such project.
+  // A project belongs to one company; for the others the library may answer that there is no such project.
   const searching = projectId !== undefined && companyId === undefined;
   let withoutProject = 0;
   for (const company of companies) {

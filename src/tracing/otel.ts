@@ -62,7 +62,7 @@ export function startOpenTelemetry(options: { serviceName: string; version: stri
       return carrier.traceparent;
     },
     telemetry: new BullMQOtel({ tracerName: 'asset-mirror', version: options.version }),
-    /** Sends the remaining spans. A collector that is away does not delay the shutdown. */
+    /** Sends the remaining spans. An unreachable collector does not delay the shutdown. */
     async stop() {
       const sent = provider.shutdown().catch(() => {});
       await Promise.race([sent, sleep(stopMs, undefined, { ref: false })]);

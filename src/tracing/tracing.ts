@@ -1,4 +1,4 @@
-/** Implemented by otel.ts. Tracing is off by default, and then nothing of it is loaded. */
+/** Implemented by otel.ts. Tracing is off by default; then its modules are not loaded. */
 export interface Tracing {
   span<T>(name: string, attributes: Record<string, string | undefined>, work: () => Promise<T>): Promise<T>;
   /** The current trace as `traceparent` (W3C Trace Context), for later work that belongs to it. */

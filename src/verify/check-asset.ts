@@ -5,7 +5,7 @@ import { expectedOf } from './expected-objects.ts';
 import type { VerifyDeps } from './verify.ts';
 
 /**
- * Asks the bucket for each object of an asset. One that a worker is changing has no result.
+ * Checks each object of an asset in the bucket. An object that a worker is changing has no result.
  * @throws Error if the bucket cannot be used, or the reason of `signal`
  */
 export async function checkAsset(

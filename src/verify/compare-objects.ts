@@ -1,3 +1,4 @@
+import { concurrently } from '../concurrently.ts';
 import { reasonOf, StorageUnavailable } from '../errors.ts';
 import { storable } from '../source/schemas.ts';
 import { idSegment, isDigested } from '../storage/keys.ts';
@@ -7,18 +8,17 @@ import type { ObjectKind, Remedy, VerificationCounts, VerificationLine } from '.
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
 import { type Expected, expectedOf, isSettled } from './expected-objects.ts';
-import { inLanes } from './lanes.ts';
 
 interface InspectDeps {
   store: Store;
   storage: Storage;
 }
 
-/** What the records (left) and the bucket (right) have at a key. */
+/** The expected object (left) and the listed object (right) at a key. */
 export interface Pair {
   key: string;
   left?: Expected;
-  /** `unlisted`: the bucket is asked for it. */
+  /** `unlisted`: to be requested from the bucket. */
   right?: StoredObject | 'unlisted';
 }
 
@@ -42,19 +42,19 @@ export interface Inspection {
 
 /** The result for each pair, in the same order. Foreign objects that turn out to belong to an asset have none. */
 export async function inspect(deps: InspectDeps, batch: Pair[], options: Inspection): Promise<Finding[]> {
-  const strangers = options.one ? [] : batch.filter(({ left }) => !left).map(({ key }) => key);
-  const owned = await ownedAmong(deps.store, strangers);
-  const findings = await inLanes(batch, readers, async ({ key, left, right }): Promise<Finding> => {
+  const foreign = options.one ? [] : batch.filter(({ left }) => !left).map(({ key }) => key);
+  const owned = await ownedAmong(deps.store, foreign);
+  const findings = await concurrently(batch, readers, async ({ key, left, right }): Promise<Finding> => {
     if (left) return judge(deps, left, right, options);
     if (options.one || owned.has(key)) return undefined;
-    return { ...told('+', 'not ours: no record names it'), key: storable(key) };
+    return { ...verificationLine('+', 'not ours: no record names it'), key: storable(key) };
   });
   return batch.flatMap(({ left }, index) => (left || findings[index] ? [findings[index]] : []));
 }
 
 /**
- * The result for an object that should be there. A difference counts only if the row, read again afterwards, is at rest and
- * unchanged: otherwise a worker was there in between.
+ * The result for an object that should be there. A difference counts only if the row, read again afterwards, is idle and
+ * unchanged: otherwise a worker may have changed the object.
  */
 async function judge(
   deps: InspectDeps,
@@ -101,7 +101,8 @@ async function compare(
     assetId: asset.id,
     kind,
     remedy: asset.state === 'gone' ? null : remedy,
-    text: text && asset.state === 'gone' ? `${text}; it is no longer in the library, so it cannot be had again` : text,
+    text:
+      text && asset.state === 'gone' ? `${text}; it is no longer in the library, so it cannot be fetched again` : text,
     difference: mark !== '=',
   });
   const lost: Remedy = kind === 'media' ? 'check' : 'write';
@@ -141,8 +142,8 @@ const names: Record<ObjectKind, string> = {
 };
 
 /**
- * Which of these keys belong to an asset after all: its row names them by now, or the file is being stored or removed.
- * Keys contain the asset's id, or a digest that hides it; hence the lookups by media key and by queued assets.
+ * Which of these keys belong to an asset: its row names them by now, or the file is being stored or removed. Keys contain the
+ * asset's id, or a digest of it; hence the lookups by media key and by queued assets.
  */
 async function ownedAmong({ contents }: Store, keys: string[]): Promise<Set<string>> {
   if (keys.length === 0) return new Set();
@@ -179,11 +180,11 @@ function mayHave(asset: AssetContents, key: string): boolean | null {
   if (isSettled(asset)) {
     return (of && asset.nextAt !== null) || expectedOf(asset).some((object) => object.key === key);
   }
-  // The next attempt at an asset removes what an earlier one may have left.
+  // The next attempt at an asset removes the remains of an earlier one.
   return of || asset.nextAt !== null;
 }
 
-export const told = (mark: VerificationLine['mark'], text: string): VerificationLine => ({
+export const verificationLine = (mark: VerificationLine['mark'], text: string): VerificationLine => ({
   mark,
   key: null,
   assetId: null,

@@ -25,7 +25,7 @@ export function countOf({ mark, difference, skipped }: NonNullable<Finding>) {
   return skipped ? ('skipped' as const) : ('absent' as const);
 }
 
-/** Objects that are not ours are only counted: by a routine verification, and on request. */
+/** Whether foreign objects are only counted: by a scheduled verification, and on request. */
 export const ignoresForeign = ({ routine, ignoreForeign }: VerificationOptions): boolean =>
   routine === true || ignoreForeign === true;
 

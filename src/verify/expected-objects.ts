@@ -19,7 +19,7 @@ export function compareKeys(a: string, b: string): number {
   return a === b ? 0 : Buffer.compare(Buffer.from(a), Buffer.from(b));
 }
 
-/** Whether the row says what is in the bucket: not before the first copy, nor while a file is being superseded. */
+/** Whether the row describes the objects in the bucket: not before the first copy, nor while a file is being superseded. */
 export function isSettled(asset: AssetContents): boolean {
   return (asset.state === 'mirrored' || asset.state === 'gone') && asset.media !== null;
 }
@@ -75,7 +75,7 @@ export async function* expectedObjects(
       ahead.splice(place < 0 ? ahead.length : place, 0, object);
     }
   };
-  // Sidecars after `after` may belong to a media file before it.
+  // Sidecars after `after` may belong to a media file whose key is before it.
   for (const asset of await store.contents.atKeys(beginningsOf(after), connectionId)) add(asset);
   for (let last = after; ; ) {
     const page = await store.contents.byKey({ after: last, limit: pageSize, connectionId });

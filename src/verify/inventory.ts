@@ -91,7 +91,7 @@ export async function writeInventory(
     for (let count = 0; more && count < fileSize; ) {
       signal.throwIfAborted();
       const limit = Math.min(pageSize, fileSize - count);
-      // One row more tells whether there is another file.
+      // One more row shows whether there is another file.
       const rows = await store.contents.byId({ after, limit: limit + 1 });
       const page = rows.slice(0, limit);
       more = rows.length > limit;
@@ -136,7 +136,7 @@ export async function writeInventory(
   return manifest;
 }
 
-/** How many assets of an inventory were on their way when it was written. */
+/** How many assets of an inventory were pending when it was written. */
 export function onTheirWay({ byState }: Manifest): number {
   return (byState.pending ?? 0) + (byState.transferring ?? 0);
 }

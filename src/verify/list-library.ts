@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Queues } from '../queue/queues.ts';
 import type { Connection, VerificationLine } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
-import { told } from './compare-objects.ts';
+import { verificationLine } from './compare-objects.ts';
 
 const pollMs = 200;
 /** A full sync that makes no progress for this long is not waited for. */
@@ -12,7 +12,7 @@ const patienceMs = 30 * 60_000;
 type SyncIds = Record<string, string>;
 
 /**
- * Has the library listed by a full sync of each connection, and waits for their ends. Returns what could not be listed.
+ * Lists the library by a full sync of each connection, and waits until these end. Returns the problems.
  * `known`: syncs that were requested before a crash; `onRequested` saves them.
  */
 export async function listLibrary(
@@ -40,7 +40,8 @@ export async function listLibrary(
   const problems: VerificationLine[] = [];
   for (const connection of connections) {
     const problem = await waitForSync(store, connection, syncs[connection.id], signal);
-    if (problem) problems.push(told('!', `the library was not compared for connection ${connection.id}: ${problem}`));
+    if (problem)
+      problems.push(verificationLine('!', `the library was not compared for connection ${connection.id}: ${problem}`));
   }
   return problems;
 }

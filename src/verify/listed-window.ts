@@ -5,7 +5,7 @@ const kept = 1000;
 
 /**
  * The objects that were listed last, by key. An asset's objects are listed side by side, so nearly all lookups are answered
- * from here, also that an object does not exist; the bucket is asked for the others.
+ * from here, including those of missing objects; the others are requests to the bucket.
  */
 export class ListedWindow {
   readonly #storage: Storage;

@@ -13,7 +13,7 @@ export class VerificationLost extends Error {
   override readonly name = 'VerificationLost';
 }
 
-/** What a verification has found, and where it continues after a crash. Both are saved together. */
+/** The findings of a verification, and the position where it continues after a crash. Both are saved together. */
 export class Progress {
   readonly counts: VerificationCounts;
   position: VerificationPosition;
@@ -50,7 +50,7 @@ export class Progress {
     const position = { ...(since !== undefined && { since }), ...next };
     this.position = position;
     if (!(await this.#store.verifications.save(this.#run.id, this.#owner, { lines, counts, position }))) {
-      throw new VerificationLost(`another process goes on with the verification ${this.#run.id}`);
+      throw new VerificationLost(`another process continues the verification ${this.#run.id}`);
     }
   }
 }

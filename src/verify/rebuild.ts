@@ -1,3 +1,4 @@
+import { concurrently } from '../concurrently.ts';
 import { reasonOf } from '../errors.ts';
 import { recordEnding } from '../mirror/read-record.ts';
 import { because } from '../reasons.ts';
@@ -5,7 +6,6 @@ import { ours, sidecarKeys } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Restored, RestoredAsset } from '../store/assets/restore.ts';
 import type { Store } from '../store/store.ts';
-import { inLanes } from './lanes.ts';
 import { ListedWindow } from './listed-window.ts';
 import { readAsset } from './restored-asset.ts';
 
@@ -19,9 +19,9 @@ export interface Rebuilding {
   bytes: number;
   /** Assets that were in the records already. */
   known: number;
-  /** Restored assets whose media file is not as its record says: it is fetched again. */
+  /** Restored assets whose media file differs from the record: it is fetched again. */
   pending: number;
-  /** Objects with the name of a record that are none, and older records of the same asset. */
+  /** Objects that only have the name of a record, and older records of the same asset. */
   skipped: number;
 }
 
@@ -32,8 +32,8 @@ export interface RebuildDeps {
 }
 
 export interface RebuildOptions {
-  /** Reports something that a person should know: one sentence. */
-  tell: (line: string) => void;
+  /** Called with one sentence for each record that cannot be used as it is. */
+  onProblem: (line: string) => void;
   onProgress: (so: Readonly<Rebuilding>) => void;
   signal: AbortSignal;
 }
@@ -114,11 +114,11 @@ class Rebuild {
   }
 
   async #restoreBatch(keys: string[]): Promise<void> {
-    const { tell, signal, onProgress } = this.#options;
+    const { onProblem, signal, onProgress } = this.#options;
     const { storage, thumbnails } = this.#deps;
-    const deps = { storage, thumbnails, window: this.#window, tell, skip: this.#skip, signal };
+    const deps = { storage, thumbnails, window: this.#window, onProblem, skip: this.#skip, signal };
     const newest = new Map<string, RestoredAsset>();
-    for (const asset of await inLanes(keys, readAtOnce, (key) => readAsset(deps, key))) {
+    for (const asset of await concurrently(keys, readAtOnce, (key) => readAsset(deps, key))) {
       if (!asset) continue;
       const other = newest.get(asset.id);
       const [taken, older] = other && other.mirroredAt > asset.mirroredAt ? [other, asset] : [asset, other];
@@ -130,7 +130,7 @@ class Rebuild {
     onProgress(this.so);
   }
 
-  /** If the database refuses a batch, each asset is tried alone, so that one bad record does not keep the others out. */
+  /** If the database refuses a batch, each asset is tried alone, so that one bad record does not block the others. */
   async #restore(assets: RestoredAsset[]): Promise<Map<string, Restored>> {
     const { store } = this.#deps;
     try {
@@ -157,15 +157,15 @@ class Rebuild {
       else so.restored++;
       so.bytes += asset.bytes ?? 0;
       if (asset.state === 'pending') so.pending++;
-      if (asset.reason) this.#options.tell(`${asset.media.key}${because(asset.reason)}`);
+      if (asset.reason) this.#options.onProblem(`${asset.media.key}${because(asset.reason)}`);
     }
   }
 
   readonly #skip = (line: string): void => {
     this.so.skipped++;
-    this.#options.tell(line);
+    this.#options.onProblem(line);
   };
 }
 
 const twice = (id: string, taken: string, older: string) =>
-  `asset ${id} has two records; the newer one is beside ${taken}, the other beside ${older}`;
+  `asset ${id} has two records; the newer one belongs to ${taken}, the other to ${older}`;

@@ -16,8 +16,8 @@ export interface ReadDeps {
   storage: Storage;
   thumbnails: { mirror: boolean };
   window: ListedWindow;
-  /** Reports something that a person should know: one sentence. */
-  tell: (line: string) => void;
+  /** Called with one sentence for each record that cannot be used as it is. */
+  onProblem: (line: string) => void;
   /** Reports and counts a record that is not used. */
   skip: (line: string) => void;
   signal: AbortSignal;
@@ -73,10 +73,10 @@ async function restoredFrom(deps: ReadDeps, record: StoredRecord): Promise<Resto
   const { etag, problem } = await compareMedia(deps, record);
   const sidecars = await findSidecars(deps, record);
 
-  // With no version, the file is not taken for the current one, and is removed when that is there.
+  // Without a version, the file counts as superseded, and is removed when the current one is stored.
   const media: Media = { ...record.media, etag: etag === undefined ? record.media.etag : etag, version: '' };
   if (!problem) media.version = versionOf(item as ApiAsset);
-  // Without a key the record is written again: this one has the ETag of another bucket.
+  // Without a key the record is rewritten: this one has the ETag of another bucket.
   const recordKey = problem || media.etag !== record.media.etag ? null : sidecarKeys.record(media.key);
   const { transcriptState, thumbnailState } = sidecars;
   return {
@@ -94,17 +94,20 @@ async function restoredFrom(deps: ReadDeps, record: StoredRecord): Promise<Resto
   };
 }
 
-async function findSidecars({ window, tell, thumbnails }: ReadDeps, { media, transcript, thumbnail }: StoredRecord) {
+async function findSidecars(
+  { window, onProblem, thumbnails }: ReadDeps,
+  { media, transcript, thumbnail }: StoredRecord,
+) {
   let transcriptState = transcript.state;
   if (transcriptState === 'mirrored') {
     const files = await Promise.all(transcript.keys.map((key) => window.find(key)));
     if (files.includes(undefined)) {
-      tell(`${media.key}: its transcript is missing, and is fetched again`);
+      onProblem(`${media.key}: its transcript is missing, and is fetched again`);
       transcriptState = 'pending';
     }
   }
   const hasThumbnail = thumbnail !== null && (await window.find(thumbnail.key))?.bytes === thumbnail.bytes;
-  if (thumbnail && !hasThumbnail) tell(`${media.key}: its thumbnail is missing, and is fetched again`);
+  if (thumbnail && !hasThumbnail) onProblem(`${media.key}: its thumbnail is missing, and is fetched again`);
   return {
     transcriptState,
     transcriptKeys: transcriptState === 'mirrored' ? transcript.keys : null,

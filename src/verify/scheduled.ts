@@ -42,7 +42,7 @@ export function startScheduledVerification(
   const stopping = new AbortController();
   const { store, log, reconcileInterval, timings = defaultTimings } = deps;
   const { signal } = stopping;
-  // A process that has just started has other things to do first.
+  // Let a process that has just started do more urgent work first.
   const often = {
     signal,
     failed: (err: unknown) =>
@@ -82,14 +82,14 @@ async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<
       return;
     }
     const reason = reasonOf(error);
-    const failures = await store.verifications.putOff(run.id, owner, reason, verificationRetry);
+    const failures = await store.verifications.postpone(run.id, owner, reason, verificationRetry);
     if (failures === 1) {
       log.warn(
         { event: 'verification.interrupted', verificationId: run.id, err: error },
         'verification interrupted, will resume',
       );
     }
-    // An unavailable bucket is waited for; any other error ends the verification in the end.
+    // Waits for an unavailable bucket; repeated other errors end the verification.
     if (failures >= mostFailures && !(error instanceof StorageUnavailable)) {
       await store.verifications.failed(run.id, reason);
       log.error({ event: 'verification.failed', verificationId: run.id, err: error }, 'verification failed');
@@ -99,11 +99,11 @@ async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<
   }
 }
 
-/** Writes the inventory of the day if it is due, or with `asked` again. Returns whether it did. */
+/** Writes the inventory of the day if it is due, or with `onRequest` again. Returns whether it did. */
 export async function runInventory(
   deps: ScheduledDeps,
   stop: AbortSignal,
-  options: { asked?: boolean } = {},
+  options: { onRequest?: boolean } = {},
 ): Promise<boolean> {
   const { store } = deps;
   const now = deps.now?.() ?? new Date();
@@ -124,9 +124,9 @@ export async function runInventory(
   }
 }
 
-/** Waits for another process that is writing the inventory; without any assets there is none. */
+/** Waits for another process that is writing the inventory. Without assets there is none. */
 async function inventoryNow(deps: ScheduledDeps, signal: AbortSignal): Promise<void> {
-  while (!(await runInventory(deps, signal, { asked: true }))) {
+  while (!(await runInventory(deps, signal, { onRequest: true }))) {
     if ((await deps.store.contents.byId({ after: '', limit: 1 })).length === 0) return;
     await sleep(1000, undefined, { signal });
   }
@@ -136,8 +136,8 @@ async function inventoryNow(deps: ScheduledDeps, signal: AbortSignal): Promise<v
 function keep(leaseMs: number, renew: () => Promise<boolean>) {
   const aborter = new AbortController();
   const timer = setInterval(async () => {
-    const held = await renew().catch(() => true);
-    if (!held) aborter.abort(new VerificationLost('another process has taken over'));
+    const isHolder = await renew().catch(() => true);
+    if (!isHolder) aborter.abort(new VerificationLost('another process has taken over'));
   }, leaseMs / 4).unref();
   return { lost: aborter.signal, end: () => clearInterval(timer) };
 }

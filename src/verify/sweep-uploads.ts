@@ -7,10 +7,10 @@ import type { Store } from '../store/store.ts';
 
 const day = 24 * 3_600_000;
 /** How often to check whether the sweep is due; how soon it is due again after a failure. */
-const lookMs = 10 * 60_000;
+const checkMs = 10 * 60_000;
 const retryMs = 3_600_000;
 
-/** Minimum age of an unknown upload, and how long a known one may rest, before they are aborted. */
+/** Minimum age of an unknown upload, and how long a known one may make no progress, before they are aborted. */
 const ages = { ageMs: day, patienceMs: 7 * day };
 
 /** Once a day, one process aborts abandoned uploads. */
@@ -19,7 +19,7 @@ export function startSweeping(options: { store: Store; storage: Storage; breaker
   const stopping = new AbortController();
   const { signal } = stopping;
 
-  async function look(): Promise<void> {
+  async function sweepIfDue(): Promise<void> {
     if (breaker.open !== undefined || !(await store.chores.take('uploads', retryMs))) return;
     const ended = await sweepUploads({ store, storage }, { ...ages, signal });
     await store.chores.done('uploads', day);
@@ -28,7 +28,7 @@ export function startSweeping(options: { store: Store; storage: Storage; breaker
 
   const failed = (err: unknown) =>
     log.warn({ event: 'upload.removal_failed', err }, 'abandoned uploads not removed, will retry');
-  const running = every(lookMs, look, { signal, failed });
+  const running = every(checkMs, sweepIfDue, { signal, failed });
 
   return {
     async stop(): Promise<void> {
@@ -41,7 +41,7 @@ export function startSweeping(options: { store: Store; storage: Storage; breaker
 
 /**
  * Removes uploads that no asset needs from the database, then unknown uploads from the bucket. In this order, so that the
- * next sweep finds by key what a crash left. Returns how many the bucket had.
+ * next sweep finds the remains of a crash by key. Returns how many were in the bucket.
  */
 export async function sweepUploads(
   { store, storage }: { store: Store; storage: Storage },

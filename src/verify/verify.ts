@@ -10,7 +10,7 @@ import {
 } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
-import { type Finding, type Inspection, inspect, type Pair, told } from './compare-objects.ts';
+import { type Finding, type Inspection, inspect, type Pair, verificationLine } from './compare-objects.ts';
 import { differencesIn } from './counts.ts';
 import { compareKeys, expectedObjects, expectedOf, isSettled, sideBySide } from './expected-objects.ts';
 import { listLibrary } from './list-library.ts';
@@ -34,11 +34,11 @@ interface Verifying {
   progress: Progress;
   signal: AbortSignal;
   pageSize: number;
-  /** Smaller when objects are read, which takes long: so progress is saved often. */
+  /** Smaller if objects are read, which is slow, so that progress is saved often. */
   batchSize: number;
 }
 
-/** No statement takes so long that an asset which settled in it counts as settled later. */
+/** Longer than any statement takes: an asset that settled during one has the time of its beginning. */
 const slackMs = 2 * 60_000;
 
 const routinePhases: readonly VerificationPhase[] = ['objects', 'repair', 'end'];
@@ -46,8 +46,8 @@ const routinePhases: readonly VerificationPhase[] = ['objects', 'repair', 'end']
 /**
  * Compares library, records and bucket, phase by phase, in bounded memory. Continues where it was after a crash.
  *
- * A full sync brings into the records what the library lists; then the records are compared with the bucket. A routine
- * verification does only the latter.
+ * Full syncs record the listing of the library; then the records are compared with the bucket. A scheduled verification does
+ * only the latter.
  */
 export async function verify(deps: VerifyDeps, run: Verification, owner: string, signal: AbortSignal): Promise<void> {
   const { options } = run;
@@ -144,7 +144,7 @@ async function repair({ deps, run, progress }: Verifying): Promise<void> {
   if (counts.missing + counts.different > 0) await storage.check();
   for (let after = progress.position.assetId ?? ''; ; ) {
     const page = await store.verifications.remedies(run.id, { after, limit: 500 });
-    for (const { assetId, what } of page) if (await store.contents.mend(assetId, what)) counts.repaired++;
+    for (const { assetId, what } of page) if (await store.contents.requestRepair(assetId, what)) counts.repaired++;
     if (page.length === 0) return;
     after = page.at(-1)!.assetId;
     await progress.save([], { phase: 'repair', assetId: after });
@@ -160,7 +160,7 @@ async function compare(at: Verifying, batch: Pair[], others: Finding[], next: Ve
   const copied: Inspection['copied'] = [];
   const one = run.connectionId !== null;
   const findings = await inspect(at.deps, batch, { ...run.options, one, counts, seen, copied, signal });
-  // With a disk that is not mounted everything seems missing; with another disk everything differs.
+  // Without the right disk or bucket, everything would be missing or different.
   if (findings.some((finding) => finding?.difference && finding.mark !== '+')) await storage.check();
   for (const { left } of batch) if (left?.kind === 'media') counts.assets++;
   await store.contents.verified(seen);
@@ -175,11 +175,16 @@ async function* objectsAfter(storage: Storage, after: string, signal: AbortSigna
   }
 }
 
-/** Undefined: the asset is in the bucket after all. */
+/** Undefined: the asset is in the bucket. */
 function missingAsset(asset: AssetContents): Finding {
   const why = whyNot(asset);
   if (why === null) return undefined;
   const name = asset.name ? `${asset.name}: ` : '';
   const skipped = asset.skipped !== null;
-  return { ...told('-', `${name}${why}`), assetId: asset.id, difference: !skipped && !isAbsent(asset), skipped };
+  return {
+    ...verificationLine('-', `${name}${why}`),
+    assetId: asset.id,
+    difference: !skipped && !isAbsent(asset),
+    skipped,
+  };
 }

@@ -25,7 +25,7 @@ export function whyNot({ state, reason, skipped, nextAt, media, hasNoReader }: A
   }
 }
 
-/** The library has no file to give, so the mirror lacks nothing. */
+/** The library has no file, so nothing is missing in the bucket. */
 export function isAbsent({ state, media }: AssetContents): boolean {
   return state === 'unavailable' || state === 'processing' || (state === 'gone' && media === null);
 }

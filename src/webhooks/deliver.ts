@@ -11,13 +11,13 @@ import type { WebhookKind } from '../webhook-kinds.ts';
 import { messageOf } from './message.ts';
 import { type Answer, createWebhookSender } from './sender.ts';
 
-/** An event that was not delivered after so long is given up. */
+/** An event that was not delivered within this time is given up. */
 const giveUpMs = 3 * 86_400_000;
 const tickMs = 2000;
 const atOnce = 4;
 /** Longer than one delivery takes at most. */
 const leaseMs = 60_000;
-/** A delivery under way has its lease: another process sends it again if it was not taken. */
+/** How long a stop waits for deliveries. Another process repeats those that did not end, after their lease. */
 const stopMs = 2000;
 
 export const longestWebhookWait = 6 * 3_600_000;
@@ -48,7 +48,7 @@ export function startWebhooks(deps: WebhookDeps, { url, keys = [], ...endpoint }
 }
 
 /**
- * Delivers events from the records, so that no other work waits for the endpoint. Any number of processes may do this: each
+ * Delivers events from the database, so that no other work waits for the endpoint. Any number of processes may do this: each
  * delivery is leased to one of them at a time.
  */
 class Webhooks {

@@ -3,7 +3,7 @@ import type { Sealer } from '../oauth/seal.ts';
 import type { Delivery } from '../store/events/webhooks.ts';
 import type { Store } from '../store/store.ts';
 
-/** The body of a delivery: what happened, when and to what. A reconnect link is made when it is sent, and stored nowhere. */
+/** The body of a delivery. A reconnect link is made when it is sent, and is never stored. */
 export async function messageOf(
   { store, sealer, publicUrl }: { store: Store; sealer: Sealer; publicUrl: string },
   { kind, at, assetId, data, ...delivery }: Delivery,

@@ -18,8 +18,8 @@ import type { Passed } from './proxy.ts';
 import { clientSecret, type World } from './world.ts';
 
 /**
- * The judge. It asks the bucket, the records and the library with clients of its own, knows the content by its formula, and
- * uses nothing of what it judges.
+ * The final check. It reads bucket, database and library with its own clients, computes the expected content, and uses no code
+ * of the mirror.
  */
 
 /** A fault as it was, in epoch milliseconds. */
@@ -33,7 +33,7 @@ export interface Happened {
 
 export interface Finding {
   what: string;
-  /** What was looked at. */
+  /** What was checked. */
   seen: string;
   problems: string[];
 }
@@ -89,12 +89,12 @@ async function bytesAreExact(
     const say = (text: string) => problems.push(`${plan.id} (${plan.kind}): ${text}`);
     if (asset.removed) {
       removed++;
-      // What was copied stays; what was not can no longer be.
+      // Copied files stay; others can no longer be copied.
       const honest =
         !row ||
         ['mirrored', 'gone', 'unavailable'].includes(row.state) ||
         (row.state === 'failed' && row.reason?.code === 'http_status' && [404, 410].includes(row.reason.status));
-      if (!honest) say(`was removed at the service, and is ${row.state}${because(row.reason)}`);
+      if (!honest) say(`was removed at the library, and is ${row.state}${because(row.reason)}`);
       if (row?.state !== 'mirrored' && row?.state !== 'gone') continue;
       if (!row.media || !row.record_key) continue;
     } else if (!row) {
@@ -183,7 +183,7 @@ async function nothingElse(world: World, rows: Row[], there: Map<string, number>
   const known = new Set(
     rows.flatMap((row) => [row.media?.key, row.record_key, row.thumbnail?.key, ...(row.transcript_keys ?? [])]),
   );
-  // Stored, and removed at the service before all of that was written down.
+  // Stored, but removed at the library before that was recorded.
   const abandoned = rows
     .filter((row) => !row.record_key && row.state !== 'mirrored' && world.content.held.get(row.id)?.removed)
     .map((row) => `/${row.id}/`);
@@ -203,13 +203,13 @@ async function nothingElse(world: World, rows: Row[], there: Map<string, number>
   };
 }
 
-/** How much later than its request a fault may still be the cause of another: stores retry, leases end. */
+/** How long after a fault it may still be the cause of another request: stores retry, leases end. */
 const aftermath = 15_000;
 
 async function uploads(rows: Row[], objects: Objects, history: Happened[]): Promise<Finding> {
   const known = new Set(rows.map((row) => row.upload?.id));
   const left = (await objects.uploads()).filter(({ id }) => !known.has(id));
-  // One that was begun by a process that died before it could write that down: the sweep ends it when it is old enough.
+  // A process died before it recorded this upload: the sweep removes it when it is old enough.
   const caused = left.filter(({ begun }) => begun && overlaps(history, begun - aftermath, begun + aftermath));
   const orphans = left.filter((upload) => !caused.includes(upload));
   return {
@@ -219,12 +219,12 @@ async function uploads(rows: Row[], objects: Objects, history: Happened[]): Prom
   };
 }
 
-/** A file that is replaced while it is asked for may be fetched as it was. */
+/** A file that is replaced during a request may be fetched in its old version. */
 const replacing = 3000;
-/** Faults that make a whole answer of the library worth nothing. */
+/** Faults that make a complete answer of the library useless. */
 const flawed = ['media-of-another-size', 'pages-for-files'];
 
-/** What made a fetch be for nothing: what cut it, or what became of what it brought. */
+/** The faults that made a fetch useless: those that interrupted it, or that lost its result. */
 function causeOf({ whole, at, ended }: Passed, history: Happened[]): Happened | undefined {
   const parts = whole ? ['worker', 's3', 'postgres'] : ['worker', 's3', 'postgres', 'library', 'tokens'];
   return history.find(
@@ -235,14 +235,14 @@ function causeOf({ whole, at, ended }: Passed, history: Happened[]): Happened | 
   );
 }
 
-/** Each fetch of a file beyond the first is explained by a fault that hit the one before, or what became of it. */
+/** Each fetch of a file beyond the first is explained by a fault of the previous one, or of its result. */
 function downloads(world: World, rows: Row[], history: Happened[]): Finding {
   const problems: string[] = [];
   const byId = new Map(rows.map((row) => [row.id, row]));
   const fetches = new Map<string, Passed[]>();
   for (const entry of world.libraryProxy.passed) {
     const id = /^\/media\/([^/]+)\/(original|mp4)$/.exec(entry.path)?.[1];
-    // The first byte alone is asked for to know the length.
+    // A request for the first byte finds the length.
     if (!id || ![200, 206].includes(entry.status) || entry.range === 'bytes=0-0') continue;
     fetches.set(decodeURIComponent(id), [...(fetches.get(decodeURIComponent(id)) ?? []), entry]);
   }
@@ -259,7 +259,7 @@ function downloads(world: World, rows: Row[], history: Happened[]): Finding {
       const size = plan.originalGone ? plan.mp4Size! : v === 0 ? plan.size : plan.replacedSize;
       needed += size;
       if (size > inParts) {
-        // Of a file in parts, as many bytes as all that hit it explain.
+        // For a file in parts: as many bytes as its faults explain.
         const [from, to] = [mine[0]!.at, mine.at(-1)!.ended];
         const hits = history.filter((fault) => fault.from < to && fault.to + aftermath > from).length;
         const moved = mine.reduce((sum, entry) => sum + entry.bytes, 0);
@@ -332,33 +332,36 @@ async function tokens(world: World, history: Happened[]): Promise<Finding> {
 }
 
 export interface Marks {
-  marks: { user: string; company: string; mark: number }[];
+  marks: { user: string; company: string; highWaterMark: number }[];
   ids: Set<string>;
 }
 
-/** Marks and records in one look. */
+/** High-water marks and records, read at once. */
 export async function readMarks(world: World): Promise<Marks> {
   const [row] = await world.query<{ marks: Marks['marks'] | null; ids: string[] | null }>(`SELECT
-    (SELECT json_agg(json_build_object('user', c.user_id, 'company', a.company_id, 'mark', a.mark))
-      FROM access a JOIN connections c ON c.id = a.connection_id WHERE a.mark IS NOT NULL) AS marks,
+    (SELECT json_agg(json_build_object('user', c.user_id, 'company', a.company_id, 'highWaterMark', a.high_water_mark))
+      FROM access a JOIN connections c ON c.id = a.connection_id WHERE a.high_water_mark IS NOT NULL) AS marks,
     (SELECT array_agg(id) FROM assets) AS ids`);
   return { marks: row!.marks ?? [], ids: new Set(row!.ids) };
 }
 
 /**
- * A mark is the date of some asset that was listed. All that was uploaded before that one, with an earlier date, was in the same
- * listing or an earlier one, and so must be in the records. What is dated back so far that no look back finds it is exempt.
+ * A high-water mark is the date of some asset that was listed. All assets that were uploaded before that one, with an earlier date, were in the same
+ * listing or an earlier one, so they must be in the records. Assets dated back beyond the overlap are exempt.
  */
 export function marks({ marks, ids }: Marks, dates: Dated[], held: Map<string, Held>, when: string): Finding {
   const problems: string[] = [];
-  for (const { user, company, mark } of marks) {
-    const order = dates.findIndex(({ companyId, date }) => companyId === company && date === mark);
-    if (order < 0) problems.push(`${when}: the mark of ${user} at ${company} is ${mark}, which is no asset's date`);
+  for (const { user, company, highWaterMark } of marks) {
+    const order = dates.findIndex(({ companyId, date }) => companyId === company && date === highWaterMark);
+    if (order < 0)
+      problems.push(
+        `${when}: the high-water mark of ${user} at ${company} is ${highWaterMark}, which is no asset's date`,
+      );
     for (const { id, companyId, date } of dates.slice(0, Math.max(0, order))) {
       const asset = held.get(id)!;
       const exempt = asset.removed || asset.versions.length > 1 || asset.plan.date.kind === 'late';
-      if (companyId === company && date < mark && !exempt && !ids.has(id)) {
-        problems.push(`${when}: the mark of ${user} at ${company} is ahead of ${id}, which is in no record`);
+      if (companyId === company && date < highWaterMark && !exempt && !ids.has(id)) {
+        problems.push(`${when}: the high-water mark of ${user} at ${company} is ahead of ${id}, which is in no record`);
       }
     }
   }
@@ -451,7 +454,7 @@ function inDirectory(root: string) {
   };
 }
 
-/** Spoils the copy in every way that the judge looks for. */
+/** Damages the copy in every way that the check must find. */
 export async function sabotage(world: World): Promise<void> {
   const { rows } = {
     rows: await world.query<Row>("SELECT * FROM assets WHERE state = 'mirrored' AND bytes > 0 ORDER BY id"),
@@ -468,7 +471,7 @@ export async function sabotage(world: World): Promise<void> {
   await world.query('DELETE FROM assets WHERE id = $1', [forgotten.id]);
 }
 
-/** Drafts of processes that died, as they look when their time is up. */
+/** Makes drafts of dead processes old enough for the sweep. */
 export async function ageDrafts(world: World): Promise<void> {
   if (world.bucket) return;
   const longAgo = new Date(Date.now() - 8 * 24 * 3_600_000);

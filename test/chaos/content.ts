@@ -1,7 +1,7 @@
 import type { Change, Upload } from '../../src/library/admin/uploads.ts';
 import { type PlannedAsset, projects } from './plan.ts';
 
-/** An asset as the library must have it at this moment: what the check holds against the bucket. */
+/** An asset as the library must have it now; the check compares it with the bucket. */
 export interface Held {
   plan: PlannedAsset;
   name: string;
@@ -17,7 +17,7 @@ export interface Held {
 
 type Transcript = NonNullable<Change['transcript']>;
 
-/** An upload date that came into the world, in this order. */
+/** An upload date, in the order of the uploads. */
 export interface Dated {
   id: string;
   companyId: string;
@@ -36,7 +36,7 @@ const mimeTypes = {
   empty: ['application/octet-stream', 'documents'],
 } as const;
 
-/** The truth about the library's content. It is kept here, so that a library that was killed can be given it again. */
+/** The content of the library. It is kept here so that a killed library can get it again. */
 export function createContent() {
   const held = new Map<string, Held>();
   const dates: Dated[] = [];
@@ -107,7 +107,7 @@ export function createContent() {
   };
 }
 
-/** The asset as it is uploaded anew, and what can only be said afterwards. */
+/** The asset as it is uploaded again, and the changes that must follow the upload. */
 function uploadOf(asset: Held): { upload: Upload; later: Change | undefined } {
   const { plan } = asset;
   const [mimeType, assetType] = mimeTypes[plan.kind];
@@ -127,7 +127,7 @@ function uploadOf(asset: Held): { upload: Upload; later: Change | undefined } {
       status: asset.status,
       tags: [plan.kind],
     },
-    // A transcript that comes with an upload takes its minutes; one that is added is there.
+    // A transcript of an upload is ready after minutes; one that is added later is ready at once.
     later: asset.transcript ? { transcript: asset.transcript } : undefined,
   };
 }

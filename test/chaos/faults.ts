@@ -6,13 +6,13 @@ type Details = Record<string, number | string>;
 
 export interface FaultKind {
   name: string;
-  /** What cannot have two faults at a time. */
+  /** The component that can have only one fault at a time. */
   of: string;
   only?: 'directory' | 's3';
   /** How long it holds: at least and at most, in milliseconds. */
   holds: [number, number];
   draw?: (random: Random) => Details;
-  /** Begins it, and gives the way to end it. */
+  /** Starts it, and returns the function that ends it. */
   begin: (world: World, details: Details) => Promise<() => Promise<unknown>>;
 }
 
@@ -25,7 +25,7 @@ const rule =
   async (world, details) => {
     const rules = [make(details)].flat();
     await world.library.spoil(rules);
-    return () => world.library.mend(rules);
+    return () => world.library.repair(rules);
   };
 
 const restart =
@@ -49,7 +49,7 @@ const s3 =
     return async () => end();
   };
 
-/** Every fault that a run may draw. docs/reference/faults.md has what becomes of each. */
+/** Every fault that a run may draw. docs/reference/faults.md has their effects. */
 export const faultKinds: FaultKind[] = [
   {
     name: 'worker-killed',
@@ -97,7 +97,7 @@ export const faultKinds: FaultKind[] = [
   { name: 'redis-restarted', of: 'redis', holds: [200, 3000], begin: restart(() => 'redis', 'SIGTERM') },
   { name: 'redis-killed', of: 'redis', holds: [200, 3000], begin: restart(() => 'redis', 'SIGKILL') },
 
-  // It is started again by its keeper, after a moment.
+  // Its supervisor restarts it after a moment.
   ...(['SIGINT', 'SIGQUIT', 'SIGKILL'] as const).map(
     (signal): FaultKind => ({
       name: { SIGINT: 'postgres-restarted', SIGQUIT: 'postgres-crashed', SIGKILL: 'postgres-killed' }[signal],

@@ -6,8 +6,8 @@ import type { Program } from './program.ts';
 import type { Line } from './proxy.ts';
 
 /**
- * The library as a process that is killed too. What it keeps in its database outlasts that: people, grants, tokens. What came
- * over the admin API does not, so it is given again, while nobody else can reach it.
+ * The library as a process that is killed, too. Its database keeps users, grants and tokens. The content from the admin API is
+ * lost, so it is sent again before clients can reach the library.
  */
 export function openLibrary(options: { adminUrl: string; proxy: Line; content: Content; program: Program }) {
   const { proxy, content, program } = options;
@@ -31,7 +31,7 @@ export function openLibrary(options: { adminUrl: string; proxy: Line; content: C
     proxy.open = true;
   }
 
-  /** What is said while the library is killed is said again: all of it may be said twice. */
+  /** Repeats calls that fail because the library is killed: each may be received twice. */
   async function tell<T>(say: (admin: Admin) => Promise<T>): Promise<T> {
     const until = Date.now() + 120_000;
     for (;;) {
@@ -64,7 +64,7 @@ export function openLibrary(options: { adminUrl: string; proxy: Line; content: C
       rules = [...rules, ...more];
       await tell((a) => a.setFaults(...rules));
     },
-    async mend(these: Rule[]): Promise<void> {
+    async repair(these: Rule[]): Promise<void> {
       rules = rules.filter((rule) => !these.includes(rule));
       await tell((a) => a.setFaults(...rules));
     },

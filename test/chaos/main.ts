@@ -29,7 +29,7 @@ Exit code 0: nothing was found. 1: something was. 2: wrong usage, or something i
 
 const print = (text = '') => process.stdout.write(`${text}\n`);
 
-// Whatever a run that was stopped still waits for is not waited for.
+// Do not wait for the open work of an interrupted run.
 process.exit(await main());
 
 async function main(): Promise<number> {
@@ -52,7 +52,7 @@ async function main(): Promise<number> {
       return 2;
     }
   }
-  // A disk of our own that can be full, and that is gone with us: in a mount namespace, which only root can make.
+  // A separate disk that can be full, in a mount namespace, so that it disappears with this process. Needs root.
   const root = process.getuid?.() === 0;
   if (store === 'directory' && root && !process.env.CHAOS_NAMESPACE) {
     const again = ['-m', '--propagation', 'private', process.execPath, ...process.execArgv, ...process.argv.slice(1)];
@@ -79,7 +79,7 @@ async function main(): Promise<number> {
     try {
       const report = await Promise.race([runPlan(world, plan, print, options), stopped]);
       report.took.all = Date.now() - started;
-      good = told(report);
+      good = printReport(report);
     } finally {
       await world.close();
     }
@@ -95,8 +95,8 @@ async function main(): Promise<number> {
   return good ? 0 : 1;
 }
 
-/** What was found, for people. True: nothing. */
-function told({ findings, took }: Report): boolean {
+/** Prints the findings. True: there are none. */
+function printReport({ findings, took }: Report): boolean {
   print();
   for (const { what, seen, problems } of findings) {
     print(`${problems.length === 0 ? 'ok' : 'NO'}  ${what}\n      ${seen}`);

@@ -3,7 +3,7 @@ import { createRandom, type Random } from './prng.ts';
 
 type StoreKind = 'directory' | 's3';
 
-/** What a run is made of. The same options make the same plan, always and everywhere. */
+/** The plan of a run. The same options always make the same plan. */
 export interface Options {
   seed: number;
   assets: number;
@@ -11,14 +11,14 @@ export interface Options {
   store: StoreKind;
 }
 
-/** When an asset says it was uploaded, as seen from the moment of its upload. */
+/** The upload date of an asset, relative to its upload. */
 type Dating =
   /** Long before the connection. */
   | { kind: 'history'; ago: number }
   | { kind: 'now' }
   /** In the same millisecond as others. */
   | { kind: 'together' }
-  /** In the past, and a clock a little slow explains it. */
+  /** In the past by the drift of a clock. */
   | { kind: 'slow'; ago: number }
   /** So far in the past that only a full sync finds it. */
   | { kind: 'late'; ago: number }
@@ -26,7 +26,7 @@ type Dating =
 
 type Kind = 'photograph' | 'document' | 'graphic' | 'sound' | 'video' | 'large' | 'empty';
 
-/** An asset and all that happens to it. Waves are counted from 0, which is before anybody connects. */
+/** An asset and its changes. Wave 0 is before the first user connects. */
 export interface PlannedAsset {
   id: string;
   companyId: string;
@@ -44,7 +44,7 @@ export interface PlannedAsset {
   /** Only the rendition is left. */
   originalGone: boolean;
   mp4Size: number | null;
-  /** null: none will ever be there. */
+  /** null: there is never one. */
   transcript: { speech: boolean; wave: number } | null;
   replacedIn: number | null;
   replacedSize: number;
@@ -55,9 +55,9 @@ export interface PlannedAsset {
 export interface PlannedFault {
   number: number;
   kind: FaultKind;
-  /** What the fault draws for itself. */
+  /** Random details of the fault. */
   details: Record<string, number | string>;
-  /** So many requests of the mirror pass first, or a few seconds. */
+  /** Starts after this number of the mirror's requests, or after a few seconds. */
   after: number;
   /** Milliseconds. */
   holds: number;
@@ -163,7 +163,7 @@ function dating(random: Random): Dating {
   return { kind: 'future', ahead: random.between(30, 300) * minute };
 }
 
-/** Every kind once before any comes twice. */
+/** Uses every kind once before it repeats one. */
 function planFaults({ faults, store }: Options, random: Random): PlannedFault[] {
   const kinds = faultKinds.filter((kind) => kind.only === undefined || kind.only === store);
   const deck: FaultKind[] = [];

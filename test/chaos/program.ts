@@ -15,7 +15,7 @@ export class Program {
   readonly #isReady: (output: string) => boolean | Promise<boolean>;
   #child: ChildProcess | undefined;
   #wanted = false;
-  /** What it did that nobody asked for. */
+  /** Unexpected exits. */
   readonly surprises: string[] = [];
 
   constructor(options: {
@@ -32,7 +32,7 @@ export class Program {
     this.#isReady = options.isReady;
   }
 
-  /** One that ends before it is ready, because something that it needs is away, is started again as any keeper does. */
+  /** If it ends before it is ready, because a dependency is missing, it is restarted as by a supervisor. */
   async start(): Promise<string> {
     const until = Date.now() + patience;
     this.#wanted = true;
@@ -86,7 +86,7 @@ export class Program {
       await exit;
       clearTimeout(timer);
     } else {
-      // One that is frozen is killed as well.
+      // A frozen process is killed, too.
       await exit;
     }
   }

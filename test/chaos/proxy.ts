@@ -1,10 +1,10 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
 
-/** A request that came by, as seen from outside of both sides. It holds no query: a link's query is its secret. */
+/** A request as the proxy saw it, without the query, which is the secret of a link. */
 export interface Passed {
   at: number;
-  /** When the last byte had gone, or the line was cut. */
+  /** When the last byte was sent, or the connection was reset. */
   ended: number;
   method: string;
   path: string;
@@ -13,21 +13,21 @@ export interface Passed {
   status: number;
   /** Of the answer's body. */
   bytes: number;
-  /** The answer went out to its last byte. */
+  /** The answer was sent completely. */
   whole: boolean;
 }
 
-/** What happens to requests while it is on. */
+/** A fault, and its effect on requests. */
 export interface Trouble {
-  /** Of how many requests, from 0 to 1. */
+  /** The share of requests, from 0 to 1. */
   share: number;
-  /** Answers so, without asking the server. */
+  /** This answer, without a request to the server. */
   status?: number;
-  /** Waits so long first. */
+  /** A delay before the request. */
   latency?: number;
-  /** Holds the request back until the trouble is over. */
+  /** Delays the request until the fault is over. */
   stall?: boolean;
-  /** The line is reset when so many bytes have passed, of a request or of its answer. */
+  /** The connection is reset after this number of bytes of a request or of its answer. */
   resetAfter?: number;
   /** The request is carried out, and its answer lost. */
   loseAnswer?: boolean;
@@ -36,8 +36,8 @@ export interface Trouble {
 export type Line = Awaited<ReturnType<typeof startProxy>>;
 
 /**
- * Stands between the mirror and a server: writes down what comes by, makes trouble, and stays where it is when the server
- * is killed. `random` decides which requests are hit.
+ * A proxy between the mirror and a server: records the requests, injects faults, and keeps its address when the server is
+ * killed. `random` decides which requests are hit.
  */
 export async function startProxy(options: { port: number; target: number; random: () => number }) {
   const passed: Passed[] = [];
@@ -111,7 +111,7 @@ export async function startProxy(options: { port: number; target: number; random
         entry.bytes += chunk.length;
         if (trouble.resetAfter !== undefined && entry.bytes > trouble.resetAfter) cut();
       });
-      // An answer that breaks off must not look like one that is done.
+      // An interrupted answer must not look complete.
       answer.once('close', () => answer.complete || cut());
       answer.pipe(outgoing);
     });
@@ -132,11 +132,11 @@ export async function startProxy(options: { port: number; target: number; random
   return {
     url: `http://127.0.0.1:${options.port}`,
     passed,
-    /** Closed, it resets whatever comes, as a machine does on which nothing listens. */
+    /** When closed, it resets all connections, like a machine without a server. */
     set open(value: boolean) {
       open = value;
     },
-    /** Makes trouble until the returned function is called. */
+    /** Injects a fault until the returned function is called. */
     trouble(trouble: Trouble): () => void {
       let end = () => {};
       troubles.set(
@@ -150,7 +150,7 @@ export async function startProxy(options: { port: number; target: number; random
         end();
       };
     },
-    /** Resets every line that something is on. Says how many. */
+    /** Resets every connection in use. Returns how many. */
     cut(): number {
       const lines = [...inFlight];
       for (const outgoing of lines) outgoing.socket?.resetAndDestroy();

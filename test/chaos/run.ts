@@ -11,12 +11,12 @@ export interface Report {
   took: Record<string, number>;
 }
 
-/** How long the mirror may take to come to rest after everything was healed. */
+/** How long the mirror may take to become idle after all faults have ended. */
 const restMs = 8 * 60_000;
-/** A fault comes at the latest so long after the one before, whether the mirror asks for anything or not. */
+/** The maximum time between two faults, also without requests of the mirror. */
 const latestMs = 3000;
 
-/** One run: uploads and faults side by side, everything healed, rest, a full sync, and the judge. */
+/** One run: uploads and faults, the end of all faults, idle state, a full sync, and the check. */
 export async function runPlan(
   world: World,
   plan: Plan,
@@ -69,7 +69,7 @@ export async function runPlan(
   const seen = await watch.stop();
   if (options.sabotage) await sabotage(world);
   findings.push(...(await check(world, history)), seen);
-  // The tokens that are there work.
+  // The stored tokens work.
   await world.library.admin((admin) => admin.expireTokens());
   findings.push(await syncsWork(world));
   lap('check');
@@ -128,9 +128,9 @@ export function lineOf({ number, kind, details }: PlannedFault, ms?: number): st
   return `${String(number).padStart(4)}  ${kind.name.padEnd(22)} ${facts.join(', ').padEnd(34)} ${time.padStart(8)}`;
 }
 
-/** A grant whose last answer was lost cannot be had back: its user connects again, as the mirror asks. */
+/** A grant whose last answer was lost cannot be recovered: its user connects again, as the mirror requests. */
 async function reconnect(world: World): Promise<void> {
-  // A sync of each finds out.
+  // A sync of each connection finds it.
   const seen = await world.query<{ at: Date }>('SELECT now() AS at');
   const until = Date.now() + 60_000;
   for (const { id } of users) {
@@ -150,7 +150,7 @@ async function reconnect(world: World): Promise<void> {
   }
 }
 
-/** Until nothing is on its way. @throws with what is left */
+/** Waits until nothing is in transfer. @throws with the remaining work */
 async function rest(world: World, when: string): Promise<void> {
   const until = Date.now() + restMs;
   for (;;) {
@@ -173,7 +173,7 @@ async function rest(world: World, when: string): Promise<void> {
     const dates = await world
       .query("SELECT 1 FROM connections WHERE last_sync_at > now() - interval '20 s'")
       .catch(() => []);
-    // A transcript that nobody has made may still come for a day.
+    // A missing transcript is expected for a day.
     const moving = open?.filter(({ id, state }) => {
       const asset = world.content.held.get(id);
       return (
@@ -193,7 +193,7 @@ async function rest(world: World, when: string): Promise<void> {
   }
 }
 
-/** Before the full sync: incremental ones have found all but what was dated back too far, or changed behind their back. */
+/** Before the full sync: incremental ones have found all assets except those dated back too far, and later changes. */
 async function foundByThemselves(world: World): Promise<Finding> {
   const known = new Map(
     (await world.query<{ id: string; state: string }>('SELECT id, state FROM assets')).map((row) => [row.id, row]),
@@ -245,7 +245,7 @@ async function syncsWork(world: World): Promise<Finding> {
   };
 }
 
-/** Looks at marks and records all the time, whenever the database answers. */
+/** Checks high-water marks and records all the time, if the database answers. */
 function watchMarks(world: World) {
   let stopped = false;
   let looks = 0;

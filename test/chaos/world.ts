@@ -24,7 +24,7 @@ const main = join(import.meta.dirname, '../../src/main.ts');
 
 const adminToken = 'the-token-of-the-operators';
 export const clientSecret = 'svcs_of_the_fault_suite';
-/** A tmpfs takes what is used, not what it may become. */
+/** A tmpfs takes memory only for the bytes in use. */
 const diskBytes = 2 ** 30;
 
 export type World = Awaited<ReturnType<typeof openWorld>>;
@@ -126,7 +126,7 @@ export async function openWorld(options: Options & { directory: string; hasDisk:
       region: 'us-east-1',
       forcePathStyle: true,
       credentials: { accessKeyId: accessKey, secretAccessKey: secretKey },
-      // Bytes are judged by what they must be. An object that is replaced at this moment has two checksums.
+      // The bytes are compared with the expected ones. An object that is being replaced has two checksums.
       responseChecksumValidation: 'WHEN_REQUIRED',
     });
     opening.defer(() => client.destroy());
@@ -174,7 +174,7 @@ export async function openWorld(options: Options & { directory: string; hasDisk:
     TRANSFER_STALL_TIMEOUT: '2s',
     SHUTDOWN_GRACE: '5s',
     CONNECTION_CONCURRENCY: '6',
-    // So that large files take their time, and faults find them on their way.
+    // So that large files take long enough to meet faults.
     BANDWIDTH_LIMIT: '24MiB/s',
     LOG_LEVEL: 'debug',
     LOG_PRETTY: 'false',
@@ -204,7 +204,7 @@ export async function openWorld(options: Options & { directory: string; hasDisk:
     return (await response.json()) as any;
   }
 
-  /** Rows of the records, asked with a connection of our own. */
+  /** Rows of the database, over a separate connection. */
   async function query<Row extends object>(sql: string, values: unknown[] = []): Promise<Row[]> {
     const client = new pg.Client({
       connectionString: records!.url,
@@ -236,7 +236,7 @@ export async function openWorld(options: Options & { directory: string; hasDisk:
     disk: join(directory, 'disk/mirror'),
     api,
     query,
-    /** Grants that the user took back, or an answer of ours did. */
+    /** Grants that the user revoked, or that a fault revoked. */
     endedByUs: [] as { user: string; at: number }[],
 
     /** Goes through the connect flow as a user, for as long as it takes. */
@@ -263,12 +263,12 @@ export async function openWorld(options: Options & { directory: string; hasDisk:
       return () => programs.s3!.start();
     },
 
-    /** Nothing more goes onto the disk. */
+    /** Fills the disk. */
     async fillDisk() {
       const size = (bytes: number) => run('mount', ['-o', `remount,size=${bytes}`, join(directory, 'disk')]);
       for (let tries = 0; ; tries++) {
         const { blocks, bfree, bsize } = await statfs(join(directory, 'disk'));
-        // Somebody may be writing.
+        // Another process may be writing.
         const done = await size((blocks - bfree) * bsize + 65_536).catch((error) => {
           if (tries === 20) throw error;
         });

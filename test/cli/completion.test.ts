@@ -19,7 +19,7 @@ afterAll(async () => {
   await rm(directory, { recursive: true });
 });
 
-/** Asks the shell itself what it offers behind a line. */
+/** The completions that the shell offers after a line. */
 const asks: Record<(typeof shells)[number], (line: string) => string[]> = {
   bash(line) {
     const words = line.split(' ');
@@ -55,7 +55,7 @@ describe.each(shells)('completion in %s', (shell) => {
     ['asset-mirror completion z', ['zsh']],
   ])(`a shell completes %s${there ? '' : ` (skipped: ${shell} is not installed)`}`, async (line, offered) => {
     const { stdout } = await promisify(execFile)(shell, asks[shell](line), { timeout: 20_000 });
-    // Behind a tab fish says what each is for.
+    // fish adds a description after a tab.
     const words = stdout.split(/\r?\n/).map((word) => word.split('\t')[0]!);
     expect(words.filter(Boolean).sort()).toEqual(offered);
   });

@@ -65,7 +65,7 @@ describe('commands of operators', () => {
       .split('\n')
       .map((line) => JSON.parse(line).id);
     expect(lines.sort()).toEqual([failed, whole].sort());
-    // A name moves no cursor; and into a file goes no colour, but on request.
+    // A name cannot move the cursor, and files get colours only on request.
     expect((await run(['assets', '--search', 'interview'])).stdout).toContain('interview \\u{1b}[1A.mov');
     expect(connections.stdout).not.toContain('\u001b');
     expect((await run(['connections'], { FORCE_COLOR: '1' })).stdout).toContain('\u001b[31massets failed');
@@ -84,7 +84,7 @@ describe('commands of operators', () => {
     expect(await run(['plan'])).toMatchObject({
       code: 1,
       stdout: expect.stringMatching(
-        /^The library could not be listed\.\n✗ connection .*read \/me: the service answered 404\n$/,
+        /^The library could not be listed\.\n✗ connection .*read \/me: the library answered 404\n$/,
       ),
     });
     await scene.admin.clearFaults();
@@ -170,7 +170,7 @@ describe('commands of operators', () => {
   });
 
   test('resync --full --wait also waits for the verification, and says what was repaired', async () => {
-    // What had failed comes with the first.
+    // Failed assets come with the first.
     await run(['resync', id, '--full', '--wait']);
     const compared = await run(['resync', id, '--full', '--wait']);
     expect(compared.stdout).toMatch(/✓ .* mirrored in total\.\nBucket verified: no differences\.\n/);
@@ -178,8 +178,8 @@ describe('commands of operators', () => {
     const path = join(new URL(scene.ground.environment.STORAGE_URL!).pathname, (await scene.mirror.asset(whole)).key!);
     const bytes = await readFile(path);
     await rm(path);
-    const mended = await run(['resync', id, '--full', '--wait']);
-    expect(mended.stdout).toMatch(/! Bucket verified: 1 missing; repairing 1 asset\.\n/);
+    const repaired = await run(['resync', id, '--full', '--wait']);
+    expect(repaired.stdout).toMatch(/! Bucket verified: 1 missing; repairing 1 asset\.\n/);
     expect(await readFile(path)).toEqual(bytes);
     const { bucket } = JSON.parse((await run(['resync', id, '--full', '--wait', '--json'])).stdout);
     expect(bucket).toMatchObject({ status: 'done', missing: 0, different: 0 });
@@ -207,11 +207,11 @@ describe('commands of operators', () => {
     const child = spawn(process.execPath, ['src/main.ts', 'events', '--follow', '--json', '--limit', '2'], {
       env: client(),
     });
-    let [told, said] = ['', ''];
-    child.stdout.on('data', (chunk) => (told += chunk));
+    let [out, said] = ['', ''];
+    child.stdout.on('data', (chunk) => (out += chunk));
     child.stderr.on('data', (chunk) => (said += chunk));
     const lines = () =>
-      told
+      out
         .split('\n')
         .filter(Boolean)
         .map((line) => JSON.parse(line));
@@ -244,17 +244,17 @@ describe('commands of operators', () => {
     const park = (ms: number, text: string) => scene.mirror.store.connections.park(id, ms, { code: 'error', text });
     await park(40_000, 'read /me: the service asked to wait (429)');
     const child = spawn(process.execPath, ['src/main.ts', 'resync', id, '--wait'], { env: client() });
-    let [told, said] = ['', ''];
-    child.stdout.on('data', (chunk) => (told += chunk));
+    let [out, said] = ['', ''];
+    child.stdout.on('data', (chunk) => (out += chunk));
     child.stderr.on('data', (chunk) => (said += chunk));
     const ended = once(child, 'exit');
-    await until('the first reason', () => told.includes('asked to wait'));
-    await park(41_000, 'read /me: connect ECONNREFUSED');
-    await until('the second reason', () => told.includes('ECONNREFUSED'));
+    await until('the first reason', () => out.includes('asked to wait'));
+    await delay(41_000, 'read /me: connect ECONNREFUSED');
+    await until('the second reason', () => out.includes('ECONNREFUSED'));
     await scene.mirror.api('POST', `/connections/${id}/pause`);
     expect(await ended).toEqual([1, null]);
-    expect(told).toMatch(
-      /^Started .*\n~ The connection waits until \S+Z: read \/me: the service asked to wait \(429\)\n~ The .*ECONNREFUSED\n$/,
+    expect(out).toMatch(
+      /^Started .*\n~ The connection waits until \S+Z: read \/me: the library asked to wait \(429\)\n~ The .*ECONNREFUSED\n$/,
     );
     expect(said).toBe(
       `asset-mirror: stopped waiting, because the connection is paused. The rest is mirrored after \`asset-mirror resume ${id}\`.\n`,

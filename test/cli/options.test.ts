@@ -15,7 +15,7 @@ afterAll(() => rmSync(place, { recursive: true, force: true }));
 const file = join(place, 'film.mp4');
 writeFileSync(file, '');
 
-/** What is served when a verb is called with these words; or what is said to them. */
+/** The library's options after a call of a verb, or its error message. */
 async function served(words: string[]): Promise<string | undefined> {
   let media: string | undefined;
   let said = '';
@@ -64,7 +64,7 @@ test('--max-size takes a size, and is refused without --synthetic', async () => 
     'Expected a size, such as 10MiB.',
   );
   const options = { maxSize: 1024, host: '127.0.0.1', port: 0 };
-  await expect(library(options as never, {} as never)).rejects.toThrow('give --synthetic, too');
+  await expect(library(options as never, {} as never)).rejects.toThrow('use --synthetic, too');
 });
 
 test('demo does not start with wrong settings, and names all of them', async () => {

@@ -92,7 +92,7 @@ test.each([
       rebuild(
         async (report) => {
           report.start(hostile);
-          report.tell(hostile);
+          report.problem(hostile);
           return { objects: 0, of: 0, restored: 0, bytes: 0, known: 0, pending: 0, skipped: 0 };
         },
         { stop: new AbortController().signal },

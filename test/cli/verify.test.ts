@@ -64,7 +64,7 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
     const found = await verify();
     expect(found.code).toBe(1);
     expect(found.stdout).toContain(`- ${key}\n    missing in the bucket: the media\n`);
-    // It moves no cursor.
+    // It cannot move the cursor.
     expect(found.stdout).toContain('+ stranger \\u{1b}[1A.txt\n');
     expect(found.stdout).toContain('+ stranger.txt\n    not ours: no record names it\n');
     expect(found.stdout).toMatch(/\nObjects: 1 as expected, 1 missing, 2 not ours\n.*\n.*--repair/);
@@ -75,7 +75,7 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
       .trimEnd()
       .split('\n')
       .map((line) => JSON.parse(line));
-    // What has only just settled is compared behind the rest.
+    // Assets that have just settled are compared last.
     const marked = (mark: string) => lines.filter((line) => line.mark === mark);
     expect(marked('-')).toEqual([expect.objectContaining({ key, kind: 'media', difference: true })]);
     expect(marked('+')).toEqual([

@@ -21,7 +21,7 @@ const hour = 60 * minute;
 type Environment = Record<string, string | undefined>;
 const read = (environment: Environment = {}) => readConfig({ ...required, ...environment });
 
-/** The sentences that refuse an environment. */
+/** The sentences of the error for an environment. */
 function problemsOf(environment: Environment, readIt: (environment: Environment) => unknown = readConfig) {
   try {
     readIt(environment);
@@ -560,7 +560,7 @@ describe('.env.example', () => {
     const { instance: __, ...expected } = read();
     expect(config).toEqual(expected);
     const shown = named.filter(({ value }) => value !== '').map(({ name }) => name);
-    // Of these the default is nothing, or depends on something else.
+    // These have no default, or one that depends on other settings.
     const without = [
       'ADMIN_TOKEN',
       'ENCRYPTION_KEYS',

@@ -18,7 +18,7 @@ export type Fault = {
   instead?: (asked: Asked) => Answered | undefined;
   answer?: (answered: Answered, asked: Asked) => void;
   /** Undoes a change made elsewhere. */
-  mend?: () => void;
+  repair?: () => void;
 };
 
 export type Broken = Awaited<ReturnType<typeof startBroken>>;
@@ -78,7 +78,7 @@ export async function startBroken() {
       target = to;
     },
     breakBy: (by: Fault) => {
-      fault.mend?.();
+      fault.repair?.();
       fault = by;
     },
     async close(): Promise<void> {

@@ -163,7 +163,7 @@ export const MUTATIONS: Mutation[] = [
     fault: (world) => {
       const { clientSecret } = world.options;
       world.options.clientSecret = 'secret_x';
-      return { mend: () => Object.assign(world.options, { clientSecret }) };
+      return { repair: () => Object.assign(world.options, { clientSecret }) };
     },
   },
   {

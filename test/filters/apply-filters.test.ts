@@ -114,16 +114,16 @@ describe('a change of filters', () => {
     await stage.store.assets.failed(leaseOf(held), { code: 'error', text: 'as a test' });
 
     const narrowed = await patch(connectionId, { exclude: { assetTypes: ['videos'] } });
-    expect(narrowed.changed).toEqual({ skipped: 3, letIn: 0, unknown: nothing, syncId: null });
+    expect(narrowed.changed).toEqual({ skipped: 3, unskipped: 0, unknown: nothing, syncId: null });
     expect(await rows(companyId)).toMatchObject(Object.fromEntries(films.map((id) => [id, skipped('type videos')])));
     expect(await stage.store.assets.take(film, 60_000)).toBeUndefined();
 
     const renamed = await patch(connectionId, { exclude: { assetTypes: [], projectIds: [projectId] } });
-    expect(renamed.changed).toEqual({ skipped: 1, letIn: 2, unknown: nothing, syncId: expect.any(String) });
+    expect(renamed.changed).toEqual({ skipped: 1, unskipped: 2, unknown: nothing, syncId: expect.any(String) });
     expect(await rows(companyId)).toMatchObject({ [film]: skipped(`project ${projectId}`), [films[1]!]: waiting });
 
     const widened = await patch(connectionId, { exclude: null });
-    expect(widened.changed).toEqual({ skipped: 0, letIn: 1, unknown: nothing, syncId: renamed.changed.syncId });
+    expect(widened.changed).toEqual({ skipped: 0, unskipped: 1, unknown: nothing, syncId: renamed.changed.syncId });
     const all = await rows(companyId);
     for (const id of films) expect(all[id]).toMatchObject({ ...waiting, attempts: 0 });
     const due = (await stage.store.assets.dispatch({ perConnection: 1000 }))!.map(({ id }) => id);
@@ -135,7 +135,7 @@ describe('a change of filters', () => {
     await stage.query(`UPDATE connections SET settings = '{"exclude": {"assetTypes": ["videos"]}}', filters_pending = true
       WHERE id = '${connectionId}'`);
     expect(await stage.store.filters.unsettled()).toEqual([connectionId]);
-    // Settings of before say nothing of those that came after.
+    // Earlier settings do not affect later ones.
     await stage.store.filters.settled(connectionId, {});
     expect(await stage.store.filters.unsettled()).toEqual([connectionId]);
     await patch(connectionId, { exclude: { projectIds: ['p2'] }, force: true });
@@ -160,15 +160,15 @@ describe('a company that two connections read', () => {
     await stage.sync(second, 'full');
     expect(await rows(companyId)).toMatchObject(both);
 
-    // Neither wants it; then the first does again.
+    // First neither connection wants it; then the first one does again.
     expect(await patch(second, { exclude: { assetTypes: ['documents', 'videos'] } })).toMatchObject({
       changed: { skipped: 1 },
     });
     expect(await rows(companyId)).toMatchObject({ [film]: skipped('type videos') });
-    expect(await patch(first, { exclude: null })).toMatchObject({ changed: { letIn: 1 } });
+    expect(await patch(first, { exclude: null })).toMatchObject({ changed: { unskipped: 1 } });
     expect(await rows(companyId)).toMatchObject({ [film]: { ...waiting, connectionId: first } });
 
-    // The first gives up the document, and nobody wants it; the film goes to whoever does.
+    // The first one skips both: no connection wants the document, and the second one wants the film.
     await patch(second, { exclude: { assetTypes: ['documents'] } });
     expect(await patch(first, { include: { projectIds: ['nothing'] }, force: true })).toMatchObject({
       changed: { skipped: 1 },
@@ -209,7 +209,7 @@ describe('settings of a connection', () => {
       concurrency: 2,
       bandwidth: '2MiB/s',
     });
-    expect(changed).toEqual({ skipped: 0, letIn: 0, unknown: nothing, syncId: null });
+    expect(changed).toEqual({ skipped: 0, unskipped: 0, unknown: nothing, syncId: null });
     expect(settings).toEqual({
       syncInterval: 900_000,
       include: { ...nothing, assetTypes: ['videos'] },
@@ -237,7 +237,7 @@ describe('settings of a connection', () => {
     const other = await stage.company();
     const companyIds = ['x', other.companyId, companyId];
     const { settings, changed } = await patch(other.connectionId, { include: { companyIds }, force: true });
-    // What another connection reads is as strange to this one.
+    // The company of another connection is unknown to this one, too.
     expect(changed.unknown).toEqual({ ...nothing, companyIds: ['x', companyId] });
     expect(settings.include).toEqual({ ...nothing, companyIds });
   });

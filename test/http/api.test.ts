@@ -178,7 +178,7 @@ describe('API requests', () => {
     expect(body).toMatchObject({
       id: connectionId,
       status: 'active',
-      companies: [{ id: companyId, name: `The company ${companyId}`, mark: expect.any(String) }],
+      companies: [{ id: companyId, name: `The company ${companyId}`, highWaterMark: expect.any(String) }],
       counts: { byState: { pending: 25, mirrored: 0, failed: 0 } },
       bytes: 0,
       lastError: null,
@@ -354,7 +354,7 @@ describe('readiness', () => {
       expect(away.body.checks.bucket).toMatch(/directory|mirror|ENOENT/);
       expect(await ready('?without=bucket')).toEqual({ status: 200, body: { ...away.body, status: 'ready' } });
       expect((await ready('?without=queue')).status).toBe(503);
-      // What a probe of web processes with ?without=bucket relies on.
+      // Probes of web processes use ?without=bucket.
       expect((await ask('POST', '/api/connect-links', {})).status).toBe(201);
       expect((await ask('GET', '/api/status')).status).toBe(200);
     } finally {

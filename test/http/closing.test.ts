@@ -5,7 +5,7 @@ import { newScene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
 test.each([
-  // As it is for a moment behind every balancer.
+  // This happens for a moment behind every load balancer.
   [
     'a request with incomplete headers',
     'GET /api/status HTTP/1.1\r\nHost: here\r\n',

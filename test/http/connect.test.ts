@@ -33,7 +33,7 @@ async function somebody(): Promise<string> {
   return userId;
 }
 
-/** A browser that has consented, and the address at which it is to come back. */
+/** A browser after the consent, and the address of the callback. */
 async function consented(userId: string, link?: string) {
   const browser = newBrowser();
   const consent = (await browser.get(link ?? (await linkFor()))).headers.get('location');
@@ -67,7 +67,7 @@ describe('a connect link', () => {
     const other = new URL(second.headers.get('location')!).searchParams;
     for (const name of ['state', 'code_challenge']) expect(other.get(name)).not.toBe(query[name]);
 
-    // The verifier is in no place where anybody could read it.
+    // The verifier is not readable anywhere.
     const [cookie] = first.headers.getSetCookie();
     expect(cookie).toMatch(
       /^asset_mirror_connect=v1\.[\w.-]+; Max-Age=3600; Path=\/oauth\/callback; HttpOnly; SameSite=Lax$/,
@@ -132,7 +132,7 @@ describe('the callback', () => {
     expect(connection).toMatchObject({
       status: 'active',
       user: { name: `Ms ${userId}`, email: `${userId}@example.com` },
-      companies: [{ id: `company of ${userId}`, mark: null }],
+      companies: [{ id: `company of ${userId}`, highWaterMark: null }],
       lastSyncAt: null,
       lastError: null,
     });
@@ -144,7 +144,7 @@ describe('the callback', () => {
     const { browser, back } = await consented(userId);
     const stranger = await text(await newBrowser().get(back));
     expect(stranger).toMatchObject({ status: 400, text: expect.stringContaining('did not start here') });
-    // One that has begun an attempt of its own neither.
+    // Neither can a browser that has started its own attempt.
     const other = await consented(await somebody());
     expect((await other.browser.get(back)).status).toBe(400);
     expect((await connections()).some(({ user }) => user.id === userId)).toBe(false);
@@ -158,7 +158,7 @@ describe('the callback', () => {
     const first = await browser.get(back);
     expect(first.status).toBe(200);
     expect(first.headers.getSetCookie()[0]).toMatch(/^asset_mirror_connect=; .*Expires=Thu, 01 Jan 1970/);
-    // Who loads the page again is told what is true, and nothing happens.
+    // A reload shows the same result and changes nothing.
     expect(await text(await browser.get(back))).toMatchObject({
       status: 400,
       text: expect.stringContaining('you are connected'),
@@ -172,7 +172,7 @@ describe('the callback', () => {
       text: expect.stringContaining('finished already'),
     });
     expect(await stage.admin.requests({ endpoint: 'token' })).toEqual([]);
-    // A code that is used twice ends its connection at the service.
+    // A code that is used twice ends its connection at the library.
     const live = (await stage.admin.connections()).find((user) => user.userId === userId)!;
     expect(live.refreshTokens).toBe(1);
   });
@@ -218,7 +218,7 @@ describe('the callback', () => {
     const page = await text(await browser.get(`${stage.ground.publicUrl}/oauth/callback?${query}&state=${state}`));
     expect(page).toMatchObject({
       status: 400,
-      text: expect.stringContaining('The library service reported a problem'),
+      text: expect.stringContaining('The library reported a problem'),
     });
     expect(page.text).not.toMatch(/server_error|script/);
     expect(button(page.text)).toContain('/connect?link=');
@@ -343,7 +343,7 @@ describe('connecting again', () => {
     const { companyId, connectionId, userId } = await stage.company();
     const ids = await stage.upload(companyId);
     await stage.run(connectionId);
-    const mark = await stage.mark(connectionId, companyId);
+    const mark = await stage.highWaterMark(connectionId, companyId);
     await stage.admin.endConnections(userId);
     await stage.sync(connectionId);
     expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'disconnected' });
@@ -352,10 +352,10 @@ describe('connecting again', () => {
     const page = await text(await browser.get(back));
     expect(page).toMatchObject({ status: 200, text: expect.stringContaining('You are connected again') });
     expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'active', lastError: null });
-    expect(await stage.mark(connectionId, companyId)).toBe(mark);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(mark);
     expect(await stage.ids(companyId)).toEqual(ids);
     expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
-    // A link that names no connection does the same for who is known.
+    // A link without a connection does the same for a known user.
     expect(await connectAs(stage.mirror, userId)).toBe(connectionId);
   });
 
@@ -465,7 +465,7 @@ test('pages of the connect flow allow no scripts, forms or frames', async () => 
   }
 });
 
-/** A web half at another address, with a library that knows it. */
+/** A web process at another address, with a library that has this address registered. */
 async function at(publicUrl: (port: number) => string) {
   const port = await freePort();
   const ground = await newGround({ port, environment: { PUBLIC_URL: publicUrl(port) } });

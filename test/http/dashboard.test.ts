@@ -19,7 +19,7 @@ let page: Page;
 let broken: string;
 /** The address of a verification. */
 let verification: string;
-/** What the browser has to say against a page: errors, and what the policy forbids. */
+/** The problems that the browser reports about a page: errors, and violations of the policy. */
 const complaints: string[] = [];
 
 describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
@@ -42,14 +42,14 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
 
   test('the dashboard asks for the token, and shows the overview', async () => {
     await page.goto(`${scene.ground.publicUrl}/`);
-    // Everything here is done as somebody does it who has a keyboard and a screen reader.
+    // Everything here is done with a keyboard and a screen reader.
     await eventually(focused).toEqual({ role: 'textbox', name: 'Token' });
     await page.keyboard.type('another');
     await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
     await shows('This token is wrong.');
     await eventually(focused).toEqual({ role: 'textbox', name: 'Token' });
-    // The browser tells its console of each refusal, in its own time.
-    await until('the console to be told', () => complaints.length > 0);
+    // The browser logs each refusal to its console, with a delay.
+    await until('the console message', () => complaints.length > 0);
     expect(complaints.splice(0)).toEqual([expect.stringContaining('401')]);
     await page.keyboard.type('the-token-of-the-operators');
     await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
@@ -76,16 +76,16 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await press('Sync now');
     await shows('Sync started.');
     await page.evaluate(`location.hash = '#/'`);
-    // A notice leaves with its page.
+    // A message disappears with its page.
     await until('the notice to be gone', async () => !(await text()).includes('Sync started.'), 4000);
-    // What somebody is at stays as it is, whatever changes around it.
+    // The focused element stays as it is during updates.
     await page.locator('input[type=search]').fill('ada');
     await shows(/23 of 24 assets/i);
     expect(await page.evaluate('[document.activeElement.type, document.activeElement.value]')).toEqual([
       'search',
       'ada',
     ]);
-    // Told every two seconds, while it takes more than five.
+    // Reported every two seconds during more than five seconds of work.
     const seen = (await page.evaluate('[...seen]')) as string[];
     expect(seen.filter((part) => /^\d/.test(part ?? '')).length).toBeGreaterThanOrEqual(2);
     await shows('Broken cut.mov failed');
@@ -121,7 +121,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
 
   test('the dashboard shows why an asset failed, and an operator retries it', async () => {
     await shows(/asset\.download\.url/);
-    // The run before asks for what had failed, too.
+    // The previous sync also retries failed assets.
     await scene.checked();
     await scene.mirror.assetIn(broken, 'failed');
     await scene.admin.changeAsset(broken, { overrideDetail: {} } as never);
@@ -129,7 +129,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.keyboard.press('Enter');
     await shows('No failed assets.');
     await scene.mirror.assetIn(broken, 'mirrored');
-    // The button is gone; who was at it goes on where it was.
+    // The button no longer exists; the focus stays near it.
     await eventually(focused).toEqual({ role: 'heading', name: 'Not mirrored' });
   });
 
@@ -210,11 +210,11 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await press('Settings …');
     await shows('The library does not list its projects now.');
     // The browser reports what is refused, too.
-    await until('the console to be told', () => complaints.splice(0).length > 0);
+    await until('the console message', () => complaints.splice(0).length > 0);
     await page.type('fieldset:nth-of-type(3) input', 'nope');
     await press('Save');
     await shows(/No asset belongs to a project nope\./);
-    await until('the console to be told', () => complaints.splice(0).length > 0);
+    await until('the console message', () => complaints.splice(0).length > 0);
     await page.click('input[name="force"]');
     await press('Save');
     await shows('Settings changed');
@@ -328,7 +328,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
       await page.goto(`${scene.ground.publicUrl}/${places[hash] ?? hash}`);
       await shows(words);
       await shows('Live');
-      // What fits itself to its room has done so with the next frame but one.
+      // Elements adapt to their container within two frames.
       await page.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))');
       flaws.push(...(await flawsOf(page)).map((flaw) => `${width}${isDark ? ' dark' : ''}: ${flaw}`));
       await picture(`${name}-${width}${isDark ? '-dark' : ''}`);
@@ -383,13 +383,13 @@ interface Spoken {
   children?: Spoken[];
 }
 
-/** The page as screen readers are told of it. */
+/** The page as screen readers get it. */
 async function spoken(): Promise<Spoken[]> {
   const all = (node: Spoken): Spoken[] => [node, ...(node.children ?? []).flatMap(all)];
   return all((await page.accessibility.snapshot()) as Spoken);
 }
 
-/** What the keyboard is at. */
+/** The focused element. */
 async function focused(): Promise<Pick<Spoken, 'role' | 'name'>> {
   const { role, name } = (await spoken()).findLast((node) => node.focused) ?? { role: 'nothing' };
   return { role, ...(name !== undefined && { name }) };
@@ -400,7 +400,7 @@ const eventually = <T>(what: () => Promise<T>) => expect.poll(what, { timeout: 6
 
 const dialogs = async () => (await spoken()).filter(({ role }) => role === 'dialog').map(({ name }) => name);
 
-/** From one thing to the next, to the one that is called so. */
+/** Moves the focus with Tab to the element with this name. */
 async function tabTo(role: string, name: string): Promise<void> {
   const passed: string[] = [];
   await until(
@@ -441,7 +441,7 @@ async function open(screen: { width: number }): Promise<Page> {
   return opened;
 }
 
-/** The button that says this, once it is there. */
+/** The button with this label, once it exists. */
 const press = (label: string) => page.locator(`xpath/.//button[normalize-space()="${label}"]`).click();
 
 const text = (): Promise<string> => page.evaluate('document.body.innerText') as Promise<string>;

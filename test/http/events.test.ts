@@ -57,8 +57,8 @@ async function follow(options: { last?: string; query?: string; url?: string } =
   await until('the stream to begin', () => stream.last !== '');
   return { ...stream, stream, response, reading, end };
 }
-/** Those of these kinds: what others did a moment before may come along. */
-const told = (stream: { events: { kind: string }[] }, ...kinds: string[]) =>
+/** The events of these kinds: events of earlier tests may arrive, too. */
+const eventsOf = (stream: { events: { kind: string }[] }, ...kinds: string[]) =>
   stream.events.map(({ kind }) => kind).filter((kind) => kinds.includes(kind));
 const happen = (kind: string, more: object = {}) => stage.store.events.add({ kind, connectionId, ...more });
 
@@ -68,13 +68,13 @@ test('an event of any process reaches the followers of all processes at once', a
   const other = await startMirror({ ...stage.ground, environment }, stage.library, 'web');
   const here = await follow();
   const there = await follow({ url: environment.PUBLIC_URL });
-  // The records are looked through every two seconds in any case: each of these would then come after two seconds.
+  // Without notices the database is read every two seconds: each event would then take two seconds.
   const took: number[] = [];
   for (let round = 0; round <= 30; round++) {
     const began = performance.now();
     await happen(`test.round ${round}`);
     for (const { stream } of [here, there]) {
-      await until('the event', () => told(stream, `test.round ${round}`).length === 1);
+      await until('the event', () => eventsOf(stream, `test.round ${round}`).length === 1);
     }
     took.push(performance.now() - began);
   }
@@ -83,13 +83,13 @@ test('an event of any process reaches the followers of all processes at once', a
   await stage.mirror.api('POST', `/connections/${connectionId}/pause`);
   for (const { stream } of [here, there]) {
     const kinds = ['connection.paused', 'operator.pauseConnection'];
-    await until('both events', () => told(stream, ...kinds).length === 2);
-    expect(told(stream, ...kinds)).toEqual(kinds);
+    await until('both events', () => eventsOf(stream, ...kinds).length === 2);
+    expect(eventsOf(stream, ...kinds)).toEqual(kinds);
     await until('the progress', () => stream.progress.some((it) => it.connections.paused === 1));
   }
   await stage.mirror.api('POST', `/connections/${connectionId}/resume`);
   await here.end();
-  // A process that stops lets go of those who follow.
+  // A process that stops closes its streams.
   await other.stop();
   await there.reading;
 });
@@ -97,19 +97,19 @@ test('an event of any process reaches the followers of all processes at once', a
 test('a follower that reconnects continues after the last event that it has seen', async () => {
   const first = await follow();
   await happen('test.one');
-  await until('the event', () => told(first.stream, 'test.one').length === 1);
+  await until('the event', () => eventsOf(first.stream, 'test.one').length === 1);
   await first.end();
   for (const kind of ['test.two', 'test.three']) await happen(kind);
   const second = await follow({ last: first.stream.last });
   await until('the others', () => second.stream.events.length >= 2);
   expect(second.stream.events.map(({ kind }) => kind)).toEqual(['test.two', 'test.three']);
   await second.end();
-  // Before the first event, too: the stream says where it begins.
+  // Also before the first event: the stream sends its starting position.
   const third = await follow();
   await third.end();
   await happen('test.four');
   const fourth = await follow({ last: third.stream.last });
-  await until('the event', () => told(fourth.stream, 'test.four').length === 1);
+  await until('the event', () => eventsOf(fourth.stream, 'test.four').length === 1);
   await fourth.end();
 });
 
@@ -122,12 +122,12 @@ test('an event of a transaction that ends late reaches followers, although later
     await slow.query(`INSERT INTO events (kind) VALUES ('test.slow')`);
     await happen('test.quick');
     await slow.query('COMMIT');
-    await until('both', () => told(stream.stream, 'test.slow', 'test.quick').length === 2);
-    // And in an order in which a place between them stands for all before it.
+    await until('both', () => eventsOf(stream.stream, 'test.slow', 'test.quick').length === 2);
+    // And in an order in which a position covers all events before it.
     const from = await follow({ last: stream.stream.last });
     await happen('test.after');
-    await until('the next', () => told(from.stream, 'test.after').length === 1);
-    expect(told(from.stream, 'test.slow', 'test.quick', 'test.after')).toEqual(['test.after']);
+    await until('the next', () => eventsOf(from.stream, 'test.after').length === 1);
+    expect(eventsOf(from.stream, 'test.slow', 'test.quick', 'test.after')).toEqual(['test.after']);
     await from.end();
   } finally {
     await slow.end();
@@ -139,8 +139,8 @@ test('an unknown Last-Event-ID begins the stream at the present', async () => {
   for (const [i, last] of ['9999999999999-5', 'nonsense', '1'].entries()) {
     const stream = await follow({ last });
     await happen(`test.now${i}`);
-    await until('the event', () => told(stream.stream, `test.now${i}`).length === 1);
-    expect(told(stream.stream, 'test.one', 'test.two')).toEqual([]);
+    await until('the event', () => eventsOf(stream.stream, `test.now${i}`).length === 1);
+    expect(eventsOf(stream.stream, 'test.one', 'test.two')).toEqual([]);
     await stream.end();
   }
 });
@@ -162,11 +162,11 @@ test('a follower that reads nothing takes little memory, and delays no other', a
   const hearing = await follow();
   const long = 'x'.repeat(50_000);
   for (let i = 0; i < 300; i++) await happen('test.long', { data: { long, i } });
-  await until('all of them', () => told(hearing.stream, 'test.long').length === 300);
+  await until('all of them', () => eventsOf(hearing.stream, 'test.long').length === 300);
   expect(hearing.stream.events.map(({ data }) => data.i).filter((i) => i !== undefined)).toEqual(
     Array.from({ length: 300 }, (_, i) => i),
   );
-  // Of 15 MB this process holds a page for the deaf one, and the kernel some: the rest is where it was.
+  // Of 15 MB this process holds one page for the stuck reader, and the kernel some; the rest stays in the database.
   const sockets = (process as never as { _getActiveHandles(): { writableLength?: number }[] })._getActiveHandles();
   expect(Math.max(...sockets.map(({ writableLength = 0 }) => writableLength))).toBeLessThan(6 * 2 ** 20);
   deaf.destroy();

@@ -61,7 +61,7 @@ test('each time in the API is in ISO 8601, and `since` of a resync may also be i
   const times: unknown[] = [];
   JSON.stringify(document, (name, value) => {
     const types = [value?.type, ...(value?.anyOf ?? []).map(({ type }: { type: string }) => type)].flat();
-    const isTime = /^(at|since|until|mark)$|(At|Date|Until|Since)$/.test(name) && types.length > 0;
+    const isTime = /^(at|since|until|highWaterMark)$|(At|Date|Until|Since)$/.test(name) && types.length > 0;
     if (isTime && types.some((type) => ['number', 'integer'].includes(type))) times.push(value);
     return value;
   });

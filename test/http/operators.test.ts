@@ -4,7 +4,7 @@ import { startMirror } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
-/** Operators ask one process; the work is done by another. */
+/** One process serves the operators; another one does the work. */
 let scene: Scene;
 let worker: Awaited<ReturnType<typeof startMirror>>;
 let id: string;
@@ -135,7 +135,7 @@ describe('retry', () => {
       sidecarFiles: [{ key: `${whole.key}.asset.json` }],
       sidecars: { transcript: { state: 'none', keys: [] }, thumbnail: { state: 'none' } },
     });
-    // Again changes nothing: it is whole.
+    // A second request changes nothing: it is complete.
     expect((await ask('POST', `/assets/${ids[0]}/retry`)).body).toEqual(whole);
   });
 
@@ -222,7 +222,7 @@ describe('the audit log', () => {
       request: { mode: 'full' },
       requestId: expect.any(String),
     });
-    // Looking is no deed, and who may not ask leaves no trace here.
+    // Reads and unauthenticated requests are not in the audit log.
     const before = (await deeds('limit=1'))[0].id;
     await ask('GET', '/status');
     await ask('POST', `/connections/${id}/pause`, undefined, { authorization: 'Bearer wrong' });

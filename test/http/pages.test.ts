@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startMirror } from '../support/mirror.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 
-/** The pages of operators, below the path of a PUBLIC_URL, whether the proxy in front takes the path off or not. */
+/** The pages of operators, below the path of a PUBLIC_URL, whether the proxy in front removes the path or not. */
 describe('pages below a path', () => {
   let stage: Stage;
   let mirror: Awaited<ReturnType<typeof startMirror>>;

@@ -168,7 +168,7 @@ describe('wrong tokens', () => {
   test("wrong tokens through trusted proxies count for the client's address only", async () => {
     const enter = (given: string, from: string) => send('/sign-in', { token: given }, { 'x-forwarded-for': from });
     for (let i = 0; i < 10; i++) expect((await enter(`guess ${i}`, '203.0.113.9')).status).toBe(401);
-    // Who sends them may have made up what stands before its own address.
+    // A client may have invented the addresses before its own.
     for (const from of ['203.0.113.9', '203.0.113.10, 203.0.113.9, 10.1.2.4']) {
       expect((await enter('guess', from)).status).toBe(429);
     }
@@ -204,7 +204,7 @@ test('on https the session cookie is secure and has the path of PUBLIC_URL; a ne
     const other = { ...moved, environment: { ...moved.environment, ADMIN_TOKEN: 'another token of the operators' } };
     const renewed = await startMirror(other, stage.library, 'web');
     expect((await get('/api/status', { cookie: session })).status).toBe(401);
-    // Nobody is a proxy here, whatever they say.
+    // No proxy is trusted here.
     const open = { ...other.environment, TRUST_PROXY: '' };
     await renewed.stop();
     const alone = await startMirror({ ...other, environment: open }, stage.library, 'web');

@@ -61,7 +61,7 @@ test('asset-mirror library prints all settings of an app, and the same ones afte
 
   // A second library at the same time keeps its data in memory, and says so.
   const beside = await start();
-  expect(beside.complaints()).toContain('this one forgets everything at its end');
+  expect(beside.complaints()).toContain('this one keeps nothing when it ends');
   expect(await accepted(beside.app)).toBe(true);
   expect(beside.app.clientSecret).not.toBe(kept.clientSecret);
   expect(await beside.stop()).toBe(0);

@@ -15,20 +15,20 @@ beforeAll(async () => {
 });
 afterAll(() => library.close());
 
-type Ended = { code: number | null; out: string; told: string };
+type Ended = { code: number | null; out: string; errors: string };
 
 function conformance(args: string[], heard: (text: string) => void = () => {}): Promise<Ended> {
   const child = spawn(process.execPath, [MAIN, ...args], { env: { ...process.env, NO_COLOR: '1' } });
   let out = '';
-  let told = '';
+  let errors = '';
   child.stdout.on('data', (text) => {
     out += text;
   });
   child.stderr.on('data', (text) => {
-    told += text;
+    errors += text;
     heard(String(text));
   });
-  return new Promise((resolve) => child.once('close', (code) => resolve({ code, out, told })));
+  return new Promise((resolve) => child.once('close', (code) => resolve({ code, out, errors })));
 }
 
 const addresses = () => ['--api', library.apiUrl, '--app', library.appUrl];
@@ -74,10 +74,10 @@ describe('npm run conformance', () => {
     const asked = only('code-and-state', 'vtt', 'logo-shown', 'code-once');
     const args = [...addresses(), ...client(), '--by-hand', '--consents', '2', ...asked];
     // The library consents automatically. A user would press a button.
-    const { code, out, told } = await conformance(args, (text) => {
+    const { code, out, errors } = await conformance(args, (text) => {
       for (const [url] of text.matchAll(/http\S+\/oauth\/authorize\S+/g)) void fetch(url).then((it) => it.text());
     });
-    expect(told).toContain('Please open this address and allow access');
+    expect(errors).toContain('Please open this address and allow access');
     expect(out).toContain('✓ 4.1');
     expect(out).toContain('✓ 4.8');
     expect(out).toContain('not tried: by hand, nobody but you sees the pages');
@@ -96,8 +96,8 @@ describe('npm run conformance', () => {
     ],
     ['an invalid address', ['--api', 'here', '--app', 'there'], 'It is no URL'],
   ])('npm run conformance exits with 2 for %s', async (_what, args, message) => {
-    const { code, told } = await conformance(args);
-    expect(told).toContain(message);
+    const { code, errors } = await conformance(args);
+    expect(errors).toContain(message);
     expect(code).toBe(2);
   });
 

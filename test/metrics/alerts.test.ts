@@ -14,17 +14,19 @@ const skipped = isThere ? '' : ' (skipped: promtool is not installed)';
 test.skipIf(!isThere)(`each alert fires in its cases, and only there${skipped}`, async () => {
   const promtool = (...args: string[]) => promisify(execFile)('promtool', args);
   await promtool('check', 'rules', rules);
-  // What is not as expected is on stdout, and the exit code says so.
+  // Differences are on stdout, and the exit code is not 0.
   await promtool('test', 'rules', cases).catch(({ stdout }) => expect.unreachable(stdout));
 });
 
 test('each alert has a case in which it fires, and one in which it does not', async () => {
   const alerts = parse(await readFile(rules, 'utf8')).groups[0].rules.map(({ alert }: { alert: string }) => alert);
-  const told = parse(await readFile(cases, 'utf8')).tests.flatMap(
+  const tested = parse(await readFile(cases, 'utf8')).tests.flatMap(
     (it: { alert_rule_test: { alertname: string; exp_alerts: object[] }[] }) => it.alert_rule_test,
   );
   const named = (fires: boolean) =>
-    new Set(told.flatMap((it: (typeof told)[number]) => (it.exp_alerts.length > 0 === fires ? [it.alertname] : [])));
+    new Set(
+      tested.flatMap((it: (typeof tested)[number]) => (it.exp_alerts.length > 0 === fires ? [it.alertname] : [])),
+    );
   expect([...named(true)].sort()).toEqual([...alerts].sort());
   for (const alert of alerts) expect(named(false), alert).toContain(alert);
 });

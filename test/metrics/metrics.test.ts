@@ -105,7 +105,7 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
       .filter(({ endpoint }) => links.includes(endpoint!))
       .reduce((sum, entry) => sum + entry.bytes, 0);
     const downloaded = own.value('asset_mirror_bytes_total')!;
-    // What was on the line when it was cut is sent and not received.
+    // Bytes in transit at the interruption are sent, but not received.
     expect(downloaded).toBeGreaterThan(4 * size);
     expect(downloaded).toBeLessThanOrEqual(bytes);
     expect(own.value('asset_mirror_resumed_bytes_total')).toBeGreaterThan(0);
@@ -150,7 +150,7 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
       expect(names.length, expression).toBeGreaterThan(0);
       for (const name of names) expect(shown, `${name} in: ${expression}`).toContain(name);
     }
-    // And says what each of the values of a label may be, so that no alert waits for one that never comes.
+    // And lists the values of each label, so that no alert waits for a value that does not exist.
     for (const [name, label, value] of equalities(expressions)) {
       if (label === 'job') continue;
       const values = Object.keys({ ...web.by(name, label), ...own.by(name, label) });
@@ -176,11 +176,11 @@ test('a scrape lacks only the gauges of the database while the database is away'
 
 test('docs/reference/metrics.md lists each metric, and no other', async () => {
   const docs = await readFile(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8');
-  const told = (pattern: RegExp) => [...new Set([...docs.matchAll(pattern)].map(([, name]) => name!))].sort();
+  const documented = (pattern: RegExp) => [...new Set([...docs.matchAll(pattern)].map(([, name]) => name!))].sort();
   const registry = createMetrics().registry;
   recordGauges(registry, {} as never);
   const names = registry.getMetricsAsArray().map(({ name }) => name);
-  expect(told(/`(asset_mirror_\w+)/g)).toEqual([...names, 'asset_mirror_dependency_up'].sort());
+  expect(documented(/`(asset_mirror_\w+)/g)).toEqual([...names, 'asset_mirror_dependency_up'].sort());
 });
 
 async function alertExpressions(): Promise<string[]> {
@@ -203,7 +203,7 @@ async function alertExpressions(): Promise<string[]> {
   return expressions;
 }
 
-/** With what Grafana puts in place of its variables. */
+/** The expression with values for Grafana's variables. */
 async function dashboardExpressions(): Promise<string[]> {
   const directory = new URL('../../ops/grafana/', import.meta.url);
   const expressions: string[] = [];
@@ -225,7 +225,7 @@ async function dashboardExpressions(): Promise<string[]> {
   return expressions;
 }
 
-/** The names of the metrics in a PromQL expression. @throws where it does not parse */
+/** The names of the metrics in a PromQL expression. @throws if it does not parse */
 function metricsIn(expression: string): string[] {
   const names: string[] = [];
   parser.parse(expression).iterate({

@@ -1,4 +1,4 @@
-/** What a scrape shows: each sample's value by its name and labels, as in the text format of Prometheus. */
+/** The samples of a scrape by name and labels, as in the text format of Prometheus. */
 export type Scrape = Awaited<ReturnType<typeof scrape>>;
 
 export async function scrape(address: string) {

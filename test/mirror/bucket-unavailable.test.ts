@@ -16,7 +16,7 @@ test('a directory that cannot be written to makes all assets wait with the reaso
   const scene = await newScene();
   try {
     const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
-    // A file in the way: not even root can write below it.
+    // A file at the path: not even root can write below it.
     await rename(directory, `${directory}.aside`);
     await writeFile(directory, '');
     const ids = await Promise.all(Array.from({ length: 10 }, () => scene.upload()));
@@ -24,13 +24,13 @@ test('a directory that cannot be written to makes all assets wait with the reaso
     await until('the breaker to close', () => breaker(scene.mirror.lines).length > 0);
     const ready = await fetch(`${scene.ground.publicUrl}/readyz`);
     expect(ready.status).toBe(503);
-    expect(JSON.stringify(await ready.json())).toMatch(/a file is in the way/);
+    expect(JSON.stringify(await ready.json())).toMatch(/a file has the path/);
     await rm(directory);
     await rename(`${directory}.aside`, directory);
     for (const id of ids) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ spent: 0 });
     expect(breaker(scene.mirror.lines)).toHaveLength(1);
     const downloads = (await scene.admin.requests()).filter((request) => request.endpoint === 'media');
-    // A few were on their way; the rest was not even asked for.
+    // A few were in transfer; the rest was not requested.
     expect(downloads.length).toBeLessThanOrEqual(ids.length + 4);
     await chmod(directory, 0o755);
   } finally {
@@ -53,7 +53,7 @@ test('a disk that is not mounted at the start is waited for; nothing is written 
     await scene.resync();
     await scene.mirror.assetIn(after, 'pending');
     const ready = await fetch(`${scene.ground.publicUrl}/readyz`);
-    expect(JSON.stringify(await ready.json())).toMatch(/Is the disk mounted, is STORAGE_URL right/);
+    expect(JSON.stringify(await ready.json())).toMatch(/Check that the disk is mounted, and STORAGE_URL/);
     expect(await readdir(directory)).toEqual(['.asset-mirror-tmp']);
     await rm(directory, { recursive: true });
     await rename(`${directory}.aside`, directory);
@@ -87,7 +87,7 @@ test.runIf(canMount)(
       });
       expect(waiting).toMatchObject({
         attempts: 0,
-        reason: { text: expect.stringMatching(/no room for .*it has 29 MiB/) },
+        reason: { text: expect.stringMatching(/no space for .*it has 29 MiB/) },
       });
       expect(breaker(scene.mirror.lines)).toEqual([]);
       const [download] = await scene.admin.requests({ assetId: large, endpoint: 'media' as never });
@@ -169,7 +169,7 @@ test.each<[string, (directory: string) => Promise<unknown>, (directory: string) 
       await scene.resync({ mode: 'incremental' });
       await until('the breaker to close', () => breaker(scene.mirror.lines).length > 0);
       const [closed] = breaker(scene.mirror.lines);
-      expect(JSON.stringify(closed)).toMatch(/not the bucket that the records.*put an object _mirror\/id there/);
+      expect(JSON.stringify(closed)).toMatch(/not the bucket of this database.*put an object _mirror\/id there/);
       for (const id of ids) expect((await scene.mirror.asset(id))?.state).not.toBe('mirrored');
       const files = await readdir(directory, { recursive: true });
       expect(files.filter((name) => ids.some((id) => name.includes(id)))).toEqual([]);
@@ -195,7 +195,7 @@ test.runIf(inject('s3'))(
         await scene.resync({ mode: 'incremental' });
         return breaker(scene.mirror.lines).length > 0;
       });
-      // They are in the other bucket. The one that comes back has none of them.
+      // They are in the other bucket. The original one has none of them.
       const written = (await keysOf(scene.storage)).filter((key) => !key.startsWith('_mirror/'));
       expect(written.length).toBeGreaterThan(0);
       for (const key of written) await scene.storage.remove(key);

@@ -46,7 +46,7 @@ describe.each(grounds())('a bucket that has lost objects ($name)', { timeout: 30
         'SELECT * FROM verifications ORDER BY requested_at DESC LIMIT 1',
       )
     )[0]!;
-  /** Why those that are put off wait. Another may be asked for behind them: the store was wrong. */
+  /** Why postponed verifications wait. Another one may wait behind them, because the store was wrong. */
   const waiting = async () =>
     (
       await query<{ error: string }>(
@@ -250,11 +250,11 @@ describe('requests of scheduled verifications', () => {
     expect(all.filter(Boolean)).toHaveLength(1);
     expect(await ask(day)).toBe(false);
     expect(await asked()).toEqual([{ connection_id: null, ...routine }]);
-    // One that still waits is the next one, too.
+    // A waiting verification is also the next one.
     await stage.query('UPDATE chores SET due_at = now()');
     expect(await ask(day)).toBe(true);
     expect(await asked()).toHaveLength(1);
-    // An interval that is shorter now is not kept waiting by the one before.
+    // A shorter interval applies at once.
     expect(await ask(day / 24)).toBe(false);
     const [due] = await stage.query<{ soon: boolean }>(
       `SELECT due_at <= now() + interval '1 hour' AS soon FROM chores WHERE name = 'bucket'`,

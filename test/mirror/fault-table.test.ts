@@ -11,24 +11,24 @@ import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
 /**
- * What may go wrong in a transfer, for a file of one PUT and for one in parts, on each store. After each: the file is there
- * byte for byte and its record with it, no attempt is spent that need not be, and nothing else is left anywhere.
+ * The faults of a transfer, for a file of one PUT and for one in parts, on each store. After each: the file and its record are
+ * complete, no unnecessary attempt is spent, and nothing else remains.
  */
 
 const MiB = 2 ** 20;
 const sizes = { small: 3 * MiB + 7, large: 33 * MiB + 12_345 };
 
 interface Row {
-  /** Of the source: for each of the two files. */
+  /** A fault of the source, for each of the two files. */
   source?: (size: number) => Omit<Rule, 'endpoint' | 'assetId'>[];
-  /** Of the file as the service has it. */
+  /** Of the file as the library has it. */
   asset?: Parameters<Scene['upload']>[0];
-  /** Set before the transfer; returns how to set it right again, once the fault was seen. */
+  /** Starts the fault before the transfer; returns the function that ends it after it was noticed. */
   around?: (lines: Lines) => Promise<() => Promise<void>>;
   store?: Parameters<Lines['s3']['set']>;
-  /** How many attempts it costs at most. */
+  /** The maximum of attempts that it costs. */
   attempts?: number;
-  /** What the bucket was asked for. */
+  /** The requests to the bucket. */
   seen?: (calls: Lines['s3']['calls']) => void;
 }
 
@@ -40,7 +40,7 @@ interface Lines {
   redis: TcpLine | undefined;
 }
 
-/** Whoever is connected is cut off, and nobody else gets through. Returns how many have tried. */
+/** Closes all connections and refuses new ones. Returns how many were tried. */
 function takeAway(line: TcpLine): () => number {
   let refused = 0;
   line.set({
@@ -128,7 +128,7 @@ const storeFaults: Record<string, Row> = {
   'the answer to CompleteMultipartUpload is lost': {
     store: [{ on: asks.complete, times: 1, dropAnswer: true }],
     seen(calls) {
-      // What lies at the key tells: no second upload, and no part is sent twice.
+      // The object at the key decides: no second upload, and no part is sent twice.
       expect(calls.filter(asks.begin)).toHaveLength(1);
       expect(calls.filter(asks.part)).toHaveLength(3);
     },
@@ -149,7 +149,7 @@ function shaOf(seed: string, bytes: number): string {
   return hash.digest('hex');
 }
 
-/** Everything that must be true once the dust has settled. */
+/** The expected final state. */
 async function expectWhole(scene: Scene, files: { id: string; seed: string; size: number }[], attempts = 0) {
   const { store } = scene.mirror;
   for (const { id, seed, size } of files) {
@@ -174,7 +174,7 @@ async function expectWhole(scene: Scene, files: { id: string; seed: string; size
     );
     expect(failed.length, JSON.stringify(failed)).toBeLessThanOrEqual(attempts);
   }
-  // What a process could not end, for it never learnt that it had begun it, is found by its key.
+  // An upload whose start was never answered is found by its key.
   await sweepUploads({ store, storage: scene.mirror.service.context.storage }, { ageMs: -60_000, patienceMs: 0 });
   expect(await scene.ground.leftovers()).toEqual([]);
 }
@@ -195,7 +195,7 @@ describe.each(grounds())('a transfer with a fault ($name)', { timeout: 180_000 }
         };
         made.database = await newLine(DATABASE_URL!);
         made.redis = REDIS_URL === undefined ? undefined : await newLine(REDIS_URL);
-        // A directory has no line to it, so this one nobody uses.
+        // A directory has no connection, so this one is not used.
         made.s3 = await newHttpLine(S3_ENDPOINT ?? 'http://127.0.0.1:9');
         return {
           DATABASE_URL: over(DATABASE_URL!, made.database),
@@ -257,7 +257,7 @@ describe.each(grounds())('a transfer with a fault ($name)', { timeout: 180_000 }
     }
     await scene.resync();
     for (const { id } of files) {
-      // A transaction whose line went dead holds its locks until the server ends it.
+      // A transaction on a dead connection keeps its locks until the server ends it.
       const asked = async () => (await scene.admin.requests({ assetId: id, endpoint: 'media' })).length;
       await until('the transfer', asked);
     }
@@ -303,7 +303,7 @@ describe.each(grounds())('a transfer in a process that stops ($name)', { timeout
         return { id: await scene.upload({ name: `${which}.bin`, content: { seed, size } }), seed, size };
       }),
     );
-  /** A worker that is slow enough to be met in the middle of both files. */
+  /** A worker that is slow enough to be interrupted during both files. */
   const inTheMiddle = async (files: { id: string }[]) => {
     const worker = await work('1MiB/s');
     await scene.resync();

@@ -62,7 +62,7 @@ describe('sidecars', () => {
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
     const before = await scene.record(id);
-    // No listing has seen it yet; the transcript's next look does.
+    // No listing has seen it yet; the next follow-up check does.
     await scene.admin.changeAsset(id, { status: 'processing', content: { text: 'another file' }, transcript: spoken });
     await transcriptIs(id, 'mirrored', 60_000);
     const after = await scene.record(id);
@@ -180,7 +180,7 @@ test('a transcript that never comes is given up at its deadline', async () => {
     await until('giving up', async () => (await scene.mirror.asset(id))?.transcript === 'gave_up');
     expect(await scene.mirror.asset(id)).toMatchObject({
       state: 'mirrored',
-      reason: { text: expect.stringMatching(/no transcript came/) },
+      reason: { text: expect.stringMatching(/no transcript was available/) },
     });
     expect((await scene.record(id)).transcript).toEqual({ state: 'gave_up', keys: [] });
   } finally {

@@ -142,11 +142,11 @@ describe('an asset that is mirrored', () => {
     await scene.admin.addFault({ endpoint: 'me', skip: 1, times: 1, status: 401 });
     await scene.admin.clearRequests();
     await scene.resync();
-    const parkedUntil = await until('the connection to wait', async () => {
+    const delayedUntil = await until('the connection to wait', async () => {
       const { adaptiveLimit } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
-      return adaptiveLimit.parkedUntil;
+      return adaptiveLimit.delayedUntil;
     });
-    expect(Date.parse(parkedUntil)).toBeGreaterThan(Date.now() + 15_000);
+    expect(Date.parse(delayedUntil)).toBeGreaterThan(Date.now() + 15_000);
     await scene.ground.endWaits();
     expect(await scene.mirror.assetIn(other, 'mirrored')).toMatchObject({ spent: 0 });
     expect(await scene.admin.requests({ endpoint: 'token' as never })).toHaveLength(1);
@@ -159,9 +159,9 @@ describe('an asset that is mirrored', () => {
     await scene.resync();
     for (const id of others) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ spent: 0 });
     const { adaptiveLimit } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
-    expect(adaptiveLimit.parkedUntil).toBeNull();
+    expect(adaptiveLimit.delayedUntil).toBeNull();
     await until('its reason', async () => (await scene.mirror.asset(refused)).reason !== null);
-    expect((await scene.mirror.asset(refused)).reason.text).toMatch(/^read asset .*: the service answered 401$/);
+    expect((await scene.mirror.asset(refused)).reason.text).toMatch(/^read asset .*: the library answered 401$/);
     await scene.admin.removeAsset(refused);
     await scene.admin.clearFaults();
     await scene.resync({ mode: 'full' });
@@ -347,8 +347,8 @@ describe('a file that is incomplete or not a file', () => {
   });
 
   const broken = [
-    { what: 'that is shorter than the service says', fault: { shortBy: 100 }, reason: /wrong size.*50000.*49900/ },
-    { what: 'that is longer than the service says', fault: { longBy: 100 }, reason: /wrong size.*50000.*50100/ },
+    { what: 'that is shorter than the library says', fault: { shortBy: 100 }, reason: /wrong size.*50000.*49900/ },
+    { what: 'that is longer than the library says', fault: { longBy: 100 }, reason: /wrong size.*50000.*50100/ },
     {
       what: 'that is shorter, without a length',
       fault: { shortBy: 100, chunked: true },
@@ -357,13 +357,13 @@ describe('a file that is incomplete or not a file', () => {
     {
       what: 'that is longer, without a length',
       fault: { longBy: 100, chunked: true },
-      reason: /goes on after its 50000 bytes/,
+      reason: /continues after its 50000 bytes/,
     },
-    { what: 'that always breaks off', fault: { cutAfter: 10_000, ignoreRange: true }, reason: /broke off/ },
+    { what: 'that always breaks off', fault: { cutAfter: 10_000, ignoreRange: true }, reason: /was interrupted/ },
     {
       what: 'that stalls',
       fault: { stallAfter: 10_000, ignoreRange: true },
-      reason: /no byte came for 0.3 s|cannot go on/,
+      reason: /no byte came for 0.3 s|cannot resume/,
     },
     { what: 'that comes compressed', fault: { contentEncoding: 'gzip' }, reason: /encoded/ },
     { what: 'whose links are all refused', fault: { status: 403 }, reason: /403/ },

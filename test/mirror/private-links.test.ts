@@ -3,7 +3,7 @@ import { answer, type Bare, startBare } from '../source/bare.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
-/** A server beside the mirror that the library has nothing to do with. Both hosts lead to it. */
+/** A server near the mirror that is not part of the library. Both hosts lead to it. */
 describe.each(['localhost', '0.0.0.0'])('a link to %s', (host) => {
   let scene: Scene;
   let inside: Bare;

@@ -31,7 +31,7 @@ describe('a file that is replaced in the library', () => {
     scene.admin.requests({ assetId, endpoint: endpoint as never });
   const row = async (id: string) => (await scene.mirror.store.assets.get(id))!;
 
-  /** A film with all that can lie beside one. */
+  /** A film with all sidecars. */
   async function uploadFilm(filename: string): Promise<string> {
     const id = await scene.upload({
       ...film,
@@ -50,7 +50,7 @@ describe('a file that is replaced in the library', () => {
   const everything = (id: string, filename: string) =>
     ['', '.asset.json', '.thumbnail.png', '.transcript.json', '.txt', '.vtt'].map((end) => keyOf(id, filename + end));
 
-  /** Replaces it, and waits until its bytes begin to come, very slowly. */
+  /** Replaces it, and waits until its bytes begin to arrive, very slowly. */
   async function replaceSlowly(id: string, change: object = {}): Promise<void> {
     await scene.admin.addFault({ endpoint: 'media', assetId: id, stallAfter: 100_000, ignoreRange: true });
     await scene.admin.clearRequests();

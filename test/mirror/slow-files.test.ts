@@ -61,7 +61,7 @@ describe.each([richest()])('a slow file ($name)', (kind) => {
     await scene.restart({ TRANSFER_MIN_RATE_WINDOW: '2s' });
     const size = 36 * MiB;
     const id = await scene.upload({ content: { seed: 'parts', size } });
-    // The request for the first byte and two parts come fast, the third part does not.
+    // The first byte and two parts arrive fast, the third part does not.
     await scene.admin.addFault({ endpoint: 'media', assetId: id, skip: 3, times: 1, bytesPerSecond: 100 });
     await scene.resync();
     // A part that was stored is progress: no attempt was spent.

@@ -36,7 +36,7 @@ describe('the timeline of an asset', () => {
     const { timeline, explanation } = await explained(id);
     const times = timeline.map(({ at }) => Date.parse(at));
     expect(times).toEqual(times.toSorted((a, b) => a - b));
-    const told = whats(timeline);
+    const entries = whats(timeline);
     const order = [
       'listed.new',
       'attempt.again',
@@ -52,8 +52,8 @@ describe('the timeline of an asset', () => {
     ];
     let place = -1;
     for (const what of order) {
-      place = told.indexOf(what, place + 1);
-      expect(place, `${what} in ${told.join(' ')}`).toBeGreaterThanOrEqual(0);
+      place = entries.indexOf(what, place + 1);
+      expect(place, `${what} in ${entries.join(' ')}`).toBeGreaterThanOrEqual(0);
     }
     expect(timeline[0]).toMatchObject({ what: 'listed.new', syncId, text: 'seen for the first time: to be mirrored' });
     expect(timeline.find(({ what }) => what === 'attempt.again')!.text).toMatch(
@@ -95,9 +95,9 @@ describe('the timeline of an asset', () => {
     await scene.admin.clearFaults();
     await mirror.api('POST', `/assets/${id}/retry`);
     await mirror.assetIn(id, 'mirrored');
-    const told = whats((await explained(id)).timeline);
-    expect(told).toEqual(expect.arrayContaining(['settings.unskipped', 'operator.retryAsset', 'attempt.mirrored']));
-    expect(told.indexOf('operator.retryAsset')).toBeLessThan(told.lastIndexOf('attempt.mirrored'));
+    const entries = whats((await explained(id)).timeline);
+    expect(entries).toEqual(expect.arrayContaining(['settings.unskipped', 'operator.retryAsset', 'attempt.mirrored']));
+    expect(entries.indexOf('operator.retryAsset')).toBeLessThan(entries.lastIndexOf('attempt.mirrored'));
   });
 
   test('the error for an unknown asset says what was searched', async () => {

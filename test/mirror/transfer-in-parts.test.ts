@@ -62,7 +62,7 @@ describe.each(grounds())('a large file ($name)', (kind) => {
     await scene.mirror.assetIn(id, 'mirrored', 90_000);
     expect(await shaAt(id)).toBe(shaOf(name, size));
     const sent = (await scene.admin.requests({ assetId: id, endpoint: 'media' })).length;
-    // Only what was broken off was asked for again.
+    // Only the interrupted parts were requested again.
     expect(sent).toBeLessThanOrEqual(6 + 8);
   });
 
@@ -85,7 +85,7 @@ describe.each(grounds())('a large file ($name)', (kind) => {
 
   test('a large file that is replaced during its transfer begins again, and no versions are mixed', async () => {
     const id = await upload('before');
-    // The last parts come slowly enough for the change to fall between.
+    // The last parts arrive slowly enough for the change to come before them.
     await scene.admin.addFault({ endpoint: 'media', assetId: id, skip: 4, stallAfter: MiB, times: 4 });
     await scene.resync();
     await until('some parts', async () => (await ranges(id)).length >= 5);

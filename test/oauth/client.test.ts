@@ -31,7 +31,7 @@ afterAll(async () => {
 const clientWith = (options: Partial<OAuthClientOptions> = {}) =>
   new OAuthClient({ ...library, apiUrl: relay.url, ...options });
 
-/** What comes of a refresh that is answered like this. */
+/** The result of a refresh with this answer. */
 async function refreshWith(status: number, body: unknown, headers: Record<string, string> = {}) {
   relay.instead = (response) =>
     response
@@ -196,7 +196,7 @@ describe('a refused refresh', () => {
 
   it('the error of a refused refresh shows only the code of the answer', async () => {
     const error = await failureOf(refreshWith(400, { error: 'invalid_request', error_description: 'svcr_secret' }));
-    expect(reasonOf(error)).toBe('refresh the access token: the service answered 400 invalid_request');
+    expect(reasonOf(error)).toBe('refresh the access token: the library answered 400 invalid_request');
   });
 });
 

@@ -42,7 +42,7 @@ describe('an encryption key', { timeout: 240_000 }, () => {
     expect(lastError).toContain(tokens!.split('.')[1]);
     const { status, adaptiveLimit } = await connection();
     expect(status).toBe('active');
-    expect(Date.parse(adaptiveLimit.parkedUntil)).toBeGreaterThan(Date.now());
+    expect(Date.parse(adaptiveLimit.delayedUntil)).toBeGreaterThan(Date.now());
     expect(await sealed()).toBe(tokens);
 
     const unread = await rotate();
@@ -79,7 +79,7 @@ test('keys rotate also encrypts the grant of an unfinished consent with the firs
   const purpose = purposeOf.consent('c1');
   await store.consents.save(
     { id: 'c1', tokens: sealPair(createSealer([old]), purpose, pair), connectionId: null, linkMadeAt: new Date() },
-    { accessMs: 3_600_000, holdMs: 60_000 },
+    { accessMs: 3_600_000, leaseMs: 60_000 },
   );
   expect(await rotateKeys(store, createSealer([next, old]))).toMatchObject({ rotated: 1, unreadable: [] });
   const { tokens } = (await store.consents.get('c1'))!;

@@ -5,7 +5,7 @@ import { createSealer } from '../../src/oauth/seal.ts';
 import { Tokens } from '../../src/oauth/tokens.ts';
 import { openStore } from '../../src/store/store.ts';
 
-/** What a process of its own is told, as JSON in its only argument. */
+/** The options of the process, as JSON in its only argument. */
 export interface Order {
   databaseUrl: string;
   apiUrl: string;

@@ -6,19 +6,19 @@ export type Relay = Awaited<ReturnType<typeof startRelay>>;
 /** Answers instead of the library; true when it did. */
 type Answer = (response: ServerResponse) => unknown;
 
-/** Stands in front of the library's OAuth endpoints and lets a test hold or replace what passes. */
+/** A proxy in front of the library's OAuth endpoints, with which a test delays or replaces requests and answers. */
 export async function startRelay(target: string) {
   const relay = {
     url: '',
-    /** Requests so far, as they came. */
+    /** The requests so far, in order. */
     requests: [] as { path: string; headers: IncomingHttpHeaders; body: string }[],
     /** How many of them got the library's answer. */
     answered: 0,
     /** Runs before the library sees a request. */
     before: undefined as ((response: ServerResponse) => Promise<void>) | undefined,
-    /** Runs when the library has carried it out, before its answer goes back. */
+    /** Runs after the library has handled the request, before its answer is sent. */
     after: undefined as (() => Promise<void>) | undefined,
-    /** Answers in the library's place, which then sees nothing. */
+    /** Answers instead of the library, which gets no request. */
     instead: undefined as Answer | undefined,
     reset() {
       relay.requests = [];
@@ -59,17 +59,17 @@ export async function startRelay(target: string) {
   return relay;
 }
 
-/** Something that waits to be told, and tells that it has come so far. */
+/** A point where a request waits until the test opens it; it reports each arrival. */
 export function breaker() {
   const opened = Promise.withResolvers<void>();
   const reached = Promise.withResolvers<void>();
   return {
-    /** Holds whoever passes until it is opened. */
+    /** Delays each caller until it is opened. */
     async pass(): Promise<void> {
       reached.resolve();
       await opened.promise;
     },
-    /** Someone stands before it. */
+    /** A caller waits at it. */
     reached: reached.promise,
     open: () => opened.resolve(),
   };

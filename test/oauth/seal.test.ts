@@ -7,7 +7,7 @@ const old = randomBytes(32);
 const young = randomBytes(32);
 const sealer = createSealer([old]);
 
-/** Each way of putting another character in the place of one. */
+/** All values with one character replaced. */
 function* altered(text: string): Generator<string> {
   for (let i = 0; i < text.length; i++) {
     yield `${text.slice(0, i)}${text[i] === 'A' ? 'B' : 'A'}${text.slice(i + 1)}`;

@@ -27,7 +27,7 @@ let admin: Admin;
 let relay: Relay;
 let database: { url: string; drop(): Promise<void> };
 let store: Store;
-/** Sees the database as nobody's process does; the other one sees the server from outside of it. */
+/** A connection to the test's database, and one to the server itself. */
 let sql: pg.Client;
 let server: pg.Client;
 let lines: { msg: string; level: string; connectionId?: string; reason?: string }[] = [];
@@ -94,7 +94,7 @@ async function newConnection(accessExpiresAt = new Date(Date.now() - 1000)) {
   return { id, user, grant };
 }
 
-/** The user goes through the connect flow once more. */
+/** The user connects again. */
 async function reconnect(connection: { user: { id: string; name: string; email: string } }) {
   const grant = await connect(library);
   await store.connections.saveGrant({
@@ -144,8 +144,8 @@ async function expectDisconnected(id: string, reason: RegExp) {
   expect(connection.lastError).toMatch(reason);
   const ends = (await eventsOf(id)).filter(({ kind }) => kind === 'connection.disconnected');
   expect(ends).toEqual([{ kind: 'connection.disconnected', data: { reason: connection.lastError } }]);
-  const told = lines.filter(({ msg, connectionId }) => msg === 'connection disconnected' && connectionId === id);
-  expect(told).toMatchObject([{ level: 'warn', reason: connection.lastError }]);
+  const found = lines.filter(({ msg, connectionId }) => msg === 'connection disconnected' && connectionId === id);
+  expect(found).toMatchObject([{ level: 'warn', reason: connection.lastError }]);
 }
 
 /** A process of its own that asks for the same token. */
@@ -289,7 +289,7 @@ describe('concurrent callers', () => {
     relay.before = held.pass;
     const processes = await Promise.all([33, 33, 34].map((callers) => startProcess(connection.id, { callers })));
     for (const each of processes) each.go();
-    // The one that refreshes is held until all the others wait for it.
+    // The refresh is delayed until all others wait for it.
     await Promise.all([held.reached, ...processes.map((each) => each.calling())]);
     held.open();
     const results = (await Promise.all(processes.map((each) => each.results()))).flat();
@@ -312,8 +312,8 @@ describe('concurrent callers', () => {
     const results = (await Promise.all(processes.map((each) => each.results()))).flat();
     expect(results).toEqual(Array(100).fill('Disconnected'));
     expect(refreshes()).toBe(1);
-    const told = processes.flatMap((each) => each.logLines()).filter(({ msg }) => msg === 'connection disconnected');
-    lines.push(...(told as typeof lines));
+    const found = processes.flatMap((each) => each.logLines()).filter(({ msg }) => msg === 'connection disconnected');
+    lines.push(...(found as typeof lines));
     await expectDisconnected(connection.id, /^the user disconnected the app or lost access/);
   });
 
@@ -323,7 +323,7 @@ describe('concurrent callers', () => {
     const { version } = await tokens.getAccessToken(connection.id);
     const next = await Promise.all(Array.from({ length: 50 }, () => tokens.getAccessToken(connection.id, version)));
     expect(new Set(next.map((token) => token.version))).toEqual(new Set([2]));
-    // Latecomers were refused with the same token.
+    // Later callers were refused with the same token.
     expect(await tokens.getAccessToken(connection.id, version)).toEqual(next[0]);
     expect(refreshes()).toBe(1);
   });
@@ -354,7 +354,7 @@ describe('concurrent callers', () => {
     const tokens = tokensOf({ store: { ...store, connections: { ...store.connections, grant } } });
     const held = breaker();
     relay.after = held.pass;
-    // These come while the first one reads: all are refused with what it finds.
+    // These arrive while the first one reads: all are refused for the same reason.
     const calls = [tokens.getAccessToken(connection.id)];
     for (let i = 0; i < 50; i++) calls.push(tokens.getAccessToken(connection.id, 1));
     await held.reached;
@@ -369,7 +369,7 @@ describe('concurrent callers', () => {
     expect(await saved(connection.id)).toMatchObject({ tokenVersion: 2 });
     await Promise.all(calls);
     expect(refreshes()).toBe(1);
-    // They wait for one another, and do not crowd the database.
+    // They wait for one another, and do not overload the database.
     expect(reads).toBe(2);
   });
 });
@@ -392,7 +392,7 @@ describe('saving a new token pair', () => {
     return watched;
   }
 
-  /** Refreshes with something happening between the service's answer and its being saved. */
+  /** Refreshes with something happening between the library's answer and its being saved. */
   async function refreshWhile(id: string, tokens: ReturnType<typeof tokensOf>, meanwhile: () => Promise<void>) {
     const held = breaker();
     relay.after = held.pass;
@@ -427,7 +427,7 @@ describe('saving a new token pair', () => {
     });
     try {
       await until('some tries to save', () => watched.tries >= 4);
-      // Others are told that the database is away, which is not that the user is.
+      // Other processes get the error of the database, which does not end the connection.
       expect(await failureOf(tokensOf().getAccessToken(connection.id))).not.toBeInstanceOf(Disconnected);
       expect(given()).toBe(false);
     } finally {
@@ -528,8 +528,8 @@ describe('errors that do not end a connection', () => {
     expect(waits[9]).toBeGreaterThan(110_000);
     expect(waits[9]).toBeLessThan(160_000);
     relay.instead = (response) => response.writeHead(429, { 'retry-after': '600' }).end();
-    const told = (await failureOf(tokens.getAccessToken(connection.id))) as RetryLater;
-    expect(told.waitMs).toBeGreaterThanOrEqual(600_000);
+    const found = (await failureOf(tokens.getAccessToken(connection.id))) as RetryLater;
+    expect(found.waitMs).toBeGreaterThanOrEqual(600_000);
   });
 });
 
@@ -542,7 +542,7 @@ describe('invalid_grant', () => {
     for (const error of errors) expect(error).toBeInstanceOf(Disconnected);
     await expectDisconnected(
       connection.id,
-      /^the user disconnected the app or lost access at the service; connect again$/,
+      /^the user disconnected the app or lost access at the library; connect again$/,
     );
     expect(await failureOf(tokens.getAccessToken(connection.id))).toBeInstanceOf(Disconnected);
     expect(refreshes()).toBe(1);
@@ -628,7 +628,7 @@ describe('a lost answer to a refresh', () => {
     expect(second).toBeInstanceOf(Disconnected);
     expect(reasonOf(second)).toMatch(lost);
     await expectDisconnected(connection.id, lost);
-    // The pair that nobody has is not left to live at the service.
+    // The lost pair does not stay valid at the library.
     expect(await grants()).toBe(before);
   });
 
@@ -731,7 +731,7 @@ describe('the refresh lease', () => {
     await held.reached;
     relay.after = undefined;
     const quick = tokensOf({ leaseMs: 10_000, instance: 'quick' }).getAccessToken(connection.id);
-    // The other one has taken over, and was told invalid_grant.
+    // The other process has taken over, and got invalid_grant.
     await until('its answer', () => relay.answered === 1);
     await expectStillConnected(connection.id);
     held.open();
@@ -752,7 +752,7 @@ describe('the refresh lease', () => {
     relay.after = delayed.pass;
     const other = tokensOf({ instance: 'other' }).getAccessToken(connection.id);
     await delayed.reached;
-    // The library has rotated. The frozen one is told so before the other one has its answer.
+    // The library has rotated. The frozen process gets that answer before the other process has its own.
     relay.after = undefined;
     late.open();
     await until('the answer to the frozen one', () => relay.answered === 1);

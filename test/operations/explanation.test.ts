@@ -5,7 +5,7 @@ import type { Asset, Connection } from '../../src/store/database/schema.ts';
 
 const now = new Date('2026-03-01T12:00:00Z');
 const later = new Date('2026-03-01T12:10:00Z');
-const connection = { id: 'c', status: 'active', parkedUntil: null, parkedReason: null } as Connection;
+const connection = { id: 'c', status: 'active', delayedUntil: null, delayedReason: null } as Connection;
 const circumstances: Circumstances = {
   now,
   connection,
@@ -18,7 +18,7 @@ const circumstances: Circumstances = {
 const there = { key: 'k/film.mp4', text: null, difference: false };
 const lost = { key: 'k/film.mp4', text: 'missing in the bucket: the media', difference: true };
 const found = { verificationId: 'v', at: later, key: 'k/film.mp4', text: 'missing in the bucket: the media' };
-const parked = (parkedReason: Reason): Connection => ({ ...connection, parkedUntil: later, parkedReason });
+const delayed = (delayedReason: Reason): Connection => ({ ...connection, delayedUntil: later, delayedReason });
 const media = {
   key: 'k/film.mp4',
   bytes: 2048,
@@ -71,18 +71,18 @@ describe('the explanation of an asset', () => {
       'waits because the library asked its connection to wait',
       asset('pending'),
       {
-        connection: parked({
+        connection: delayed({
           code: 'asked_to_wait',
-          text: 'read asset a: the service asked to wait (429) for 10m 00s',
+          text: 'read asset a: the library asked to wait (429) for 10m 00s',
         }),
       },
-      /asked its connection to wait until 2026-03-01T12:10.*\(read asset a: the service asked to wait \(429\)/,
+      /asked its connection to wait until 2026-03-01T12:10.*\(read asset a: the library asked to wait \(429\)/,
     ],
     [
       'waits because the library does not answer',
       asset('pending'),
       {
-        connection: parked({
+        connection: delayed({
           code: 'library_unavailable',
           error: 'read /me: connect ECONNREFUSED',
           retryInMs: 600_000,
@@ -93,20 +93,20 @@ describe('the explanation of an asset', () => {
     [
       'waits because its connection waits for another reason',
       asset('pending'),
-      { connection: parked({ code: 'error', text: 'no access token for now' }) },
+      { connection: delayed({ code: 'error', text: 'no access token for now' }) },
       /^It is not in the bucket yet\. Its connection waits until 2026-03-01T12:10\S* \(no access token for now\)\. It then continues/,
     ],
     [
       'is in the bucket, which was asked',
       asset('mirrored', { media, mirroredAt: now, nextAt: null }),
       { objects: [there, { ...there, key: 'k/film.mp4.asset.json' }] },
-      /^It is in the bucket since .*\)\. The bucket was asked just now: all 2 objects are there\.$/,
+      /^It is in the bucket since .*\)\. Checked in the bucket just now: all 2 objects are there\.$/,
     ],
     [
       'is missing in the bucket',
       asset('mirrored', { media, mirroredAt: now, nextAt: null }),
       { objects: [lost], findings: [found] },
-      /^It should be in the bucket since .* The verification of 2026-03-01T12:10:00.000Z found: k\/film.mp4: missing in the bucket: the media\. The bucket was asked just now: k\/film.mp4: missing in the bucket: the media\. Repair it with `asset-mirror verify --repair`\.$/,
+      /^It should be in the bucket since .* The verification of 2026-03-01T12:10:00.000Z found: k\/film.mp4: missing in the bucket: the media\. Checked in the bucket just now: k\/film.mp4: missing in the bucket: the media\. Repair it with `asset-mirror verify --repair`\.$/,
     ],
     [
       'is there again after a verification missed it',
@@ -115,10 +115,10 @@ describe('the explanation of an asset', () => {
       /^It is in the bucket since .* found: k\/film.mp4: missing .* just now: the object is there\.$/,
     ],
     [
-      'was missing, and the bucket cannot be asked',
+      'was missing, and the bucket cannot be checked',
       asset('mirrored', { media, mirroredAt: now, nextAt: null }),
       { objects: 'no answer within 3 s', findings: [found] },
-      /^It should be in the bucket .* could not be asked for it now: no answer within 3 s\. Repair it/,
+      /^It should be in the bucket .* could not be checked now: no answer within 3 s\. Repair it/,
     ],
     [
       'is gone and missing in the bucket',
@@ -173,7 +173,7 @@ describe('the explanation of an asset', () => {
       'has no file',
       asset('unavailable', { nextAt: null, reason: { code: 'error', text: 'none is attached' } }),
       {},
-      /no file of it: none is attached.*full sync/,
+      /no file for it: none is attached.*full sync/,
     ],
     [
       'failed',
@@ -213,10 +213,10 @@ describe('the explanation of an asset', () => {
 
   test('the explanation depends on the code of a reason, not on its words', () => {
     const why = (reason: Reason) =>
-      explanationOf(asset('pending'), { ...circumstances, connection: parked(reason) })[1];
+      explanationOf(asset('pending'), { ...circumstances, connection: delayed(reason) })[1];
     expect(why({ code: 'asked_to_wait', text: 'in other words' })).toMatch(/^The library asked its connection to wait/);
     expect(why({ code: 'library_unavailable', error: 'in other words' })).toMatch(/^The library does not answer/);
-    const text = 'the service asked to wait; it is asked again in 10m 00s';
+    const text = 'the library asked to wait; next request in 10m 00s';
     expect(why({ code: 'error', text })).toMatch(/^Its connection waits until/);
   });
 });

@@ -18,15 +18,15 @@ afterAll(async () => {
 });
 
 const history = (range: string) => stage.mirror.api<History>('GET', `/history?range=${range}`);
-/** All that is on record; one answer reads as much as it has time for. */
+/** All minutes; one answer reads as many as it has time for. */
 const whole = (range: string) =>
   until(`the ${range} to be added up`, async () => {
     const answer = await history(range);
     return answer.complete && answer;
   });
-/** The minute in which all this is. */
+/** The current minute. */
 const present = Math.floor(Date.now() / 60_000) * 60_000;
-/** Of the points at which something happened: minutes ago, and what. */
+/** The points that are not empty: minutes ago, and the counts. */
 const what = ({ points }: History) =>
   points.flatMap(({ at, assets, bytes, failed }) =>
     assets + failed > 0 ? [[(present - Date.parse(at)) / 60_000, assets, bytes, failed]] : [],
@@ -69,7 +69,7 @@ test('throughput has one point per minute up to now, and past points stay unchan
   ]);
   expect(again.slice(2).map(([, ...brought]) => brought)).toEqual([[2, 107, 0]]);
 
-  // What lies further back is added up a part at a time.
+  // Older minutes are added up step by step.
   const day = await whole('day');
   expect([day.step, day.points.length]).toEqual([900, 96]);
   expect(day.points.reduce((sum, { bytes }) => sum + bytes, 0)).toBe(1407);

@@ -10,7 +10,7 @@ import {
   slower,
 } from '../../src/pacing/concurrency-limit.ts';
 
-/** Trouble after trouble, each after the quiet time. */
+/** Several failures, each after the quiet time. */
 function troubles(adaptiveLimit: AdaptiveLimit, ceiling: number, count: number): { limit: number; pauseMs: number }[] {
   let at = adaptiveLimit.slowedAt;
   return Array.from({ length: count }, () => {

@@ -7,7 +7,7 @@ import { until } from '../support/until.ts';
 
 describe('outage detection', () => {
   const reset = () => Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
-  /** Fails in a place for an asset; says whether that is everyone's trouble. */
+  /** Fails at a target for an asset; returns whether that is an outage. */
   async function fails(
     outages: ReturnType<typeof createOutageDetector>,
     place: 'api' | 'links',
@@ -15,7 +15,7 @@ describe('outage detection', () => {
     error: Error = reset(),
   ) {
     await outages.watch(place, () => Promise.reject(error)).catch(() => {});
-    return outages.isGeneral(error, id);
+    return outages.isOutage(error, id);
   }
 
   test('an outage begins when five assets in a row fail, and ends with an answer', async () => {
@@ -71,7 +71,7 @@ describe('outage detection', () => {
     const renewed = async (id: string) => {
       const error = reset();
       await outages.watch('links', () => outages.watch('api', () => Promise.reject(error))).catch(() => {});
-      return outages.isGeneral(error, id);
+      return outages.isOutage(error, id);
     };
     for (const id of ['a', 'b', 'c', 'd']) expect(await renewed(id)).toBe(false);
     expect(await fails(outages, 'links', 'e')).toBe(false);
@@ -83,7 +83,7 @@ describe('outage detection', () => {
     const failsFor = async (connectionId: string, id: string) => {
       const error = reset();
       await outages.watch('api', () => Promise.reject(error), connectionId).catch(() => {});
-      return outages.isGeneral(error, id);
+      return outages.isOutage(error, id);
     };
     const answeredFor = (connectionId: string) => outages.watch('api', async () => 'an answer', connectionId);
     for (const id of ['a', 'b', 'c', 'd']) {
@@ -118,7 +118,7 @@ test.each(['asset', 'media'] as const)(
       const waiting = async () => {
         const { assets } = await scene.mirror.api('GET', '/assets?state=pending&limit=100');
         return assets.filter((asset: { reason: { code: string; text: string } | null }) =>
-          asset.reason?.text.endsWith('nor does anything else there'),
+          asset.reason?.text.endsWith('other requests fail, too'),
         );
       };
       await until('some of them to be put off', async () => (await waiting()).length >= 2, 90_000);

@@ -21,7 +21,7 @@ async function open(environment: Record<string, string> = {}): Promise<Stage> {
   closing.push(() => stage.close());
   return stage;
 }
-/** Does it as a process whose clock is this far ahead of the database's. */
+/** Runs it in a process whose clock is this far ahead of the database's. */
 async function ahead(ms: number, work: () => Promise<void>): Promise<void> {
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + ms });
   await work().finally(() => vi.useRealTimers());
@@ -46,14 +46,14 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
     await stage.admin.clearRequests();
     await Promise.all([work(), work()]);
     await until('the other one to be whole', async () => (await mirrored(other.companyId)) === 40, patience);
-    await until('the first to wait', async () => (await shown(slow.connectionId)).adaptiveLimit.parkedUntil, patience);
+    await until('the first to wait', async () => (await shown(slow.connectionId)).adaptiveLimit.delayedUntil, patience);
     await until(
       'nobody to have any of it',
       async () => (await stage.assets(slow.companyId)).every((a) => a.leaseUntil === null),
       patience,
     );
 
-    // Five were answered; then each of the four in hand may have asked once.
+    // Five were answered; then each of the four in flight may have sent one request.
     const ids = new Set(await stage.ids(slow.companyId));
     const asked = (await stage.admin.requests({ endpoint: 'asset' })).filter(({ assetId }) => ids.has(assetId!));
     expect(asked.filter(({ status }) => status === 429).length).toBeLessThanOrEqual(4);
@@ -65,12 +65,12 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
       adaptiveLimit: {
         limit: expect.toSatisfy((limit: number) => limit < 4),
         ceiling: 4,
-        parkedUntil: expect.any(String),
+        delayedUntil: expect.any(String),
       },
-      lastError: expect.stringContaining('for 2h 00m, longer than is waited; it is asked again after 1h 00m'),
+      lastError: expect.stringContaining('for 2h 00m, longer than the maximum; next request after 1h 00m'),
     });
     expect(await shown(other.connectionId)).toMatchObject({
-      adaptiveLimit: { limit: 4, ceiling: 4, parkedUntil: null },
+      adaptiveLimit: { limit: 4, ceiling: 4, delayedUntil: null },
       lastError: null,
     });
   });
@@ -78,7 +78,7 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
   test('work that is under way sends no more requests while its connection waits', async () => {
     await open();
     const { connectionId } = await stage.company();
-    await stage.store.connections.park(connectionId, 60_000, { code: 'error', text: 'asked to wait' });
+    await stage.store.connections.delay(connectionId, 60_000, { code: 'error', text: 'asked to wait' });
     await stage.admin.clearRequests();
     const call = stage.deps.withToken(connectionId, async () => 'asked');
     await expect(call).rejects.toThrow(RetryLater);
@@ -93,20 +93,20 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
       const { companyId, connectionId } = await stage.company();
       const [id] = await stage.upload(companyId);
       await stage.sync(connectionId);
-      await stage.store.connections.park(connectionId, 60_000, { code: 'error', text: 'asked to wait' });
+      await stage.store.connections.delay(connectionId, 60_000, { code: 'error', text: 'asked to wait' });
       const call = () => stage.deps.withToken(connectionId, async () => 'asked');
       await ahead(ms, async () => {
         const { waitMs } = await call().then(expect.fail, (error) => error);
         expect(waitMs).toBeGreaterThan(50_000);
         expect(waitMs).toBeLessThanOrEqual(60_000);
-        expect((await shown(connectionId)).adaptiveLimit.parkedUntil).not.toBeNull();
+        expect((await shown(connectionId)).adaptiveLimit.delayedUntil).not.toBeNull();
         const { explanation } = await stage.mirror.api('GET', `/assets/${id}`);
         expect(explanation.join()).toContain('Its connection waits until');
       });
-      await stage.query(`UPDATE connections SET parked_until = now() - interval '1 s'`);
+      await stage.query(`UPDATE connections SET delayed_until = now() - interval '1 s'`);
       await ahead(ms, async () => {
         expect(await call()).toBe('asked');
-        expect((await shown(connectionId)).adaptiveLimit.parkedUntil).toBeNull();
+        expect((await shown(connectionId)).adaptiveLimit.delayedUntil).toBeNull();
       });
     },
   );
@@ -136,24 +136,24 @@ test('5xx answers to one connection slow down that connection only, and later an
   await work();
   await until('it to be slow', async () => (await shown(slow.connectionId)).adaptiveLimit.limit === 1, patience);
   await until('the other one to be whole', async () => (await mirrored(other.companyId)) === 60, patience);
-  expect((await shown(other.connectionId)).adaptiveLimit).toEqual({ limit: 2, ceiling: 2, parkedUntil: null });
+  expect((await shown(other.connectionId)).adaptiveLimit).toEqual({ limit: 2, ceiling: 2, delayedUntil: null });
   await until(
     'it to be left in peace',
-    async () => (await shown(slow.connectionId)).adaptiveLimit.parkedUntil,
+    async () => (await shown(slow.connectionId)).adaptiveLimit.delayedUntil,
     patience,
   );
-  expect((await shown(slow.connectionId)).lastError).toMatch(/answered 502; it is asked again in/);
+  expect((await shown(slow.connectionId)).lastError).toMatch(/answered 502; next request in/);
 
   await stage.admin.clearFaults();
   await until('it to be whole, too', async () => (await mirrored(slow.companyId)) === 60, 2 * patience);
-  expect((await shown(slow.connectionId)).adaptiveLimit).toEqual({ limit: 2, ceiling: 2, parkedUntil: null });
+  expect((await shown(slow.connectionId)).adaptiveLimit).toEqual({ limit: 2, ceiling: 2, delayedUntil: null });
 });
 
 test('errors that two processes see at the same time halve the limit once, although their clocks differ', async () => {
   await open();
   const { connectionId } = await stage.company();
   const limiter = new Limiter({ store: stage.store, log: stage.deps.log, perConnection: 8 });
-  const error = new HttpError('the service', 502);
+  const error = new HttpError('the library', 502);
   await limiter.met(connectionId, error);
   for (const ms of [-600_000, 600_000]) await ahead(ms, () => limiter.met(connectionId, error));
   expect((await stage.store.connections.get(connectionId))!.adaptiveLimit).toMatchObject({ limit: 4 });

@@ -17,7 +17,7 @@ describe('the dispatcher', () => {
     await stage?.close();
   });
 
-  /** Connections with so many pending assets each, by connection newest first. */
+  /** Connections with these numbers of pending assets, by connection newest first. */
   async function pending(...counts: number[]): Promise<string[][]> {
     const all: string[][] = [];
     for (const count of counts) {
@@ -51,7 +51,7 @@ describe('the dispatcher', () => {
     expect((await dispatch()).sort()).toEqual([a[4], a[5], b[4]].sort());
     expect(await dispatch()).toEqual([]);
 
-    // Where it is known whose place became free, the others are not looked at.
+    // If the connection of the free slot is known, the others are not checked.
     await finish(a[2]!);
     await finish(b[1]!);
     const { connectionId } = (await stage.store.assets.get(b[1]!))!;
@@ -59,7 +59,7 @@ describe('the dispatcher', () => {
     expect(only.map(({ id }) => id)).toEqual([b[5]]);
     expect(await dispatch()).toEqual([a[6]]);
 
-    // A new asset goes before all that is older, as soon as there is a place.
+    // A new asset comes before older ones, as soon as a slot is free.
     const [owner] = [(await stage.store.assets.get(a[0]!))!];
     const [newest] = await stage.upload(owner.companyId, 1, { uploadDate: Date.now() });
     await stage.sync(owner.connectionId!);
@@ -119,7 +119,7 @@ describe('the dispatcher', () => {
       await finish(due[0]!.id);
       given.push(due[0]!.id);
     }
-    // That it is none, or more than 60 of 80, has a chance of less than one in a thousand million.
+    // The chance of none, or of more than 60 of 80, is less than 1e-9.
     const media = given.filter((id) => ids.includes(id));
     expect(media.length).toBeGreaterThanOrEqual(20);
     expect(media.length).toBeLessThan(80);
@@ -147,7 +147,7 @@ describe('the dispatcher', () => {
     const [ids] = await pending(6);
     const [first] = await dispatch();
     const { connectionId } = (await stage.store.assets.get(first!))!;
-    await stage.store.connections.park(connectionId!, 60_000, { code: 'error', text: 'asked to wait' });
+    await stage.store.connections.delay(connectionId!, 60_000, { code: 'error', text: 'asked to wait' });
     expect(await stage.store.assets.take(first!, 60_000)).toBeUndefined();
     expect(await stage.store.assets.get(first!)).toMatchObject({ queuedAt: null, state: 'pending' });
     expect(await stage.store.assets.take(ids![5]!, 60_000)).toBeUndefined();
@@ -222,7 +222,7 @@ test('a lease that ends frees one slot, for the newest due asset', async () => {
     expect(await dispatch()).toEqual([]);
     expect(await stage.store.assets.mirrored(first!, found)).toBe(true);
     expect(await dispatch()).toEqual([ids[4]]);
-    // A second word on a lease is refused, as is one of a connection that has ended.
+    // A second write of a lease is refused, and so is one of a connection that has ended.
     expect(await stage.store.assets.mirrored(first!, found)).toBe(false);
     await stage.store.connections.end(connectionId, 'as a test');
     expect(await stage.store.assets.mirrored(second!, found)).toBe(false);
@@ -232,7 +232,7 @@ test('a lease that ends frees one slot, for the newest due asset', async () => {
   }
 });
 
-/** As if everything on the queue had been there for a minute. */
+/** Makes all jobs on the queue a minute older. */
 async function age(stage: Stage, by = "interval '1 minute'"): Promise<void> {
   const client = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
   await client.connect();

@@ -62,7 +62,7 @@ describe('a mirror that stays up to date', { timeout: 180_000 }, () => {
     await scene.admin.removeAsset(goes);
     await scene.resync();
     const gone = await scene.mirror.assetIn(goes, 'gone', minutes);
-    expect(gone.reason.text).toBe('no longer in the library; what is in the bucket stays');
+    expect(gone.reason.text).toBe('no longer in the library; its objects in the bucket stay');
     expect(await scene.keys(goes)).toEqual(keys);
 
     await scene.upload({ id: goes, name: 'goes' });
@@ -91,10 +91,10 @@ describe('a mirror that stays up to date', { timeout: 180_000 }, () => {
     expect(await scene.admin.requests()).toEqual([]);
     await scene.mirror.connect();
     for (const id of missed) await scene.mirror.assetIn(id, 'mirrored', minutes);
-    const told = await until('what was filled', () =>
+    const result = await until('what was filled', () =>
       scene.mirror.lines.find((line) => line.msg === 'caught up after reconnect'),
     );
-    expect(told).toMatchObject({
+    expect(result).toMatchObject({
       connectionId: scene.connectionId,
       new: 3,
       from: new Date(later[0]!).toISOString(),
@@ -115,7 +115,7 @@ describe('a mirror that stays up to date', { timeout: 180_000 }, () => {
     const waiting = await Promise.all(
       Array.from({ length: 12 }, (_, n) => scene.upload({ name: `waiting ${n}`, uploadDate: longAgo + n })),
     );
-    // The first ones hang until the connection is over, and the others wait behind them.
+    // The first ones hang until the connection has ended, and the others wait behind them.
     for (const assetId of waiting) await scene.admin.addFault({ endpoint: 'asset', assetId, latency: 120_000 });
     await scene.resync();
     await until('all to be known', async () => (await scene.mirror.api('GET', '/status')).assets.total === 15);

@@ -4,7 +4,7 @@ import { newRedisServer } from '../support/redis.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
-/** Everything must be on its way again within a minute; the machine of the test may be slow. */
+/** All work must continue within a minute; the test machine may be slow. */
 const soon = 120_000;
 
 describe.skipIf(!inject('redis'))('queues that are lost during work', { timeout: 300_000 }, () => {
@@ -25,10 +25,10 @@ describe.skipIf(!inject('redis'))('queues that are lost during work', { timeout:
   const state = async () => (await scene.mirror.store.counts.totals()).map(({ state, count }) => ({ state, count }));
   const runs = async () => scene.mirror.store.syncs.open();
 
-  /** A run in the middle of its listing, another that waits for it, and files in the middle of their transfer. */
+  /** A running sync, a waiting one, and files in transfer. */
   async function inTheMiddle(): Promise<string[]> {
     await upload(12);
-    // Longer than it takes to get there, and over by itself.
+    // Longer than the preparation takes; it ends by itself.
     await scene.admin.addFault({ endpoint: 'media', latency: 20_000, times: 4 });
     const first = await scene.resync();
     await until('files to be on their way', async () =>
@@ -56,7 +56,7 @@ describe.skipIf(!inject('redis'))('queues that are lost during work', { timeout:
     }
     const { queues } = scene.mirror.service.context;
     await until('the schedule to be back', async () => (await queues.syncs.getJobSchedulersCount()) === 2, soon);
-    // And what is new from now on is found, and moved.
+    // New assets are found and mirrored.
     await upload(2);
     await scene.resync({ mode: 'full' });
     await until(

@@ -9,7 +9,7 @@ const backends = [
 ];
 const hour = 3_600_000;
 
-/** Does it as if it were then. */
+/** Runs it with this time as now. */
 async function atTime(now: number, work: () => Promise<void>): Promise<void> {
   vi.useFakeTimers({ toFake: ['Date'], now });
   await work().finally(() => vi.useRealTimers());
@@ -43,12 +43,12 @@ describe.each(backends)('schedules on $name', ({ redis }) => {
         const incremental = all.find((scheduler) => scheduler.key === `sync-${id}`)!;
         const full = all.find((scheduler) => scheduler.key === `full-${id}`)!;
         expect([Number(incremental.every), Number(full.every)]).toEqual([hour, 24 * hour]);
-        const told = Date.parse(connections.find((c: { id: string }) => c.id === id).nextSyncAt);
-        expect(incremental.next).toBe(told);
-        expect(told).toBeGreaterThan(Date.now() - 1000);
-        expect(told).toBeLessThanOrEqual(Date.now() + hour);
+        const next = Date.parse(connections.find((c: { id: string }) => c.id === id).nextSyncAt);
+        expect(incremental.next).toBe(next);
+        expect(next).toBeGreaterThan(Date.now() - 1000);
+        expect(next).toBeLessThanOrEqual(Date.now() + hour);
         expect(full.next! - Date.now()).toBeLessThanOrEqual(24 * hour);
-        places.add(told % hour);
+        places.add(next % hour);
       }
       expect(places.size).toBe(5);
     }));
@@ -62,7 +62,7 @@ describe.each(backends)('schedules on $name', ({ redis }) => {
         try {
           const ids = await stage.upload(companyId);
           await until('the upload to be found', async () => (await stage.ids(companyId)).length === 1);
-          // Far behind the mark: only a full run sees it.
+          // Far behind the high-water mark: only a full sync sees it.
           ids.push(...(await stage.upload(companyId, 1, { uploadDate: 0 })));
           await until('the old one to be found', async () => (await stage.ids(companyId)).length === 2);
           expect(await stage.ids(companyId)).toEqual(ids.sort());

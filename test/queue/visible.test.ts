@@ -13,7 +13,7 @@ describe.each([richest()])('a listing of the bucket during work ($name)', { time
     await scene?.close();
   });
 
-  /** Lists again and again until `done`. */
+  /** Lists repeatedly until `done`. */
   async function watch(done: () => Promise<boolean>): Promise<void> {
     for (let last = false; !last; ) {
       last = await done();
@@ -22,7 +22,7 @@ describe.each([richest()])('a listing of the bucket during work ($name)', { time
         if (key.endsWith(record)) {
           expect(keys, 'a record without its media').toContain(key.slice(0, -record.length));
         } else if (!keys.has(key + record)) {
-          // Between the two writes a worker has it. What that has ended by now is whole, or was the version before.
+          // Between the two writes a worker has it. If it has ended by now, the object is complete, or was the previous version.
           const asset = (await scene.mirror.store.assets.get(key.split('/')[2]!))!;
           const held = asset.leaseUntil !== null && asset.state === 'transferring';
           const whole = held || (await scene.storage.head(key + record)) || !(await scene.storage.head(key));
@@ -45,7 +45,7 @@ describe.each([richest()])('a listing of the bucket during work ($name)', { time
     await scene.resync();
     await watch(settled);
 
-    // Replaced, each by a file of another length and name: the record goes first, and comes back last.
+    // Replaced, each by a file of another length and name: the record is removed first and written last.
     const versions = async () =>
       (await Promise.all(ids.map((id) => scene.mirror.store.assets.get(id)))).every(
         (asset, i) => asset!.state === 'mirrored' && asset!.bytes === 5000 + i && asset!.superseded.length === 0,

@@ -4,7 +4,7 @@ import { type Clock, createLines, createThrottle } from '../../src/source/bandwi
 const MiB = 2 ** 20;
 const { signal } = new AbortController();
 
-/** A clock that stands still until everybody waits, then goes on to whoever is due first, late by as much as `lateness` says. */
+/** A clock that stops until all callers wait, and then moves to the first due one, late by `lateness`. */
 function virtualClock(lateness: () => number = () => 0) {
   let now = 0;
   const sleepers: { at: number; wake: () => void }[] = [];
@@ -22,7 +22,7 @@ function virtualClock(lateness: () => number = () => 0) {
     },
     async runUntil(end: number) {
       for (;;) {
-        // Whoever has just been woken comes to rest again first.
+        // Callers that were just woken must wait again first.
         await new Promise((resolve) => setImmediate(resolve));
         sleepers.sort((a, b) => a.at - b.at);
         if (!sleepers[0] || sleepers[0].at > end) break;
@@ -34,7 +34,7 @@ function virtualClock(lateness: () => number = () => 0) {
   };
 }
 
-/** So many bodies from a source that is faster than any limit, with chunks of their own sizes. */
+/** Bodies from a source that is faster than any limit, with chunks of different sizes. */
 function bodies(throttle: ReturnType<typeof createThrottle>, chunks: number[]) {
   const state = { bytes: 0, stop: false };
   for (const chunk of chunks) {
@@ -64,7 +64,7 @@ test.each([
     const time = virtualClock(lateness);
     const throttle = createThrottle(mib * MiB, time.clock);
     const moved = bodies(throttle, chunks);
-    // What each has in hand at first is of no account in the long run.
+    // The first chunk of each does not matter in the long run.
     await time.runUntil(1000);
     const before = moved.bytes;
     await time.runUntil(11_000);
@@ -81,7 +81,7 @@ test('the bandwidth limit can be changed, removed and set again while downloads 
   await time.runUntil(10_000);
   for (const mib of [2, 20, 1]) {
     throttle.setLimit(mib * MiB);
-    // Whoever waits finds out soon.
+    // Waiting callers notice it soon.
     await time.runUntil(time.now + 2000);
     const before = moved.bytes;
     await time.runUntil(time.now + 10_000);

@@ -5,7 +5,7 @@ import type { AddressInfo, Socket } from 'node:net';
 export type Bare = Awaited<ReturnType<typeof startBare>>;
 type Answer = (request: IncomingMessage, response: ServerResponse) => unknown;
 
-/** A server that answers what the library never would: each request gets the next answer, the last one stays. */
+/** A server with answers that the library never gives: each request gets the next answer, the last one is repeated. */
 export async function startBare() {
   const sockets = new Set<Socket>();
   let answers: Answer[] = [];
@@ -49,7 +49,7 @@ export const answer =
       .writeHead(status, headers)
       .end(typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body));
 
-/** An answer as it stands here, and the end of its line. */
+/** An answer with these raw bytes; then the connection ends. */
 export const raw =
   (text: string): Answer =>
   (request) =>

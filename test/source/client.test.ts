@@ -16,7 +16,7 @@ const signal = new AbortController().signal;
 beforeAll(async () => {
   ({ library, admin } = await startTestLibrary());
   bare = await startBare();
-  // Who can read nothing any more is disconnected; this company stays.
+  // A user without companies is disconnected, so this company stays.
   await newCompany();
   token = (await connect(library)).access_token;
 });
@@ -38,7 +38,7 @@ const failureOf = (promise: Promise<unknown>) =>
   );
 
 let companies = 0;
-/** A company with so many assets, the newest first. */
+/** A company with this number of assets, the newest first. */
 async function newCompany(count = 0) {
   const company = await admin.addCompany({ name: `Company ${++companies}`, userIds: ['usr_ada'] });
   const ids: string[] = [];
@@ -210,7 +210,7 @@ describe('a listing', () => {
       const error = await failureOf(odd().listAssets({ token, signal, companyId: 'c' }));
       expect(error).toBeInstanceOf(Rejected);
       expect(error.message).toContain(
-        `list the assets of company c: the service's answer breaks its schema: ${field}:`,
+        `list the assets of company c: the library's answer breaks its schema: ${field}:`,
       );
     }
   });
@@ -233,13 +233,13 @@ describe('an asset', () => {
     const { id } = await newFilm({ overrideDetail: { asset: { download: { url: 5 } } } });
     const error = await failureOf(client().getAsset({ token, signal, assetId: id }));
     expect(error).toBeInstanceOf(Rejected);
-    expect(error.message).toContain(`read asset ${id}: the service's answer breaks its schema: asset.download.url:`);
+    expect(error.message).toContain(`read asset ${id}: the library's answer breaks its schema: asset.download.url:`);
   });
 
   it('an asset with another id than requested is refused', async () => {
     const { id } = await newFilm({ overrideDetail: { asset: { id: 'another' } } });
     const error = await failureOf(client().getAsset({ token, signal, assetId: id }));
-    expect(error.message).toBe(`read asset ${id}: the service answered with another asset, "another"`);
+    expect(error.message).toBe(`read asset ${id}: the library answered with another asset, "another"`);
   });
 
   it('an asset that does not exist is an error with status 404', async () => {
@@ -393,7 +393,7 @@ describe('a temporary error', () => {
   it('a request is not retried after a 4xx or an invalid answer', async () => {
     for (const body of ['<html>', '', '{"user":', '\ufeff']) {
       bare.answer(answer(200, body));
-      expect((await failureOf(odd().me({ token, signal }))).message).toBe("read /me: the service's answer is not JSON");
+      expect((await failureOf(odd().me({ token, signal }))).message).toBe("read /me: the library's answer is not JSON");
       expect(bare.requests).toHaveLength(1);
     }
     for (const status of [302, 400, 401, 403, 404]) {
@@ -428,7 +428,7 @@ describe('every request', () => {
     bare.answer(answer(200, { user: { id: 'u' }, companies: [] }));
     await odd().me({ token: 'svca_x', signal });
     expect(bare.requests[0]!.headers.authorization).toBe('Bearer svca_x');
-    // Nothing here takes an answer out of its encoding.
+    // The client does not decode answers.
     expect(bare.requests[0]!.headers['accept-encoding']).toBe('identity');
   });
 

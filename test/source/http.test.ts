@@ -37,7 +37,7 @@ test('an answer leaves no timer behind, which would keep it in memory', async ()
     destroy: (id) => void left.delete(id),
   }).enable();
   for (let i = 0; i < 50; i++) expect((await get('/', signal)).text).toBe('{"ok":true}');
-  // What is ended is told of on the next leases of the event loop.
+  // The end is reported on a later turn of the event loop.
   for (let i = 0; i < 3; i++) await new Promise((resolve) => setImmediate(resolve));
   hook.disable();
   expect(left.size).toBeLessThan(10);
@@ -71,7 +71,7 @@ test('requests use HTTP/1.1, also to servers with HTTP/2', async () => {
 });
 
 test('a connection that breaks after a refusal fails only its own request', async () => {
-  // Nobody here knows who vouches for it; and behind what it begins with comes a record that is none.
+  // Its certificate authority is unknown, and its first TLS record is followed by an invalid one.
   const { cert, key, clear } = await newCertificates();
   const secured = createTlsServer({ cert: await readFile(cert), key: await readFile(key) }).listen(0, '127.0.0.1');
   secured.on('tlsClientError', () => {});
@@ -88,7 +88,7 @@ test('a connection that breaks after a refusal fails only its own request', asyn
   try {
     const url = `https://127.0.0.1:${(between.address() as AddressInfo).port}/`;
     const closed = once(between, 'connection').then(([client]) => once(client, 'close'));
-    // The runner fails for what nobody catches.
+    // The test runner fails on uncaught errors.
     await expect(request(url, { dispatcher: agent })).rejects.toThrow('unable to verify');
     await closed;
   } finally {

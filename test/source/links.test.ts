@@ -39,7 +39,7 @@ describe('a link', () => {
 
   it('a link by http is refused if the API is https, whatever the host', () => {
     const message =
-      'the download link leads to api.example.com by http, while LIBRARY_API_URL is https; the library must give https links';
+      'the download link leads to api.example.com by http, while LIBRARY_API_URL is https; the library must provide https links';
     expect(refused('http://api.example.com/file?signature=1')).toBe(message);
     expect(refused('http://api.example.com/file', { allowPrivate: true })).toBe(message);
     expect(refused('http://cdn.example.com/file', { apiUrl: 'http://api.example.com' })).toBeUndefined();

@@ -76,7 +76,7 @@ describe('the error of an invalid answer', () => {
       for (const wrong of values) {
         const parse = () => parseAnswer(assetAnswer, 'read asset a1', withField(answer, path, wrong));
         expect(parse, String(wrong)).toThrow(Rejected);
-        expect(parse).toThrow(`read asset a1: the service's answer breaks its schema: ${path}: `);
+        expect(parse).toThrow(`read asset a1: the library's answer breaks its schema: ${path}: `);
       }
     });
   }

@@ -12,7 +12,7 @@ export function bytesOf(length: number): Buffer {
   return all;
 }
 
-/** Streams these bytes in chunks, then does what `then` says: ends if it returns, breaks if it throws. */
+/** Streams these bytes in chunks, then calls `then`: ends if it returns, fails if it throws. */
 export function streaming(
   bytes: Buffer,
   then: () => Promise<unknown> | unknown = () => {},
@@ -33,7 +33,7 @@ export async function collected(stream: Readable): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-/** CRC-32 of ISO 3309, bit by bit, to check the library's against; lower-case hex. */
+/** CRC-32 of ISO 3309, bit by bit, to compare with the mirror's; lower-case hex. */
 export function crc32Of(bytes: Buffer): string {
   let sum = 0xffffffff;
   for (const byte of bytes) {

@@ -10,14 +10,14 @@ import { bytesOf, collected, crc32Of, KiB, MiB, streaming } from './bodies.ts';
 export interface Ground {
   /** Empty at first. */
   storage: Storage;
-  /** What is under way, or was left lying: drafts, uploads in parts. */
+  /** Unfinished and abandoned drafts and uploads in parts. */
   leftovers(): Promise<string[]>;
   clear(): Promise<void>;
 }
 
 class Broken extends Error {
   override readonly name = 'Broken';
-  // What the store's own errors are told by, so that a body's error that looks like one is not taken for it.
+  // The marks of the store's own errors: a similar error of the body must not pass for one.
   readonly code: string;
 
   constructor(code = 'EIO') {
@@ -26,7 +26,7 @@ class Broken extends Error {
   }
 }
 
-/** Holds an implementation to every guarantee that `storage.ts` states. */
+/** Tests an implementation for every guarantee that `storage.ts` states. */
 export function conformance(name: string, open: () => Promise<Ground>): void {
   describe(name, () => {
     let ground: Ground;
@@ -139,7 +139,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
             for (let at = 0; at < length; at += MiB) {
               for (let i = 0; i < 16; i++) yield Buffer.alloc(MiB / 16, at / MiB);
               if (at % (20 * MiB) > 0) continue;
-              // What is only not collected yet is not held.
+              // Garbage that is not collected yet does not count.
               globalThis.gc!();
               held = Math.max(held, process.memoryUsage().arrayBuffers - before);
             }
@@ -223,13 +223,13 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
             what: 'is one byte long, in the same chunk',
             declared,
             body: () => streaming(bytesOf(declared + 1), () => {}, declared + 1),
-            error: says(/goes on after/),
+            error: says(/continues after/),
           },
           {
             what: 'is one byte long, in a later chunk',
             declared,
             body: () => streaming(bytesOf(declared + 1), () => {}, declared),
-            error: says(/goes on after/),
+            error: says(/continues after/),
           },
           {
             what: 'goes on without end',
@@ -241,7 +241,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
                 })(),
                 { objectMode: false },
               ),
-            error: says(/goes on after/),
+            error: says(/continues after/),
           },
           {
             what: 'is closed without an error in the middle',
@@ -269,7 +269,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
           what: 'is declared empty and has a byte',
           declared: 0,
           body: () => streaming(bytesOf(1)),
-          error: says(/goes on after/),
+          error: says(/continues after/),
         },
         { what: 'is declared empty and breaks', declared: 0, body: () => streaming(bytesOf(0), throws), error: broken },
         {
@@ -584,7 +584,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       test('an upload takes parts in any order and at once, and its object appears when it is completed', async () => {
         const upload = await begin('parts/whole');
         expect(upload).toMatchObject({ key: 'parts/whole', bytes: body.length, partBytes: 16 * MiB });
-        // What is remembered of it may have been in a database.
+        // The upload may come from a database.
         const remembered = JSON.parse(JSON.stringify(upload)) as Upload;
         const parts = await Promise.all([3, 1, 2].map((number) => put(remembered, number)));
         expect(await storage.head('parts/whole')).toBeUndefined();
@@ -609,7 +609,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         });
         await expect(storage.uploads.put(upload, 1, broken)).rejects.toThrow(Broken);
         await expect(put(upload, 1, first.subarray(1))).rejects.toThrow(/ended at byte/);
-        await expect(put(upload, 1, body.subarray(0, upload.partBytes + 1))).rejects.toThrow(/goes on after/);
+        await expect(put(upload, 1, body.subarray(0, upload.partBytes + 1))).rejects.toThrow(/continues after/);
         const given = new AbortController();
         const held = storage.uploads.put(
           upload,
@@ -632,7 +632,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         const stored = await storage.uploads.complete(upload, parts);
         expect(await storage.uploads.list(upload)).toBeUndefined();
         const asked = await storage.uploads.complete(upload, parts).catch((error) => error);
-        // A store that can tell the object for the one of these parts says so; another does not claim it.
+        // A store that can recognize the object as made of these parts succeeds; others must fail.
         if (asked instanceof Error) expect(asked).toBeInstanceOf(UploadLost);
         else expect(asked).toEqual(stored);
         expect(body.equals((await read('parts/again'))!)).toBe(true);
@@ -683,19 +683,19 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       const fence = async () => stop.abort(reason);
       await expect(storage.put('at hand', text, { fence, signal: stop.signal })).rejects.toBe(reason);
       await expect(storage.put('at hand', text, { signal: stop.signal })).rejects.toBe(reason);
-      // Whoever is asked does not answer.
+      // The server does not answer.
       const again = new AbortController();
       const hanging = () => {
         void setImmediate().then(() => again.abort(reason));
         return new Promise<void>(() => {});
       };
       await expect(storage.put('at hand', text, { fence: hanging, signal: again.signal })).rejects.toBe(reason);
-      // What it cannot reach is not the store.
+      // The client cannot reach the store.
       const lost = Object.assign(new Error('no database'), { code: 'ECONNREFUSED' });
       await expect(storage.put('at hand', text, { fence: () => Promise.reject(lost) })).rejects.toBe(lost);
       expect((await read('at hand'))!.toString()).toBe('before');
       const body = Buffer.from(text);
-      // Theirs again as soon as it is given.
+      // The caller may reuse its buffer after the call.
       const put = storage.put('at hand', body, { bytes: text.length });
       body.fill('x');
       await put;

@@ -69,7 +69,7 @@ export async function newBucket(server: S3Server, options: Partial<S3Options> = 
   };
 }
 
-/** As the product opens it: the keys come from the environment. */
+/** Opens it like asset-mirror: the keys come from the environment. */
 export async function openBucket(server: S3Server, options: Partial<S3Options> & { bucket: string }) {
   process.env.AWS_ACCESS_KEY_ID = server.accessKey;
   process.env.AWS_SECRET_ACCESS_KEY = server.secretKey;

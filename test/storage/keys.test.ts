@@ -6,7 +6,7 @@ import { growth } from '../support/growth.ts';
 const bytes = (text: string) => Buffer.byteLength(text);
 const family = '👩‍👩‍👧‍👦';
 
-/** Text of every kind: plain, of any code units (lone surrogates too), and of what means something in paths. */
+/** Text of every kind: plain, of any code units (also lone surrogates), and of characters that are special in paths. */
 const text = fc.oneof(
   fc.string({ unit: 'grapheme', maxLength: 300 }),
   fc.string({ unit: 'binary', maxLength: 300 }),

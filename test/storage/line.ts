@@ -1,14 +1,14 @@
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 
-/** What happens to the bytes of one connection. They pass as they are unless something else is said. */
+/** A fault of one connection. Bytes pass unchanged unless it says otherwise. */
 export interface Trouble {
-  /** Sees and may change what the client sends; `sent` is how much of it this trouble has seen on this connection. */
+  /** Sees and may change what the client sends; `sent` is the number of bytes that this fault has seen on this connection. */
   request?(chunk: Buffer, sent: number, ends: { client: Socket; server: Socket }): Buffer | undefined;
   response?(chunk: Buffer, ends: { client: Socket; server: Socket }): Buffer | undefined;
 }
 
-/** A line to a real server, in which things go wrong on request. */
+/** A proxy to a real server that injects faults on request. */
 export async function newLine(endpoint: string) {
   const { hostname, port } = new URL(endpoint);
   let trouble: Trouble = {};
@@ -61,7 +61,7 @@ export async function newLine(endpoint: string) {
     get accepted() {
       return accepted;
     },
-    /** Connections that a trouble has touched: nobody can go on with them, so whoever opened them has to close them. */
+    /** Connections that a fault has damaged: their clients must close them. */
     get troubled() {
       return troubled.size;
     },

@@ -21,7 +21,7 @@ import { canMount, newBucket, newDirectory } from './grounds.ts';
 const run = promisify(execFile);
 const log = createLog({ level: 'silent', pretty: false });
 
-/** The records of a new database; `open` as often as there are processes. */
+/** The records of a new database; call `open` once per process. */
 async function newRecords() {
   const database = await newDatabase();
   const open: { close(): Promise<void> }[] = [];
@@ -38,7 +38,7 @@ async function newRecords() {
   };
 }
 
-conformance('a directory that is told by its id', async () => {
+conformance('a directory that is recognized by its id', async () => {
   const [ground, records] = await Promise.all([newDirectory(), newRecords()]);
   const { id } = await records.open();
   return {
@@ -72,7 +72,7 @@ describe('a bucket with a mirror id', () => {
   const start = async () => identified(await openDirectory({ path }), (await records.open()).id);
   const idIn = async (file: string) => (await readFile(file, 'utf8')).trim();
 
-  /** Nothing is written, removed, or said not to be there. */
+  /** Nothing is written, removed, or reported as missing. */
   async function expectRefusal(storage: Storage, message: RegExp): Promise<void> {
     const body = streaming(bytesOf(KiB));
     for (const attempt of [
@@ -114,14 +114,14 @@ describe('a bucket with a mirror id', () => {
     await mkdir(join(path, '_mirror'), { recursive: true });
     await writeFile(idFile, 'brought along\n');
     const refused = await start();
-    await expectRefusal(refused, /says brought along.*If the database was lost, `asset-mirror rebuild` gives/);
+    await expectRefusal(refused, /says brought along.*If the database was lost, `asset-mirror rebuild` restores/);
     expect(await (await records.open()).known()).toBeUndefined();
     expect(await readdir(path)).toEqual(expect.not.arrayContaining(['a']));
 
     const adopting = identified(await openDirectory({ path }), (await records.open()).id, { adopt: true });
     await adopting.check();
     expect(await (await records.open()).known()).toBe('brought along');
-    // Who was refused finds it settled.
+    // A refused process finds it settled.
     await refused.put('a/b', 'text');
     expect(await idIn(idFile)).toBe('brought along');
   });
@@ -141,7 +141,7 @@ describe('a bucket with a mirror id', () => {
   test('a bucket whose mirror id could not be written is not remembered', async () => {
     await writeFile(path, 'in the way');
     const storage = await start();
-    await expectRefusal(storage, /a file is in the way/);
+    await expectRefusal(storage, /a file has the path/);
     await rm(path);
     await storage.put('a/b', 'text');
     expect(await (await records.open()).id(async () => 'none')).toBe(await idIn(idFile));
@@ -169,7 +169,7 @@ describe('a bucket with a mirror id', () => {
     await (await start()).put('a/b', 'text');
     await rename(path, join(home, 'aside'));
     const storage = await start();
-    await expectRefusal(storage, /no object _mirror\/id.*Is the disk mounted, is STORAGE_URL right\?/);
+    await expectRefusal(storage, /no object _mirror\/id.*Check that the disk is mounted, and STORAGE_URL/);
     expect(await readdir(path)).toEqual(['.asset-mirror-tmp']);
     await rm(path, { recursive: true });
     await rename(join(home, 'aside'), path);
@@ -193,7 +193,7 @@ describe('a bucket with a mirror id', () => {
     await (await start()).put('a/b', 'text');
     const right = await idIn(idFile);
     await writeFile(idFile, 'of another');
-    await expectRefusal(await start(), new RegExp(`says of another, and they know it as ${right}`));
+    await expectRefusal(await start(), new RegExp(`says of another; the database expects ${right}`));
     expect(await idIn(idFile)).toBe('of another');
   });
 
@@ -233,7 +233,7 @@ describe('a bucket with a mirror id', () => {
     const upload = await storage.uploads.begin('a/c', { bytes: KiB });
     await replace();
     const part = streaming(bytesOf(KiB));
-    await expect(storage.uploads.put(upload, 1, part)).rejects.toThrow(/not the bucket that the records are about/);
+    await expect(storage.uploads.put(upload, 1, part)).rejects.toThrow(/not the bucket of this database/);
     await expectRefusal(storage, /put an object _mirror\/id there with this content/);
     await expect(storage.uploads.begin('a/d', { bytes: KiB })).rejects.toThrow(StorageUnavailable);
     const written = (await Array.fromAsync((await openDirectory({ path })).list(''))).map(({ key }) => key);
@@ -298,7 +298,7 @@ describe('a bucket with a mirror id', () => {
       await (await start()).put('a/b', 'text');
       await unmount();
       const storage = await start();
-      await expectRefusal(storage, /Is the disk mounted/);
+      await expectRefusal(storage, /Check that the disk is mounted/);
       await mount(place);
       await storage.check();
       await storage.put('c/d', 'text');
@@ -312,7 +312,7 @@ describe('a bucket with a mirror id', () => {
       await storage.put('a/b', 'text');
       await cp(one, other, { recursive: true });
       await unmount();
-      await expectRefusal(storage, /another disk is there than before/);
+      await expectRefusal(storage, /another disk is mounted than before/);
       expect(await readdir(path)).toEqual([]);
       await mount(other);
       await storage.check();

@@ -7,7 +7,7 @@ import { newDatabase } from '../support/database.ts';
 
 export const silent = createLog({ level: 'silent', pretty: false });
 
-/** A store on a database of its own. */
+/** A store on a new database. */
 export async function newStore(): Promise<{ store: Store; url: string; close(): Promise<void> }> {
   const database = await newDatabase();
   const store = await openStore({ url: database.url, log: silent });
@@ -21,7 +21,7 @@ export async function newStore(): Promise<{ store: Store; url: string; close(): 
   };
 }
 
-/** A user with a grant; who is not named is new. */
+/** A user with a grant; without a name a new one. */
 export function grantOf(userId: string = randomUUID(), tokens = 'sealed') {
   return {
     user: { id: userId, name: `Name of ${userId}`, email: `${userId}@example.com` },
@@ -30,7 +30,7 @@ export function grantOf(userId: string = randomUUID(), tokens = 'sealed') {
   };
 }
 
-/** An active connection that can read these companies, with a run in hand. */
+/** An active connection that can read these companies, with a leased sync. */
 export async function running(store: Store, ...companyIds: string[]) {
   const { id } = await store.connections.saveGrant(grantOf());
   await store.connections.setCompanies(

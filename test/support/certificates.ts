@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 
 const openssl = (...args: string[]) => promisify(execFile)('openssl', args);
 
-/** A private certificate authority, and a certificate of it for the loopback. `ca` is what NODE_EXTRA_CA_CERTS takes. */
+/** A private certificate authority, and a certificate of it for the loopback. `ca` is for NODE_EXTRA_CA_CERTS. */
 export async function newCertificates() {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-certificates-'));
   await chmod(directory, 0o755);

@@ -8,17 +8,17 @@ import { promisify } from 'node:util';
 import axe, { type AxeResults } from 'axe-core';
 import { type Browser, launch, type Page } from 'puppeteer-core';
 
-/** Where a browser is installed; undefined where none is. */
+/** The path of an installed browser, if there is one. */
 export const chromium = ['chromium', 'chromium-browser', 'google-chrome'].map(whereIs).find(Boolean);
 
-/** Behind the name of what is left out for want of a browser. Where nothing may be left out, that is an error. */
+/** Added to the names of tests that are skipped without a browser. If none may be skipped, it is an error. */
 export const leftOut = chromium ? '' : ' (left out: chromium is not installed)';
 if (!chromium && process.env.CI) throw new Error('not installed: chromium; here nothing may be left out');
 
 export function startChromium(): Promise<Browser> {
   return launch({
     executablePath: chromium!,
-    // Root may not use the sandbox; the pages are our own. Certificates of this machine are signed by nobody.
+    // Root may not use the sandbox; the pages are our own. Certificates of this machine have no authority.
     args: ['--no-sandbox', '--disable-dev-shm-usage', '--ignore-certificate-errors', '--lang=en'],
   });
 }
@@ -45,13 +45,13 @@ function whereIs(program: string): string | undefined {
   }
 }
 
-/** What is drawn farther to the right than the box it is in. */
+/** Elements that are wider than their container. */
 const OUTSIDE = `[...document.querySelectorAll('main *, dialog[open] *')]
   .filter((it) => it.getBoundingClientRect().right > it.closest('main, dialog').getBoundingClientRect().right + 1 ||
     (it.closest('.card') && it.getBoundingClientRect().right > it.closest('.card').getBoundingClientRect().right + 1))
   .map((it) => it.tagName + ' ' + it.innerText)`;
 
-/** What is wrong with a page for people: what does not fit, cannot be read, or has no name. */
+/** Problems of a page for users: elements that do not fit, are unreadable, or have no name. */
 export async function flawsOf(page: Page): Promise<string[]> {
   await page.evaluate(axe.source);
   const { violations } = (await page.evaluate('axe.run()')) as AxeResults;

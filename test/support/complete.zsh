@@ -9,11 +9,11 @@ compadd() {
   builtin compadd -A offered \"\$@\"
   [[ -n \$offered ]] && print -rl -- '<offer>'\$^offered'</offer>'
 }
-comppostfuncs=(all_told)
-all_told() { print '<end>' }
+comppostfuncs=(all_offered)
+all_offered() { print '<end>' }
 print ready"
-zpty -r -m shell told '*ready*'
+zpty -r -m shell output '*ready*'
 zpty -n -w shell "$2"$'\t'
-zpty -r -m shell told '*<end>*'
-print -r -- "$told" | grep -o '<offer>[^<]*</offer>' | sed 's/<[^>]*>//g'
+zpty -r -m shell output '*<end>*'
+print -r -- "$output" | grep -o '<offer>[^<]*</offer>' | sed 's/<[^>]*>//g'
 zpty -d shell

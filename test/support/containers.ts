@@ -13,14 +13,14 @@ interface Containers {
   s3?: S3Server | undefined;
 }
 
-/** What runs in production is tested against: the images are those of docker-compose.yml. */
+/** The images of docker-compose.yml, so that tests use the versions of production. */
 const compose = parse(readFileSync(join(import.meta.dirname, '../../docker-compose.yml'), 'utf8'), { merge: true });
 const imageOf = (service: string): string => compose.services[service].image;
 
 /**
  * PostgreSQL, Redis and an S3 store as containers. Undefined without a container engine (DOCKER_HOST, or Docker's socket);
- * what cannot be started, such as an image that cannot be had, is said and skipped. TEST_SERVICES=local skips all of
- * them, where the engine is for our image alone.
+ * containers that cannot be started are reported and skipped. TEST_SERVICES=local skips all of
+ * them; then the engine is only for our image.
  */
 export async function startContainers(stops: Stops): Promise<Containers | undefined> {
   const engine = await getContainerRuntimeClient().catch(() => undefined);
@@ -36,14 +36,14 @@ export async function startContainers(stops: Stops): Promise<Containers | undefi
 
 const postgresContainer = () =>
   new GenericContainer(imageOf('postgres'))
-    // As the embedded one is made (src/store/embedded/embedded.ts).
+    // With the options of the embedded one (src/store/embedded/embedded.ts).
     .withEnvironment({
       POSTGRES_PASSWORD: 'test',
       POSTGRES_INITDB_ARGS: '--encoding=UTF8 --locale=C.UTF-8',
     })
     .withCommand(['postgres', '-c', 'max_connections=200'])
     .withExposedPorts(5432)
-    // Over TCP: while it makes the database it listens on a socket only.
+    // Over TCP: during its setup it listens on a socket only.
     .withWaitStrategy(Wait.forSuccessfulCommand('pg_isready --host=127.0.0.1'));
 
 const redisContainer = () =>

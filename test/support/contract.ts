@@ -11,7 +11,7 @@ type Operation = { responses: Record<string, { content: Record<string, { schema:
 
 let made: ReturnType<typeof make> | undefined;
 
-/** What /openapi.json promises, and whether an answer keeps it. The document is the same wherever a mirror runs. */
+/** Checks answers against /openapi.json, which is the same for each mirror. */
 export const contract = (publicUrl: string) => {
   made ??= make(publicUrl);
   return made;
@@ -32,12 +32,12 @@ async function make(publicUrl: string) {
   return {
     document,
 
-    /** @throws when the document does not know such an answer, or knows it otherwise */
+    /** @throws if the document does not describe such an answer */
     async check(method: string, address: string, { status, type, body }: Answer): Promise<void> {
       const { pathname } = new URL(address, 'http://host');
       const path = patterns.find(({ pattern }) => pattern.test(pathname))?.path;
       const operation = path && document.paths[path]![method.toLowerCase()];
-      // Where nothing is, nothing is promised.
+      // Unknown addresses are not in the document.
       if (!operation) return expect(status, `${method} ${pathname}`).toBeGreaterThanOrEqual(400);
       const key = [String(status), `${Math.floor(status / 100)}XX`].find((it) => operation.responses[it]);
       expect(key, `${method} ${path} answered ${status}`).toBeDefined();

@@ -13,8 +13,8 @@ export async function newDatabase({ empty = false } = {}): Promise<{ url: string
 }
 
 /**
- * A pool has ended before its lines are closed, and what comes on one of them then has no listener: the server waits up to
- * 5 seconds for them. Only what a test left open for good (a process that was killed) is closed by force.
+ * A pool ends before its connections are closed, and their late errors have no listener: so the server waits up to 5 seconds
+ * for them. Only connections that stay open (of a killed process) are closed by force.
  */
 async function drop(server: string, name: string): Promise<void> {
   const inUse = '55006';

@@ -4,7 +4,7 @@ import { GetObjectCommand, ListObjectsV2Command, S3Client } from '@aws-sdk/clien
 import { Redis } from 'ioredis';
 import pg from 'pg';
 
-/** Everything that a mirror has written to its database, but for the sealed tokens, as text by table. */
+/** All that a mirror has written to its database, except for the sealed tokens, as text by table. */
 export async function databaseAsText(url: string): Promise<Map<string, string>> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();

@@ -2,19 +2,19 @@ import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** What happens to requests on their way to a real server. Those that no trouble is about pass as they are. */
+/** A fault of requests to a real server. Other requests pass unchanged. */
 export interface Trouble {
   on(call: { method: string; url: string; headers: IncomingHttpHeaders }): boolean;
   times: number;
-  /** Answered in the server's place, once the body has come. */
+  /** Answered instead of the server, after the body has arrived. */
   answer?: { status: number; body: string };
-  /** The server does what it is asked for, and nobody hears of it. */
+  /** The server handles the request, and its answer is lost. */
   dropAnswer?: boolean;
-  /** The line is reset after so many bytes of the body. */
+  /** The connection is reset after this number of bytes of the body. */
   resetAfter?: number;
 }
 
-/** As S3 says it. */
+/** An error in the format of S3. */
 export const slowDown = {
   status: 503,
   body: '<?xml version="1.0" encoding="UTF-8"?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>',
@@ -24,7 +24,7 @@ export const internalError = {
   body: '<?xml version="1.0" encoding="UTF-8"?><Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>',
 };
 
-/** A line to a real HTTP server. `calls` is all that was asked over it. */
+/** A proxy to a real HTTP server. `calls` has all its requests. */
 export async function newHttpLine(endpoint: string) {
   const { hostname, port } = new URL(endpoint);
   let troubles: Trouble[] = [];
@@ -88,7 +88,7 @@ export async function newHttpLine(endpoint: string) {
   };
 }
 
-/** What a request asks of S3, as far as transfers ask for it. */
+/** The S3 operation of a request, if transfers use it. */
 export const asks = {
   put: ({ method, url }: { method: string; url: string }) =>
     method === 'PUT' && !url.includes('uploadId=') && !url.includes('_mirror'),

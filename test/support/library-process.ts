@@ -12,12 +12,12 @@ export type LibraryProcess = {
   /** As it was printed: null when it is not shown again. */
   clientSecret: string | null;
   admin: ReturnType<typeof adminOf>;
-  /** As a power cut does it. */
+  /** Ends it like a power failure. */
   kill(): Promise<void>;
   stop(): Promise<void>;
 };
 
-/** `asset-mirror library`, with what it says when it is ready. */
+/** `asset-mirror library`, with its output when it is ready. */
 export async function spawnLibrary(databaseUrl: string, ...options: string[]): Promise<LibraryProcess> {
   const words = ['library', '--json', '--database', databaseUrl, '--port', '0', '--admin-port', '0'];
   const child = spawn(

@@ -65,7 +65,7 @@ export function adminOf(adminUrl: string) {
     addProject: (project: { id?: string; companyId: string; name: string; status?: string }) =>
       send<Project>('POST', '/projects', project),
 
-    /** Sound and documents have no thumbnail unless asked for: what a mirror makes of them is easier to count. */
+    /** Audio and documents have a thumbnail only on request: their objects are then easier to count. */
     addAsset: (asset: Upload) =>
       send<ListedAsset>('POST', '/assets', { thumbnail: /^(image|video)\//.test(asset.mimeType), ...asset }),
     changeAsset: (id: string, change: Change) => send<ListedAsset>('PATCH', `/assets/${id}`, change),

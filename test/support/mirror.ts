@@ -21,16 +21,16 @@ import type { S3Server } from './services.ts';
 import { shortTimings } from './timings.ts';
 import { until } from './until.ts';
 
-/** Where a mirror under test keeps things; several processes may share one. */
+/** The stores of a mirror under test; several processes may share them. */
 export interface Ground {
   environment: Record<string, string>;
   storage: Storage;
-  /** What is under way, or was left lying: drafts, uploads in parts. */
+  /** Unfinished and abandoned drafts and uploads in parts. */
   leftovers(): Promise<string[]>;
   port: number;
   publicUrl: string;
   timings: Timings;
-  /** As if everything that waits for a time had waited for it. */
+  /** Makes everything due that waits for a time. */
   endWaits(): Promise<void>;
   /** The lines of log of each mirror that was started here. */
   logs: (() => string[])[];
@@ -38,11 +38,11 @@ export interface Ground {
 }
 
 /**
- * A new database, a new bucket or directory, and the environment that says so. What is waited for is short, what nobody asked
- * for does not come: no sync by itself, no download that is begun again because the machine had other things to do.
+ * A new database, a new bucket or directory, and the environment for them. Waits are short, and nothing happens by itself: no
+ * scheduled sync, and no download that is restarted because the machine is busy.
  */
 export async function newGround(options: {
-  /** A function of the port, for the library wants to know the redirect URI. */
+  /** A function of the port, because the library needs the redirect URI. */
   port: number;
   redis?: string | undefined;
   s3?: S3Server | undefined;
@@ -87,7 +87,7 @@ export async function newGround(options: {
     endWaits: () =>
       ask(
         database.url,
-        `UPDATE connections SET parked_until = now() WHERE parked_until > now();
+        `UPDATE connections SET delayed_until = now() WHERE delayed_until > now();
          UPDATE assets SET next_at = now() WHERE next_at > now();
          UPDATE consents SET next_at = now() WHERE next_at > now()`,
       ),
@@ -165,7 +165,7 @@ export async function spawnMirror(ground: Ground, library: Library, role: 'all' 
     output += chunk;
   });
   ground.logs.push(() => output.split('\n'));
-  // Once all that it said has been read.
+  // After all its output was read.
   const ended = new Promise<number | null>((resolve) => child.once('close', (code) => resolve(code)));
   const started = () => {
     if (child.exitCode !== null) throw new Error(`the mirror ended with ${child.exitCode}:\n${output}`);
@@ -216,7 +216,7 @@ export function operatorOf(ground: Ground) {
       const { assets } = await api('GET', `/assets?q=${encodeURIComponent(id)}`);
       return assets.find((asset: { id: string }) => asset.id === id);
     },
-    /** Waits until an asset is in a state. `spent`: how many attempts did not work, which the record of what is mirrored forgets. */
+    /** Waits until an asset is in a state. `spent`: the number of failed attempts, which a mirrored asset no longer has. */
     async assetIn(id: string, state: string, timeoutMs?: number) {
       let last: unknown;
       return until(
@@ -234,7 +234,7 @@ export function operatorOf(ground: Ground) {
         throw new Error(`${error.message}\nlast seen: ${JSON.stringify(last)}`);
       });
     },
-    /** Waits until nothing moves any more. */
+    /** Waits until nothing is in transfer. */
     async quiet(timeoutMs = 60_000) {
       let last: unknown;
       return until(
@@ -263,14 +263,14 @@ export async function contentOf(storage: Storage, key: string): Promise<Buffer |
   return Buffer.concat(chunks);
 }
 
-/** The keys of everything there, but for what is the mirror's own. */
+/** All keys except for those of the mirror's own objects. */
 export async function keysOf(storage: Storage): Promise<string[]> {
   const keys: string[] = [];
   for await (const { key } of storage.list('')) if (!key.startsWith(ours)) keys.push(key);
   return keys;
 }
 
-/** Each backend of the queues and each kind of store that this run can use: Redis and S3 when they are there. */
+/** All combinations of queue and store that this run can use: with Redis and S3 if they are available. */
 export const grounds = () => {
   const [redis, s3] = [inject('redis'), inject('s3')];
   return [
@@ -281,5 +281,5 @@ export const grounds = () => {
   ];
 };
 
-/** The one of `grounds` with the most of it, for tests of what does not depend on them. */
+/** The most complete one of `grounds`, for tests that do not depend on them. */
 export const richest = () => grounds().at(-1)!;

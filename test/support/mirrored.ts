@@ -1,6 +1,6 @@
 import type { Mirrored } from '../../src/store/assets/leases.ts';
 
-/** What a worker says of an asset that has its media and its record, and nothing beside them. */
+/** The data of a finished lease: an asset with media and record, without sidecars. */
 export const mirroredAlone: Mirrored = {
   detail: {},
   recordKey: 'key',

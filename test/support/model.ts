@@ -6,19 +6,19 @@ type Client = SyncDeps['client'];
 interface ModelAsset {
   id: string;
   uploadDate: number;
-  /** From when on a listing has it: late, if the service is behind. */
+  /** When listings have it: later than the upload if the library is slow. */
   visibleAt: number;
   removed: boolean;
 }
 
-/** `keyset`: a cursor is a place in the order. `offset`: a number of items, which shift when others arrive. */
+/** `keyset`: a cursor is a position in the order. `offset`: a number of items, which shift when others arrive. */
 export type Paging = 'keyset' | 'offset';
 
-/** A company's listing as a service may give it, on a clock of its own. What happens between two pages is up to the test. */
+/** A possible listing of a company, with its own clock. The test decides what happens between two pages. */
 export function createModel(options: { companyId: string; paging: Paging; pageSize: number; start: number }) {
   const assets: ModelAsset[] = [];
   let now = options.start;
-  /** Cursors are good for one generation. */
+  /** Cursors are valid for one generation. */
   let generation = 0;
 
   const listed = () =>

@@ -12,7 +12,7 @@ import { until } from './until.ts';
 
 const run = promisify(execFile);
 
-/** A PostgreSQL with TLS, and PgBouncer in front of it, which gives connections out for a transaction each. Both want TLS. */
+/** A PostgreSQL with TLS, and PgBouncer in front of it, which assigns connections by transaction. Both require TLS. */
 export async function newPooledPostgres({ ca, cert, key }: Certificates) {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-pooled-'));
   await chmod(directory, 0o755);

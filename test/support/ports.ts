@@ -4,7 +4,7 @@ import { createServer } from 'node:net';
 const first = 10_000 + (Number(process.env.VITEST_POOL_ID ?? 0) % 10) * 2000;
 let next = Math.floor(Math.random() * 2000);
 
-/** A port of the loopback that nobody listens on, and that nobody else here is given. */
+/** A free port of the loopback that no other test gets. */
 export async function freePort(): Promise<number> {
   for (;;) {
     next = (next + 1) % 2000;

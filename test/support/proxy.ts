@@ -5,7 +5,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
 import type { Certificates } from './certificates.ts';
 
-/** A proxy as companies have them: CONNECT for https, whole addresses for http. `asked` is what for: `CONNECT host:port`, `GET http://…`. */
+/** A usual proxy: CONNECT for https, full addresses for http. `asked` has the requests: `CONNECT host:port`, `GET http://…`. */
 export async function newProxy() {
   const asked: string[] = [];
   const sockets = new Set<Socket>();

@@ -10,7 +10,7 @@ import { until } from './until.ts';
 const password = 'pa/ss@wörd';
 const account = `:${encodeURIComponent(password)}@`;
 
-/** Redis servers that speak TLS only, and want a password. */
+/** Redis servers with TLS only, and a password. */
 async function servers({ ca, cert, key }: Certificates) {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-redis-'));
   const running: ChildProcess[] = [];
@@ -53,7 +53,7 @@ async function servers({ ca, cert, key }: Certificates) {
 
 const data = ['save ""', 'maxmemory-policy noeviction', `requirepass "${password}"`, `masterauth "${password}"`];
 
-/** A primary, a replica, and a sentinel that makes this the primary when the other is away for a second. */
+/** A primary, a replica, and a sentinel that makes this the primary when the other one is down for a second. */
 export async function newSentinels(certificates: Certificates) {
   const { start, ask, stop } = await servers(certificates);
   const [first, second, sentinel] = [await freePort(), await freePort(), await freePort()];
@@ -104,7 +104,7 @@ export async function newCluster(certificates: Certificates) {
   }
   for (const port of ports) await until('the cluster', async () => (await info(port)).includes('cluster_state:ok'));
   return {
-    // One is enough: it tells of the others.
+    // One is enough: it knows the others.
     url: `rediss-cluster://${account}127.0.0.1:${ports[1]}`,
     /** Keys on each of them. */
     keys: () => Promise.all(ports.map(async (port) => Number(await ask(port, 'DBSIZE')))),

@@ -7,14 +7,14 @@ import { until } from './until.ts';
 
 export type Scene = Awaited<ReturnType<typeof newScene>>;
 
-/** A library with the company `acme`, a mirror in this process that is connected to it, and what tests do with the two. */
+/** A library with the company `acme`, a connected mirror in this process, and helpers for both. */
 export async function newScene(
   options: {
     environment?: Record<string, string>;
     library?: Partial<LibraryOptions>;
     redis?: string | undefined;
     s3?: S3Server | undefined;
-    /** What of the environment is reached in another way, such as over a line in which things go wrong. */
+    /** Changes of the environment, such as the address of a proxy that injects faults. */
     through?: (environment: Record<string, string>) => Promise<Record<string, string>>;
     role?: 'all' | 'web';
     timings?: Timings;
@@ -43,7 +43,7 @@ export async function newScene(
       return mirror;
     },
 
-    /** Uploads to the library, long ago unless said otherwise, without telling the mirror. */
+    /** Uploads to the library, with an old date by default, without a sync. */
     async upload(asset: Partial<Upload> = {}): Promise<string> {
       const added = await admin.addAsset({
         companyId: 'acme',
@@ -71,12 +71,12 @@ export async function newScene(
       });
     },
 
-    /** Asks for a run over everything. */
+    /** Requests a full sync. */
     async resync(request: object = { mode: 'full' }): Promise<string> {
       return (await mirror.api('POST', `/connections/${connectionId}/resync`, request)).syncId;
     },
 
-    /** Waits until nobody compares the bucket any more, as is done behind each full run that was asked for. */
+    /** Waits until no verification runs, such as the one after each requested full sync. */
     async checked(): Promise<void> {
       const none = ({ waiting, running }: { waiting: number; running: number }) => waiting + running === 0;
       await until(
@@ -89,7 +89,7 @@ export async function newScene(
       );
     },
 
-    /** The media file as it lies in storage; undefined when there is none. */
+    /** The stored media file; undefined if there is none. */
     async media(id: string): Promise<Buffer | undefined> {
       const asset = await mirror.asset(id);
       return asset?.key ? contentOf(ground.storage, asset.key) : undefined;
@@ -101,12 +101,12 @@ export async function newScene(
       return content ? JSON.parse(content.toString()) : undefined;
     },
 
-    /** Everything that lies in storage for an asset. */
+    /** All stored objects of an asset. */
     async keys(id: string): Promise<string[]> {
       return (await keysOf(ground.storage)).filter((key) => key.includes(`/${id}/`));
     },
 
-    /** The same mirror again, on what it left behind. */
+    /** Restarts the mirror on the same stores. */
     async restart(environment: Record<string, string> = {}): Promise<void> {
       await mirror.stop();
       Object.assign(ground.environment, environment);

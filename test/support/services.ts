@@ -28,7 +28,7 @@ declare module 'vitest' {
     /** Undefined when no Redis is installed. */
     redis: string | undefined;
     s3: S3Server | undefined;
-    /** One that takes checksums behind a stream and keeps them of whole objects, which Ceph's does not. */
+    /** A store that accepts trailing checksums and keeps checksums of whole objects, which Ceph does not. */
     s3modern: S3Server | undefined;
     /** The library of faketime, which gives a process another clock. Undefined when it is not installed. */
     faketime: string | undefined;
@@ -48,9 +48,8 @@ export interface S3Server {
 }
 
 /**
- * What the tests run against, started once for all of them: containers where there is an engine for them; else, and for what
- * no container is of, PostgreSQL always (it comes with the packages), Redis and S3 servers when they are installed. What is
- * missing is named, so that nothing is skipped silently.
+ * The servers of the tests, started once: containers if there is an engine; otherwise PostgreSQL (from the npm package), and
+ * Redis and S3 servers if they are installed. Missing servers are reported, so that nothing is skipped silently.
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const stops: Stops = [];
@@ -60,7 +59,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   try {
     await start(project, stops);
   } catch (error) {
-    // Or what was started already would outlive the run.
+    // Otherwise servers that have started would outlive the run.
     await stop();
     throw error;
   }
@@ -104,12 +103,12 @@ async function start(project: TestProject, stops: Stops): Promise<void> {
 
 const say = (sentence: string) => process.stdout.write(`\n  ${sentence}\n`);
 
-/** Runs a program until standard input ends, which it does when our process ends, however that ends. */
+/** Runs a program until standard input ends, as it does when our process ends for any reason. */
 const stopsWithStdin = '"$@" </dev/null & read -r _; kill -QUIT $!; wait $!';
 
 /**
- * The PostgreSQL that comes with the packages, without its guarantees: what the tests keep in it is thrown away.
- * `environment`: what it gets besides what any program needs.
+ * The PostgreSQL of the npm package, without durability, because test data is temporary.
+ * `environment`: additional variables.
  */
 export async function startPostgres(
   directory: string,
@@ -220,9 +219,9 @@ async function startCeph(directory: string, stops: Stops): Promise<S3Server | un
 }
 
 /**
- * The Versity gateway, with a directory for its store (CONTRIBUTING.md says where to get it). It closes each line behind
- * its answer, unless asked to keep them open as S3 does: then it takes the end of a body sent in chunks for the beginning
- * of another request (1.8.0), and whoever sends one on that line reads its 400.
+ * The Versity gateway, with a directory for its store (CONTRIBUTING.md says where to get it). It closes each connection after
+ * its answer, unless configured to keep them open as S3 does: then it takes the end of a chunked body for the start of another
+ * request (1.8.0), and the next request on that connection gets its 400.
  */
 export async function startVersity(
   directory: string,
@@ -241,7 +240,7 @@ export async function startVersity(
   const port = await freePort();
   const child = spawn(
     'versitygw',
-    // Facts beside the files: not every file system has extended attributes.
+    // Metadata in files: not every file system has extended attributes.
     [
       ...['--port', `127.0.0.1:${port}`, '--region', region, '--quiet', ...(keepAlive ? ['--keep-alive'] : [])],
       ...(tls ? ['--cert', tls.cert, '--key', tls.key] : []),
@@ -270,7 +269,7 @@ export async function startVersity(
   };
 }
 
-/** MinIO, which knows everything of S3 (CONTRIBUTING.md says where to get it). */
+/** MinIO, for Object Lock (CONTRIBUTING.md says where to get it). */
 export async function startMinio(directory: string, stops: Stops): Promise<S3Server | undefined> {
   if (!(await installed('minio'))) return undefined;
   const [accessKey, secretKey, region] = ['testaccesskey', 'testsecretkey0123456789', 'us-east-1'];

@@ -12,13 +12,13 @@ import { until } from './until.ts';
 
 export type Stage = Awaited<ReturnType<typeof newStage>>;
 
-/** Long ago, so that no clock plays a part. */
+/** Long ago, so that no clock matters. */
 export const longAgo = Date.UTC(2024, 1, 29);
 export const overlap = 10 * 60_000;
 
 /**
- * A library and a mirror without workers: nothing happens by itself. Tests run the syncs, as many and when they want, and
- * each makes its own companies and people, so they do not meet.
+ * A library and a mirror without workers: nothing happens by itself. Tests run the syncs themselves, and each makes its
+ * own companies and users, so they do not affect each other.
  */
 export async function newStage(
   options: Partial<Pick<Parameters<typeof newGround>[0], 'redis' | 'environment' | 'timings'>> = {},
@@ -60,14 +60,14 @@ export async function newStage(
     store,
     deps,
 
-    /** A company, and somebody who can read it and has connected. */
+    /** A company, and a connected user who can read it. */
     async company(): Promise<{ companyId: string; connectionId: string; userId: string }> {
       const companyId = `company-${randomUUID().slice(0, 8)}`;
       await admin.addCompany({ id: companyId, name: `The company ${companyId}` });
       return { companyId, ...(await this.person(companyId)) };
     },
 
-    /** Somebody who can read these companies and has connected. */
+    /** A connected user who can read these companies. */
     async person(...companyIds: string[]): Promise<{ connectionId: string; userId: string }> {
       const userId = `user-${randomUUID().slice(0, 8)}`;
       await admin.addUser({ id: userId, name: userId, email: `${userId}@example.com` });
@@ -93,11 +93,11 @@ export async function newStage(
       return ids;
     },
 
-    /** Runs what waits for a connection; says how that ended. */
+    /** Runs the waiting syncs of a connection; returns the result. */
     run: (connectionId: string, more: Partial<SyncDeps> = {}, stop = new AbortController().signal) =>
       runSyncs({ ...deps, ...more }, connectionId, stop),
 
-    /** Asks for a run and runs it. */
+    /** Requests a sync and runs it. */
     async sync(
       connectionId: string,
       mode: SyncMode = 'incremental',
@@ -109,7 +109,7 @@ export async function newStage(
       return (await store.syncs.get(id!))!;
     },
 
-    /** Starts a run that meets a service which does not answer after `pages` pages, and stops it there. */
+    /** Starts a sync whose library does not answer after `pages` pages, and stops it there. */
     async stopInTheMiddle(
       at: { connectionId: string; companyId: string },
       pages = 1,
@@ -129,14 +129,15 @@ export async function newStage(
     assets: ofCompany,
     ids: async (companyId: string) => (await ofCompany(companyId)).map((asset) => asset.id),
 
-    async mark(connectionId: string, companyId: string): Promise<number | null | undefined> {
-      return (await store.connections.companies([connectionId])).find((company) => company.id === companyId)?.mark;
+    async highWaterMark(connectionId: string, companyId: string): Promise<number | null | undefined> {
+      return (await store.connections.companies([connectionId])).find((company) => company.id === companyId)
+        ?.highWaterMark;
     },
 
-    /** How often the library was asked for a listing of the company. */
+    /** The number of listing requests for the company. */
     listings: async (companyId: string) => (await admin.requests({ endpoint: 'assets', companyId })).length,
 
-    /** Asks the database itself. */
+    /** Queries the database. */
     query,
 
     async events(match: { kind: string; connectionId?: string; assetId?: string }) {
@@ -159,7 +160,7 @@ export async function newStage(
   };
 }
 
-/** Goes through the connect flow as one user of the library, who consents by himself. Returns the connection's id. */
+/** Runs the connect flow for a user of the library, with automatic consent. Returns the connection's id. */
 export async function connectAs(
   mirror: Pick<ReturnType<typeof operatorOf>, 'api'>,
   userId: string,

@@ -1,6 +1,6 @@
 import { defaultTimings, type Timings } from '../../src/timings.ts';
 
-/** A test that kills a process waits until others notice. Long enough for a machine that is busy. */
+/** Tests that kill a process wait until others notice. Long enough for a busy machine. */
 export const shortTimings: Timings = {
   ...defaultTimings,
   assetLease: 5_000,

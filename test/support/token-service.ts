@@ -7,9 +7,9 @@ import { join } from 'node:path';
 import type { S3Server } from './services.ts';
 
 /**
- * What a cluster gives a workload in place of keys: a file with a token, and a service that takes it for credentials (STS,
- * AssumeRoleWithWebIdentity). It knows one role and
- * one token; the credentials are the store's own, and so have no session. `environment` is what a cloud puts into a pod.
+ * The workload identity of a cluster: a file with a token, and a service that exchanges it for credentials (STS,
+ * AssumeRoleWithWebIdentity). It knows one role and one token; the credentials are the store's own, without a session.
+ * `environment` has the variables that a cloud sets in a pod.
  */
 export async function newTokenService({ accessKey, secretKey, region }: S3Server) {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-token-'));

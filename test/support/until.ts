@@ -1,11 +1,11 @@
-/** Waits for a condition (nothing, false, 0 and '' are none), and says what it waited for when it never comes. */
+/** Waits until the result of a condition is truthy. The error after the timeout names `what`. */
 export async function until<T>(
   what: string,
   condition: () => T | null | undefined | false | Promise<T | null | undefined | false>,
   timeoutMs = 60_000,
 ): Promise<T> {
   const deadline = Date.now() + timeoutMs;
-  // Less and less often: each look costs time that what is awaited may need.
+  // Less and less often: each check takes time from the awaited work.
   for (let pauseMs = 10; ; pauseMs = Math.min(pauseMs * 1.3, 100)) {
     const value = await condition();
     if (value) return value;

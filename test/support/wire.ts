@@ -2,10 +2,10 @@ import { once } from 'node:events';
 import { createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** Whatever looks like a token of the service (spec, section 2.2). */
+/** Matches tokens of the library (spec, section 2.2). */
 const token = /svc[a-z]_[\w-]{8,}/g;
 
-/** What of an exchange must never be written anywhere: tokens, credentials, verifiers, and what makes a link a signed one. */
+/** The secrets of an exchange: tokens, credentials, verifiers, and signatures of links. */
 function secretsIn(text: string): string[] {
   const found: string[] = text.match(token) ?? [];
   for (const [, credentials] of text.matchAll(/(?:Bearer|Basic) ([\w+/=.-]{8,})/gi)) found.push(credentials!);
@@ -15,7 +15,7 @@ function secretsIn(text: string): string[] {
   return found;
 }
 
-/** The line between the mirror and the API of the library, on which every secret passes that the two have. */
+/** A proxy between the mirror and the API of the library, which sees all their secrets. */
 export async function newWire(target: string) {
   const { hostname, port } = new URL(target);
   const secrets = new Set<string>();

@@ -14,7 +14,7 @@ afterAll(async () => {
   await stage?.close();
 });
 
-/** Somebody with two companies, of which each has an asset that is recorded. */
+/** A user with two companies, each with a recorded asset. */
 async function reader() {
   const { companyId: kept, ...person } = await stage.company();
   const other = `${kept}-other`;
@@ -26,7 +26,7 @@ async function reader() {
 }
 const readable = async (connectionId: string) =>
   (await stage.store.connections.companies([connectionId])).map((company) => company.id);
-/** Takes everything that is due off the records; says which of these assets were among it. */
+/** Leases all due assets; returns which of these were among them. */
 async function dispatched(...ids: string[]): Promise<string[]> {
   const due = (await stage.store.assets.dispatch({ perConnection: 1000 }))!;
   return due.map((asset) => asset.id).filter((id) => ids.includes(id));
@@ -244,7 +244,7 @@ describe('the companies in /me', () => {
 
     const lease = leaseOf(held);
     expect(await stage.store.assets.renew([lease], 60_000)).toEqual(new Set());
-    expect(await stage.store.assets.failed(lease, { code: 'error', text: 'the service answered 404' })).toBe(false);
+    expect(await stage.store.assets.failed(lease, { code: 'error', text: 'the library answered 404' })).toBe(false);
     for (const id of [otherId, second!]) {
       expect(await stage.store.assets.take(id, 60_000)).toBeUndefined();
       expect(await stage.store.assets.get(id)).toMatchObject({ state: 'pending', attempts: 0, queuedAt: null });
@@ -298,8 +298,8 @@ describe('the companies in /me', () => {
     ];
     await stage.admin.addFault({ endpoint: 'me', body: { user: { id: userId }, companies } });
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', error: null });
-    const { companies: told } = await stage.mirror.api('GET', `/connections/${connectionId}`);
-    expect(Object.fromEntries(told.map((c: { id: string; name: string }) => [c.id, c.name]))).toEqual({
+    const { companies: found } = await stage.mirror.api('GET', `/connections/${connectionId}`);
+    expect(Object.fromEntries(found.map((c: { id: string; name: string }) => [c.id, c.name]))).toEqual({
       [kept]: 'AB\ufffd',
       [other]: 'Two',
     });
@@ -325,7 +325,7 @@ describe('the companies in /me', () => {
 });
 
 describe('a company that two connections can read', () => {
-  /** Both have listed it; the first was first. */
+  /** Both connections have listed it; the first one was first. */
   async function shared(count = 3) {
     const { companyId, ...first } = await stage.company();
     const second = await stage.person(companyId);

@@ -4,7 +4,7 @@ import type { Asset, AssetState } from '../../src/store/database/schema.ts';
 import type { KnownAsset, ListedAsset } from '../../src/store/syncs/write-assets.ts';
 import { decide } from '../../src/sync/decide.ts';
 
-/** An asset as a listing has it, with what a row says of it. */
+/** A listed asset, with the fields of its row. */
 function listing(change: Record<string, unknown> = {}): ListedAsset {
   const listed = {
     id: 'a',
@@ -52,24 +52,24 @@ function record(state: AssetState, more: Partial<Asset & KnownAsset> = {}): Asse
 const media = { key: 'k', bytes: 7, variant: 'original', checksums: {}, etag: null, version: 'v' } as const;
 const incremental = { full: false };
 const full = { full: true };
-const asked = { full: true, asked: true };
+const requested = { full: true, requested: true };
 
-const afresh = { state: 'pending', reason: null, afresh: true, due: true };
+const reset = { state: 'pending', reason: null, reset: true, due: true };
 const looked = (state: AssetState, due: boolean, reason: Reason | null = null) => ({
   state,
   reason,
-  afresh: false,
+  reset: false,
   due,
 });
 
-/** A run of connection `c`, whose settings leave it out. */
+/** A sync of connection `c`, whose settings skip it. */
 const skipped = { full: true, skipped: 'type videos', connectionId: 'c' };
 const mine = { connectionId: 'c', media: null };
 const aside = {
   state: 'pending',
   reason: { code: 'skipped_by_filter', rule: 'type videos' },
   skipped: 'type videos',
-  afresh: true,
+  reset: true,
   due: false,
 };
 
@@ -92,14 +92,14 @@ describe('the decision on a listed asset', () => {
       undefined,
       listing({ status: 'frozen', assetType: 'x' }),
       full,
-      afresh,
+      reset,
     ],
     [
       'a new unreadable asset fails with the reason',
       undefined,
       unreadable,
       incremental,
-      { state: 'failed', reason: unreadableListing, afresh: true, due: false },
+      { state: 'failed', reason: unreadableListing, reset: true, due: false },
     ],
 
     ['a mirrored asset without changes stays as it is', record('mirrored'), listing(), incremental, undefined],
@@ -220,7 +220,7 @@ describe('the decision on a listed asset', () => {
       record('failed', { listed: {} }),
       listing(),
       incremental,
-      afresh,
+      reset,
     ],
 
     [
@@ -235,7 +235,7 @@ describe('the decision on a listed asset', () => {
       record('gone', { media, mirroredAt: new Date(2) }),
       listing(),
       incremental,
-      { ...afresh, state: 'mirrored' },
+      { ...reset, state: 'mirrored' },
     ],
     [
       'an asset that was gone and has no record is mirrored when listed again',
@@ -255,7 +255,7 @@ describe('the decision on a listed asset', () => {
       'a known asset whose listing is unreadable keeps its state and gets a reason',
       record('mirrored'),
       unreadable,
-      asked,
+      requested,
       looked('mirrored', false, unreadableListing),
     ],
     [
@@ -324,7 +324,7 @@ describe('the decision on a listed asset', () => {
       record('pending', { connectionId: 'd', skipped: 'type videos' }),
       listing(),
       incremental,
-      afresh,
+      reset,
     ],
   ])('decision on a listed asset: %s', (_, before, listed, options, decision) => {
     expect(decide(before, listed, options)).toEqual(decision);

@@ -64,7 +64,7 @@ describe('invalid_grant for a refresh', () => {
     await scene.admin.clearRequests();
     await expect(scene.resync()).rejects.toThrow(/409.*connection_disconnected/);
     await scene.restart();
-    // A whole round of the dispatcher, which looks after everything that waits.
+    // A full round of the dispatcher, which checks all waiting work.
     const { queues } = scene.mirror.service.context;
     await until('its schedule to be gone', async () => (await queues.syncs.getJobSchedulersCount()) === 0);
     expect(await scene.admin.requests()).toEqual([]);

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { followCursors, type Progress } from '../../src/sync/follow-cursors.ts';
 
-/** Follows so many pages, each with a cursor of its own, and returns how far that went. */
+/** Follows these pages, each with its own cursor, and returns how many were followed. */
 function walk(pages: number, idsOf: (page: number) => string[]): number {
   const cursors = followCursors('list');
   const cursor = (page: number) => (page === 0 ? undefined : `cursor ${page}`);

@@ -10,7 +10,7 @@ import { defaultTimings } from '../../src/timings.ts';
 import { grantOf, newStore, silent } from '../store/records.ts';
 import { createModel, type Model, type Paging } from '../support/model.ts';
 
-/** Marks and paging against a listing that does what it likes: the real runs on a real database, the service a model. */
+/** High-water marks and paging: real syncs on a real database, against a model of a library that answers arbitrarily. */
 
 const overlap = 1000;
 const start = Date.UTC(2024, 1, 29);
@@ -30,14 +30,14 @@ afterAll(async () => {
   await opened?.close();
 });
 
-/** What happens outside. An upload shows up at once or late, `back` dates it to before it was made. */
+/** External events. An upload is listed at once or later; `back` dates it before its upload. */
 type HistoryEntry =
   | { kind: 'upload'; back: number; delay: number }
   | { kind: 'time'; ms: number }
   | { kind: 'remove'; index: number }
   | { kind: 'cursors are forgotten' };
 
-/** How a run is broken off: at the nth call of the service or of the records. */
+/** How a sync is interrupted: at the nth call of the library or of the store. */
 type End = { kind: 'whole' } | { kind: 'fault' | 'stop'; at: number } | { kind: 'death'; at: number; written: boolean };
 
 type Step =
@@ -116,7 +116,7 @@ const steps = (what: fc.Arbitrary<HistoryEntry>, people: number): fc.Arbitrary<S
 
 class Death extends Error {}
 
-/** The records of a process that dies at a call: before it is written, or before it is heard that it was. Then nothing more. */
+/** The store of a process that dies at a call: before the write, or before its result. All later calls fail. */
 function mortal(end: End): Store {
   let calls = 0;
   let dead = false;
@@ -185,7 +185,7 @@ async function scene(paging: Paging, people: number) {
         if (++calls > 1) happens(waiting.shift());
         if (end.kind === 'stop' && calls === end.at) stop.abort(new Error('stop'));
         stop.signal.throwIfAborted();
-        if (end.kind === 'fault' && calls === end.at) throw new HttpError('the service', 500);
+        if (end.kind === 'fault' && calls === end.at) throw new HttpError('the library', 500);
       };
       const client = {
         me: async () => ({ user: grant.user, companies: readable ? [company] : [], problems: [] }),
@@ -221,7 +221,7 @@ async function scene(paging: Paging, people: number) {
       ).catch((error) => {
         if (!(error instanceof Death)) throw error;
       });
-      // Of one who died, the lease runs out.
+      // The lease of a dead process expires.
       await database.query('UPDATE connections SET sync_owner = NULL, sync_until = NULL WHERE id = $1', [connectionId]);
     },
 
@@ -258,14 +258,15 @@ async function carryOut(at: Scene, all: Step[], check: () => Promise<void>): Pro
 
 const there = (model: Model) => model.assets.filter((asset) => !asset.removed).map((asset) => asset.id);
 
-/** Whatever a mark leaves behind is in the records. */
+/** Each asset behind a high-water mark is in the records. */
 async function marksAreTrue(at: Scene): Promise<void> {
   const records = await at.records();
   for (const { connectionId } of at.people) {
     const [company] = await store.connections.companies([connectionId]);
-    if (!company || company.mark === null) continue;
+    if (!company || company.highWaterMark === null) continue;
     const behind = at.model.assets.filter(
-      (asset) => !asset.removed && asset.visibleAt <= at.model.now && asset.uploadDate <= company.mark! - overlap,
+      (asset) =>
+        !asset.removed && asset.visibleAt <= at.model.now && asset.uploadDate <= company.highWaterMark! - overlap,
     );
     expect(behind.map((asset) => asset.id).filter((id) => !records.has(id))).toEqual([]);
   }
@@ -274,7 +275,7 @@ async function marksAreTrue(at: Scene): Promise<void> {
 const modes = fc.constantFrom<Paging>('keyset', 'offset');
 const settings = () => {
   process.stdout.write(`seed ${seed}\n`);
-  // Making a counterexample small takes time; it is told in any case.
+  // Shrinking a counterexample takes time; it is reported in any case.
   return { seed, numRuns, interruptAfterTimeLimit: 240_000 };
 };
 
@@ -286,7 +287,7 @@ test('incremental syncs miss no upload that is listed within the overlap, whatev
     fc.asyncProperty(modes, steps(what, 1), async (paging, all) => {
       const at = await scene(paging, 1);
       const [person] = at.people;
-      // Nobody connects to find that the first listing goes wrong; it may be broken off, too.
+      // The first listing after a connect may fail or be interrupted, too.
       await carryOut(at, all, () => marksAreTrue(at));
       at.model.passes(overlap);
       await at.run(person!, 'incremental');
@@ -311,7 +312,7 @@ test('a full sync misses no upload, and marks only removed assets as gone, whate
         expect(wrong).toEqual([]);
       });
       at.model.passes(10 * overlap);
-      // What is left of an interrupted run may have begun before the last upload.
+      // An interrupted sync may have started before the last upload.
       await at.run(person!, 'full');
       await at.run(person!, 'full', { acceptGone: true });
       const records = await at.records();

@@ -22,12 +22,12 @@ describe('the plan for one asset', () => {
       ...more,
     }) as Asset;
   const media = { key: 'k', bytes: 7, variant: 'original', checksums: {}, etag: null, version: 'v' } as const;
-  const wanted = { mark: 1500, skipped: false, transcripts: true, thumbnails: true };
+  const wanted = { highWaterMark: 1500, skipped: false, transcripts: true, thumbnails: true };
   const out = { ...wanted, skipped: true };
 
   test.each<[PlanKind, Asset | undefined, ListedAsset, typeof wanted]>([
     ['new', undefined, listing({ uploadDate: 2000 }), wanted],
-    ['new', undefined, listing(), { ...wanted, mark: null as never }],
+    ['new', undefined, listing(), { ...wanted, highWaterMark: null as never }],
     ['missing', undefined, listing(), wanted],
     ['changed', row('mirrored', { media }), listing({ size: 8 }), wanted],
     ['waiting', row('pending'), listing(), wanted],
@@ -82,7 +82,7 @@ async function planned(connectionId: string): Promise<{ lines: Line[]; result: L
   return { lines, result: lines.at(-1)!.result };
 }
 
-/** Everything in the records but for what the tokens and the adaptiveLimit of calls leave there. */
+/** The database, without the changes by token refreshes and the adaptive limit. */
 const records = async () =>
   Promise.all(
     ['assets', 'syncs', 'events', 'companies', 'access', 'sightings'].map((table) =>
@@ -161,7 +161,7 @@ describe('a plan', () => {
     const asked = new Set((await stage.admin.requests()).map(({ endpoint }) => endpoint));
     expect(asked).toEqual(new Set(['me', 'assets']));
 
-    // What is planned is what the run then finds.
+    // The sync then finds what the plan showed.
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ new: 7, seen: 131 });
   });
 
@@ -199,7 +199,7 @@ describe('a plan', () => {
     const response = await ask(connectionId, { signal: gone.signal });
     await response.body!.getReader().read();
     gone.abort();
-    // Ten looks that find the same, each of which could have met a page: nobody lists any more.
+    // Ten equal checks, each long enough for a page: the listing has stopped.
     let [last, same] = [-1, 0];
     await until('the listing to end', async () => {
       const now = await stage.listings(companyId);

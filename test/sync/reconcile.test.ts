@@ -62,7 +62,7 @@ describe('an asset that is missing from a complete listing', () => {
     await stage.sync(connectionId, 'full', {}, { excludeTypes: ['documents'] }).then((run) => {
       expect(run).toMatchObject({ seen: 4, new: 0, gone: 1 });
     });
-    // Types that are no longer wanted are listed all the same.
+    // Skipped types are listed, too.
     expect(await gone(companyId)).toEqual([id]);
   });
 
@@ -132,7 +132,7 @@ describe('a listing that lacks half of the known assets', () => {
     expect(await stage.events({ kind: 'company.held', connectionId })).toMatchObject([
       { data: { companyId, known: 6, missing: 3 } },
     ]);
-    // A run over less does not end it.
+    // A partial sync does not end it.
     await stage.sync(connectionId);
     const shown = async () => (await stage.mirror.api('GET', `/connections/${connectionId}`)).lastError;
     expect(await shown()).toBe(run.error);
@@ -146,7 +146,7 @@ describe('a listing that lacks half of the known assets', () => {
     expect(await stage.store.syncs.get(syncId)).toMatchObject({ status: 'done', gone: 3, error: null });
     expect(await gone(companyId)).toEqual(lost);
     expect(await shown()).toBeNull();
-    // It was all that there was to read then.
+    // At that time it was the only readable company.
     const other = await stage.admin.addCompany({ name: 'another' });
     await stage.admin.setAccess(other.id, userId, true);
     await stage.sync(connectionId);
@@ -167,7 +167,7 @@ describe('a listing that lacks half of the known assets', () => {
     await stage.admin.clearFaults();
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ gone: 0, changed: 0, error: null });
     expect(Object.values(await states(companyId))).toEqual(ids.map(() => 'pending'));
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 9000);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 9000);
   });
 
   test('accepting the missing assets of all companies clears the error', async () => {
@@ -266,7 +266,7 @@ describe('an interrupted full sync', () => {
       latency: 4000,
     });
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 2 });
-    expect(await stage.mark(connectionId, companyId)).toBe(began - 1000);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(began - 1000);
   });
 });
 
@@ -276,15 +276,16 @@ describe('a company of a full sync', () => {
     await stage.admin.addCompany({ id: `${companyId}-kept`, name: 'Kept', userIds: [userId] });
     const ids = await stage.upload(companyId, 3);
     await stage.sync(connectionId);
-    // Between the loss and the run that finds it out, a worker is told that there is no such asset.
+    // Between the loss and the run that finds it out, a worker gets the answer that there is no such asset.
     await stage.store.assets.dispatch({ perConnection: 1000 });
     const held = (await stage.store.assets.take(ids[0]!, 60_000))!;
-    await stage.store.assets.failed(leaseOf(held), { code: 'error', text: 'the service answered 404' });
+    await stage.store.assets.failed(leaseOf(held), { code: 'error', text: 'the library answered 404' });
 
     await stage.admin.setAccess(companyId, userId, false);
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 0, error: null });
-    const told = (msg: string) => stage.mirror.lines.filter((line) => line.msg === msg && line.companyId === companyId);
-    expect(told('company lost')).toHaveLength(1);
+    const logged = (msg: string) =>
+      stage.mirror.lines.filter((line) => line.msg === msg && line.companyId === companyId);
+    expect(logged('company lost')).toHaveLength(1);
     expect(await stage.events({ kind: 'company.lost', connectionId })).toMatchObject([{ data: { companyId } }]);
     expect(await gone(companyId)).toEqual([]);
 

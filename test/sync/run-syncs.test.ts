@@ -23,14 +23,14 @@ describe('the requests of a sync', () => {
     const { companyId, connectionId } = await stage.company();
     const [newest] = await stage.upload(companyId);
     await stage.sync(connectionId);
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo);
 
     const [hidden] = await stage.upload(companyId, 1, { uploadDate: longAgo - overlap });
     const [within] = await stage.upload(companyId, 1, { uploadDate: longAgo - overlap + 1 });
     const [later] = await stage.upload(companyId, 1, { uploadDate: longAgo + 5 });
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 3, new: 2, changed: 0, error: null });
     expect(await stage.ids(companyId)).toEqual([newest, within, later].sort());
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 5);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 5);
 
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', seen: 4, new: 1 });
     expect(await stage.ids(companyId)).toContain(hidden);
@@ -53,7 +53,7 @@ describe('the requests of a sync', () => {
     const [run] = await stage.store.syncs.search({ connectionId, limit: 1 });
     expect(run).toMatchObject({ status: 'done', mode: 'incremental', pages: 1, seen: 3, new: 0, changed: 0 });
     const ofRun = said.filter(({ values }) => values?.includes(connectionId) || values?.includes(run!.id));
-    // Each BEGIN stands before a statement of the run on the same database connection, and has its COMMIT.
+    // Each BEGIN comes before a statement of the sync on the same database connection, and has its COMMIT.
     const begins = said.filter(({ text, client }, i) => {
       const next = said.slice(i + 1).find((other) => other.client === client);
       return text === 'begin' && next && ofRun.includes(next);
@@ -61,7 +61,7 @@ describe('the requests of a sync', () => {
     expect(begins).toHaveLength(2);
     expect(ofRun.map(({ text }) => text.trim())).toHaveLength(4);
     expect(await stage.admin.requests()).toHaveLength(2);
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 2000);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 2000);
     expect(await stage.store.connections.get(connectionId)).toMatchObject({ syncOwner: null, syncUntil: null });
   });
 
@@ -75,9 +75,9 @@ describe('the requests of a sync', () => {
       await stage.sync(connectionId);
       const client = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
       await client.connect();
-      await client.query('UPDATE access SET mark = $2 WHERE connection_id = $1', [connectionId, longAgo]);
+      await client.query('UPDATE access SET high_water_mark = $2 WHERE connection_id = $1', [connectionId, longAgo]);
       await client.end();
-      const marks = () => Promise.all(companies.map((companyId) => stage.mark(connectionId, companyId)));
+      const marks = () => Promise.all(companies.map((companyId) => stage.highWaterMark(connectionId, companyId)));
       const begin = () => runSyncs(stage.deps, connectionId, new AbortController().signal, 'incremental');
       const last = async () => (await stage.store.syncs.search({ connectionId, limit: 1 }))[0];
       return { first, second, connectionId, userId, marks, begin, last };
@@ -132,14 +132,14 @@ describe('the requests of a sync', () => {
     await stage.sync(connectionId);
     await stage.admin.removeAsset(second!);
     await stage.sync(connectionId, 'full');
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 1000);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 1000);
     expect(await stage.ids(companyId)).toEqual([first, second].sort());
   });
 
   test('an empty company has no high-water mark, and its first upload is found, however old', async () => {
     const { companyId, connectionId } = await stage.company();
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', pages: 1, seen: 0 });
-    expect(await stage.mark(connectionId, companyId)).toBeNull();
+    expect(await stage.highWaterMark(connectionId, companyId)).toBeNull();
     const ids = await stage.upload(companyId, 1, { uploadDate: 1 });
     await stage.sync(connectionId);
     expect(await stage.ids(companyId)).toEqual(ids);
@@ -155,12 +155,12 @@ describe('the requests of a sync', () => {
     ];
     await stage.sync(connectionId);
     expect(await stage.ids(companyId)).toEqual(odd.toSorted());
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo);
 
     const now = await stage.upload(companyId, 2, { uploadDate: Date.now() });
     await stage.sync(connectionId);
     expect(await stage.ids(companyId)).toEqual([...odd, ...now].sort());
-    expect(await stage.mark(connectionId, companyId)).toBeLessThanOrEqual(Date.now());
+    expect(await stage.highWaterMark(connectionId, companyId)).toBeLessThanOrEqual(Date.now());
   });
 
   test('all uploads of the same millisecond are found, across pages and syncs', async () => {
@@ -194,7 +194,7 @@ describe('the pages of a listing', () => {
     ['absent', 2],
     ['null', 2],
     ['empty', 2],
-    // The last page is asked for once more, for its cursor may stand for another page by now.
+    // The last page is requested again, because its cursor may mean another page by now.
     ['repeat', 3],
   ] as const)('a listing ends where nextCursor is %s', async (nextCursor, pages) => {
     const { companyId, connectionId } = await stage.company();
@@ -202,7 +202,7 @@ describe('the pages of a listing', () => {
     await stage.admin.addFault({ endpoint: 'assets', companyId, nextCursor });
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 101, pages, error: null });
     expect(await stage.ids(companyId)).toEqual(ids.sort());
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 100_000);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 100_000);
   });
 
   test('a listing ends where its only page repeats its cursor', async () => {
@@ -212,7 +212,7 @@ describe('the pages of a listing', () => {
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 1, error: null });
   });
 
-  /** The library answers with these pages, one after the other, whatever it is asked for; then with the last one. */
+  /** The library answers with these pages, one after the other, for any request; then with the last one. */
   const answers = (companyId: string, pages: { ids: string[]; nextCursor: string | null }[]) =>
     stage.admin.setFaults(
       ...pages.map(({ ids, nextCursor }, i) => ({
@@ -237,7 +237,7 @@ describe('the pages of a listing', () => {
     );
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', new: 7, error });
     expect(await stage.ids(companyId)).toEqual([...'abcdefg'].map((id) => `${companyId} ${id}`));
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo);
   });
 
   test('a listing ends where the library refuses a repeated cursor, and the sync reports it', async () => {
@@ -252,7 +252,7 @@ describe('the pages of a listing', () => {
       new: 2,
       error: expect.stringContaining('refused'),
     });
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo);
   });
 
   test('a listing with repeated assets and empty pages is followed to its end', async () => {
@@ -282,7 +282,7 @@ describe('the pages of a listing', () => {
     expect(run).toMatchObject({ status: 'failed', error: expect.stringMatching(/pages had no new asset/) });
     expect(run.error).toContain(endless);
     expect(await stage.listings(endless)).toBeLessThan(1010);
-    expect(await stage.mark(connectionId, endless)).toBeNull();
+    expect(await stage.highWaterMark(connectionId, endless)).toBeNull();
     expect(await stage.ids(next)).toEqual([found]);
   });
 
@@ -296,7 +296,7 @@ describe('the pages of a listing', () => {
           nextCursor: `cursor ${i}`,
         })),
       );
-    /** Runs a sync, and counts how often it asks for a page. */
+    /** Runs a sync, and counts its page requests. */
     const asked = async (mode: 'incremental' | 'full', run: object) => {
       const before = await stage.listings(companyId);
       expect(await stage.sync(connectionId, mode)).toMatchObject(run);
@@ -325,7 +325,7 @@ describe('the pages of a listing', () => {
         companyId,
         skip: i,
         ...(i < 1199 && { times: 1 }),
-        // A passing fault is met by three tries.
+        // A temporary fault is retried three times.
         ...(i % 400 > 396
           ? { status: 500 }
           : {
@@ -362,13 +362,13 @@ describe('the pages of a listing', () => {
     const ids = await stage.upload(companyId, 250);
     const broken = await stage.stopInTheMiddle({ companyId, connectionId });
     expect(broken).toMatchObject({ status: 'running', pages: 1, seen: 100, error: null });
-    expect(await stage.mark(connectionId, companyId)).toBeNull();
+    expect(await stage.highWaterMark(connectionId, companyId)).toBeNull();
     expect(await stage.ids(companyId)).toEqual(ids.slice(150).sort());
 
     expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
     expect(await stage.store.syncs.get(broken.id)).toMatchObject({ status: 'done', pages: 3, seen: 250, new: 250 });
     expect(await stage.ids(companyId)).toEqual(ids.sort());
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 249_000);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 249_000);
   });
 
   test('uploads during an interrupted listing are found by the next sync, and no other asset is missed', async () => {
@@ -378,7 +378,7 @@ describe('the pages of a listing', () => {
     const late = await stage.upload(companyId, 120, { uploadDate: longAgo + 3_600_000 });
     await stage.run(connectionId);
     expect(await stage.ids(companyId)).toEqual(ids.toSorted());
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 149_000);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 149_000);
     await stage.sync(connectionId);
     expect(await stage.ids(companyId)).toEqual([...ids, ...late].sort());
   });
@@ -390,10 +390,10 @@ describe('the pages of a listing', () => {
     const id = (await stage.store.syncs.request(connectionId, 'incremental'))!;
     expect(await stage.run(connectionId)).toMatchObject({ outcome: 'interrupted' });
     expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'running', pages: 1 });
-    // Without any progress it has failed: it may be this company alone, and others are to be listed.
+    // Without any progress it has failed: it may be only this company, and others must be listed.
     await stage.run(connectionId);
     expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'failed', error: expect.stringContaining('500') });
-    expect(await stage.mark(connectionId, companyId)).toBeNull();
+    expect(await stage.highWaterMark(connectionId, companyId)).toBeNull();
 
     await stage.admin.clearFaults();
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 150, new: 50 });
@@ -429,7 +429,7 @@ describe('the pages of a listing', () => {
     await client.end();
     expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
     expect(await stage.ids(companyId)).toEqual(ids.sort());
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 149_000);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 149_000);
   });
 });
 
@@ -454,7 +454,7 @@ describe('invalid answers', () => {
     await stage.admin.changeAsset(bad!, { override: {} });
     await stage.sync(connectionId);
     expect(await stage.store.assets.get(bad!)).toMatchObject({ state: 'pending', reason: null });
-    // What is known keeps its state when its listing cannot be read.
+    // A known asset keeps its state if its listing is unreadable.
     await stage.admin.changeAsset(good!, { override: { status: 7 } });
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', error: expect.stringContaining('status') });
     expect(await stage.store.assets.get(good!)).toMatchObject({
@@ -475,11 +475,11 @@ describe('invalid answers', () => {
     const run = await stage.sync(connectionId, 'full', {}, mirror);
     expect(run).toMatchObject({ status: 'done', seen: odd.length + 1, new: odd.length });
     expect(run.error).toMatch(/^asset without a readable id \("file 0"\): id: /);
-    const told = await stage.assets(companyId);
-    expect(told.map(({ state, name }) => [state, name])).toEqual(odd.map(() => ['failed', 'file 0']));
-    for (const { reason } of told) expect(renderReason(reason!)).toMatch(/^its listing cannot be read: id: /);
+    const assets = await stage.assets(companyId);
+    expect(assets.map(({ state, name }) => [state, name])).toEqual(odd.map(() => ['failed', 'file 0']));
+    for (const { reason } of assets) expect(renderReason(reason!)).toMatch(/^its listing cannot be read: id: /);
 
-    // Neither a run over less nor a second one over everything changes that.
+    // Neither a partial sync nor a second full one changes that.
     expect(await stage.sync(connectionId, 'incremental', { since: Date.now() }, mirror)).toMatchObject({ error: null });
     expect((await stage.store.connections.get(connectionId))!.lastError).toBe(run.error);
     expect(await stage.sync(connectionId, 'full', {}, mirror)).toMatchObject({ new: 0, changed: 0, error: run.error });
@@ -492,7 +492,7 @@ describe('invalid answers', () => {
     expect((await stage.store.connections.get(connectionId))!.lastError).toBeNull();
   });
 
-  /** Characters that no database can compress. */
+  /** Incompressible characters. */
   const random = (length: number) => randomBytes(length).toString('base64url').slice(0, length);
 
   test.each([{ projectId: random(3000) }, { assetType: random(3000) }])(
@@ -510,7 +510,7 @@ describe('invalid answers', () => {
         [before, bad, after].map(async (id) => (await stage.store.assets.get(id!))?.state),
       );
       expect(states).toEqual(['pending', 'failed', 'pending']);
-      expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 5);
+      expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 5);
     },
   );
 
@@ -524,7 +524,7 @@ describe('invalid answers', () => {
     );
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', new: 1, error: null });
     expect(await stage.assets(companyId)).toMatchObject([asset]);
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo);
   });
 
   test('a company whose id is too long is skipped, and the others are listed', async () => {
@@ -613,8 +613,8 @@ describe('invalid answers', () => {
     expect(run.error).toContain(field);
     expect(await stage.ids(a.companyId)).toEqual([]);
     expect(await stage.ids(b.companyId)).toEqual(ids[1]);
-    expect(await stage.mark(both.connectionId, a.companyId)).toBeNull();
-    expect(await stage.mark(both.connectionId, b.companyId)).toBe(longAgo);
+    expect(await stage.highWaterMark(both.connectionId, a.companyId)).toBeNull();
+    expect(await stage.highWaterMark(both.connectionId, b.companyId)).toBe(longAgo);
 
     await stage.admin.clearFaults();
     await stage.sync(both.connectionId);
@@ -665,7 +665,7 @@ describe('a resync by an operator', () => {
       uploadDate: longAgo + 2,
     });
     const [other] = await stage.upload(b.companyId, 1, { assetType: 'videos' });
-    // Only what is asked for from now on.
+    // Only later requests.
     await stage.store.syncs.request(connectionId, 'incremental');
     await stage.admin.addFault({ endpoint: 'me', status: 403 });
     await stage.run(connectionId);
@@ -680,8 +680,8 @@ describe('a resync by an operator', () => {
       return { ...run, found: after.filter((id) => !before.has(id)) };
     };
     const marks = async () => [
-      await stage.mark(connectionId, a.companyId),
-      await stage.mark(connectionId, b.companyId),
+      await stage.highWaterMark(connectionId, a.companyId),
+      await stage.highWaterMark(connectionId, b.companyId),
     ];
 
     expect(
@@ -717,7 +717,7 @@ describe('a resync by an operator', () => {
     expect(run.status).toBe('failed');
     expect(run.error).toContain(`read asset ${bad}: `);
     expect(run.error).toContain('asset.size');
-    expect(run.error).toContain(`read asset ${gone}: the service answered 404`);
+    expect(run.error).toContain(`read asset ${gone}: the library answered 404`);
     expect(run.error).toContain('asset nobody: not in the records');
     const states = await Promise.all([good, bad, gone].map(async (id) => (await stage.store.assets.get(id!))?.state));
     expect(states).toEqual(['pending', 'failed', 'failed']);
@@ -774,9 +774,9 @@ describe('a library that asks the client to wait', () => {
       expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'running', error: null });
       const connection = await stage.store.connections.get(connectionId);
       expect(connection).toMatchObject({ status: 'active', lastError: expect.stringMatching(/asked to wait/) });
-      expect(connection!.parkedUntil!.getTime()).toBeGreaterThan(Date.now() + 3_590_000);
+      expect(connection!.delayedUntil!.getTime()).toBeGreaterThan(Date.now() + 3_590_000);
 
-      // Nobody asks for this connection before that, neither for listings nor for assets.
+      // No request is sent for this connection before that.
       await stage.admin.clearRequests();
       await stage.admin.clearFaults();
       await stage.store.syncs.request(connectionId, 'full');

@@ -48,7 +48,7 @@ test('narrower filters delete nothing and fetch nothing; wider ones fetch what w
   expect(await scene.keys(film)).toEqual(keys);
   expect(await differences()).toMatchObject({ differences: 0, counts: { absent: 0, skipped: 1 } });
 
-  // What was mirrored is kept whole, although nothing new of it is taken.
+  // Mirrored assets stay complete, although new versions are skipped.
   await scene.storage.remove(keys.find((key) => key.endsWith('clip.mp4'))!);
   await scene.admin.changeAsset(film, { content: { text: 'hello' } });
   await scene.resync();
@@ -128,7 +128,7 @@ test('changed filters of the environment apply with the next start, without a li
   await scene.mirror.assetIn(id, 'mirrored');
   expect(await runs()).toBe(last);
 
-  // The same again is no change, and another is one.
+  // The same value is no change; another one is.
   const { filters } = scene.mirror.store;
   expect(await filters.changeDefaults({ includeTypes: ['videos'], excludeTypes: [] })).toBe(false);
   expect(await filters.changeDefaults({ includeTypes: [], excludeTypes: ['audio', 'videos'] })).toBe(true);

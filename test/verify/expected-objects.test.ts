@@ -63,7 +63,7 @@ describe('the expected objects', () => {
   let store: Store;
   let connectionId: string;
   const keys = [
-    // Keys that begin one another, and some that sort otherwise by their letters than by their bytes.
+    // Keys that are prefixes of others, and some that sort differently by letters than by bytes.
     ...[
       'a/f',
       'a/f.',
@@ -106,7 +106,7 @@ describe('the expected objects', () => {
     await opened?.close();
   });
 
-  /** The store, and how many rows it was asked for at once. */
+  /** The store, and the page sizes of its reads. */
   function watched() {
     const asked: number[] = [];
     const contents = {
@@ -154,7 +154,7 @@ describe('the expected objects', () => {
     for await (const _ of expectedObjects(watching as Store, { after: '', pageSize: 20 })) {
       given++;
       const rows = asked.reduce((sum, count) => sum + count, 0);
-      // Two objects of each row at least; those that are held begin one another.
+      // At least two objects of each row; the buffered keys are prefixes of one another.
       expect(rows - given / 2).toBeLessThanOrEqual(20 + 11);
     }
     expect(Math.max(...asked)).toBe(20);

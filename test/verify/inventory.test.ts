@@ -87,7 +87,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     expect(lines.find(({ id }) => id === unavailable)).toMatchObject({
       state: 'unavailable',
       objects: [],
-      reason: 'the service says that no file is attached',
+      reason: 'the library says that no file is attached',
     });
     for (const { name, bytes, sha256: digest } of manifest.files) {
       expect({ bytes, digest }).toEqual({ bytes: (await content(name)).length, digest: sha256(await content(name)) });
@@ -123,8 +123,8 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
 
   test('the inventory is replaced when a verification is asked to write it', async () => {
     now = new Date();
-    // The mirror's own may have come first.
-    await runInventory(scheduled, never, { asked: true });
+    // The scheduled inventory may have come first.
+    await runInventory(scheduled, never, { onRequest: true });
     const day = now.toISOString().slice(0, 10);
     expect((await read(day)).names).toHaveLength(4);
     const { id } = await scene.mirror.api('POST', '/verify', { inventory: true, deep: true });
@@ -132,7 +132,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     const { names, lines, manifest } = await read(day);
     expect(names).toEqual(['SHA256SUMS', 'assets-00001.jsonl.gz', 'manifest.json']);
     expect(lines).toHaveLength(8);
-    // Read again just now, which is said of each.
+    // Each was just read, so each has a new time.
     for (const { verifiedAt, mirroredAt } of lines.filter(({ id }) => id !== unavailable)) {
       expect(Date.parse(verifiedAt!)).toBeGreaterThan(Date.parse(mirroredAt!));
     }

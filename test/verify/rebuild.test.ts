@@ -18,7 +18,7 @@ import { until } from '../support/until.ts';
 const run = promisify(execFile);
 const minutes = (n: number) => n * 60_000;
 
-/** Runs the command as an operator does; what it printed, and how it ended. */
+/** Runs the command; returns its output and exit code. */
 async function command(scene: Scene, ...words: string[]): Promise<{ code: number; output: string }> {
   const { library, ground } = scene;
   const env = {
@@ -61,7 +61,7 @@ describe.each(grounds())('a lost database ($name)', { timeout: minutes(5) }, (ki
     for (const database of databases.splice(0)) await database.drop();
   });
 
-  /** What the records say of the assets, but for whose they are, how they came to be known and what was read of them. */
+  /** The assets of the database, without connection, first sync and times of checks. */
   async function contents(store: Store) {
     const rows = await Promise.all(ids.map((id) => store.assets.get(id)));
     const ofTheMoment =
@@ -89,7 +89,7 @@ describe.each(grounds())('a lost database ($name)', { timeout: minutes(5) }, (ki
     await loseTheDatabase();
     const first = await command(scene, 'rebuild', '--json');
     expect(first.code, first.output).toBe(0);
-    expect(JSON.parse(first.output)).toMatchObject({ restored: 5, known: 0, pending: 0, skipped: 0, told: [] });
+    expect(JSON.parse(first.output)).toMatchObject({ restored: 5, known: 0, pending: 0, skipped: 0, problems: [] });
     const again = await command(scene, 'rebuild');
     expect(again.code, again.output).toBe(0);
     expect(again.output).toMatch(/0 assets restored \(5 already known\)/);
@@ -129,7 +129,7 @@ describe.each(grounds())('a lost database ($name)', { timeout: minutes(5) }, (ki
     const { bucket } = await mirror.api('GET', '/status');
     expect(bucket).toMatchObject({
       ok: false,
-      reason: expect.stringMatching(/`asset-mirror rebuild` gives the records/),
+      reason: expect.stringMatching(/`asset-mirror rebuild` restores the records/),
     });
     const connectionId = await connectAs(mirror, scene.library.users[0]!.id);
     await until(
@@ -152,12 +152,12 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
   let ground: Awaited<ReturnType<typeof newGround>>;
   let store: Store;
   let storage: Storage;
-  const told: string[] = [];
+  const problems: string[] = [];
   beforeEach(async () => {
     ground = await newGround({ port: await freePort(), s3: kind.s3 });
     storage = ground.storage;
     store = await openStore({ url: ground.environment.DATABASE_URL!, log: silent });
-    told.length = 0;
+    problems.length = 0;
   });
   afterEach(async () => {
     await store.close();
@@ -165,9 +165,12 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
   });
 
   const fromBucket = (signal = new AbortController().signal, onProgress: (so: Rebuilding) => void = () => {}) =>
-    rebuild({ store, storage, thumbnails: { mirror: true } }, { tell: (line) => told.push(line), onProgress, signal });
+    rebuild(
+      { store, storage, thumbnails: { mirror: true } },
+      { onProblem: (line) => problems.push(line), onProgress, signal },
+    );
 
-  /** A media file and its record, and what may be odd about them. */
+  /** A media file and its record, with optional irregularities. */
   async function put(
     id: string,
     options: { key?: string; text?: string | null; record?: object; media?: object } = {},
@@ -209,12 +212,12 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
     await put('greedier', { record: { transcript: { state: 'mirrored', keys: [good.key] } } });
     const so = await fromBucket();
     expect(so).toMatchObject({ restored: 2, skipped: 8, pending: 0 });
-    expect(told.sort()).toEqual([
+    expect(problems.sort()).toEqual([
       expect.stringMatching(/broken\/a.asset.json: is not a record: it is not JSON/),
-      expect.stringMatching(/copied.*it belongs beside acme\/_\/original\/file.txt/),
+      expect.stringMatching(/copied.*it belongs to acme\/_\/original\/file.txt/),
       expect.stringMatching(/empty\/a.asset.json: is not a record: it is not JSON/),
-      expect.stringMatching(/greedier.*it claims acme\/_\/good\/file.txt, which is not beside/),
-      expect.stringMatching(/greedy.*it claims acme\/_\/good\/file.txt, which is not beside/),
+      expect.stringMatching(/greedier.*it claims acme\/_\/good\/file.txt, which does not belong to/),
+      expect.stringMatching(/greedy.*it claims acme\/_\/good\/file.txt, which does not belong to/),
       expect.stringMatching(/later.*is not a record: version: expected 1/),
       expect.stringMatching(/negative.*is not a record: media.bytes/),
       expect.stringMatching(/nowhere.*is not a record: companyId/),
@@ -232,7 +235,7 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
       LIBRARY_CLIENT_SECRET: 'secret',
     });
     const stop = new AbortController();
-    const report = { start: () => stop.abort(new Error('broken off')), tell: () => {}, progress: () => {} };
+    const report = { start: () => stop.abort(new Error('broken off')), problem: () => {}, progress: () => {} };
     await expect(rebuildFrom(config, { log: silent, stop: stop.signal, report })).rejects.toThrow('broken off');
     expect(await store.bucket.known()).toBeUndefined();
     const whole = { log: silent, stop: new AbortController().signal, report: { ...report, start: () => {} } };
@@ -251,7 +254,7 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
     });
     const so = await fromBucket();
     expect(so).toMatchObject({ restored: 5, skipped: 1 });
-    expect(told).toEqual([expect.stringMatching(/expected an id of at most 1000 bytes/)]);
+    expect(problems).toEqual([expect.stringMatching(/expected an id of at most 1000 bytes/)]);
   });
 
   test('rebuild does not take a media file with the name and content of a record for a record', async () => {
@@ -262,7 +265,7 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
     expect(await fromBucket()).toMatchObject({ restored: 1, skipped: 0 });
     expect(await store.assets.get('victim')).toBeUndefined();
     expect(await store.assets.get('attack')).toMatchObject({ state: 'mirrored' });
-    expect(told).toEqual([]);
+    expect(problems).toEqual([]);
   });
 
   test('rebuild reports records with a missing or different media file, and the file is downloaded again', async () => {
@@ -272,9 +275,9 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
     await put('other', { media: { etag: 'of another content', checksums: { crc32: '00000000' } } });
     await put('replaced', { record: { asset: { id: 'replaced', size: 99, uploadDate: 2 } } });
     expect(await fromBucket()).toMatchObject({ restored: 5, pending: 4, skipped: 0 });
-    expect(told.sort()).toEqual([
+    expect(problems.sort()).toEqual([
       'acme/_/missing/file.txt: is missing, and is fetched again',
-      expect.stringMatching(/other.*has another content than its record says/),
+      expect.stringMatching(/other.*differs from the content in its record/),
       expect.stringMatching(/replaced.*the asset 99; it is fetched again/),
       expect.stringMatching(/short.*has 16 bytes, its record says 5000; it is fetched again/),
     ]);
@@ -292,7 +295,7 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
     await put('copied', { media: { etag: 'of the place before' } });
     expect(await fromBucket()).toMatchObject({ restored: 1, pending: 0 });
     const object = (await storage.head('acme/_/copied/file.txt'))!;
-    // Its record is written again, with the ETag of this place.
+    // Its record is rewritten, with the ETag of this bucket.
     expect(await store.assets.get('copied')).toMatchObject({
       state: 'mirrored',
       recordKey: null,
@@ -312,7 +315,7 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
     await storage.put(`${key}.vtt`, 'WEBVTT');
     await storage.put(`${key}.thumbnail.jpg`, 'jpg');
     expect(await fromBucket()).toMatchObject({ restored: 1 });
-    expect(told).toEqual([`${key}: its transcript is missing, and is fetched again`]);
+    expect(problems).toEqual([`${key}: its transcript is missing, and is fetched again`]);
     expect(await store.assets.get('clip')).toMatchObject({
       state: 'mirrored',
       nextAt: expect.any(Date),
@@ -330,7 +333,7 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
       // In one batch, and one after the other.
       for (let round = 0; round < 2; round++) {
         expect(await fromBucket()).toMatchObject({ skipped: 1 });
-        expect(told.splice(0)).toEqual([expect.stringMatching(`beside ${place}, the other beside m/file`)]);
+        expect(problems.splice(0)).toEqual([expect.stringMatching(`belongs to ${place}, the other to m/file`)]);
         expect(await store.assets.get('twice')).toMatchObject({ media: { key: place } });
       }
     },
@@ -342,7 +345,7 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
     const next = names.values();
     await Promise.all(
       Array.from({ length: 16 }, async () => {
-        // All media files first, and all records far behind them.
+        // All media files first, then all records.
         for (const id of next) await put(id, { key: `${id.replace('asset', 'flat/file')} ${id}` });
       }),
     );
@@ -357,6 +360,6 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
     expect(so.restored).toBeGreaterThan(0);
     expect(so).toMatchObject({ objects: count * 2, of: count * 2, pending: 0, skipped: 0 });
     expect((await store.counts.totals()).reduce((sum, row) => sum + row.count, 0)).toBe(count);
-    expect(told).toEqual([]);
+    expect(problems).toEqual([]);
   });
 });

@@ -27,7 +27,7 @@ describe.each(grounds())('abandoned uploads ($name)', (kind) => {
   const clear = (ageMs: number, patienceMs = week) =>
     sweepUploads({ store: scene.mirror.store, storage: scene.mirror.service.context.storage }, { ageMs, patienceMs });
 
-  /** An asset, and an upload at a key of it that its process did not live to save. */
+  /** An asset, and an upload at its key whose id was never saved because the process died. */
   async function begun() {
     const id = await scene.upload();
     await scene.resync();

@@ -19,7 +19,7 @@ interface Line {
   difference: boolean;
 }
 
-/** What has settled long ago is compared where it is listed, all else behind that. */
+/** Assets that settled long ago are compared during the listing, others after it. */
 const ages = [
   { ...richest(), name: `${richest().name}, settled long ago`, old: true },
   { name: 'a directory, just settled', redis: undefined, s3: undefined, old: false },
@@ -114,7 +114,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     );
     expect(run.counts).toMatchObject({ same: 8, moving: 0 });
     expect(run.counts.bytesRead).toBeGreaterThan(17);
-    // Unless it is asked to, nothing is read.
+    // Objects are read only on request.
     expect(await verify()).toMatchObject({ lines: [], counts: { same: 8, bytesRead: 0 } });
   });
 
@@ -223,7 +223,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
       await scene.mirror.quiet();
       expect(await downloads(id)).toBe(before + fetched);
     }
-    // One that no record names is a stranger, whatever it looks like.
+    // An object that no record names is foreign, even if it looks like a record.
     const stranger = `acme/_/${id}/y.asset.json`;
     await overwrite(stranger, '{}');
     expect(brief(await verify({ deep: true }))).toEqual([`+ ${stranger}`]);
@@ -237,7 +237,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     await scene.admin.addFault({ endpoint: 'media', assetId: broken, status: 403 });
     const run = await verify();
     const of = (id: string) => run.lines.find(({ assetId }: Line) => assetId === id);
-    // The full sync that comes first has found them; how far they are by now is told as it is.
+    // The full sync before it has found them; their state now is shown as it is.
     expect(of(broken)).toMatchObject({ mark: '-', key: null, difference: true });
     expect(of(broken).text).toMatch(/^broken\.bin: (not yet|on its way)/);
     expect(of(missing)).toMatchObject({ mark: '-' });
@@ -246,7 +246,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect(later.lines.find(({ assetId }: Line) => assetId === missing)).toMatchObject({
       mark: '-',
       difference: false,
-      text: expect.stringMatching(/the service says that no file is attached$/),
+      text: expect.stringMatching(/the library says that no file is attached$/),
     });
     expect(later.counts.absent).toBe(1);
     await scene.admin.clearFaults();
@@ -290,7 +290,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
       for (let round = 0; round < 3; round++) {
         const run = await verify({ deep: round % 2 === 0 });
         expect(run.lines.filter(({ mark }: Line) => mark !== '-')).toEqual([]);
-        // What has just been uploaded may not be there yet, and that is so.
+        // A new upload may be missing in the bucket, which is correct.
         expect(run.lines.filter(({ key }: Line) => key !== null)).toEqual([]);
       }
     } finally {
@@ -371,14 +371,14 @@ describe('changes during a verification', { timeout: 240_000 }, () => {
     await scene?.close();
   });
   const age = () => database.query(`UPDATE assets SET settled_at = now() - interval '1 hour'`);
-  /** And the mirror's own comparison behind it, which would bring back what is removed below. */
+  /** Waits also for the scheduled verification, which would repair the objects that are removed below. */
   const settle = async () => {
     await scene.resync();
     await scene.mirror.quiet();
     await scene.checked();
   };
 
-  /** `meanwhile` when all that is in the bucket has been listed, and before the end of the list is told. */
+  /** Calls `meanwhile` after the last object of the bucket was listed, before the list ends. */
   async function verifyWith(meanwhile: () => Promise<void>, change: Partial<Storage> = {}) {
     await database.query(
       `INSERT INTO verifications (id, options, status, started_at, owner, until)

@@ -12,7 +12,7 @@ export interface Received {
   raw: string;
 }
 
-/** An endpoint as its users write one: each message is verified by the library of Standard Webhooks before it is believed. */
+/** An endpoint as its users write one: each message is verified by the Standard Webhooks package. */
 export async function startReceiver(secrets: string[]) {
   const received: Received[] = [];
   const refused: string[] = [];

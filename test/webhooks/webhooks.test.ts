@@ -28,7 +28,7 @@ describe('a webhook endpoint', () => {
         WEBHOOK_ALLOW_PRIVATE: 'true',
       },
     });
-    // Two processes that tell, and nothing is told twice.
+    // Two processes deliver, and nothing is delivered twice.
     other = await startMirror(scene.ground, scene.library, 'worker');
     database = new pg.Pool({ connectionString: scene.ground.environment.DATABASE_URL, max: 2 });
   });
@@ -39,7 +39,7 @@ describe('a webhook endpoint', () => {
     await receiver?.close();
   });
   const query = async (text: string, values: unknown[] = []) => (await database.query(text, values)).rows;
-  const told = (type: string, count = 1) =>
+  const received = (type: string, count = 1) =>
     until(`${count} of ${type}`, () => receiver.of(type).length >= count && receiver.of(type)[count - 1]!);
   const settled = () =>
     until('nothing to be waiting', async () => (await query('SELECT FROM webhook_deliveries')).length === 0);
@@ -49,8 +49,8 @@ describe('a webhook endpoint', () => {
     const broken = await scene.upload();
     await scene.admin.addFault({ endpoint: 'asset', assetId: broken, status: 200, body: { asset: 'none' } });
     await scene.resync();
-    await told('asset.mirrored', 2);
-    const failed = await told('asset.failed');
+    await received('asset.mirrored', 2);
+    const failed = await received('asset.failed');
     expect(
       receiver
         .of('asset.mirrored')
@@ -91,7 +91,7 @@ describe('a webhook endpoint', () => {
     await scene.admin.addFault({ endpoint: 'me', status: 400 });
     await failedRuns(3);
     await scene.admin.clearFaults();
-    await told('sync.failed', 2);
+    await received('sync.failed', 2);
     await settled();
     expect(receiver.of('sync.failed')).toHaveLength(2);
     expect(receiver.of('sync.failed')[0]!.data).toMatchObject({
@@ -106,7 +106,7 @@ describe('a webhook endpoint', () => {
     await scene.admin.expireTokens();
     await scene.admin.endConnections();
     await scene.resync({ mode: 'incremental' });
-    const { data, raw } = await told('connection.disconnected');
+    const { data, raw } = await received('connection.disconnected');
     expect(data).toMatchObject({
       connectionId: scene.connectionId,
       user: { email: scene.library.users[0]!.email },
@@ -116,7 +116,7 @@ describe('a webhook endpoint', () => {
     expect(raw).not.toMatch(/svc[a-z]_/);
     const url = String(data.reconnectUrl);
     expect((await newBrowser().visit(url)).status).toBe(200);
-    expect((await told('connection.recovered')).data).toMatchObject({ connectionId: scene.connectionId });
+    expect((await received('connection.recovered')).data).toMatchObject({ connectionId: scene.connectionId });
     expect((await scene.mirror.api('GET', `/connections/${scene.connectionId}`)).status).toBe('active');
 
     const link = new URL(url).searchParams.get('link')!;
@@ -132,7 +132,7 @@ describe('a webhook endpoint', () => {
     const before = receiver.received.length;
     const hanging = new Map<string, ServerResponse>();
     receiver.answer((response, { id }) => {
-      // At first an error, then a pause, then nothing at all, which would take a while to time out.
+      // First an error, then a pause, then no answer, which would time out late.
       const tries = receiver.received.filter((message) => message.id === id).length;
       if (tries === 1) response.writeHead(503, { 'retry-after': '7' }).end('down');
       else if (tries === 2) hanging.set(id, response);
@@ -142,19 +142,19 @@ describe('a webhook endpoint', () => {
     for (let n = 0; n < 4; n++) ids.push(await scene.upload({ content: { text: `while down ${n}` } }));
     await scene.resync();
     for (const id of ids) await scene.mirror.assetIn(id, 'mirrored');
-    await until('each to have been told', () => receiver.received.length >= before + 4);
+    await until('a delivery of each', () => receiver.received.length >= before + 4);
     const firsts = receiver.received.slice(before, before + 4);
     await until('the answer to be written down', async () => {
       const rows = await query('SELECT attempts, error FROM webhook_deliveries');
       return rows.some(({ attempts, error }) => attempts === 1 && error === 'the endpoint answered 503');
     });
-    await until('each to be told again', () => firsts.every(({ id }) => hanging.has(id)));
+    await until('each to be delivered again', () => firsts.every(({ id }) => hanging.has(id)));
     for (const { id, at } of firsts) {
       const again = receiver.received.filter((message) => message.id === id);
       expect(again.length).toBe(2);
       expect(again[1]!.at - at).toBeGreaterThanOrEqual(7000);
     }
-    // While all of these hang, the library is mirrored as ever.
+    // While all of these hang, the library is mirrored as usual.
     const last = await scene.upload({ content: { text: 'while they hang' } });
     await scene.resync();
     await scene.mirror.assetIn(last, 'mirrored');
@@ -178,7 +178,7 @@ describe('a webhook endpoint', () => {
   test('an endpoint that answers 410 gets nothing until the next start', async () => {
     // What came while others hung is told behind them.
     receiver.answer((response) => response.writeHead(200).end());
-    await until('all to have been told', async () => {
+    await until('all to be delivered', async () => {
       const rows = await query('SELECT FROM events WHERE kind = ANY($1)', [kinds]);
       return new Set(receiver.received.map(({ id }) => id)).size === rows.length;
     });
@@ -196,7 +196,7 @@ describe('a webhook endpoint', () => {
     await until('it to be kept', async () => (await query('SELECT FROM webhook_deliveries')).length === 2);
     await query('UPDATE webhook_deliveries SET next_at = now()');
     receiver.answer((response) => response.writeHead(200).end());
-    // Whoever tells looks every 2 s.
+    // The sender checks every 2 s.
     await new Promise((resolve) => setTimeout(resolve, 5000));
     expect(receiver.received.length).toBe(asked);
     await scene.restart();

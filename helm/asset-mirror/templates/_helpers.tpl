@@ -114,7 +114,7 @@ spec:
       automountServiceAccountToken: {{ $root.Values.serviceAccount.automount }}
       # Variables of other Services, such as METRICS_PORT of a Service "metrics", would change settings.
       enableServiceLinks: false
-      # Longer than a stop takes: the sleep, SHUTDOWN_GRACE, and a token refresh that is under way.
+      # Longer than a stop takes: the sleep, SHUTDOWN_GRACE, and a running token refresh.
       terminationGracePeriodSeconds: {{ add $grace .values.preStopSeconds 65 }}
       {{- with $root.Values.imagePullSecrets }}
       imagePullSecrets:

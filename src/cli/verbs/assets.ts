@@ -86,7 +86,7 @@ function assetTable(found: AssetSummary[]): string {
   );
 }
 
-/** Why it is not complete, and when it is tried or checked next. */
+/** Why it is not complete, and the time of its next attempt or check. */
 function reasonOf({ state, reason, nextAt, attempts, transcript, thumbnail }: AssetSummary): string {
   const next = nextAt === null || Date.parse(nextAt) <= Date.now() ? '' : `next try ${ago(nextAt)}`;
   const waits =

@@ -19,7 +19,7 @@ const conditionColours: Record<ConnectionSummary['condition']['code'], 'green' |
   up_to_date: 'green',
 };
 
-/** How a connection is, such as `up to date`. */
+/** The condition of a connection, such as `up to date`. */
 export const conditionCell = ({ condition }: ConnectionSummary) => ({
   text: condition.text.toLowerCase(),
   style: conditionColours[condition.code],
@@ -30,7 +30,7 @@ export function mirroredOf({ counts }: ConnectionSummary): string {
   return `${number(counts.byState.mirrored)}/${number(counts.expected)}`;
 }
 
-export function connectionTable(connections: ConnectionSummary[], room?: number): string {
+export function connectionTable(connections: ConnectionSummary[], maxWidth?: number): string {
   const rows = connections.map((connection): Cell[] => {
     const { failed } = connection.counts.byState;
     return [
@@ -58,7 +58,7 @@ export function connectionTable(connections: ConnectionSummary[], room?: number)
       { title: 'NEXT', spare: 3 },
     ],
     rows,
-    room,
+    maxWidth,
   );
 }
 
@@ -66,7 +66,7 @@ export function connectionTable(connections: ConnectionSummary[], room?: number)
 export function troubles(connections: ConnectionSummary[]): string[] {
   return connections.flatMap(({ id, adaptiveLimit, condition, lastError }) => {
     const slow = [
-      adaptiveLimit.parkedUntil ? `waiting, continues ${ago(adaptiveLimit.parkedUntil)}` : '',
+      adaptiveLimit.delayedUntil ? `waiting, continues ${ago(adaptiveLimit.delayedUntil)}` : '',
       adaptiveLimit.limit < adaptiveLimit.ceiling
         ? `slowed down to ${adaptiveLimit.limit} of ${adaptiveLimit.ceiling} assets at once`
         : '',

@@ -17,7 +17,7 @@ export interface DemoOptions {
   json?: boolean;
 }
 
-/** The running mirror, as the demo sees it. */
+/** The running mirror: the parts that the demo uses. */
 interface RunningService {
   url: string;
   operations: Operations;
@@ -40,7 +40,7 @@ const credentials = { clientId: 'asset-mirror-demo', clientSecret: 'svcs_for-the
 
 /** Settings of a real mirror do not apply, except for a few: its database and bucket are not for samples. */
 const settingsOf = (environment: DemoDeps['environment'], dataDir: string) => ({
-  // Short, because people watch a demo.
+  // Short, because a user watches the demo.
   SYNC_INTERVAL: '15s',
   PROCESSING_POLL: '2s',
   TRANSCRIPT_DELAY: '2s',

@@ -31,7 +31,7 @@ export async function doctor(findings: AsyncIterable<Finding>, options: { json?:
 const columns = 80;
 const indent = 19;
 
-/** `  ✓ checksums      CRC-32, MD5 as ETag, so crc32`, and below it what to do. */
+/** `  ✓ checksums      CRC-32, MD5 as ETag, so crc32`, and below it the remedy. */
 function describe(finding: Finding): string {
   const { what, found, chosen, remedy, level } = finding;
   const [colour, mark] = marks[level];

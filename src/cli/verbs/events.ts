@@ -38,8 +38,8 @@ export async function events(api: ApiClient, options: EventsOptions): Promise<vo
   });
   const before = await Promise.race([following.open.then(past), following.end]);
   for (const event of before.events.reverse()) say(event);
-  const told = new Set(before.events.map(({ id }) => id));
-  const missed = early.filter(({ id }) => !told.has(id));
+  const shown = new Set(before.events.map(({ id }) => id));
+  const missed = early.filter(({ id }) => !shown.has(id));
   early = undefined;
   for (const event of missed) say(event);
   await following.end;

@@ -31,7 +31,7 @@ export interface LibraryVerbOptions {
 
 export interface LibraryDeps {
   dataDir: string;
-  /** A PostgreSQL of one's own, under a directory. */
+  /** An embedded PostgreSQL, under a directory. */
   startDatabase: StartDatabase;
   stop: AbortSignal;
 }
@@ -42,16 +42,16 @@ export type StartDatabase = (directory: string) => Promise<{ url: string; stop()
 export async function library(options: LibraryVerbOptions, deps: LibraryDeps): Promise<void> {
   const { json, inMemory, host, port, adminPort } = options;
   const database = options.database || undefined;
-  // Its password is nothing to repeat.
+  // Do not print its password.
   if (database && !/^postgres(ql)?:$/.test(URL.parse(database)?.protocol ?? '')) {
     throw new UsageError(
-      '--database (LIBRARY_DATABASE_URL) is no address of a PostgreSQL database; expected postgres://user:password@host/database.',
+      '--database (LIBRARY_DATABASE_URL) is not the address of a PostgreSQL database; expected postgres://user:password@host/database.',
     );
   }
   if (options.maxSize !== undefined && options.synthetic === undefined) {
-    throw new UsageError('--max-size limits generated files; give --synthetic, too.');
+    throw new UsageError('--max-size limits generated files; use --synthetic, too.');
   }
-  // Before the library makes a secret, which it shows once.
+  // Before the library creates a secret, which it shows only once.
   await probePort('--port', host, port);
   if (adminPort !== undefined) await probePort('--admin-port', '127.0.0.1', adminPort);
   await using running = new AsyncDisposableStack();
@@ -61,7 +61,7 @@ export async function library(options: LibraryVerbOptions, deps: LibraryDeps): P
     const directory = join(deps.dataDir, 'library');
     const embedded = await deps.startDatabase(directory).catch((error) => {
       if (!(error instanceof InUse)) throw error;
-      printError(`Another library is at work in ${directory}; this one forgets everything at its end.`);
+      printError(`Another library runs in ${directory}; this one keeps nothing when it ends.`);
     });
     if (embedded) {
       running.defer(() => embedded.stop());
@@ -87,7 +87,7 @@ export async function library(options: LibraryVerbOptions, deps: LibraryDeps): P
 LIBRARY_API_URL=${apiUrl}
 LIBRARY_APP_URL=${appUrl}
 LIBRARY_CLIENT_ID=${clientId}
-LIBRARY_CLIENT_SECRET=${clientSecret ?? '(shown when it was made; --rotate-secret makes another)'}
+LIBRARY_CLIENT_SECRET=${clientSecret ?? '(shown only when it was created; --rotate-secret creates another)'}
 `);
     if (bytes !== undefined) print(`It serves ${options.synthetic} generated assets, about ${formatBytes(bytes)}.`);
     for (const user of users) print(`Sign in as ${user.email} with the password ${user.password}`);
@@ -96,7 +96,7 @@ LIBRARY_CLIENT_SECRET=${clientSecret ?? '(shown when it was made; --rotate-secre
   if (!deps.stop.aborted) await new Promise((resolve) => deps.stop.addEventListener('abort', resolve, { once: true }));
 }
 
-/** The library shows a secret once, when it is made. Whoever starts it is the app's owner too, and keeps it here. */
+/** The client secret. The library shows it only when it is created, so it is kept in this file. */
 async function keptSecret(path: string | undefined, clientId: string): Promise<string | null> {
   const text = path && (await readFile(path, 'utf8').catch(() => undefined));
   const kept = text ? (JSON.parse(text) as { clientId: string; clientSecret: string }) : undefined;
@@ -128,7 +128,7 @@ function settingsOf(options: LibraryVerbOptions): LibraryOptions {
           : { samples: 300, ...made },
     transcodeDelay: 20_000,
     transcriptDelay: 120_000,
-    // Requests are nobody's business here; what went wrong is.
+    // Errors are logged, requests are not.
     log: (line) => {
       if ('error' in line || 'warning' in line) printError(jsonOf(line));
     },

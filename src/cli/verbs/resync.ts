@@ -22,7 +22,7 @@ export interface ResyncOptions {
 const pollMs = 500;
 
 /**
- * Starts a sync. With `wait`, returns when everything found is mirrored, and the bucket verified if the sync includes that.
+ * Starts a sync. With `wait`, returns when all assets that it found are mirrored, and the bucket is verified if the sync includes that.
  * Returns the number of failures.
  */
 export async function resync(api: ApiClient, given: string, options: ResyncOptions): Promise<number> {
@@ -73,7 +73,7 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
           ? undefined
           : await kept(api.verification(sync.verificationId, { after: 0, limit: 0 }));
       const compared = verification === undefined || verification.finishedAt !== null;
-      // The counts show what the verification repairs in the next round at the latest.
+      // The counts include assets to repair in the next round at the latest.
       const isOver = ended && compared && pending + transferring === 0;
       if (isOver && wasCompared) return { sync, connection, verification };
       wasCompared = ended && compared;
@@ -97,10 +97,10 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
   }
 }
 
-/** Why the connection waits, and until when. */
+/** The reason and the end of the connection's delay. */
 function pauseOf({ adaptiveLimit, lastError }: ConnectionSummary): string | undefined {
-  if (adaptiveLimit.parkedUntil === null) return undefined;
-  return `The connection waits until ${adaptiveLimit.parkedUntil}${lastError ? `: ${harmless(lastError)}` : ''}`;
+  if (adaptiveLimit.delayedUntil === null) return undefined;
+  return `The connection waits until ${adaptiveLimit.delayedUntil}${lastError ? `: ${harmless(lastError)}` : ''}`;
 }
 
 const listingLine = ({ status, pages, seen, new: fresh, changed }: Sync) =>

@@ -138,12 +138,12 @@ function consequences({ unknown, ...changed }: Changed): string[] {
   return [...strange.map((line) => paint('yellow', harmless(line))), ...whatCame(changed)];
 }
 
-function whatCame({ skipped, letIn, syncId }: Omit<Changed, 'unknown'>): string[] {
-  if (skipped === null || letIn === null)
+function whatCame({ skipped, unskipped, syncId }: Omit<Changed, 'unknown'>): string[] {
+  if (skipped === null || unskipped === null)
     return ['The filters are being applied. See the result with `asset-mirror status`.'];
   return [
     skipped > 0 ? `${counted(skipped, 'pending asset')} skipped now; files in the bucket stay.` : '',
-    letIn > 0 ? `${counted(letIn, 'skipped asset')} mirrored now.` : '',
+    unskipped > 0 ? `${counted(unskipped, 'skipped asset')} mirrored now.` : '',
     syncId !== null ? `A full sync (${syncId}) was started, to list what was not listed before.` : '',
   ].filter(Boolean);
 }

@@ -6,7 +6,7 @@ import { agoShort, type Cell, harmless, number, paint, print, printJson, table }
 
 const colours = { waiting: 'dim', running: 'cyan', done: 'green', failed: 'red' } as const;
 
-/** Lists syncs, newest first. Below a sync: why it failed, or what could not be read. */
+/** Lists syncs, newest first. Below a sync: why it failed, or which items were unreadable. */
 export async function syncs(
   api: ApiClient,
   options: { connection?: string; limit: number; json?: boolean },

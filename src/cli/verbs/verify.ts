@@ -74,8 +74,8 @@ async function follow(
 }
 
 /**
- * Waits until nothing is to be transferred, except what waits for a later attempt, and as few assets wait for a sidecar as
- * before the repair.
+ * Waits until nothing is to be transferred, except assets that wait for a later attempt, and no more assets wait for a
+ * sidecar than before the repair.
  */
 async function untilRepaired(api: ApiClient, connectionId: string | undefined, sidecarsBefore: number): Promise<void> {
   for (;;) {

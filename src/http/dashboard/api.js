@@ -1,6 +1,6 @@
 const { base = '' } = document.body.dataset;
 
-/** What the API refuses, in its own words. */
+/** A refused request, with the problem of the API. */
 class Refusal extends Error {
   /** @param {number} status @param {string} code @param {string} detail @param {{ field: string, detail: string }[]} [errors] */
   constructor(status, code, detail, errors) {
@@ -14,33 +14,33 @@ class Refusal extends Error {
 /** @param {string} path below /api */
 export const addressOf = (path) => `${base}/api${path}`;
 
-/** @param {Record<string, string | number | undefined | null>} query what is empty is skipped */
+/** @param {Record<string, string | number | undefined | null>} query empty values are omitted */
 export const queryOf = (query) => {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== '');
   return given.length === 0 ? '' : `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
 };
 
 /**
- * Asks the API. Who is no longer signed in is led to the form, and back.
+ * Sends a request to the API. Without a session it opens the sign-in form, which leads back.
  * @template T
  * @param {string} path
  * @param {{ method?: string, body?: unknown, signal?: AbortSignal }} [options]
  * @returns {Promise<T>}
  */
 export async function api(path, options = {}) {
-  const response = await ask(path, options);
+  const response = await request(path, options);
   return response.json();
 }
 
 /**
- * The lines of JSON of an answer, as they come.
+ * The lines of JSON of an answer, as they arrive.
  * @template T
  * @param {string} path
  * @param {{ signal?: AbortSignal }} [options]
  * @returns {AsyncGenerator<T>}
  */
 export async function* linesOf(path, options = {}) {
-  const { body } = await ask(path, options);
+  const { body } = await request(path, options);
   if (!body) return;
   let rest = '';
   for await (const text of body.pipeThrough(new TextDecoderStream())) {
@@ -51,7 +51,7 @@ export async function* linesOf(path, options = {}) {
 }
 
 /** @param {string} path @param {{ method?: string, body?: unknown, signal?: AbortSignal }} options */
-async function ask(path, { method = 'GET', body, signal }) {
+async function request(path, { method = 'GET', body, signal }) {
   const response = await fetch(addressOf(path), {
     method,
     headers: { accept: 'application/json', ...(body !== undefined && { 'content-type': 'application/json' }) },
@@ -59,7 +59,7 @@ async function ask(path, { method = 'GET', body, signal }) {
     ...(signal && { signal }),
   }).catch((error) => {
     if (signal?.aborted) throw error;
-    throw new Refusal(0, 'away', 'The service does not answer. Is it running, and is the line good?');
+    throw new Refusal(0, 'away', 'asset-mirror does not answer. Is it running, and does the network work?');
   });
   if (response.ok) return response;
   if (response.status === 401) {
@@ -67,7 +67,7 @@ async function ask(path, { method = 'GET', body, signal }) {
   }
   const {
     code = 'unknown',
-    detail = `The service answered with ${response.status}.`,
+    detail = `asset-mirror answered with ${response.status}.`,
     errors,
   } = await response.json().catch(() => ({}));
   throw new Refusal(response.status, code, detail, errors);

@@ -1,5 +1,5 @@
 import { api } from './api.js';
-import { comeBack } from './focus.js';
+import { focusHeading } from './focus.js';
 import { follow } from './live.js';
 import { connectionName } from './names.js';
 import { trouble } from './parts.js';
@@ -12,9 +12,9 @@ import { connectionView } from './views/connection.js';
 import { overview } from './views/overview.js';
 import { verificationView } from './views/verification.js';
 import { verificationsView } from './views/verifications.js';
-import { tell } from './words.js';
+import { eventWords } from './words.js';
 
-/** What is shown is asked for again at most so often, while things change; and so often in any case. */
+/** The minimum time between two refreshes while events arrive, and the time between two without events. */
 const refreshMs = 2000;
 const beatMs = 15_000;
 const keptEvents = 100;
@@ -26,7 +26,7 @@ main.replaceChildren();
 /** @typedef {{ title: string, open: (path: string[], query: URLSearchParams) => Promise<unknown>, refresh: () => Promise<unknown>, render: () => unknown }} View */
 /** @type {View} */
 let view = overview;
-let place = '';
+let shownPath = '';
 
 /** @param {string} first @param {string[]} rest @returns {[View, string]} */
 function viewOf(first, rest) {
@@ -41,8 +41,8 @@ async function go() {
   const [path = '', query = ''] = location.hash.slice(1).split('?');
   const [first = '', ...rest] = path.split('/').filter(Boolean);
   const [next, tab] = viewOf(first, rest);
-  const arrived = place !== '' && place !== path;
-  place = path || '/';
+  const arrived = shownPath !== '' && shownPath !== path;
+  shownPath = path || '/';
   view = next;
   document.title = `${view.title} · asset-mirror`;
   for (const link of document.querySelectorAll('nav a[data-view]')) {
@@ -61,7 +61,7 @@ async function go() {
 
 let looking = false;
 let wanted = false;
-/** Asks again for what is shown: one look at a time, and none while nobody sees it. */
+/** Refreshes the view: one request at a time, and none while the page is hidden. */
 async function refresh() {
   if (looking || document.hidden) {
     wanted = true;
@@ -85,7 +85,7 @@ onDraw(() => {
     render(trouble(/** @type {Error} */ (error)), main);
     throw error;
   } finally {
-    if (focused && !focused.isConnected) comeBack(section);
+    if (focused && !focused.isConnected) focusHeading(section);
   }
 });
 addEventListener('hashchange', go);
@@ -101,15 +101,15 @@ follow({
   onStatus(status) {
     const before = state.status;
     state.status = status;
-    // What moves is seen; that it is done is said.
+    // Progress is visible; the end is announced.
     if (before && before.outstanding.assets > 0 && status.outstanding.assets === 0)
-      say('Everything that can be is mirrored.');
+      say('All assets that have a file are mirrored.');
     draw();
     refresh();
   },
   onEvent(event) {
     state.events = [event, ...state.events.filter(({ id }) => id !== event.id)].slice(0, keptEvents);
-    const { after } = tell(event);
+    const { after } = eventWords(event);
     const name = event.connectionId ? connectionName(event.connectionId) : '';
     if (event.kind === 'connection.disconnected') say(`${name} ${after}.`, 'bad');
     if (event.kind === 'connection.recovered') say(`${name} ${after}.`);

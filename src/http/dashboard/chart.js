@@ -20,7 +20,7 @@ function stacked(series, at) {
   return values.map((value, i) => above.reduce((sum, one) => sum + (one.values[i] ?? 0), value));
 }
 
-/** A chart over time, as wide as there is room. What the pointer is on is written into the element that `readout` names. */
+/** A chart over time, as wide as its container. The values at the pointer are written into the element `readout`. */
 class TimeChart extends HTMLElement {
   /** @type {ChartData | undefined} */
   #data;
@@ -90,7 +90,7 @@ class TimeChart extends HTMLElement {
         padding: [8, 20, 0, 0],
         cursor: { y: false, drag: { x: false, y: false }, points: { show: false } },
         scales: {
-          // Half a step of room, so that the first bar and the last are whole.
+          // Half a step on both sides, so that the first bar and the last are whole.
           x: { range: (_plot, low, high) => [low - step / 2, high + step / 2] },
           y: { range: (_plot, _low, high) => [0, Math.max(high * 1.1, 1)] },
         },

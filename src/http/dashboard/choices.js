@@ -4,13 +4,13 @@ import { whileOpen } from './dialog.js';
 import { html } from './vendor/lit-html/lit-html.js';
 import { typeNames } from './words.js';
 
-/** What dialogs offer to choose from: types, and the projects of a connection. */
+/** The choices in dialogs: types, and the projects of a connection. */
 
 /** The types of the specification and others. @param {string[]} others */
 export const typesWith = (others) => [...new Set([...Object.keys(typeNames), ...others])];
 
 /**
- * Asks for the projects while the dialog is open; null: the library does not list them.
+ * Requests the projects while the dialog is open; null: the library does not list them.
  * @param {Pick<Connection, 'id'>} connection
  * @param {(projects: Project[] | null) => void} then
  */
@@ -21,7 +21,7 @@ export async function projectsOf({ id }, then) {
   try {
     ({ projects } = await api(`/connections/${id}/projects`, { signal }));
   } catch {
-    // Said in the dialog.
+    // The dialog shows it.
   }
   if (!signal.aborted) then(projects);
 }

@@ -1,5 +1,5 @@
 /** @import { TemplateResult } from './vendor/lit-html/lit-html.js' */
-import { comeBack } from './focus.js';
+import { focusHeading } from './focus.js';
 import { say } from './state.js';
 import { html, nothing, render } from './vendor/lit-html/lit-html.js';
 
@@ -9,17 +9,17 @@ let ended = new AbortController();
 dialog.addEventListener('close', () => {
   ended.abort();
   render(nothing, dialog);
-  // The browser goes back to where it was opened; that may be gone.
-  if (document.activeElement === document.body) comeBack();
+  // The browser moves the focus back to the element that opened it, which may no longer exist.
+  if (document.activeElement === document.body) focusHeading();
 });
 
 const close = () => dialog.close();
 
 /**
- * Opens a form. `send` says what was done; what it throws is shown, and the form stays.
+ * Opens a form. `send` returns the message about the result; an error is shown, and the form stays.
  * @param {{ title: string, content: () => TemplateResult | TemplateResult[], label?: string, danger?: boolean,
  *   send?: (form: FormData) => Promise<string | undefined>, then?: () => unknown }} form
- * @returns how to show it again when its content has changed
+ * @returns a function that shows it again after its content has changed
  */
 export function openDialog({ title, content, label, danger = false, send, then = () => {} }) {
   ended = new AbortController();
@@ -66,7 +66,7 @@ export function openDialog({ title, content, label, danger = false, send, then =
   return show;
 }
 
-/** Ends with the dialog that is open. */
+/** Aborted when the open dialog closes. */
 export const whileOpen = () => ended.signal;
 
 /** @param {FormData} form @param {string} name */

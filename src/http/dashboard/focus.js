@@ -1,8 +1,8 @@
 /**
- * Where somebody goes on who was at something that is gone: at the heading of its part of the page, or of the page.
+ * Moves the focus from an element that no longer exists to the heading of its section, or of the page.
  * @param {Element | null} [section]
  */
-export function comeBack(section) {
+export function focusHeading(section) {
   const main = /** @type {HTMLElement} */ (document.getElementById('main'));
   const heading = (section?.isConnected ? section : main).querySelector('h1, h2');
   if (!(heading instanceof HTMLElement)) return main.focus({ preventScroll: true });

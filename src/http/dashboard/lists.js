@@ -14,7 +14,7 @@ export function listOf(path, field) {
   let wantedRows = page;
   /** @type {Record<string, string | undefined>} */
   let query = {};
-  let asked = 0;
+  let latest = 0;
   const list = {
     /** @type {T[] | undefined} */
     rows: undefined,
@@ -37,7 +37,7 @@ export function listOf(path, field) {
     },
 
     async refresh() {
-      const request = ++asked;
+      const request = ++latest;
       try {
         /** @type {T[]} */
         const rows = [];
@@ -51,12 +51,12 @@ export function listOf(path, field) {
           rows.push(...answer[field]);
           cursor = answer.nextCursor;
         } while (typeof cursor === 'string' && rows.length < wantedRows);
-        if (request !== asked) return;
+        if (request !== latest) return;
         list.rows = rows;
         list.isMore = typeof cursor === 'string';
         list.error = undefined;
       } catch (error) {
-        if (request === asked) list.error = /** @type {Error} */ (error);
+        if (request === latest) list.error = /** @type {Error} */ (error);
       }
       draw();
     },

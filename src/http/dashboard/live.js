@@ -2,15 +2,15 @@
 import { addressOf } from './api.js';
 
 /**
- * Follows what happens. The browser comes back by itself when the line breaks, and goes on where it was.
- * @param {{ onStatus: (status: Status) => void, onEvent: (event: MirrorEvent) => void, onLine: (good: boolean) => void }} heard
+ * Follows the events. The browser reconnects by itself, and resumes after the last event.
+ * @param {{ onStatus: (status: Status) => void, onEvent: (event: MirrorEvent) => void, onLine: (good: boolean) => void }} handlers
  */
 export function follow({ onStatus, onEvent, onLine }) {
   const source = new EventSource(addressOf('/events'));
   source.addEventListener('open', () => onLine(true));
   source.addEventListener('error', () => {
     onLine(false);
-    // Refused, such as for want of a session: the browser does not try again.
+    // Refused, for example without a session: the browser does not try again.
     if (source.readyState === EventSource.CLOSED) {
       setTimeout(() => follow({ onStatus, onEvent, onLine }), 5000);
     }

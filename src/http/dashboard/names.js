@@ -4,9 +4,9 @@ import { draw } from './state.js';
 
 /** @type {Map<string, string>} */
 const names = new Map();
-/** Asked for, or known to have none. */
-const asked = new Set();
-/** One after the other: what is shown first is asked for first, and nobody waits for it. */
+/** Ids that were requested, or that have no name. */
+const requested = new Set();
+/** Requests names one after the other, in the order in which they are shown. */
 let line = Promise.resolve();
 
 /** What people call a connection. @param {Connection} connection */
@@ -23,15 +23,15 @@ function learnAssets(assets) {
 }
 
 /**
- * What an event is about, as people call it; what is not known yet is asked for, and shown then.
+ * The name of an event's asset or connection. An unknown name is requested, and shown later.
  * @param {Pick<MirrorEvent, 'assetId' | 'connectionId'>} event
  */
 export function subjectOf({ assetId, connectionId }) {
   const id = assetId ?? connectionId;
   if (id === null) return undefined;
-  if (!names.has(id) && !asked.has(id)) {
-    asked.add(id);
-    line = line.then(() => ask(id, assetId !== null));
+  if (!names.has(id) && !requested.has(id)) {
+    requested.add(id);
+    line = line.then(() => requestName(id, assetId !== null));
   }
   return names.get(id) ?? (assetId === null ? id.slice(0, 8) : id);
 }
@@ -40,12 +40,12 @@ export function subjectOf({ assetId, connectionId }) {
 export const connectionName = (id) => subjectOf({ assetId: null, connectionId: id }) ?? id;
 
 /** @param {string} id @param {boolean} isAsset */
-async function ask(id, isAsset) {
+async function requestName(id, isAsset) {
   try {
     if (isAsset) learnAssets((await api(`/assets${queryOf({ q: id, limit: 1 })}`)).assets);
     else learnConnections([await api(`/connections/${encodeURIComponent(id)}`)]);
     draw();
   } catch {
-    // Its id does, too.
+    // The id is shown instead.
   }
 }

@@ -3,7 +3,7 @@ import { ago, bytes, number, when } from './format.js';
 import { nameOf, subjectOf } from './names.js';
 import { repeat } from './vendor/lit-html/directives/repeat.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
-import { conditionOf, sentence, stateNames, states, tell, typeNames } from './words.js';
+import { conditionOf, eventWords, sentence, stateNames, states, typeNames } from './words.js';
 
 /** @param {string} tone @param {string} word */
 export const pill = (tone, word) => html`<span class="pill ${tone}">${word}</span>`;
@@ -136,7 +136,7 @@ export const eventList = (events) =>
     events,
     ({ id }) => id,
     (event) => {
-      const { before, after, reason, tone } = tell(event);
+      const { before, after, reason, tone } = eventWords(event);
       const link = event.assetId
         ? html`<a href="#/assets/${encodeURIComponent(event.assetId)}">${subjectOf(event)}</a>`
         : event.connectionId

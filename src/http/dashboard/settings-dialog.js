@@ -23,7 +23,7 @@ const interval = (ms) => {
 
 const lists = /** @type {const} */ (['assetTypes', 'projectIds', 'companyIds']);
 
-/** The labels of the fields; for a list, behind its side. @type {Record<string, string>} */
+/** The labels of the fields; for a list, after its side. @type {Record<string, string>} */
 const labels = {
   syncInterval: 'Time between syncs',
   concurrency: 'Assets at once',
@@ -109,7 +109,7 @@ async function save(id, change) {
   const { changed } = await api(`/connections/${id}`, { method: 'PATCH', body: change });
   const parts = [
     changed.skipped > 0 && `${counted(changed.skipped, 'asset')} skipped`,
-    changed.letIn > 0 && `${counted(changed.letIn, 'asset')} no longer skipped`,
+    changed.unskipped > 0 && `${counted(changed.unskipped, 'asset')} no longer skipped`,
     changed.syncId && 'a full sync was started',
   ].filter(Boolean);
   return `Settings changed${parts.length > 0 ? `: ${parts.join(', ')}` : ''}.`;
@@ -143,7 +143,7 @@ class Choices {
     this.changed();
   }
 
-  /** As the API takes them: null is the default. */
+  /** In the form of the API: null is the default. */
   changes() {
     /** @type {Record<string, Record<string, string[] | null>>} */
     const change = {};
@@ -171,7 +171,7 @@ class Choices {
     return values.map((value) => html`<option value=${value}>${this.#nameOf(list, value)}</option>`);
   }
 
-  /** What is in effect while nothing is chosen, or how to choose more. @param {Side} side @param {List} list */
+  /** The filter in effect while nothing is chosen, or how to choose more. @param {Side} side @param {List} list */
   #hint(side, list) {
     if (list === 'projectIds' && this.projects === undefined) return 'Asking the library …';
     if (this.#now(side, list).length > 0) return 'Add …';

@@ -1,6 +1,6 @@
 /** @import { MirrorEvent, Status } from './types.d.ts' */
 
-/** What all views see; `draw` shows it. */
+/** The data of all views; `draw` shows it. */
 export const state = {
   /** @type {Status | undefined} */
   status: undefined,
@@ -10,25 +10,25 @@ export const state = {
 
 /** @type {() => void} */
 let show = () => {};
-let asked = false;
+let isScheduled = false;
 
 /** @param {() => void} render */
 export function onDraw(render) {
   show = render;
 }
 
-/** Shows what has changed, with the next frame. */
+/** Renders the page with the next frame. */
 export function draw() {
-  if (asked) return;
-  asked = true;
+  if (isScheduled) return;
+  isScheduled = true;
   requestAnimationFrame(() => {
-    asked = false;
+    isScheduled = false;
     show();
   });
 }
 
 /**
- * Says a result, to the eye and to screen readers, for a while. What is said meanwhile stands below it.
+ * Shows a message for a while, also for screen readers. Later messages appear below it.
  * @param {string} text @param {'plain' | 'bad'} [tone]
  */
 export function say(text, tone = 'plain') {
@@ -39,7 +39,7 @@ export function say(text, tone = 'plain') {
   setTimeout(() => notice.remove(), 8000);
 }
 
-/** What was said about the page before. */
+/** Removes the messages of the previous page. */
 export const clearNotices = () => notices().replaceChildren();
 
 const notices = () => /** @type {HTMLElement} */ (document.getElementById('said'));

@@ -1,4 +1,4 @@
-/** What the operator API answers, as the dashboard reads it: made of the schemas that check the answers. */
+/** The answers of the operator API: made from the schemas that validate them. */
 import type { z } from 'zod';
 import type { assetAnswer, assetList } from '../../operations/assets.ts';
 import type { connectionAnswer } from '../../operations/connections.ts';

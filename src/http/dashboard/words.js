@@ -83,7 +83,7 @@ function moreOf({ condition: { code, until }, counts }) {
   return undefined;
 }
 
-/** What happened to something: follows its name. @type {Record<string, string>} */
+/** Events: the text after the name of the asset or connection. @type {Record<string, string>} */
 const happened = {
   'connection.connected': 'connected',
   'connection.reconnected': 'reconnected',
@@ -108,7 +108,7 @@ function companyWords(kind, { companyName = 'a company' }) {
   return undefined;
 }
 
-/** What an operator did: precedes the name of the object. @type {Record<string, string>} */
+/** Operator actions: the text before the name of the object. @type {Record<string, string>} */
 const actions = {
   signIn: 'signed in',
   signOut: 'signed out',
@@ -133,7 +133,7 @@ const happenedHere = {
   'webhook.given_up': 'The webhook endpoint did not accept an event, which was given up',
 };
 
-/** A text of ours with a capital letter. Others may begin with a name, which stays as it is. @param {string} text */
+/** A text with a capital letter. Only for our texts: others may begin with a name. @param {string} text */
 export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /**
@@ -141,7 +141,7 @@ export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
  * @param {Pick<MirrorEvent, 'kind' | 'data'>} event
  * @returns {{ before: string, after: string, reason?: string, tone: 'plain' | 'good' | 'warn' | 'bad' }}
  */
-export function tell({ kind, data }) {
+export function eventWords({ kind, data }) {
   const reason =
     typeof data.reason === 'string' ? data.reason : typeof data.error === 'string' ? data.error : undefined;
   const more = reason === undefined ? {} : { reason };

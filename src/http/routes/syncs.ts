@@ -8,7 +8,7 @@ import { type Api, route } from './route.ts';
 
 export function syncRoutes(app: Api, operations: Operations): void {
   const stopping = new AbortController();
-  app.addHook('preClose', async () => stopping.abort(new Error('the service is stopping')));
+  app.addHook('preClose', async () => stopping.abort(new Error('asset-mirror is stopping')));
 
   app.get(
     '/syncs',
@@ -32,7 +32,7 @@ export function syncRoutes(app: Api, operations: Operations): void {
       exposeHeadRoute: false,
       ...route('syncs', 'plan', 'List the library and say what a full sync would transfer', {
         description:
-          'Listing takes a while, so the answer comes as lines of JSON: `progress` now and then, and last `result` or ' +
+          'Listing takes a while, so the answer comes as lines of JSON: `progress` at intervals, and finally `result` or ' +
           '`error`. Nothing is written. Closing the connection stops it.',
         querystring: planQuery,
         response: {

@@ -13,8 +13,8 @@ import { walk } from './walk.ts';
 import { write } from './write.ts';
 
 /**
- * Objects as files below a directory. A file is written to a draft, synced to the disk and renamed into its place, and the
- * rename is synced too. Content types and metadata are not stored: the record beside the file has what matters.
+ * Objects as files below a directory. A file is written to a draft, synced to the disk and renamed to its path, and the
+ * rename is synced too. Content types and metadata are not stored: the record has what matters.
  */
 export async function openDirectory(options: { path: string; touchMs?: number; log?: Log }): Promise<Storage> {
   const root = new Root(options.path);

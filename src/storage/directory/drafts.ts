@@ -13,7 +13,7 @@ const abandonedUploadMs = 7 * 24 * 60 * 60 * 1000;
 /** How often a process touches its drafts: a body may be slow, or pause for any time. */
 const touchMs = 10 * 60 * 1000;
 
-/** Smaller bodies are written without asking for free space first: that would take longer than the write. */
+/** Smaller bodies are written without a check of the free space, which would take longer than the write. */
 const large = 4 * 2 ** 20;
 /** Free space that stays reserved for records and other small objects. */
 const spare = 2 ** 20;
@@ -27,7 +27,7 @@ interface Claim {
   signal?: AbortSignal | undefined;
 }
 
-/** The files under way of a store. Other processes may have theirs in the same folder. */
+/** The files that are being written to a store. Other processes may have theirs in the same folder. */
 export class Drafts {
   readonly #root: Root;
   /** Those of this process. */
@@ -70,13 +70,13 @@ export class Drafts {
   }
 
   /** @throws StorageUnavailable if the disk has not enough space for the claim */
-  async makeRoomFor({ key, bytes }: Claim): Promise<void> {
-    if (bytes < large || (await this.#room()) >= spare) return;
+  async ensureSpace({ key, bytes }: Claim): Promise<void> {
+    if (bytes < large || (await this.#freeBytes()) >= spare) return;
     await this.sweep();
-    const left = await this.#room();
-    if (left >= spare) return;
-    const [needed, free] = [bytes, Math.max(0, left + bytes - spare)].map(mebibytes);
-    throw new StorageUnavailable(`${this.#root.path}: no room for ${key}: it has ${needed}, and ${free} are free`, {
+    const free = await this.#freeBytes();
+    if (free >= spare) return;
+    const [needed, usable] = [bytes, Math.max(0, free + bytes - spare)].map(mebibytes);
+    throw new StorageUnavailable(`${this.#root.path}: no space for ${key}: it has ${needed}, and ${usable} are free`, {
       scope: 'object',
     });
   }
@@ -85,14 +85,14 @@ export class Drafts {
   async #ifFull({ key }: Claim, error: unknown): Promise<unknown> {
     if (!(error instanceof StorageUnavailable) || codeOf(error.cause) !== 'ENOSPC') return error;
     await this.sweep().catch(() => {});
-    const left = await this.#room().catch(() => 0);
-    if (left < spare) return error;
+    const free = await this.#freeBytes().catch(() => 0);
+    if (free < spare) return error;
     const message = `${error.message}, but for smaller objects than ${key}`;
     return new StorageUnavailable(message, { scope: 'object', cause: error.cause });
   }
 
-  /** Free bytes on the disk, without what the bodies under way still need. */
-  async #room(): Promise<number> {
+  /** Free bytes on the disk, less what the bodies that are being written still need. */
+  async #freeBytes(): Promise<number> {
     const { bavail, bsize, files, ffree } = await statfs(this.#root.path);
     if (files > 0 && ffree === 0) return 0;
     let left = bavail * bsize;
@@ -117,7 +117,7 @@ export class Drafts {
     }
   }
 
-  /** The ids of uploads in parts that nobody continues. */
+  /** The ids of uploads in parts that are abandoned. */
   async abandonedUploads({ olderThan, strays, signal }: Sweep): Promise<Set<string>> {
     const mine = this.#mine();
     const old = (await this.#root.onDisk(this.#openUploads())).filter(
@@ -131,7 +131,7 @@ export class Drafts {
     return new Set([...this.#underWay].map(({ draft }) => draft));
   }
 
-  /** Uploads in parts by their drafts and lines. Each part that is stored touches one of the two at least. */
+  /** Uploads in parts by their drafts and lines. Each stored part touches at least one of the two files. */
   async #openUploads(): Promise<(OpenUpload & { begun: Date })[]> {
     const touched = new Map<string, Date>();
     for (const name of await readdir(this.#root.drafts)) {

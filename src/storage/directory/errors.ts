@@ -7,23 +7,23 @@ const words: Record<string, string> = {
   ENOSPC: 'the disk is full',
   EDQUOT: 'the disk quota is used up',
   EROFS: 'the file system is read-only',
-  EACCES: 'this process may not write there',
-  EPERM: 'this process may not write there',
+  EACCES: 'this process has no permission to write there',
+  EPERM: 'this process has no permission to write there',
   EIO: 'the disk reports errors',
   EREMOTEIO: 'the disk reports errors',
-  ENODEV: 'the disk is gone',
-  ENXIO: 'the disk is gone',
-  ENOTCONN: 'the file system is not connected any more; mount it again',
-  ESHUTDOWN: 'the file system is not connected any more; mount it again',
+  ENODEV: 'the disk was removed',
+  ENXIO: 'the disk was removed',
+  ENOTCONN: 'the file system is no longer connected; mount it again',
+  ESHUTDOWN: 'the file system is no longer connected; mount it again',
   ESTALE: 'the network file system has lost the directory; mount it again',
   ETIMEDOUT: 'the network file system does not answer',
   EHOSTDOWN: 'the network file system does not answer',
   EHOSTUNREACH: 'the network file system does not answer',
-  EMFILE: 'this process has as many files open as it may; raise its limit (ulimit -n)',
-  ENFILE: 'this machine has as many files open as it can',
-  ENOENT: 'the directory is not there any more',
-  ENOTDIR: 'a file is in the way of the directory',
-  EEXIST: 'a file is in the way of the directory',
+  EMFILE: 'this process has too many open files; raise its limit (ulimit -n)',
+  ENFILE: 'this machine has too many open files',
+  ENOENT: 'the directory no longer exists',
+  ENOTDIR: 'a file has the path of the directory',
+  EEXIST: 'a file has the path of the directory',
 };
 
 /** An error of the file system as one of the classes of errors.ts, if it concerns the whole directory; else unchanged. */
@@ -37,7 +37,7 @@ export function classify(error: unknown, root: string): unknown {
 export function classifyOfKey(error: unknown, key: string): unknown {
   const code = codeOf(error);
   if (['EEXIST', 'ENOTDIR', 'EISDIR', 'ENOTEMPTY', 'ELOOP'].includes(code)) {
-    return new Error(`store ${key}: a file or directory is in its place`, { cause: error });
+    return new Error(`store ${key}: another file or directory has its path`, { cause: error });
   }
   if (code === 'ENAMETOOLONG') {
     return new Rejected({ code: 'key_refused', key, problem: 'too_long' });

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { reasonOf } from '../../errors.ts';
 import { exists } from '../../files.ts';
-import { type Finding, told } from '../../finding.ts';
+import { type Finding, splitMessage } from '../../finding.ts';
 import { formatBytes } from '../../units.ts';
 import { mirrorIdFinding, not, ok } from '../findings.ts';
 import { bucketIdKey } from '../keys.ts';
@@ -24,7 +24,7 @@ export async function* probeDirectory({ path }: { path: string }, knownId?: stri
       await storage.check();
       yield ok('objects', 'are written and synced to the disk');
     } catch (error) {
-      const { found, remedy } = told(reasonOf(error).replace(`${path}: `, ''));
+      const { found, remedy } = splitMessage(reasonOf(error).replace(`${path}: `, ''));
       yield not('wrong', 'objects', found, remedy ?? `let this account write to ${path}, or correct STORAGE_URL`);
       return;
     }

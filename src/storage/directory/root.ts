@@ -5,7 +5,7 @@ import type { StoredObject } from '../storage.ts';
 import { classify, isMissing } from './errors.ts';
 import { caseCheck, ignoresCase } from './letter-case.ts';
 
-/** Holds files under way; never listed, and swept when the store is opened. */
+/** Holds drafts; never listed, and swept when the store is opened. */
 export const draftFolder = '.asset-mirror-tmp';
 
 /** The directory of a store, and the disk it must be on. */
@@ -24,7 +24,7 @@ export class Root {
     this.#letterCase = caseCheck(path);
   }
 
-  /** @throws when it is no key */
+  /** @throws if it is not a key */
   fileOf(key: string): string {
     const segments = key.split('/');
     if (segments.some((s) => s === '' || s === '.' || s === '..' || s.includes('\0')) || segments[0] === draftFolder) {
@@ -48,7 +48,7 @@ export class Root {
     });
   }
 
-  /** Makes the root, once: if it is gone later, its disk may be unmounted, and must not be replaced by a new directory. */
+  /** Makes the root, once: if it is missing later, its disk may be unmounted, and must not be replaced by a new directory. */
   async #make(): Promise<void> {
     if (!this.#made) await mkdir(this.path, { recursive: true });
     this.#made = true;
@@ -57,11 +57,11 @@ export class Root {
   /** @throws if another disk is mounted than before: files written below an empty mount point would be hidden later */
   async sameDisk(): Promise<number> {
     const root = await stat(this.path);
-    if (!root.isDirectory()) throw new StorageUnavailable(`${this.path}: a file is in the way of the directory`);
+    if (!root.isDirectory()) throw new StorageUnavailable(`${this.path}: a file has the path of the directory`);
     const { dev } = root;
     if (dev !== (this.#device ?? dev)) {
       throw new StorageUnavailable(
-        `${this.path}: another disk is there than before; mount the right one, or if it is this one, start anew`,
+        `${this.path}: another disk is mounted than before; mount the right one or, if this is the right one, restart`,
       );
     }
     return dev;
@@ -76,7 +76,7 @@ export class Root {
     this.#device = (await this.onDisk(stat(this.path))).dev;
   }
 
-  /** @throws if the disk is away: only with the disk mounted does a missing file mean that there is no object */
+  /** @throws if the disk is not mounted: then a missing file does not mean that there is no object */
   async checkMounted(): Promise<void> {
     await this.onDisk(this.#make().then(() => this.sameDisk()));
   }

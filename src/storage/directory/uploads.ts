@@ -10,12 +10,12 @@ import { type Part, partBytesFor, partLength, type Stored, type Upload, UploadLo
 import type { Drafts } from './drafts.ts';
 import { codeOf } from './errors.ts';
 import type { Root } from './root.ts';
-import { place } from './write.ts';
+import { moveIntoPlace } from './write.ts';
 
 /**
- * Uploads in parts to a directory. All parts are written into one draft, each at its place; a line in a second file says of
- * each that it is on the disk. The draft is renamed before the lines are removed: lines without a draft are an upload whose
- * object is in its place.
+ * Uploads in parts to a directory. All parts are written into one draft, each at its offset; a second file has a line for each
+ * part that is on the disk. The draft is renamed before the lines are removed: lines without a draft mean that the object was
+ * completed.
  */
 export function directoryUploads(root: Root, drafts: Drafts): Uploads {
   return {
@@ -40,7 +40,7 @@ export function directoryUploads(root: Root, drafts: Drafts): Uploads {
 type Id = Pick<Upload, 'id'>;
 const draftOf = (root: Root, { id }: Id) => join(root.drafts, `${id}.upload`);
 const linesOf = (root: Root, { id }: Id) => join(root.drafts, `${id}.parts`);
-const lost = ({ key }: Upload) => new UploadLost(`store ${key}: its draft is gone`);
+const lost = ({ key }: Upload) => new UploadLost(`store ${key}: its draft was removed`);
 
 async function begin(
   root: Root,
@@ -54,7 +54,7 @@ async function begin(
   return drafts.write(claim, async () => {
     root.fileOf(key);
     await root.refuseOther(key);
-    await drafts.makeRoomFor(claim);
+    await drafts.ensureSpace(claim);
     for (const path of [linesOf(root, upload), claim.draft]) await writeFile(path, '', { flag: 'wx' });
     return upload;
   });
@@ -100,7 +100,7 @@ async function complete(root: Root, upload: Upload, wanted: Part[], signal?: Abo
   const drafted = await unlessMissing(stat(draft));
   if (drafted) {
     if (drafted.size !== bytes) throw new Error(`store ${key}: the draft has ${drafted.size} bytes of ${bytes}`);
-    await place(root, draft, target, key);
+    await moveIntoPlace(root, draft, target, key);
   }
   const crc32 = crc32Of(wanted);
   const found = await root.describe(key);

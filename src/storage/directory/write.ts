@@ -9,7 +9,7 @@ import type { Drafts } from './drafts.ts';
 import { classifyOfKey, codeOf } from './errors.ts';
 import type { Root } from './root.ts';
 
-/** Writes a body to a draft, syncs it, and moves it into its place. */
+/** Writes a body to a draft, syncs it, and moves it into place. */
 export async function write(
   root: Root,
   drafts: Drafts,
@@ -25,7 +25,7 @@ export async function write(
   async function work(): Promise<Stored> {
     const target = root.fileOf(key);
     await root.refuseOther(key);
-    await drafts.makeRoomFor(claim);
+    await drafts.ensureSpace(claim);
     const file = await open(claim.draft, 'wx');
     try {
       start(undefined);
@@ -37,15 +37,15 @@ export async function write(
       await file.close();
     }
     signal?.throwIfAborted();
-    await place(root, claim.draft, target, key);
+    await moveIntoPlace(root, claim.draft, target, key);
     return { key, bytes: meter.passed, etag: undefined, checksums: meter.checksums() };
   }
   const undo = () => rm(claim.draft, { force: true }).catch(() => {});
   return drafts.write(claim, work, undo).finally(() => source.destroy());
 }
 
-/** Moves a draft to its place. When this returns, the rename and every new directory are on the disk. */
-export async function place(root: Root, draft: string, target: string, key: string): Promise<void> {
+/** Renames a draft to its final path. When this returns, the rename and every new directory are on the disk. */
+export async function moveIntoPlace(root: Root, draft: string, target: string, key: string): Promise<void> {
   const folder = dirname(target);
   try {
     const first = await mkdir(folder, { recursive: true });
@@ -57,7 +57,7 @@ export async function place(root: Root, draft: string, target: string, key: stri
     }
   } catch (error) {
     if (codeOf(error) === 'ENOENT' && !(await exists(draft)) && (await exists(root.drafts))) {
-      throw new Error(`store ${key}: its draft was removed before it was done`, { cause: error });
+      throw new Error(`store ${key}: its draft was removed before it was complete`, { cause: error });
     }
     throw classifyOfKey(error, key);
   }

@@ -5,14 +5,14 @@ import { unlessAborted } from '../abort.ts';
 import { bucketIdKey } from '../keys.ts';
 import type { PutOptions, StoredObject } from '../storage.ts';
 import { findProofs, type Proof, probeKey, proofs, removeProbes } from './checksum-support.ts';
-import { agentsTo, connect, placeOf, type S3Options, stoppedBy, unquoted, writeSettings } from './client.ts';
+import { agentsTo, connect, memoryKeyOf, type S3Options, stoppedBy, unquoted, writeSettings } from './client.ts';
 import { classify, gotNoAnswer, statusOf } from './errors.ts';
 import { createSender, type Send } from './send.ts';
 
 /** A header holds printable ASCII (RFC 9110, section 8.3.1), but the library may send any text as a content type. */
 const isType = (contentType: string) => /^[\x20-\x7e]{1,255}$/.test(contentType);
 
-/** A bucket, or a prefix in it: how to reach it, how it proves what it has stored, and what its errors mean. */
+/** A bucket, or a prefix in it: its address, how it proves what it has stored, and the meaning of its errors. */
 export class Bucket {
   readonly options: S3Options;
   readonly name: string;
@@ -68,14 +68,14 @@ export class Bucket {
 
   async #recallProof(): Promise<Proof> {
     const { memory } = this.options;
-    const place = placeOf(this.options);
-    const remembered = await memory?.recall(place).catch(() => undefined);
+    const store = memoryKeyOf(this.options);
+    const remembered = await memory?.recall(store).catch(() => undefined);
     const known = proofs.find((each) => each === remembered);
     if (known) return known;
     const probe = { content: Buffer.from(`probe ${randomUUID()}`), written: new Set<string | undefined>() };
     try {
       const { value: best } = await findProofs(this.client, this.send, this.target(probeKey, {}), probe).next();
-      await memory?.keep(place, best!).catch(() => {});
+      await memory?.keep(store, best!).catch(() => {});
       return best!;
     } finally {
       await removeProbes(this.client, this.at(probeKey), probe.written);
@@ -88,7 +88,7 @@ export class Bucket {
       const head = await this.client.send(new HeadObjectCommand(this.at(key)), stoppedBy(signal));
       return { key, bytes: head.ContentLength ?? 0, etag: unquoted(head.ETag), modified: head.LastModified };
     } catch (error) {
-      // The answer to a HEAD has no body, which would name a missing bucket; `check` finds that.
+      // The answer to a HEAD has no body that would name a missing bucket; `check` finds that.
       if (statusOf(error) === 404) return undefined;
       throw await this.failure(error, signal);
     }
@@ -96,7 +96,7 @@ export class Bucket {
 
   /**
    * What to throw for an error, or the reason of an abort. Without an answer it concerns only its call, unless the store
-   * answers nobody.
+   * does not answer at all.
    */
   async failure(error: unknown, signal?: AbortSignal): Promise<unknown> {
     if (signal?.aborted) return signal.reason;

@@ -26,8 +26,8 @@ export const algorithmOf = (proof: Proof) =>
 export const crc32OfWhole = { ChecksumAlgorithm: 'CRC32', ChecksumType: 'FULL_OBJECT' } as const;
 
 /**
- * What is computed while a body passes, and the checksum that the store is to compare. Parts have CRC-32 in place of CRC-64:
- * the checksum of the whole object can be made of theirs.
+ * What is computed while a body passes, and the checksum that the store is to compare. Parts have CRC-32 instead of CRC-64:
+ * the checksum of the whole object can be computed from theirs.
  */
 export function summing(proof: Proof, isPart = false) {
   const crc64 = proof === 'crc64nvme' && !isPart ? new Crc64Nvme() : undefined;
@@ -62,7 +62,7 @@ export async function* findProofs(
   { content, written }: { content: Buffer; written: Set<string | undefined> },
 ): AsyncGenerator<Proof> {
   const at = { Bucket: target.Bucket!, Key: target.Key! };
-  /** Whether the store has what was sent, and the proof shows it. */
+  /** Whether the store has the bytes that were sent, and the proof shows it. */
   async function put(proof: Proof, tries = 3): Promise<boolean> {
     const { checksumOf, ...sums } = summing(proof);
     const body = metered(Readable.from([content]), { expected: content.length, ready: Promise.resolve(sums) });

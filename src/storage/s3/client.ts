@@ -2,10 +2,10 @@ import { Agent as PlainAgent } from 'node:http';
 import { Agent as SecureAgent } from 'node:https';
 import { HeadObjectCommand, S3Client } from '@aws-sdk/client-s3';
 
-/** Remembers how a store checks what it is sent, so that not every process has to find out. */
+/** Remembers which checksums a store verifies, so that not every process has to find out. */
 interface Memory {
-  recall(place: string): Promise<string | undefined>;
-  keep(place: string, checksum: string): Promise<void>;
+  recall(store: string): Promise<string | undefined>;
+  keep(store: string, checksum: string): Promise<void>;
 }
 
 export interface S3Options {
@@ -27,7 +27,7 @@ export interface S3Options {
 }
 
 /** The key under which a detected proof is remembered: another bucket, store or encryption may support other proofs. */
-export function placeOf(options: S3Options): string {
+export function memoryKeyOf(options: S3Options): string {
   const { bucket, endpoint, region, sse, sseKmsKeyId } = options;
   return [`s3://${bucket}`, endpoint ?? 'AWS', region, sse, sseKmsKeyId].filter(Boolean).join(' ');
 }
@@ -49,7 +49,7 @@ const withSubdomains = (no: string | undefined) =>
 
 /** The sockets to a store, for the SDK's requests and our own. */
 export type Agents = ReturnType<typeof agentsTo>;
-/** How long a connection may take to come about. */
+/** Time limit for opening a connection. */
 const connectMs = 10_000;
 /** How long a connection may be silent. */
 export const silenceMs = 120_000;
@@ -79,9 +79,9 @@ const settingsFor = ({ endpoint, region, forcePathStyle }: Server) => ({
   // Older stores refuse a streamed body with the trailing checksums that the SDK adds by itself.
   requestChecksumCalculation: 'WHEN_REQUIRED' as const,
   responseChecksumValidation: 'WHEN_REQUIRED' as const,
-  // Whatever matters is thrown as an error.
+  // Everything that matters is thrown as an error.
   logger: { debug() {}, info() {}, warn() {}, error() {} },
-  // With it, the SDK leaves these sockets, and the way through proxies, for a connection of its own.
+  // With this header, the SDK would use connections of its own instead of these sockets and proxies.
   expectContinueHeader: false,
 });
 

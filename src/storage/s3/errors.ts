@@ -13,7 +13,7 @@ export const codeOf = (error: unknown) => {
     code?: string;
     message?: string;
   };
-  // The SDK calls every timeout TimeoutError. Only a failed connect says that the store is away; others may be a slow body.
+  // The SDK calls every timeout TimeoutError. Only a failed connection shows that the store is unreachable; others may be a slow body.
   if (name === 'TimeoutError' && message?.includes('did not establish a connection')) return 'ETIMEDOUT';
   return [Code, code, name].find((value) => typeof value === 'string' && value !== 'Error') ?? '';
 };
@@ -35,8 +35,8 @@ const words: Record<string, string> = {
   CredentialsProviderError:
     'no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the host a role',
   RequestTimeTooSkewed: 'the clock of this machine differs too much from that of the store',
-  MissingContentLength: 'the store takes no checksum behind a stream; set S3_CHECKSUMS to auto or md5-etag',
-  TrailerUnknown: 'the store takes no checksum behind a stream; set S3_CHECKSUMS to auto or md5-etag',
+  MissingContentLength: 'the store accepts no checksum after a stream; set S3_CHECKSUMS to auto or md5-etag',
+  TrailerUnknown: 'the store accepts no checksum after a stream; set S3_CHECKSUMS to auto or md5-etag',
   PermanentRedirect: 'the bucket is in another region; correct S3_REGION or S3_ENDPOINT',
   QuotaExceeded: 'the quota of the bucket is used up',
   XMinioStorageFull: 'the store is full',

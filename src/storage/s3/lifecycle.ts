@@ -49,7 +49,7 @@ export function lifecycleFindings(rules: LifecycleRule[], prefix: string): Findi
           'note',
           'lifecycle',
           'no rule removes unfinished uploads in parts',
-          'add AbortIncompleteMultipartUpload of some days: stored parts of such uploads cost',
+          'add AbortIncompleteMultipartUpload of some days: stored parts of such uploads cost storage',
         ),
   );
   return findings;

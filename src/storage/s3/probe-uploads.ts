@@ -84,7 +84,7 @@ export async function giveUp(bucket: ProbedBucket): Promise<Finding[]> {
     () => true,
     (error) => statusOf(error) !== 404 && !isUnsupported(error),
   );
-  if (left) return [not('note', 'give up', 'an aborted upload is still there', 'add a lifecycle rule for it')];
+  if (left) return [not('note', 'give up', 'an aborted upload still exists', 'add a lifecycle rule for it')];
   bucket.uploads.delete(UploadId);
   return [ok('give up', 'an aborted upload in parts is removed')];
 }
@@ -101,5 +101,5 @@ export async function openUploads({ client, options }: ProbedBucket): Promise<Fi
   }
   if (old === 0) return [ok('open uploads', open === 0 ? 'none' : `${open}, none older than a day`)];
   const found = `${open}, of which ${old} are older than a day`;
-  return [not('note', 'open uploads', found, 'a running service removes its own')];
+  return [not('note', 'open uploads', found, 'a running asset-mirror removes its own')];
 }

@@ -9,7 +9,7 @@ import { clockFinding, type Finding } from '../../finding.ts';
 import { mirrorIdFinding, not, ok } from '../findings.ts';
 import { bucketIdKey } from '../keys.ts';
 import { algorithmOf, findProofs, type Proof, probeKey, removeProbes } from './checksum-support.ts';
-import { placeOf, type S3Options } from './client.ts';
+import { memoryKeyOf, type S3Options } from './client.ts';
 import { codeOf, isUnsupported, statusOf } from './errors.ts';
 import { lifecycle } from './lifecycle.ts';
 import { giveUp, openUploads, parts } from './probe-uploads.ts';
@@ -69,7 +69,7 @@ async function* attempt(
   } catch (error) {
     if (isUnsupported(error)) {
       yield level === 'note'
-        ? not('note', what, 'the store does not tell')
+        ? not('note', what, 'the store does not say')
         : not('wrong', what, `the store has no multipart uploads (${codeOf(error) || statusOf(error)})`, noMultipart);
       return;
     }
@@ -80,7 +80,7 @@ async function* attempt(
 
 const noMultipart = 'files of more than 32 MiB cannot be mirrored: use a store with multipart uploads';
 
-/** Of the first requests a 403 may also be about the keys: only AccessDenied is about a permission. */
+/** A 403 of the first requests may also concern the keys: only AccessDenied concerns a permission. */
 const isDenied = (error: unknown) => statusOf(error) === 403 && codeOf(error) === 'AccessDenied';
 
 function failure(bucket: ProbedBucket, what: string, error: unknown, whenDenied: string): Finding {
@@ -88,7 +88,7 @@ function failure(bucket: ProbedBucket, what: string, error: unknown, whenDenied:
   return not('wrong', what, found, isDenied(error) ? whenDenied : remedy);
 }
 
-/** Undefined if the bucket can be listed. `ends`: nothing else can work either. */
+/** Undefined if the bucket can be listed. `ends`: nothing else can work, either. */
 async function listing(bucket: ProbedBucket): Promise<{ finding: Finding; ends: boolean } | undefined> {
   const { Bucket, Key: Prefix } = bucket.probe;
   try {
@@ -103,7 +103,7 @@ async function listing(bucket: ProbedBucket): Promise<{ finding: Finding; ends: 
 async function versioning(bucket: ProbedBucket): Promise<Finding[]> {
   const { Status } = await bucket.client.send(new GetBucketVersioningCommand({ Bucket: bucket.options.bucket }));
   if (Status === 'Enabled')
-    return [ok('versions', 'on: replaced and removed objects stay as older versions, and cost')];
+    return [ok('versions', 'on: replaced and removed objects stay as older versions, and cost storage')];
   bucket.versionsStay = false;
   return [ok('versions', 'off: replaced and removed objects are gone')];
 }
@@ -121,7 +121,7 @@ async function objectLock(bucket: ProbedBucket): Promise<Finding[]> {
   bucket.versionsStay = true;
   const [count, unit] = rule.Years ? [rule.Years, 'year'] : [rule.Days, 'day'];
   const time = `${count} ${unit}${count === 1 ? '' : 's'}`;
-  return [ok('object lock', `${rule.Mode} for ${time}: replaced and removed objects stay that long, and cost`)];
+  return [ok('object lock', `${rule.Mode} for ${time}: replaced and removed objects stay that long, and cost storage`)];
 }
 
 /** Writes an object for each way to prove what is stored, and reads the first one back. */
@@ -135,7 +135,7 @@ async function objects(bucket: ProbedBucket): Promise<Finding[]> {
       const { Body } = await client.send(new GetObjectCommand(probe));
       if (!Buffer.from(await Body!.transformToByteArray()).equals(content)) {
         const remedy = 'is there a proxy or a cache in front of the store?';
-        return [not('wrong', 'objects', 'what is read back is not what was written', remedy)];
+        return [not('wrong', 'objects', 'the bytes that were read differ from those that were written', remedy)];
       }
       bucket.versionsStay ??= (await removeProbes(client, probe, written)) > 0;
     }
@@ -158,7 +158,7 @@ async function checksums({ options, versionsStay }: ProbedBucket, proofs: Proof[
   const named = best === 'none' ? proofs : proofs.filter((proof) => proof !== 'none');
   const found = named.map((proof) => proofNames[proof]).join(', ');
   if (options.checksums === 'auto') {
-    await options.memory?.keep(placeOf(options), best).catch(() => {});
+    await options.memory?.keep(memoryKeyOf(options), best).catch(() => {});
     if (best !== 'none') return ok('checksums', found, best);
     return { ...not('note', 'checksums', found, 'a store that keeps checksums proves more'), chosen: 'none' };
   }

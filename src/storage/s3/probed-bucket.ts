@@ -1,12 +1,12 @@
 import { AbortMultipartUploadCommand, CreateMultipartUploadCommand } from '@aws-sdk/client-s3';
 import { reasonOf } from '../../errors.ts';
-import { told } from '../../finding.ts';
+import { splitMessage } from '../../finding.ts';
 import { Bucket } from './bucket.ts';
 import { probeKey, removeProbes } from './checksum-support.ts';
 import type { S3Options } from './client.ts';
 import { classify } from './errors.ts';
 
-/** The bucket that a probe examines: what is known of it so far, and what was written and must be removed again. */
+/** The bucket that a probe examines: what is known of it so far, and the objects that must be removed again. */
 export class ProbedBucket extends Bucket {
   readonly probe = this.at(probeKey);
   /** Versions of the probe's object. */
@@ -26,7 +26,7 @@ export class ProbedBucket extends Bucket {
 
   /** An error as a finding and its remedy. */
   explain(error: unknown): { found: string; remedy?: string } {
-    return told(reasonOf(classify(error, this.name)).replace(`${this.name}: `, ''));
+    return splitMessage(reasonOf(classify(error, this.name)).replace(`${this.name}: `, ''));
   }
 
   async beginUpload(): Promise<string> {

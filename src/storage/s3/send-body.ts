@@ -12,8 +12,8 @@ interface Body extends Pick<PutRequest, 'target' | 'part' | 'signal'> {
 }
 
 /**
- * Sends an object or a part with its checksum. Returns what the store answered, and what was sent. A stream is destroyed in
- * any case. @throws the reason of the signal, an error of the stream as it is, or what `failure` makes of another error
+ * Sends an object or a part with its checksum. Returns the answer of the store, and what was sent. A stream is destroyed in
+ * any case. @throws the reason of the signal, an error of the stream unchanged, or the result of `failure` for other errors
  */
 export async function sendBody(
   bucket: Bucket,

@@ -11,7 +11,7 @@ import type { Meter } from '../meter.ts';
 import { type Agents, locate, type S3Options, silenceMs } from './client.ts';
 import { statusOf } from './errors.ts';
 
-/** What the store says of an object or a part that it has taken. */
+/** The store's answer about a stored object or part. */
 export interface PutAnswer {
   etag: string | undefined;
   /** Base64. */
@@ -27,7 +27,7 @@ export interface PutRequest {
   /** A stream has passed through a meter and has exactly `bytes`. */
   body: Buffer | Meter;
   bytes: number;
-  /** Sent after a stream, or before bytes at hand; the store compares it. Asked when the body has passed. */
+  /** Sent after a stream, or before bytes in memory; the store compares it. Computed when the body has been sent. */
   checksum?: Checksum | undefined;
   signal?: AbortSignal | undefined;
 }
@@ -45,18 +45,18 @@ const headerOf = {
   SSEKMSKeyId: 'x-amz-server-side-encryption-aws-kms-key-id',
 } as const;
 
-/** A larger body is only sent once the store has said that it wants it, as the SDK does (RFC 9110, section 10.1.1). */
+/** A larger body is sent only after the store's `100 Continue`, as the SDK does (RFC 9110, section 10.1.1). */
 const askFrom = 2 * 2 ** 20;
-/** A store that ignores the question gets the body after this time. */
+/** Without that answer the body is sent after this time. */
 const askMs = 1000;
 /** How much of an answer is read, in bytes. */
 const answerBytes = 64 * 1024;
-/** Bytes at hand are sent up to three times. A stream is sent once: its source decides what to do. */
+/** Bytes in memory are sent up to three times. A stream is sent once: its source decides what to do. */
 const tries = 3;
 
 /**
  * Sends the bodies of objects and parts. The SDK costs several times as much for these, and needs a retry-safe body; it
- * says where the bucket is and has the credentials. An error has the form of the SDK's: `name` is the store's code.
+ * provides the address of the bucket and the credentials. An error has the form of the SDK's: `name` is the store's code.
  */
 export function createSender(
   client: S3Client,
@@ -142,7 +142,7 @@ function headersOf(target: PutRequest['target']): Record<string, string> {
   return headers;
 }
 
-/** The length of a body and what proves it: bytes at hand have their SHA-256, a stream has its checksum after it. */
+/** The length of a body and what proves it: bytes in memory have their SHA-256, a stream has its checksum after it. */
 async function bodyHeaders({ body, bytes, checksum }: PutRequest): Promise<Record<string, string>> {
   if (Buffer.isBuffer(body)) {
     return {
@@ -184,7 +184,7 @@ async function transmit(request: ClientRequest, { body, bytes, checksum }: PutRe
   return Promise.race([answered, sent.then(() => answered)]);
 }
 
-/** A connection must come about soon, and must not be silent for long. Waiting for a free socket does not count. */
+/** Time limits for opening a connection and for silence on it. Waiting for a free socket does not count. */
 function limitTimes(request: ClientRequest, connectMs: number): void {
   const end = (name: string, message: string) => request.destroy(Object.assign(new Error(message), { name }));
   request.on('timeout', () => end('TimeoutError', `nothing moved for ${silenceMs / 1000} s`));
@@ -204,20 +204,20 @@ const trailer = ({ algorithm }: Checksum, sum: string) => `0\r\nx-amz-checksum-$
 /** A body in chunks with its checksum after it (S3 API, "Signature calculations: trailing headers"). */
 async function* withTrailer(pieces: AsyncIterable<Buffer>, bytes: number, checksum: Checksum) {
   let left = bytes;
-  /** What is missing of the chunk under way. */
-  let room = 0;
+  /** Bytes of the current chunk that are still missing. */
+  let missing = 0;
   for await (const piece of pieces) {
     for (let rest = piece; rest.length > 0; ) {
-      if (room === 0) {
-        room = Math.min(chunkBytes, left);
-        yield chunkHead(room);
+      if (missing === 0) {
+        missing = Math.min(chunkBytes, left);
+        yield chunkHead(missing);
       }
-      const some = rest.subarray(0, room);
+      const some = rest.subarray(0, missing);
       yield some;
       rest = rest.subarray(some.length);
-      room -= some.length;
+      missing -= some.length;
       left -= some.length;
-      if (room === 0) yield '\r\n';
+      if (missing === 0) yield '\r\n';
     }
   }
   yield trailer(checksum, await checksum.base64());
@@ -236,11 +236,11 @@ async function beginningOf(answer: IncomingMessage): Promise<string> {
   return text;
 }
 
-/** An answer that is no success, as the SDK throws it. */
+/** The error for an answer without success, as the SDK throws it. */
 function refusal(status: number, text: string, withTrailer: boolean): Error {
   const tagged = (name: string) => new RegExp(`<${name}>([^<]*)</${name}>`).exec(text)?.[1];
   const said = tagged('Code');
-  // A store that knows of no trailer takes the word for it in place of a SHA-256 for a SHA-256.
+  // A store without support for trailers takes `STREAMING-UNSIGNED-PAYLOAD-TRAILER` for a SHA-256, which then differs.
   const code = (withTrailer && said === 'XAmzContentSHA256Mismatch' ? 'TrailerUnknown' : said) || 'UnknownError';
   const error = new Error(tagged('Message') || code);
   return Object.assign(error, { name: code, Code: code, $metadata: { httpStatusCode: status } });

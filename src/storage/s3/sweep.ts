@@ -1,4 +1,5 @@
 import { ListMultipartUploadsCommand, type S3Client } from '@aws-sdk/client-s3';
+import { concurrently } from '../../concurrently.ts';
 import { ours } from '../keys.ts';
 import type { OpenUpload, Sweep } from '../storage.ts';
 import { isUnsupported } from './errors.ts';
@@ -51,15 +52,12 @@ export async function sweepUploads(
   for (let from = 0; from < old.length; from += batch) {
     const some = old.slice(from, from + batch);
     const strays = await what.strays(some, { shared });
-    const given = some.filter(({ id, key }) => strays.has(id) || (shared && key.startsWith(ours))).values();
-    const lane = async () => {
-      for (const { id, key } of given) {
-        what.signal?.throwIfAborted();
-        await abort({ id, key });
-        swept++;
-      }
-    };
-    await Promise.all(Array.from({ length: atOnce }, lane));
+    const abandoned = some.filter(({ id, key }) => strays.has(id) || (shared && key.startsWith(ours)));
+    await concurrently(abandoned, atOnce, async ({ id, key }) => {
+      what.signal?.throwIfAborted();
+      await abort({ id, key });
+      swept++;
+    });
   }
   return swept;
 }

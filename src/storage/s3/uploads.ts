@@ -52,7 +52,7 @@ export async function beginUpload(
     const { UploadId } = await bucket.client.send(
       new CreateMultipartUploadCommand({ ...bucket.target(key, put), ...checksum }),
     );
-    if (!UploadId) throw new Error(`store ${key}: the store gave the upload no id`);
+    if (!UploadId) throw new Error(`store ${key}: the store returned no id for the upload`);
     return { id: UploadId, key, bytes: put.bytes, partBytes: partBytesFor(put.bytes) };
   } catch (error) {
     throw await bucket.failure(error, signal);
@@ -76,12 +76,12 @@ export async function putPart(
   );
   const what = `store part ${number} of ${upload.key}`;
   const etag = unquoted(answer.etag);
-  if (!etag) throw new Error(`${what}: the store gave it no ETag`);
+  if (!etag) throw new Error(`${what}: the store returned no ETag`);
   if (sent.etag && etag !== sent.etag) throw new Error(`${what}: the store has ETag ${etag} instead of ${sent.etag}`);
   return { number, bytes, etag, crc32: sent.checksums().crc32 };
 }
 
-/** UploadLost if the store does not know the upload; then it may also hang up before it has read the part. */
+/** UploadLost if the store does not know the upload; it may then also close the connection before it has read the part. */
 async function failureOfPart(bucket: Bucket, upload: Upload, error: unknown, signal: AbortSignal | undefined) {
   // InvalidRequest: the upload was begun without checksums, under another setting, and accepts no part with one.
   if (isNoUpload(error) || codeOf(error) === 'InvalidRequest') return lostUpload(upload, error);
@@ -89,7 +89,7 @@ async function failureOfPart(bucket: Bucket, upload: Upload, error: unknown, sig
   return bucket.failure(error, signal);
 }
 
-/** Undefined without such an upload. @throws UploadLost where the store has no ListParts: what it has is unknown. */
+/** Undefined without such an upload. @throws UploadLost if the store has no ListParts: its parts are unknown. */
 async function listParts(bucket: Bucket, upload: Id, signal?: AbortSignal) {
   const parts = new Map<number, { bytes: number; etag: string }>();
   let PartNumberMarker: string | undefined;
@@ -156,17 +156,17 @@ async function sendComplete(bucket: Bucket, upload: Upload, parts: Part[], summe
 }
 
 export async function abortUpload(bucket: Bucket, upload: Id): Promise<void> {
-  // A part that is under way may still arrive after the first abort (S3 API, AbortMultipartUpload).
+  // A part that is being sent may still arrive after the first abort (S3 API, AbortMultipartUpload).
   for (let tries = 0; tries < 10; tries++) {
     try {
       await bucket.client.send(new AbortMultipartUploadCommand(atUpload(bucket, upload)));
     } catch (error) {
-      // A store that cannot end uploads keeps the parts; another upload may begin all the same.
+      // A store that cannot end uploads keeps the parts; another upload may begin nevertheless.
       if (isUnsupported(error)) return;
       if (!isNoUpload(error)) throw await bucket.failure(error);
     }
     const left = await listParts(bucket, upload).catch((error) => {
-      // Without ListParts nothing more can be found out.
+      // Without ListParts nothing more can be checked.
       if (!(error instanceof UploadLost)) throw error;
     });
     if (!left || left.size === 0) return;
@@ -178,7 +178,7 @@ export async function abortUpload(bucket: Bucket, upload: Id): Promise<void> {
 /** Stores name an unknown upload NoSuchUpload or NoSuchKey. */
 const isNoUpload = (error: unknown) => statusOf(error) === 404 && codeOf(error) !== 'NoSuchBucket';
 const lostUpload = ({ key }: Id, cause: unknown) =>
-  new UploadLost(`store ${key}: the store does not know its upload any more`, { cause });
+  new UploadLost(`store ${key}: the store no longer knows its upload`, { cause });
 
 /** The ETag that S3 gives to an object of parts whose ETags are their MD5; undefined for other ETags. */
 function etagOfParts(parts: Part[]): string | undefined {

@@ -33,7 +33,7 @@ export async function writeInParts(bucket: Bucket, key: string, body: Readable, 
   } catch (error) {
     await sending.catch(() => {});
     const removed = upload && abortUpload(bucket, upload).catch(() => {});
-    // After an abort, nobody waits for the store.
+    // After an abort, do not wait for the store.
     signal?.throwIfAborted();
     await removed;
     throw meter.bodyError ?? error;
@@ -45,17 +45,17 @@ export async function writeInParts(bucket: Bucket, key: string, body: Readable, 
 
 /** A stream in pieces of `size` bytes; the last one is shorter, and empty if there is nothing else. */
 async function* piecesOf(stream: AsyncIterable<Buffer>, size: number): AsyncGenerator<Buffer> {
-  let held: Buffer[] = [];
+  let chunks: Buffer[] = [];
   let length = 0;
   let none = true;
   for await (const chunk of stream) {
-    held.push(chunk);
+    chunks.push(chunk);
     length += chunk.length;
     if (length < size) continue;
-    const all = Buffer.concat(held);
+    const all = Buffer.concat(chunks);
     for (; length >= size; length -= size) yield all.subarray(all.length - length, all.length - length + size);
-    held = [all.subarray(all.length - length)];
+    chunks = [all.subarray(all.length - length)];
     none = false;
   }
-  if (length > 0 || none) yield Buffer.concat(held);
+  if (length > 0 || none) yield Buffer.concat(chunks);
 }

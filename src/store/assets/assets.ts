@@ -19,7 +19,7 @@ export async function some(db: Database, ids: string[]): Promise<Asset[]> {
   return ids.length === 0 ? [] : db.selectFrom('assets').selectAll().where('id', 'in', ids).execute();
 }
 
-/** What was mirrored in the last `ms`, and within how many seconds. */
+/** The assets and bytes mirrored in the last `ms`, and the seconds since the first of them. */
 export async function recent(db: Database, ms: number) {
   const { rows } = await sql<{ count: number; bytes: number; seconds: number }>`
     SELECT count(*) AS count, coalesce(sum(bytes), 0)::bigint AS bytes,

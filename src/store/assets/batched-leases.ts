@@ -7,7 +7,7 @@ import { saveMedia } from './transfers.ts';
 
 /** The usual steps of a lease: it begins, the media is saved, it ends. Calls at the same moment share a statement. */
 export function batchedLeases(db: Database) {
-  const take = batched((asked: { id: string; leaseMs: number }[]) => takeAssets(db, asked));
+  const take = batched((requests: { id: string; leaseMs: number }[]) => takeAssets(db, requests));
   const save = batched((saves: { lease: AssetLease; media: Media }[]) => saveMedia(db, saves));
   const end = batched((ends: { lease: AssetLease; done: Mirrored }[]) => endMirrored(db, ends));
   return {
@@ -25,6 +25,6 @@ export function batchedLeases(db: Database) {
      * since the lease began, it is due again: for the new file or, if only name or tags changed, for a new record.
      */
     mirrored: (lease: AssetLease, done: Mirrored) =>
-      done.tell ? endMirroredWithEvent(db, { lease, done }, done.tell) : end({ lease, done }),
+      done.eventFor ? endMirroredWithEvent(db, { lease, done }, done.eventFor) : end({ lease, done }),
   };
 }

@@ -31,7 +31,7 @@ export async function totals(db: Database): Promise<Counted[]> {
 }
 
 /**
- * What active connections have still to transfer, as far as listings tell. `later`: of these, put off after an error;
+ * What active connections have still to transfer, according to listings. `later`: of these, postponed after an error;
  * `sidecars`: mirrored assets that wait for a transcript or thumbnail.
  */
 export async function outstanding(

@@ -4,7 +4,7 @@ import type { AssetState, Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';
 import { free, workable } from './leases.ts';
 
-/** An asset to be queued. Its last lease number (`lease`) tells its job from an earlier one. */
+/** An asset to be queued. Its last lease number (`lease`) distinguishes its job from an earlier one. */
 export interface QueuedAsset {
   id: string;
   state: AssetState;
@@ -57,7 +57,7 @@ async function waiting(tx: Database): Promise<string[]> {
 /**
  * Takes due assets for the queue: for each active connection as many as it has free slots, in rotation (the first of every
  * connection before the second of any). Media comes newest first. Follow-up checks, longest due first, get the slots that
- * media leaves and at least a quarter; of a single slot one time in four, at random. Assets that their connection can no
+ * media leaves, but at least a quarter; a single slot is theirs one time in four, at random. Assets that their connection can no
  * longer read are skipped. Undefined while another process dispatches.
  */
 export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[] | undefined> {
@@ -74,13 +74,13 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
     const amongThem = sql`connection_id = ANY(${connections}::text[])`;
     const { rows } = await prepared(
       tx,
-      sql<QueuedAsset & { place: number }>`
+      sql<QueuedAsset & { rank: number }>`
       WITH queued AS MATERIALIZED (
         SELECT connection_id, count(*) AS jobs, count(*) FILTER (WHERE state = 'mirrored') AS checks FROM assets
         WHERE queued_at IS NOT NULL AND ${amongThem} GROUP BY connection_id
       ), slots AS MATERIALIZED (
         SELECT id, least(coalesce((settings->>'concurrency')::int, ${slots.perConnection}), (adaptive_limit->>'limit')::int) AS most, random() < 0.25 AS fourth FROM connections
-        WHERE id = ANY(${connections}::text[]) AND status = 'active' AND (parked_until IS NULL OR parked_until <= now())
+        WHERE id = ANY(${connections}::text[]) AND status = 'active' AND (delayed_until IS NULL OR delayed_until <= now())
       ), spare AS MATERIALIZED (
         SELECT access.connection_id, access.company_id, slots.most - coalesce(queued.jobs, 0) AS free,
           CASE WHEN slots.most = 1 THEN slots.fourth::int ELSE ceil(slots.most / 4.0) END - coalesce(queued.checks, 0) AS reserved
@@ -111,17 +111,17 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
         ) a
       ), due AS (
         SELECT id, free, row_number() OVER (PARTITION BY connection_id
-          ORDER BY part, upload_date DESC NULLS LAST, next_at, id) AS place
+          ORDER BY part, upload_date DESC NULLS LAST, next_at, id) AS rank
         FROM (
           SELECT connection_id, free, id, 1 AS part, upload_date, NULL AS next_at FROM media
           UNION ALL
           SELECT connection_id, free, id, CASE WHEN first THEN 0 ELSE 2 END, NULL, next_at FROM checks
         ) AS them
       )
-      UPDATE assets SET queued_at = now() FROM due WHERE assets.id = due.id AND due.place <= due.free
-      RETURNING assets.id, assets.state, assets.lease, due.place, ${traceparent}`,
+      UPDATE assets SET queued_at = now() FROM due WHERE assets.id = due.id AND due.rank <= due.free
+      RETURNING assets.id, assets.state, assets.lease, due.rank, ${traceparent}`,
     );
-    return rows.sort((a, b) => a.place - b.place);
+    return rows.sort((a, b) => a.rank - b.rank);
   });
 }
 
@@ -136,7 +136,7 @@ export async function overdue(db: Database, staleMs: number): Promise<QueuedAsse
       WHERE queued_at IS NOT NULL AND ${free}
         AND (queued_at < lease_until OR queued_at < ${msAgo(staleMs)})
       ORDER BY queued_at LIMIT 1000 FOR UPDATE SKIP LOCKED
-    ), told AS (
+    ), logged AS (
       INSERT INTO asset_history (asset_id, kind, sync_id) SELECT id, 'lost', sync_id FROM late WHERE lost
     )
     UPDATE assets SET queued_at = CASE WHEN ${workable} THEN now() END FROM late WHERE assets.id = late.id

@@ -54,7 +54,7 @@ export async function skip(db: Database, assets: { id: string; rule: string }[])
       FROM out WHERE assets.id = out.id RETURNING assets.id
     ), parts AS (
       DELETE FROM upload_parts USING changed WHERE asset_id = changed.id
-    ), told AS (
+    ), logged AS (
       INSERT INTO asset_history (asset_id, kind, data)
       SELECT changed.id, 'skipped', jsonb_build_object('rule', out.rule) FROM changed JOIN out ON out.id = changed.id
     )
@@ -63,14 +63,14 @@ export async function skip(db: Database, assets: { id: string; rule: string }[])
 }
 
 /** Makes skipped assets due for this connection. Returns how many. */
-export async function letIn(db: Database, connectionId: string, ids: string[]): Promise<number> {
+export async function unskip(db: Database, connectionId: string, ids: string[]): Promise<number> {
   if (ids.length === 0) return 0;
   const result = await sql`
-    WITH let AS (
+    WITH chosen AS (
       SELECT id FROM assets WHERE id = ANY(${ids}::text[]) AND skipped IS NOT NULL ORDER BY id FOR UPDATE
     ), changed AS (
       UPDATE assets SET connection_id = ${connectionId}, skipped = NULL, reason = NULL, next_at = now()
-      FROM let WHERE assets.id = let.id RETURNING assets.id)
+      FROM chosen WHERE assets.id = chosen.id RETURNING assets.id)
     INSERT INTO asset_history (asset_id, kind) SELECT id, 'unskipped' FROM changed`.execute(db);
   return rowsWritten(result);
 }

@@ -12,7 +12,7 @@ const json = (reason: Reason | null) => sql`${reason && JSON.stringify(reason)}:
 
 const notTransferring = sql`CASE state WHEN 'transferring' THEN 'pending' ELSE state END`;
 
-/** The library still transcodes it: comes back after `waitMs`, without spending an attempt. */
+/** The library still transcodes it: due again after `waitMs`, without spending an attempt. */
 export async function processing(db: Database, lease: AssetLease, waitMs: number): Promise<boolean> {
   const values = sql`state = 'processing', reason = NULL, next_at = ${inMs(waitMs)}, waits = 0,
     processing_since = coalesce(processing_since, now())`;
@@ -27,21 +27,21 @@ export async function unavailable(db: Database, lease: AssetLease, reason: Reaso
 export async function failed(db: Database, lease: AssetLease, reason: Reason): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     const isEnded = await endForGood(tx, lease, 'failed', reason);
-    const told = { reason: renderReason(reason), reasonCode: reason.code };
-    if (isEnded) await addAssetEvent(tx, 'asset.failed', lease.assetId, told);
+    const data = { reason: renderReason(reason), reasonCode: reason.code };
+    if (isEnded) await addAssetEvent(tx, 'asset.failed', lease.assetId, data);
     return isEnded;
   });
 }
 
-/** Comes back after `waitMs`. `spent`: counts as an attempt; `putOff`: counts as a wait. */
+/** Due again after `waitMs`. `spent`: counts as an attempt; `postponed`: counts as a wait. */
 export async function again(
   db: Database,
   lease: AssetLease,
   waitMs: number,
-  options: { spent?: boolean; putOff?: boolean; reason: Reason | null },
+  options: { spent?: boolean; postponed?: boolean; reason: Reason | null },
 ): Promise<boolean> {
   const values = sql`state = ${notTransferring}, next_at = ${inMs(waitMs)}, reason = ${json(options.reason)},
-    attempts = attempts + ${options.spent ? 1 : 0}::int, waits = waits + ${options.putOff ? 1 : 0}::int`;
+    attempts = attempts + ${options.spent ? 1 : 0}::int, waits = waits + ${options.postponed ? 1 : 0}::int`;
   return endLease(db, lease, values, { outcome: 'again', reason: options.reason, waitMs });
 }
 

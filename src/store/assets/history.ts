@@ -2,10 +2,10 @@ import { sql } from 'kysely';
 import type { Reason } from '../../reasons.ts';
 import type { Database, HistoryEntry, Outcome, Step } from '../database/schema.ts';
 
-/** Maximum of steps kept of a lease: a download that fails again and again has more than anybody reads. */
+/** Maximum of steps kept of a lease: a download that fails repeatedly has more than are useful. */
 const mostSteps = 60;
 /** Maximum of entries shown for an asset; about as many are kept (prune.ts). */
-const mostTold = 200;
+const mostEntries = 200;
 
 /** What a worker did with an asset since its lease began. Written when the lease ends. */
 export interface StepLog {
@@ -42,7 +42,7 @@ export interface LeaseEnd {
 }
 
 /** The history entry of a lease that ends now. */
-export function told(lease: { stepLog: StepLog }, outcome: LeaseEnd) {
+export function historyEntry(lease: { stepLog: StepLog }, outcome: LeaseEnd) {
   const { startedAt, steps, more } = lease.stepLog;
   const { waitMs } = outcome;
   return {
@@ -58,7 +58,7 @@ export function told(lease: { stepLog: StepLog }, outcome: LeaseEnd) {
 /** Inserts the history entry of a lease, for the asset in the statement's table `ended`. */
 export const leaseRow = (lease: { stepLog: StepLog }, outcome: LeaseEnd) => sql`
   INSERT INTO asset_history (asset_id, at, kind, sync_id, data)
-  SELECT id, ${lease.stepLog.began}::timestamptz, 'attempt', sync_id, ${JSON.stringify(told(lease, outcome))}::jsonb FROM ended`;
+  SELECT id, ${lease.stepLog.began}::timestamptz, 'attempt', sync_id, ${JSON.stringify(historyEntry(lease, outcome))}::jsonb FROM ended`;
 
 /** The latest history of an asset, oldest first. `more`: there are earlier entries. */
 export async function ofAsset(db: Database, assetId: string): Promise<{ rows: HistoryEntry[]; more: boolean }> {
@@ -67,7 +67,7 @@ export async function ofAsset(db: Database, assetId: string): Promise<{ rows: Hi
     .select(['at', 'kind', 'syncId', 'data'])
     .where('assetId', '=', assetId)
     .orderBy('id', 'desc')
-    .limit(mostTold + 1)
+    .limit(mostEntries + 1)
     .execute();
-  return { rows: rows.slice(0, mostTold).reverse(), more: rows.length > mostTold };
+  return { rows: rows.slice(0, mostEntries).reverse(), more: rows.length > mostEntries };
 }

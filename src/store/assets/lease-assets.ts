@@ -10,11 +10,11 @@ const ofItsConnection = sql`(SELECT settings FROM connections WHERE id = assets.
 
 export async function takeAssets(
   db: Database,
-  asked: { id: string; leaseMs: number }[],
+  requests: { id: string; leaseMs: number }[],
 ): Promise<(OwnedAsset | undefined)[]> {
-  const ids = asked.map(({ id }) => id);
-  // All workers ask for the same time.
-  const leaseMs = Math.min(...asked.map(({ leaseMs }) => leaseMs));
+  const ids = requests.map(({ id }) => id);
+  // All workers request the same time.
+  const leaseMs = Math.min(...requests.map(({ leaseMs }) => leaseMs));
   // Locks in the order of ids, like every statement that locks several assets, so that there are no deadlocks. Selects by
   // ids alone, or the planner would read all queued assets.
   const { rows } = await prepared(
@@ -50,14 +50,14 @@ export async function takeAssets(
   });
 }
 
-/** Extends leases. Returns the ids of those still held; for the others, the workers must stop. */
+/** Extends leases. Returns the ids of those that are still leased; for the others, the workers must stop. */
 export async function renew(db: Database, leases: AssetLease[], leaseMs: number): Promise<Set<string>> {
   if (leases.length === 0) return new Set();
   const { rows } = await sql<{ id: string }>`
     WITH mine AS (
       SELECT a.id FROM assets a
-      JOIN unnest(${leases.map((t) => t.assetId)}::text[], ${leases.map((t) => t.number)}::int[]) AS held (id, lease)
-        ON a.id = held.id AND a.lease = held.lease AND a.lease_until IS NOT NULL
+      JOIN unnest(${leases.map((t) => t.assetId)}::text[], ${leases.map((t) => t.number)}::int[]) AS leases (id, lease)
+        ON a.id = leases.id AND a.lease = leases.lease AND a.lease_until IS NOT NULL
       JOIN connections c ON c.id = a.connection_id AND c.status = 'active'
       ORDER BY a.id FOR UPDATE OF a)
     UPDATE assets SET lease_until = ${inMs(leaseMs)}

@@ -31,7 +31,7 @@ export const free = sql<boolean>`(lease_until IS NULL OR lease_until < now())`;
 /** An asset has something due, and its connection may work on it now. */
 export const workable = sql`(assets.next_at IS NOT NULL AND EXISTS (
   SELECT 1 FROM connections c JOIN access a ON a.connection_id = c.id
-  WHERE c.id = assets.connection_id AND c.status = 'active' AND (c.parked_until IS NULL OR c.parked_until <= now())
+  WHERE c.id = assets.connection_id AND c.status = 'active' AND (c.delayed_until IS NULL OR c.delayed_until <= now())
     AND a.company_id = assets.company_id AND a.lost_at IS NULL))`;
 
 /** What the bucket has of an asset. `waitMs`: until its next follow-up check; null: none is due. */
@@ -42,5 +42,5 @@ export interface Mirrored extends SidecarStates {
   attempts?: number;
   reason?: Reason | null;
   /** The media, if an `asset.mirrored` event is to be sent for it. */
-  tell?: Media | undefined;
+  eventFor?: Media | undefined;
 }

@@ -3,7 +3,7 @@ import { prepared } from '../database/prepared.ts';
 import { recordset } from '../database/recordset.ts';
 import type { Database, Media } from '../database/schema.ts';
 import { addAssetEvent } from '../events/add-event.ts';
-import { told } from './history.ts';
+import { historyEntry } from './history.ts';
 import type { AssetLease, Mirrored } from './leases.ts';
 
 /** Ends leases of mirrored assets. Returns for each whether its worker still held it. */
@@ -17,7 +17,7 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
     uploadDate: lease.uploadDate,
     attempts: done.attempts ?? 0,
     began: lease.stepLog.began,
-    told: told(lease, { outcome: 'mirrored', reason: done.reason ?? null, waitMs: done.waitMs }),
+    entry: historyEntry(lease, { outcome: 'mirrored', reason: done.reason ?? null, waitMs: done.waitMs }),
   }));
   // Selects by ids, too, or the planner would read all assets.
   const ids = ends.map(({ lease }) => lease.assetId);
@@ -28,8 +28,8 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
       SELECT * FROM ${recordset(found)} AS found (
         id text, lease int, revision int, size bigint, upload_date bigint, wait_ms float8, attempts int, reason jsonb,
         record_key text, detail jsonb, transcript_state text, transcript_keys jsonb, transcript_deadline timestamptz,
-        thumbnail_state text, thumbnail jsonb, sidecar_files jsonb, began timestamptz, told jsonb)
-    ), held AS MATERIALIZED (
+        thumbnail_state text, thumbnail jsonb, sidecar_files jsonb, began timestamptz, entry jsonb)
+    ), leased AS MATERIALIZED (
       SELECT a.id FROM assets a JOIN found USING (id, lease)
       WHERE a.id = ANY(${ids}::text[]) AND a.lease_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
     ), ended AS (
@@ -46,7 +46,7 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
       FROM held JOIN found USING (id) WHERE assets.id = held.id AND assets.id = ANY(${ids}::text[])
       RETURNING assets.id, assets.lease, assets.sync_id, found.began, found.told
     ), logged AS (
-      INSERT INTO asset_history (asset_id, at, kind, sync_id, data) SELECT id, began, 'attempt', sync_id, told FROM ended
+      INSERT INTO asset_history (asset_id, at, kind, sync_id, data) SELECT id, began, 'attempt', sync_id, entry FROM ended
     )
     SELECT id, lease FROM ended`,
   );

@@ -30,7 +30,7 @@ export type Restored = { outcome: 'restored' | 'known' } | { outcome: 'older' | 
 
 /**
  * Adds assets from their records in the bucket, each id once. An asset that has media in the database, or is leased, stays as
- * it is; one that only a listing knew gets the media. Of two records of an asset, the one written later counts.
+ * it is; one that only a listing had gets the media. Of two records of an asset, the one written later counts.
  */
 export async function restore(db: Database, assets: RestoredAsset[]): Promise<Map<string, Restored>> {
   if (assets.length === 0) return new Map();
@@ -40,7 +40,7 @@ export async function restore(db: Database, assets: RestoredAsset[]): Promise<Ma
     bytes bigint, record_key text, mirrored_at timestamptz, transcript_state text, transcript_keys jsonb,
     thumbnail_state text, thumbnail jsonb)`;
   return db.transaction().execute(async (tx) => {
-    // The first connection that can read a company brings its name.
+    // The name is unknown until a connection can read the company.
     await sql`
       INSERT INTO companies (id, name) SELECT id, id FROM unnest(${companies}::text[]) AS id
       ON CONFLICT (id) DO NOTHING`.execute(tx);

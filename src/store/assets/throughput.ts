@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
 
-/** What happened within a minute, which is in epoch milliseconds. Minutes without anything are left out. */
+/** The assets of one minute (epoch milliseconds). Minutes without assets are omitted. */
 export interface Minute {
   minute: number;
   assets: number;

@@ -37,11 +37,11 @@ export async function saveMedia(db: Database, saves: { lease: AssetLease; media:
     sql<{ id: string; lease: number }>`
     WITH files AS MATERIALIZED (
       SELECT * FROM ${recordset(files)} AS files (id text, lease int, media jsonb)
-    ), held AS MATERIALIZED (
+    ), leased AS MATERIALIZED (
       SELECT a.id, files.media FROM assets a JOIN files USING (id, lease)
       WHERE a.id = ANY(${ids}::text[]) AND a.lease_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
     ), uploaded AS (
-      DELETE FROM upload_parts USING held WHERE asset_id = held.id
+      DELETE FROM upload_parts USING leased WHERE asset_id = leased.id
     )
     UPDATE assets SET media = held.media, bytes = (held.media->>'bytes')::bigint, verified_at = now(), upload = NULL
     FROM held WHERE assets.id = held.id AND assets.id = ANY(${ids}::text[]) RETURNING assets.id, assets.lease`,

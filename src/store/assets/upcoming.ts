@@ -4,7 +4,7 @@ import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 
 export const expectedKinds = ['processing', 'transcript', 'thumbnail', 'retry'] as const;
-/** A video being transcoded, a transcript or thumbnail not there yet, or an asset that failed and will be tried again. */
+/** A video in transcoding, a missing transcript or thumbnail, or a failed asset that will be retried. */
 type ExpectedKind = (typeof expectedKinds)[number];
 
 export interface Expected {

@@ -42,7 +42,7 @@ export async function giveUp(db: Database, patienceMs: number): Promise<number> 
 }
 
 /**
- * Which of these open uploads nobody will continue: not one that can be resumed, and none of a leased asset. With `shared`,
+ * Which of these open uploads are abandoned: not those that can be resumed, and none of a leased asset. With `shared`,
  * others use the bucket too, so only uploads at keys where this mirror began one.
  */
 export async function strays(

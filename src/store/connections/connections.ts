@@ -77,7 +77,7 @@ export async function companies(db: Database, connectionIds: string[]) {
   return db
     .selectFrom('access')
     .innerJoin('companies', 'companies.id', 'access.companyId')
-    .select(['access.connectionId', 'companies.id', 'companies.name', 'access.mark'])
+    .select(['access.connectionId', 'companies.id', 'companies.name', 'access.highWaterMark'])
     .where('access.connectionId', 'in', connectionIds)
     .where('access.lostAt', 'is', null)
     .orderBy('companies.id')

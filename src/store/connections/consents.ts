@@ -3,23 +3,23 @@ import { wroteAny } from '../database/results.ts';
 import type { Consent, Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 
-/** Saves the grant of a user who is not known yet. The caller has `holdMs` to finish it; `accessMs`: use of its access token. */
+/** Saves the grant of a user who is not known yet. The caller has `leaseMs` to finish it; `accessMs`: use of its access token. */
 export async function save(
   db: Database,
   consent: Pick<Consent, 'id' | 'tokens' | 'connectionId' | 'linkMadeAt'>,
-  { accessMs, holdMs }: { accessMs: number; holdMs: number },
+  { accessMs, leaseMs }: { accessMs: number; leaseMs: number },
 ): Promise<Consent> {
   return db
     .insertInto('consents')
-    .values({ ...consent, accessExpiresAt: inMs(accessMs), nextAt: inMs(holdMs) })
+    .values({ ...consent, accessExpiresAt: inMs(accessMs), nextAt: inMs(leaseMs) })
     .returningAll()
     .executeTakeFirstOrThrow();
 }
 
-/** Takes a consent that is due; the caller has `holdMs` to finish it. `isFresh`: its access token still works. */
-export async function take(db: Database, holdMs: number): Promise<(Consent & { isFresh: boolean }) | undefined> {
+/** Takes a consent that is due; the caller has `leaseMs` to finish it. `isFresh`: its access token still works. */
+export async function take(db: Database, leaseMs: number): Promise<(Consent & { isFresh: boolean }) | undefined> {
   const { rows } = await sql<Consent & { isFresh: boolean }>`
-    UPDATE consents SET next_at = ${inMs(holdMs)}
+    UPDATE consents SET next_at = ${inMs(leaseMs)}
     WHERE id = (SELECT id FROM consents WHERE next_at <= now() ORDER BY next_at LIMIT 1 FOR UPDATE SKIP LOCKED)
     RETURNING *, access_expires_at > now() AS is_fresh`.execute(db);
   return rows[0];

@@ -8,7 +8,7 @@ import { addEvent, notify } from '../events/add-event.ts';
 export async function grant(db: Database, id: string): Promise<Grant | undefined> {
   const { rows } = await sql<Grant>`
     SELECT user_id, status, tokens, token_version, coalesce(access_expires_at > now(), false) AS is_fresh,
-      coalesce(extract(epoch FROM parked_until - now()) * 1000, 0)::float8 AS parked_ms
+      coalesce(extract(epoch FROM delayed_until - now()) * 1000, 0)::float8 AS delay_ms
     FROM connections WHERE id = ${id}`.execute(db);
   return rows[0];
 }
@@ -57,8 +57,8 @@ export async function saveGrant(
           refreshOwner: null,
           refreshUntil: null,
           refreshUnansweredAt: null,
-          parkedUntil: null,
-          parkedReason: null,
+          delayedUntil: null,
+          delayedReason: null,
           lastError: null,
           disconnectedAt: null,
         }),

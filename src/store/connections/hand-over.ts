@@ -30,8 +30,8 @@ const restartFailed = sql`
   reason = CASE WHEN ${failed} THEN NULL ELSE assets.reason END`;
 
 /**
- * Moves assets that a connection can no longer read to one that can, and ends their leases and jobs. Assets that nobody can
- * read wait. Rows that would not change are not written: there may be a million.
+ * Moves assets that a connection can no longer read to one that can, and ends their leases and jobs. Assets that no
+ * connection can read wait. Rows that would not change are not written: there may be a million.
  */
 export async function leaveWork(tx: Database, id: string, companyIds?: string[]): Promise<void> {
   await sql`

@@ -2,16 +2,16 @@ import { sql } from 'kysely';
 import { free } from '../assets/leases.ts';
 import type { ConnectionStatus, Database } from '../database/schema.ts';
 
-/** `mark`: its high-water mark in epoch milliseconds, as in `access`. */
+/** `highWaterMark` is in epoch milliseconds, as in `access`. */
 export interface ReadableCompany {
   id: string;
   name: string;
-  mark: number | null;
+  highWaterMark: number | null;
 }
 
 /**
  * What a connection can read. `shared`: another connection that is not active, or has lost one of these companies, may have
- * left adoptable assets. `adoptableBy` tells; it is a statement of its own because it is slow to plan.
+ * left adoptable assets. `adoptableBy` checks that, in a statement of its own because it is slow to plan.
  */
 export interface Standing {
   status: ConnectionStatus;
@@ -19,17 +19,17 @@ export interface Standing {
   shared: boolean;
 }
 
-/** The standing of a connection, and the holder of its sync lease. */
+/** The status of a connection, and the holder of its sync lease. */
 export async function standing(db: Database, id: string) {
   const { rows } = await sql<Standing & { syncOwner: string | null }>`
     SELECT sync_owner, ${standingOf(id)} FROM connections WHERE id = ${id}`.execute(db);
   return rows[0];
 }
 
-/** The columns of a standing, for a row of `connections`. */
+/** The columns of a `Standing`, for a row of `connections`. */
 export const standingOf = (id: string) => sql`
   status, status = 'active' AND EXISTS (SELECT ${idleReaders(id)}) AS shared, coalesce((
-    SELECT jsonb_agg(jsonb_build_object('id', companies.id, 'name', name, 'mark', mark) ORDER BY companies.id)
+    SELECT jsonb_agg(jsonb_build_object('id', companies.id, 'name', name, 'highWaterMark', high_water_mark) ORDER BY companies.id)
     FROM access JOIN companies ON companies.id = company_id
     WHERE connection_id = ${id} AND lost_at IS NULL), '[]') AS readable`;
 

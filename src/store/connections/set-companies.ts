@@ -14,7 +14,7 @@ const none: Changes = { gained: [], lost: [] };
 /**
  * Records the companies that `/me` names. Those missing from a complete answer are lost; their records and high-water marks
  * stay. With `owner`, nothing changes unless it holds the connection's sync lease. If nothing is new this costs one read, or
- * none with `before`, which was read together with that lease. `isNew`: of a new connection, which is event enough.
+ * none with `before`, which was read together with that lease. `isNew`: of a new connection, which has an event already.
  * @throws LeaseLost
  */
 export async function setCompanies(

@@ -31,7 +31,7 @@ export async function change(
   });
 }
 
-/** Saves the filters of the environment. If they have changed, the filters of all connections are applied again: true. */
+/** Saves the filters of the environment. If they have changed, the filters of all connections are applied again, and it returns true. */
 export async function changeDefaults(
   db: Database,
   defaults: { includeTypes: string[]; excludeTypes: string[] },

@@ -8,7 +8,7 @@ import { request } from '../syncs/syncs.ts';
 import { adoptWork, leaveWork } from './hand-over.ts';
 
 /**
- * Disconnects a connection. Only one caller gets true, and informs people. Without `refused`, an operator does it, and
+ * Disconnects a connection. Only one caller gets true, and informs operators. Without `refused`, an operator does it, and
  * earlier connect links stop working. With `refused`, the library has refused that token pair: it must still be the current
  * one, and its refresh leased to `owner`, because a process that took over the lease may have received the next pair.
  */
@@ -99,12 +99,12 @@ export async function resume(db: Database, id: string): Promise<boolean> {
 }
 
 /** Stops all requests of a connection for `waitMs`. False: it already waits as long. */
-export async function park(db: Database, id: string, waitMs: number, reason: Reason): Promise<boolean> {
+export async function delay(db: Database, id: string, waitMs: number, reason: Reason): Promise<boolean> {
   const result = await sql`
-    UPDATE connections SET parked_until = ${inMs(waitMs)}, parked_reason = ${JSON.stringify(reason)}::jsonb,
+    UPDATE connections SET delayed_until = ${inMs(waitMs)}, delayed_reason = ${JSON.stringify(reason)}::jsonb,
       last_error = ${renderReason(reason)}
     WHERE id = ${id} AND status <> 'disconnected'
-      AND (parked_until IS NULL OR parked_until < ${inMs(waitMs)})`.execute(db);
+      AND (delayed_until IS NULL OR delayed_until < ${inMs(waitMs)})`.execute(db);
   return wroteAny(result);
 }
 

@@ -8,7 +8,7 @@ import { inMs as ahead } from './time.ts';
 export interface Horizon {
   /** Until a lease ends, unless its holder renews it. */
   lease: number;
-  /** Until a connection that was told to wait is asked for again. */
+  /** Until a delayed connection continues. */
   pause: number;
   /** Until the next attempt at an asset, or its next follow-up check. */
   asset: number;
@@ -34,12 +34,12 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
     OR ${isBeyond('processing_since', 0)} OR ${isBeyond('transcript_deadline', transcript)})`;
   const statements = {
     connections: sql`
-      UPDATE connections SET ${corrected('parked_until', pause)}, ${corrected('connected_at', 0)}, ${corrected('links_since', 0)},
+      UPDATE connections SET ${corrected('delayed_until', pause)}, ${corrected('connected_at', 0)}, ${corrected('links_since', 0)},
         ${corrected('disconnected_at', 0)}, ${corrected('last_sync_at', 0)},
         ${corrected('refresh_until', lease, ahead(lease))}, ${corrected('sync_until', lease, ahead(lease))}
       WHERE id IN (
         SELECT id FROM connections
-        WHERE ${isBeyond('parked_until', pause)} OR ${isBeyond('connected_at', 0)} OR ${isBeyond('links_since', 0)}
+        WHERE ${isBeyond('delayed_until', pause)} OR ${isBeyond('connected_at', 0)} OR ${isBeyond('links_since', 0)}
           OR ${isBeyond('disconnected_at', 0)} OR ${isBeyond('last_sync_at', 0)} OR ${isBeyond('refresh_until', lease)} OR ${isBeyond('sync_until', lease)}
         ORDER BY id FOR UPDATE SKIP LOCKED)`,
     // By connection, because the index of ended syncs begins with it.
@@ -65,7 +65,7 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
         ORDER BY id FOR UPDATE SKIP LOCKED)`,
     verifications: sql`UPDATE verifications SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
     inventories: sql`UPDATE inventories SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
-    // Its day has not come: the real inventory of that day is still to be written.
+    // Its day is in the future: the real inventory of that day is still to be written.
     inventoryDays: sql`DELETE FROM inventories WHERE ${isBeyond('written_at', 0)}`,
     deliveries: sql`
       UPDATE webhook_deliveries SET next_at = now()

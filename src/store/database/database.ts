@@ -61,7 +61,7 @@ function openPool({ url, log }: { url: string; log: Log }, options: pg.PoolConfi
   return pool;
 }
 
-/** A change that processes tell each other. One that is missed is found in the database at the next heartbeat. */
+/** A notice of a change to other processes. A missed one is found in the database at the next heartbeat. */
 export interface Notice {
   connectionId?: string;
   settings?: true;
@@ -71,7 +71,7 @@ const channel = 'asset_mirror';
 const eventChannel = 'asset_mirror_events';
 
 /**
- * Listens on a connection of its own, and reconnects when it breaks. Behind a pooler in transaction mode nothing arrives;
+ * Listens on its own connection, and reconnects when it breaks. Behind a pooler in transaction mode nothing arrives;
  * then processes see changes at their next heartbeat.
  */
 export function listen(options: {

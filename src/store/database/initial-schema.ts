@@ -20,8 +20,8 @@ const connections = `
     -- The lease of the one sync that may run.
     sync_owner text,
     sync_until timestamptz,
-    parked_until timestamptz,
-    parked_reason jsonb,
+    delayed_until timestamptz,
+    delayed_reason jsonb,
     adaptive_limit jsonb,
     settings jsonb NOT NULL DEFAULT '{}',
     -- The filters have changed and are still to be applied.
@@ -45,7 +45,7 @@ const connections = `
   CREATE TABLE access (
     connection_id text NOT NULL REFERENCES connections,
     company_id text NOT NULL REFERENCES companies,
-    mark bigint,
+    high_water_mark bigint,
     gained_at timestamptz NOT NULL DEFAULT now(),
     lost_at timestamptz,
     PRIMARY KEY (connection_id, company_id)
@@ -58,7 +58,7 @@ const connections = `
     until timestamptz NOT NULL
   );
 
-  -- Grants of users who have consented, until the library has said who they are.
+  -- Grants of users who have consented, until the library has named the users.
   CREATE TABLE consents (
     id text PRIMARY KEY,
     tokens text NOT NULL,
@@ -93,7 +93,7 @@ const assets = `
     -- The filter rule that skips it; then nothing is due, although it is pending.
     skipped text,
     attempts integer NOT NULL DEFAULT 0,
-    -- How often in a row it was put off without spending an attempt.
+    -- How often in a row it was postponed without spending an attempt.
     waits integer NOT NULL DEFAULT 0,
     processing_since timestamptz,
     -- When something is due for it next; null: nothing is.
@@ -315,9 +315,9 @@ const bucket = `
     id text NOT NULL
   );
 
-  -- How object stores prove what they have stored, so that not every process tests them again.
+  -- How each object store proves what it has stored, so that not every process tests that again.
   CREATE TABLE store_proofs (
-    place text PRIMARY KEY,
+    store text PRIMARY KEY,
     proof text NOT NULL,
     found_at timestamptz NOT NULL DEFAULT now()
   );
@@ -395,8 +395,8 @@ const operators = `
   END $$;
   CREATE TRIGGER events_tell AFTER INSERT ON events EXECUTE FUNCTION tell_of_events();
 
-  -- Up to where events have become deliveries. At most one row.
-  CREATE TABLE webhook_place (
+  -- The position up to which events have become deliveries. At most one row.
+  CREATE TABLE webhook_cursor (
     single boolean PRIMARY KEY DEFAULT true CHECK (single),
     xact xid8 NOT NULL,
     id bigint NOT NULL

@@ -55,15 +55,21 @@ export async function* probeDatabase(options: { url: string }): AsyncGenerator<F
       yield { area, what: 'schema', found: next, chosen: 'made by the next start', level: 'ok' };
     } else {
       const remedy = 'GRANT CREATE ON SCHEMA public to the user of DATABASE_URL';
-      yield { area, what: 'schema', found: 'to be changed, and this user may not', remedy, level: 'wrong' };
+      yield {
+        area,
+        what: 'schema',
+        found: 'needs changes, and this user has no permission for them',
+        remedy,
+        level: 'wrong',
+      };
     }
     if (facts.connections < 50) {
       const remedy = 'each process takes up to 34: raise max_connections, or run fewer';
       yield { area, what: 'connections', found: `${facts.connections} at most`, remedy, level: 'note' };
     }
-    const asked = Date.now();
+    const startedAt = Date.now();
     const { rows } = await pool.query('SELECT extract(epoch FROM clock_timestamp()) * 1000 AS now');
-    yield clockFinding(area, Number(rows[0].now) - (asked + Date.now()) / 2, 'the database');
+    yield clockFinding(area, Number(rows[0].now) - (startedAt + Date.now()) / 2, 'the database');
     return pending.length === 0;
   } finally {
     await db.destroy();

@@ -57,10 +57,10 @@ async function pruneSyncs(db: Database): Promise<number> {
         SELECT id, finished_at,
           status = 'done' AND new = 0 AND changed = 0 AND gone = 0 AND error IS NULL AS quiet,
           row_number() OVER (
-            PARTITION BY connection_id, mode, status, scope - 'acceptGone' = '{}' ORDER BY finished_at DESC, id) AS place
+            PARTITION BY connection_id, mode, status, scope - 'acceptGone' = '{}' ORDER BY finished_at DESC, id) AS rank
         FROM syncs WHERE finished_at IS NOT NULL
       ) AS finished
-      WHERE place > 1
+      WHERE rank > 1
         AND finished_at < now() - CASE WHEN quiet THEN ${remembered.quietSyncs}::int ELSE ${remembered.syncs}::int END * interval '1 day')
   `.execute(db);
   return rowsWritten(result);

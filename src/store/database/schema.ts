@@ -29,7 +29,7 @@ export interface Schema {
   uploadKeys: { key: string; assetId: string; begunAt: Generated<Date> };
   chores: { name: string; dueAt: Date };
   settings: { name: string; value: unknown };
-  storeProofs: { place: string; proof: string; foundAt: Generated<Date> };
+  storeProofs: { store: string; proof: string; foundAt: Generated<Date> };
 }
 
 export type Database = Kysely<Schema>;
@@ -50,8 +50,8 @@ interface ConnectionTable {
   refreshUnansweredAt: Date | null;
   syncOwner: string | null;
   syncUntil: Date | null;
-  parkedUntil: Date | null;
-  parkedReason: Reason | null;
+  delayedUntil: Date | null;
+  delayedReason: Reason | null;
   /** The adaptive concurrency of the connection (pacing/adaptive-concurrency.ts); null: no limit of its own. */
   adaptiveLimit: { limit: number | null; strikes: number; slowedAt: number } | null;
   settings: Generated<Record<string, unknown>>;
@@ -71,7 +71,7 @@ export type Grant = Pick<Connection, 'userId' | 'status' | 'tokens' | 'tokenVers
   /** Its access token still works, by the database's clock. */
   isFresh: boolean;
   /** How long the connection must wait, by the database's clock; 0 or less: it need not wait. */
-  parkedMs: number;
+  delayMs: number;
 };
 
 interface ConsentTable {
@@ -91,7 +91,7 @@ interface AccessTable {
   connectionId: string;
   companyId: string;
   /** High-water mark: epoch milliseconds of the upload date up to which everything is recorded. */
-  mark: number | null;
+  highWaterMark: number | null;
   gainedAt: Generated<Date>;
   lostAt: Date | null;
 }
@@ -107,7 +107,7 @@ export interface Media {
   variant: 'original' | 'mp4';
   checksums: Record<string, string>;
   etag: string | null;
-  /** Of the source: if listing and detail give another version, the library has another file. */
+  /** The version in the library: if listing and detail have another one, the file was replaced. */
   version: string;
 }
 
@@ -170,7 +170,7 @@ interface AssetTable {
   /** The filter rule that skips it: it is pending, was never mirrored, and is never due. */
   skipped: string | null;
   attempts: number;
-  /** How often in a row it was put off without spending an attempt. */
+  /** How often in a row it was postponed without spending an attempt. */
   waits: Generated<number>;
   processingSince: Date | null;
   nextAt: Date | null;
@@ -290,7 +290,7 @@ export interface VerificationPosition {
   key?: string;
   /** The last asset that was checked. */
   assetId?: string;
-  /** How often in a row it was put off here. */
+  /** How often in a row it was postponed at this position. */
   failures?: number;
 }
 
@@ -362,11 +362,11 @@ export type Outcome =
   | 'skipped'
   | 'handed_over';
 
-/** What a worker did or found, `ms` after its lease began. */
+/** A step of a worker, `ms` after its lease began. */
 export interface Step {
   ms: number;
   did:
-    | 'asked'
+    | 'library_answered'
     | 'found_in_bucket'
     | 'began'
     | 'resumed'

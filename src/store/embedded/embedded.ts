@@ -115,7 +115,7 @@ async function acceptsConnections(server: Server, url: string, signal: AbortSign
   return false;
 }
 
-/** The URL of the running server on these files, of whichever process. */
+/** The URL of the running server on these files, which any process may have started. */
 async function findServer(directory: string, password: string): Promise<string | undefined> {
   const port = Number((await pidFile(clusterIn(directory)))[3]);
   if (!(port > 0)) return undefined;

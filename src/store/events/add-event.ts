@@ -29,7 +29,7 @@ export async function addAssetEvent(
   await addEvent(tx, { kind, assetId, data, ...(row?.connectionId && { connectionId: row.connectionId }) });
 }
 
-/** Tells all processes when the surrounding transaction commits. */
+/** Notifies all processes when the surrounding transaction commits. */
 export async function notify(db: Database, notice: Notice): Promise<void> {
   await sql`SELECT pg_notify('asset_mirror', ${JSON.stringify(notice)})`.execute(db);
 }

@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import type { Database, Event } from '../database/schema.ts';
 
 /** A position in the order of events: a transaction, and the id of an event in it. */
-export interface EventPlace {
+export interface EventPosition {
   xact: string;
   id: number;
 }
@@ -33,14 +33,14 @@ export async function search(
 }
 
 /**
- * Events after `place`, in an order into which nothing is ever inserted: events of a transaction are returned only when all
+ * Events after `position`, in an order into which nothing is ever inserted: events of a transaction are returned only when all
  * earlier transactions have ended.
  */
-export async function since(db: Database, place: EventPlace, limit: number): Promise<(Event & EventPlace)[]> {
+export async function since(db: Database, position: EventPosition, limit: number): Promise<(Event & EventPosition)[]> {
   return db
     .selectFrom('events')
     .select([...columns, 'xact'])
-    .where(sql<boolean>`(xact, id) > (${place.xact}::xid8, ${place.id}::bigint)`)
+    .where(sql<boolean>`(xact, id) > (${position.xact}::xid8, ${position.id}::bigint)`)
     .where(sql<boolean>`xact < pg_snapshot_xmin(pg_current_snapshot())`)
     .orderBy('xact')
     .orderBy('id')
@@ -48,13 +48,13 @@ export async function since(db: Database, place: EventPlace, limit: number): Pro
     .execute();
 }
 
-/** Where to continue: at `place`, or now. A place that is ahead comes from another database and counts as now. */
-export async function place(db: Database, place?: EventPlace): Promise<EventPlace> {
+/** Where to continue: at `position`, or now. A position ahead of this database comes from another one and counts as now. */
+export async function startingPosition(db: Database, position?: EventPosition): Promise<EventPosition> {
   const { rows } = await sql<{ now: string; ahead: boolean }>`
     SELECT pg_snapshot_xmin(pg_current_snapshot()) AS now,
-      ${place?.xact ?? '0'}::xid8 >= pg_snapshot_xmax(pg_current_snapshot()) AS ahead`.execute(db);
+      ${position?.xact ?? '0'}::xid8 >= pg_snapshot_xmax(pg_current_snapshot()) AS ahead`.execute(db);
   const { now, ahead } = rows[0]!;
-  return place && !ahead ? place : { xact: now, id: 0 };
+  return position && !ahead ? position : { xact: now, id: 0 };
 }
 
 /** Moves events that were copied from another database, with transactions ahead of this one, to the beginning. */

@@ -3,7 +3,7 @@ import type { WebhookKind } from '../../webhook-kinds.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs, msAgo } from '../database/time.ts';
 import { addEvent } from './add-event.ts';
-import { type EventPlace, place, since } from './events.ts';
+import { type EventPosition, since, startingPosition } from './events.ts';
 
 /** An event to be sent to an endpoint. */
 export interface Delivery {
@@ -21,18 +21,18 @@ const batch = 1000;
 
 /** From now on each event becomes one delivery. If this was begun before, it continues from there. */
 export async function begin(db: Database): Promise<void> {
-  const { xact, id } = await place(db);
+  const { xact, id } = await startingPosition(db);
   await sql`
-    INSERT INTO webhook_place (xact, id) VALUES (${xact}::xid8, ${id}) ON CONFLICT DO NOTHING`.execute(db);
+    INSERT INTO webhook_cursor (xact, id) VALUES (${xact}::xid8, ${id}) ON CONFLICT DO NOTHING`.execute(db);
 }
 
 /** Makes deliveries of new events, unless another process does. True: there may be more. */
 export async function collect(db: Database, kinds: readonly string[], giveUpMs: number): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
-    const { rows } = await sql<EventPlace>`
-      SELECT xact::text, id FROM webhook_place FOR UPDATE SKIP LOCKED`.execute(tx);
+    const { rows } = await sql<EventPosition>`
+      SELECT xact::text, id FROM webhook_cursor FOR UPDATE SKIP LOCKED`.execute(tx);
     if (!rows[0]) return false;
-    const from = await place(tx, rows[0]);
+    const from = await startingPosition(tx, rows[0]);
     const found = await since(tx, from, batch);
     const wanted = found.filter(({ kind }) => kinds.includes(kind)).map(({ id }) => id);
     const next = found.at(-1) ?? from;
@@ -44,7 +44,7 @@ export async function collect(db: Database, kinds: readonly string[], giveUpMs: 
         ORDER BY id`.execute(tx);
     }
     if (next.xact !== rows[0].xact || next.id !== rows[0].id) {
-      await sql`UPDATE webhook_place SET xact = ${next.xact}::xid8, id = ${next.id}`.execute(tx);
+      await sql`UPDATE webhook_cursor SET xact = ${next.xact}::xid8, id = ${next.id}`.execute(tx);
     }
     return found.length === batch;
   });

@@ -7,22 +7,22 @@ export async function known(db: Database): Promise<string | undefined> {
   return (await db.selectFrom('bucket').select('id').executeTakeFirst())?.id;
 }
 
-/** How an object store proves what it has stored, if that was found out within a day: stores and settings change. */
-export async function recall(db: Database, place: string): Promise<string | undefined> {
+/** How an object store proves what it has stored. Forgotten after a day, because stores and settings change. */
+export async function recall(db: Database, store: string): Promise<string | undefined> {
   const row = await db
     .selectFrom('storeProofs')
     .select('proof')
-    .where('place', '=', place)
+    .where('store', '=', store)
     .where('foundAt', '>', sql<Date>`now() - interval '1 day'`)
     .executeTakeFirst();
   return row?.proof;
 }
 
-export async function keep(db: Database, place: string, proof: string): Promise<void> {
+export async function keep(db: Database, store: string, proof: string): Promise<void> {
   await db
     .insertInto('storeProofs')
-    .values({ place, proof })
-    .onConflict((it) => it.column('place').doUpdateSet({ proof, foundAt: sql<Date>`now()` }))
+    .values({ store, proof })
+    .onConflict((it) => it.column('store').doUpdateSet({ proof, foundAt: sql<Date>`now()` }))
     .execute();
 }
 

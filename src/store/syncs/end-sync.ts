@@ -3,10 +3,10 @@ import type { Database, Sync } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
 import { requestRoutineOf } from '../verifications/verifications.ts';
 
-/** What was added while the user was disconnected: so many assets since the last sync, uploaded between these dates (ISO 8601). */
+/** Assets added while the user was disconnected: their number since the last sync, and their first and last upload dates (ISO 8601). */
 type CaughtUp = { since: string; new: number; from: string | null; to: string | null };
 
-/** What a sync found. `more`: another one waits, for which its owner keeps the lease. */
+/** The result of a sync. `more`: another one waits, for which its owner keeps the lease. */
 export type EndedSync = Pick<Sync, 'pages' | 'seen' | 'new' | 'changed' | 'gone'> & {
   more: boolean;
   caughtUp?: CaughtUp;

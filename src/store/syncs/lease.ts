@@ -32,14 +32,14 @@ export async function lockPage(
   ids: string[],
 ): Promise<{ settings: Record<string, unknown>; known: Map<string, LockedAsset> }> {
   const { rows } = await sql<LockedAsset & { id: string | null; settings: Record<string, unknown> }>`
-    WITH held AS (${extending(connectionId, owner, leaseMs)} RETURNING settings),
+    WITH extended AS (${extending(connectionId, owner, leaseMs)} RETURNING settings),
     known AS (
       SELECT a.id, a.company_id, a.connection_id, a.state, a.reason, a.skipped, a.project_id, a.asset_type, a.name, a.size, a.upload_date,
         a.listed, a.media, a.mirrored_at, a.transcript_state, a.thumbnail_state,
         ${isStranded} AS stranded
-      FROM assets a CROSS JOIN held WHERE a.id = ANY(${ids}::text[]) ORDER BY a.id FOR UPDATE OF a
+      FROM assets a CROSS JOIN extended WHERE a.id = ANY(${ids}::text[]) ORDER BY a.id FOR UPDATE OF a
     )
-    SELECT held.settings, known.* FROM held LEFT JOIN known ON true`.execute(tx);
+    SELECT extended.settings, known.* FROM extended LEFT JOIN known ON true`.execute(tx);
   if (!rows[0]) throw new LeaseLost(`another process has taken over the sync of connection ${connectionId}`);
   const known = new Map(rows.flatMap((asset) => (asset.id === null ? [] : [[asset.id, asset] as const])));
   return { settings: rows[0].settings, known };

@@ -15,8 +15,8 @@ interface Listed {
 }
 
 /**
- * Assets that a complete listing should have. Not those of other connections, which may see more than this one. One that was
- * first seen in the future was recorded while the clock was ahead.
+ * Assets that a complete listing should have, without those of other connections, which may see more than this one. An asset
+ * that was first seen in the future was recorded while the clock was ahead.
  */
 const known = ({ sync, companyId }: Listed) => sql`
     a.connection_id = ${sync.connectionId} AND a.company_id = ${companyId} AND a.state <> 'gone'
@@ -30,7 +30,7 @@ const isGone = (inBucket: boolean) => {
   return sql`${JSON.stringify(reason)}::jsonb`;
 };
 
-async function holding<T>(db: Database, listed: Listed, work: (tx: Database) => Promise<T>): Promise<T> {
+async function underLease<T>(db: Database, listed: Listed, work: (tx: Database) => Promise<T>): Promise<T> {
   const { connectionId } = listed.sync;
   return db.transaction().execute(async (tx) => {
     if (!(await extendLease(tx, connectionId, listed.owner, listed.leaseMs))) {
@@ -62,7 +62,7 @@ export async function page(db: Database, listed: Listed, page: { after: string; 
  * @throws LeaseLost
  */
 export async function gone(db: Database, listed: Listed, ids: string[]): Promise<number> {
-  return holding(db, listed, async (tx) => {
+  return underLease(db, listed, async (tx) => {
     const { rows } = await sql<{ count: number }>`
       WITH lacking AS (
         SELECT a.id FROM assets a
@@ -75,7 +75,7 @@ export async function gone(db: Database, listed: Listed, ids: string[]): Promise
         FROM lacking WHERE assets.id = lacking.id RETURNING assets.id
       ), parts AS (
         DELETE FROM upload_parts USING changed WHERE asset_id = changed.id
-      ), told AS (
+      ), logged AS (
         INSERT INTO events (kind, connection_id, asset_id)
         SELECT 'asset.gone', ${listed.sync.connectionId}, id FROM changed
       )
@@ -87,8 +87,8 @@ export async function gone(db: Database, listed: Listed, ids: string[]): Promise
 }
 
 /**
- * Ends the listing of a company; the sync continues at `position`. `held`: so much is missing that an operator must confirm
- * it before anything is marked as gone.
+ * Ends the listing of a company; the sync continues at `position`. `held`: too many are missing, so an operator must confirm
+ * it before any is marked as gone.
  * @throws LeaseLost
  */
 export async function settle(
@@ -98,7 +98,7 @@ export async function settle(
   held: { known: number; missing: number } | undefined,
 ): Promise<void> {
   const { sync, companyId } = listed;
-  await holding(db, listed, async (tx) => {
+  await underLease(db, listed, async (tx) => {
     await tx.deleteFrom('sightings').where('syncId', '=', sync.id).where('companyId', '=', companyId).execute();
     await sql`UPDATE syncs SET position = ${JSON.stringify(position)}::jsonb WHERE id = ${sync.id}`.execute(tx);
     const { connectionId } = sync;

@@ -6,9 +6,9 @@ import { lockPage } from './lease.ts';
 import { type Counts, type Decide, type ListedAsset, type ListedPage, recordListed } from './write-assets.ts';
 
 /**
- * Records a page of a company's listing and the position behind it, in one transaction. If the database refuses an asset, the
- * others are recorded all the same. `mark`: the listing is complete, and this is its high-water mark, which never moves back.
- * Returns the settings by which the page was decided.
+ * Records a page of a company's listing and the position after it, in one transaction. If the database refuses an asset, the
+ * others are recorded nevertheless. `highWaterMark`, on the last page of a complete listing, never moves back. Returns the
+ * settings that were applied.
  * @throws LeaseLost
  */
 export async function recordPage(
@@ -21,7 +21,7 @@ export async function recordPage(
     assets: ListedAsset[];
     decide: Decide;
     position: SyncPosition;
-    mark?: number | null;
+    highWaterMark?: number | null;
     /** Every id on the page: a full sync finds missing assets by these at its end. */
     sighted?: string[];
     /** Deletes the records of unreadable items, whose ids begin with `prefix`; the items in `except` are still listed. */
@@ -44,8 +44,8 @@ export async function recordPage(
       });
       await sql`
       WITH moved AS (
-        UPDATE access SET mark = greatest(mark, ${page.mark ?? null}::bigint)
-        WHERE connection_id = ${connectionId} AND company_id = ${companyId} AND ${page.mark ?? null}::bigint IS NOT NULL
+        UPDATE access SET high_water_mark = greatest(high_water_mark, ${page.highWaterMark ?? null}::bigint)
+        WHERE connection_id = ${connectionId} AND company_id = ${companyId} AND ${page.highWaterMark ?? null}::bigint IS NOT NULL
       )
       UPDATE syncs SET position = ${JSON.stringify(page.position)}::jsonb, pages = pages + 1,
         seen = seen + ${assets.length}::int, new = new + ${counts.new}::int, changed = changed + ${counts.changed}::int

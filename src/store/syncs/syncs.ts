@@ -52,7 +52,7 @@ export async function begin(
   const { rows } = await sql<TakenSync & Pick<Grant, 'tokens' | 'tokenVersion' | 'isFresh'>>`
     WITH taken AS (
       UPDATE connections SET sync_owner = ${owner}, sync_until = ${inMs(leaseMs)}
-      WHERE id = ${connectionId} AND status = 'active' AND (parked_until IS NULL OR parked_until <= now())
+      WHERE id = ${connectionId} AND status = 'active' AND (delayed_until IS NULL OR delayed_until <= now())
         AND (sync_until IS NULL OR sync_until <= now())
         AND NOT EXISTS (SELECT FROM syncs WHERE connection_id = ${connectionId} AND status IN ('waiting', 'running'))
       RETURNING id, user_id, settings, tokens, token_version,
@@ -66,7 +66,7 @@ export async function begin(
     FROM begun, taken`.execute(db);
   if (!rows[0]) return undefined;
   const { tokens, tokenVersion, isFresh, ...sync } = rows[0];
-  return { ...sync, grant: { userId: sync.userId, status: 'active', tokens, tokenVersion, isFresh, parkedMs: 0 } };
+  return { ...sync, grant: { userId: sync.userId, status: 'active', tokens, tokenVersion, isFresh, delayMs: 0 } };
 }
 
 /**
@@ -86,7 +86,7 @@ export async function takeNext(
       open: boolean;
       busy: boolean;
     }>`
-      SELECT user_id, settings, status = 'active' AND (parked_until IS NULL OR parked_until <= now()) AS open,
+      SELECT user_id, settings, status = 'active' AND (delayed_until IS NULL OR delayed_until <= now()) AS open,
         sync_until > now() AND sync_owner <> ${owner} AS busy
       FROM connections WHERE id = ${connectionId} FOR UPDATE`.execute(tx);
     const row = connection.rows[0];
@@ -134,7 +134,7 @@ export async function unattended(db: Database): Promise<string[]> {
     SELECT DISTINCT s.connection_id FROM syncs s JOIN connections c ON c.id = s.connection_id
     WHERE s.status IN ('waiting', 'running') AND c.status = 'active'
       AND (c.sync_until IS NULL OR c.sync_until < now())
-      AND (c.parked_until IS NULL OR c.parked_until < now())
+      AND (c.delayed_until IS NULL OR c.delayed_until < now())
       AND coalesce(s.started_at, s.requested_at) < now() - interval '5 seconds'`.execute(db);
   return rows.map((row) => row.connectionId);
 }

@@ -14,16 +14,16 @@ export interface ListedAsset {
   uploadDate: number | null;
   /** Without signed links; `hasThumbnail` in place of its link. */
   listed: Record<string, unknown>;
-  /** What of it breaks the API's schema. */
+  /** Why it breaks the API's schema. */
   problem?: string;
 }
 
-/** What a listing makes of an asset; undefined: nothing new. */
+/** The new state of a listed asset; undefined: nothing changes. */
 export interface Decision {
   state: AssetState;
   reason: Reason | null;
   /** Reset attempts and deadlines. */
-  afresh: boolean;
+  reset: boolean;
   /** A worker has to handle it now. */
   due: boolean;
   /** The filter that skips it: then nothing is due. */
@@ -168,13 +168,13 @@ async function insert(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
     ON CONFLICT (id) DO UPDATE SET connection_id = excluded.connection_id, state = excluded.state, reason = excluded.reason,
       skipped = NULL, next_at = excluded.next_at, sync_id = excluded.sync_id
       WHERE assets.skipped IS NOT NULL AND excluded.skipped IS NULL AND assets.company_id = excluded.company_id
-    RETURNING id, skipped) ${addSteps(page)}`.execute(tx);
+    RETURNING id, skipped) ${addEntries(page)}`.execute(tx);
   return wanted(inserted.rows);
 }
 
 async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<number> {
   const { connectionId, companyId } = page;
-  // Of an asset that only has the id of another company's, nothing is in the bucket yet: the other's objects stay there.
+  // An asset that only shares the id with one of another company has no objects yet: those in the bucket belong to the other.
   const isAnother = sql`a.company_id <> ${companyId} AND (a.size, a.upload_date) IS DISTINCT FROM (r.size, r.upload_date)`;
   const unlessAnother = (column: string, value: string) =>
     sql`${sql.ref(column)} = CASE WHEN ${isAnother} THEN ${sql.raw(value)} ELSE a.${sql.ref(column)} END`;
@@ -190,21 +190,21 @@ async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
       project_id = r.project_id, asset_type = r.asset_type, name = r.name, size = r.size, upload_date = r.upload_date,
       listed = r.listed, revision = a.revision + 1, state = r.state, reason = r.reason,
       skipped = r.skipped, sync_id = ${page.syncId},
-      next_at = CASE WHEN r.due THEN now() WHEN r.afresh THEN NULL ELSE a.next_at END,
-      attempts = CASE WHEN r.afresh THEN 0 ELSE a.attempts END,
-      waits = CASE WHEN r.afresh OR r.due THEN 0 ELSE a.waits END,
-      processing_since = CASE WHEN r.afresh THEN NULL ELSE a.processing_since END,
+      next_at = CASE WHEN r.due THEN now() WHEN r.reset THEN NULL ELSE a.next_at END,
+      attempts = CASE WHEN r.reset THEN 0 ELSE a.attempts END,
+      waits = CASE WHEN r.reset OR r.due THEN 0 ELSE a.waits END,
+      processing_since = CASE WHEN r.reset THEN NULL ELSE a.processing_since END,
       transcript_state = coalesce(r.transcript_state, a.transcript_state),
       thumbnail_state = coalesce(r.thumbnail_state, a.thumbnail_state),
       transcript_deadline = CASE WHEN r.transcript_state IS NULL THEN a.transcript_deadline END
-    FROM r WHERE a.id = r.id RETURNING a.id, a.skipped) ${addSteps(page)}`.execute(tx);
+    FROM r WHERE a.id = r.id RETURNING a.id, a.skipped) ${addEntries(page)}`.execute(tx);
   return wanted(updated.rows);
 }
 
-/** Adds a step to the history of each written asset, in the same statement. */
-const addSteps = ({ syncId }: ListedPage) => sql`, told AS (
+/** Adds an entry to the history of each written asset, in the same statement. */
+const addEntries = ({ syncId }: ListedPage) => sql`, logged AS (
     INSERT INTO asset_history (asset_id, kind, sync_id, data)
-    SELECT taken.id, 'listed', ${syncId}, r.told FROM taken JOIN r ON r.id = taken.id)
+    SELECT taken.id, 'listed', ${syncId}, r.entry FROM taken JOIN r ON r.id = taken.id)
     SELECT skipped FROM taken`;
 
 const wanted = (rows: { skipped: string | null }[]) => rows.filter((row) => row.skipped === null).length;
@@ -222,11 +222,11 @@ const recordset = (rows: Row[], news: 'new' | 'changed') => sql`
       state: decision.state,
       reason: decision.reason,
       due: decision.due,
-      afresh: decision.afresh,
+      reset: decision.reset,
       skipped: decision.skipped ?? null,
       transcript_state: decision.transcriptState ?? null,
       thumbnail_state: decision.thumbnailState ?? null,
-      told: {
+      entry: {
         news,
         state: decision.state,
         due: decision.due,
@@ -235,5 +235,5 @@ const recordset = (rows: Row[], news: 'new' | 'changed') => sql`
       },
     })),
   )}::jsonb) AS r (id text, project_id text, asset_type text, name text, size bigint, upload_date bigint, listed jsonb,
-    state text, reason jsonb, due boolean, afresh boolean, skipped text, transcript_state text,
-    thumbnail_state text, told jsonb)`;
+    state text, reason jsonb, due boolean, reset boolean, skipped text, transcript_state text,
+    thumbnail_state text, entry jsonb)`;

@@ -28,7 +28,7 @@ const columns = [
   'superseded',
 ] as const satisfies (keyof Asset)[];
 
-/** What the database says about an asset and its objects, without the answers of the API. */
+/** The database's data about an asset and its objects, without the answers of the API. */
 export type AssetContents = Pick<Asset, (typeof columns)[number]> & {
   /** It is queued or leased. */
   isMoving: boolean;
@@ -96,7 +96,7 @@ export async function byId(db: Database, page: { after: string; limit: number })
 
 /**
  * Of the next `limit` assets by id, those that are not mirrored or were settled after `since`. `last`: the id of the last one
- * that was looked at. Undefined: there are no more.
+ * that was checked. Undefined: there are no more.
  */
 export async function openSince(
   db: Database,

@@ -7,7 +7,7 @@ import { inMs } from '../database/time.ts';
 const rewriteAfter = sql`interval '1 hour'`;
 
 /**
- * Leases the inventory of a day, if it is not written yet, lacked assets that were pending then, or is `asked` for. False:
+ * Leases the inventory of a day, if it is not written yet, lacked assets that were pending then, or is requested (`onRequest`). False:
  * there is nothing to do, or another process holds it.
  */
 export async function take(
@@ -15,14 +15,14 @@ export async function take(
   day: string,
   owner: string,
   leaseMs: number,
-  options: { asked?: boolean } = {},
+  options: { onRequest?: boolean } = {},
 ): Promise<boolean> {
   const { rows } = await sql`
     INSERT INTO inventories AS i (day, owner, until)
     SELECT ${day}::date, ${owner}, ${inMs(leaseMs)} WHERE EXISTS (SELECT 1 FROM assets)
     ON CONFLICT (day) DO UPDATE SET owner = excluded.owner, until = excluded.until
       WHERE (i.until IS NULL OR i.until < now()) AND (
-        i.written_at IS NULL OR ${options.asked ?? false} OR (
+        i.written_at IS NULL OR ${options.onRequest ?? false} OR (
           i.waiting > 0 AND i.written_at < now() - ${rewriteAfter}
           AND NOT EXISTS (SELECT 1 FROM assets WHERE state IN ('pending', 'transferring') AND skipped IS NULL)))
     RETURNING day`.execute(db);

@@ -10,7 +10,7 @@ import type {
   VerificationPosition,
 } from '../database/schema.ts';
 
-/** Saves lines and the position behind them in one transaction. False if another process has taken the verification over. */
+/** Saves lines and the position after them in one transaction. False if another process has taken the verification over. */
 export async function save(
   db: Database,
   id: string,

@@ -27,9 +27,9 @@ async function forget(db: Database): Promise<void> {
   await sql`
     DELETE FROM verifications WHERE id IN (
       SELECT id FROM (
-        SELECT id, row_number() OVER (PARTITION BY options ? 'routine' ORDER BY finished_at DESC, id) AS place
+        SELECT id, row_number() OVER (PARTITION BY options ? 'routine' ORDER BY finished_at DESC, id) AS rank
         FROM verifications WHERE finished_at IS NOT NULL) AS finished
-      WHERE place > ${kept})`.execute(db);
+      WHERE rank > ${kept})`.execute(db);
 }
 
 /** Requests a verification. One runs at a time; the others wait. */
@@ -113,7 +113,13 @@ export async function release(db: Database, id: string, owner: string): Promise<
 }
 
 /** Releases it for `waitMs` after an error. Returns how often in a row this happened without progress. */
-export async function putOff(db: Database, id: string, owner: string, error: string, waitMs: number): Promise<number> {
+export async function postpone(
+  db: Database,
+  id: string,
+  owner: string,
+  error: string,
+  waitMs: number,
+): Promise<number> {
   const { rows } = await sql<{ failures: number }>`
     UPDATE verifications SET owner = NULL, until = ${inMs(waitMs)}, error = ${error},
       position = position || jsonb_build_object('failures', coalesce((position->>'failures')::int, 0) + 1)
@@ -138,14 +144,14 @@ export async function done(db: Database, id: string, owner: string, differs?: Re
   });
 }
 
-/** Ends one that nobody holds and that cannot continue. */
+/** Ends one that no process holds and that cannot continue. */
 export async function failed(db: Database, id: string, error: string): Promise<void> {
   await sql`
     UPDATE verifications SET status = 'failed', error = ${error}, until = NULL, finished_at = now()
     WHERE id = ${id} AND owner IS NULL`.execute(db);
 }
 
-/** The latest verifications, newest first: those that are kept and those that are open. */
+/** The latest verifications, newest first: open ones and those that are kept. */
 export async function list(
   db: Database,
   filter: { connectionId?: string | undefined; limit: number },

@@ -48,7 +48,7 @@ describe('a directory', () => {
     await rm(home, { recursive: true, force: true });
   });
 
-  /** Both ways to find out agree, and name the cause and the place. */
+  /** Check and put fail with the same error, which names the cause and the directory. */
   async function expectUnavailable(storage: Storage, message: RegExp): Promise<void> {
     for (const attempt of [
       () => storage.check(),
@@ -97,7 +97,7 @@ describe('a directory', () => {
     await storage.put('a/b', 'text');
     for (const key of ['a', 'a/b/c']) {
       const error = await storage.put(key, 'text').catch((reason) => reason);
-      expect(error.message).toBe(`store ${key}: a file or directory is in its place`);
+      expect(error.message).toBe(`store ${key}: another file or directory has its path`);
       expect(error).not.toBeInstanceOf(StorageUnavailable);
     }
     await storage.check();
@@ -134,7 +134,7 @@ describe('a directory', () => {
     const storage = await openDirectory({ path });
     await storage.put('kept', 'x');
     await rename(path, join(home, 'elsewhere'));
-    await expectUnavailable(storage, /is not there any more/);
+    await expectUnavailable(storage, /no longer exists/);
     await expect(Array.fromAsync(storage.list(''))).rejects.toBeInstanceOf(StorageUnavailable);
     expect(await readdir(home)).toEqual(['elsewhere']);
     await rename(join(home, 'elsewhere'), path);
@@ -167,7 +167,7 @@ describe('a directory', () => {
     if (place() !== home && place() !== path) await mkdir(path);
     await writeFile(place(), 'in the way');
     const storage = await openDirectory({ path });
-    await expectUnavailable(storage, /a file is in the way/);
+    await expectUnavailable(storage, /a file has the path/);
     expect(await readFile(place(), 'utf8')).toBe('in the way');
     await rm(place());
     await expectAvailable(storage);
@@ -190,7 +190,7 @@ describe('a directory', () => {
   test.runIf(!isRoot)('a directory is unavailable until this account may write to it', async () => {
     const storage = await openDirectory({ path });
     await chmod(join(path, '.asset-mirror-tmp'), 0o500);
-    await expectUnavailable(storage, /may not write there/);
+    await expectUnavailable(storage, /no permission to write there/);
     await chmod(join(path, '.asset-mirror-tmp'), 0o700);
     await expectAvailable(storage);
   });
@@ -235,7 +235,7 @@ describe('a directory', () => {
     const draft = join(path, '.asset-mirror-tmp', `${upload.id}.upload`);
     await rm(draft);
     await expect(storage.uploads.complete(upload, parts)).rejects.toThrow(UploadLost);
-    // Renamed by a process that died before it could say so.
+    // Renamed by a process that died before it removed the lines.
     await writeFile(join(path, 'film'), bytes);
     expect(await storage.uploads.complete(upload, parts)).toMatchObject({ bytes: bytes.length });
     expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
@@ -266,7 +266,7 @@ describe('a directory', () => {
     expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
   });
 
-  /** What a put says in a process of its own that lives under a limit of the shell. */
+  /** The error of a put in a process under a limit of the shell. */
   async function underLimit(limit: string, before = ''): Promise<string> {
     const script = `
       import { openSync } from 'node:fs';
@@ -398,7 +398,7 @@ describe('a directory', () => {
       expect(error).toBeInstanceOf(StorageUnavailable);
       expect(error).toMatchObject({
         scope: 'object',
-        message: `${path}: no room for a/large: it has 12 MiB, and 9 MiB are free`,
+        message: `${path}: no space for a/large: it has 12 MiB, and 9 MiB are free`,
       });
       expect(read).toBe(false);
       expect(body.destroyed).toBe(true);
@@ -467,7 +467,7 @@ describe('a directory', () => {
       expect(large.destroyed).toBe(true);
       expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
       expect(await storage.head('large')).toBeUndefined();
-      // Room for a part of what is still to come is room: the store works, though not for this one.
+      // There is space for smaller objects: the store works, but not for this object.
       await storage.check();
       await writeFile(join(path, 'rest'), bytesOf(2 * MiB)).catch(() => {});
       await expectUnavailable(storage, /the disk is full/);

@@ -5,7 +5,7 @@ import { newBucket } from '../grounds.ts';
 const server = inject('s3modern') ?? inject('s3');
 if (!server) test.skip('S3 is not tested: no server is installed');
 
-/** What `npm run conformance:storage` prints, and its exit code. */
+/** The output of `npm run conformance:storage`, and its exit code. */
 async function run(bucket: string, ...more: string[]): Promise<{ code: number; output: string }> {
   const { endpoint, region } = server!;
   const options = ['--endpoint', endpoint, '--bucket', bucket, '--region', region, '--path-style', ...more];

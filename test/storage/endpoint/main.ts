@@ -51,7 +51,7 @@ async function main(): Promise<number> {
   return code === 0 ? 0 : 1;
 }
 
-/** What `doctor` says of the bucket. False when it cannot be written to, so that no test can pass. */
+/** Prints the findings of `doctor` about the bucket. False if it cannot be written to, so that no test can pass. */
 async function printFindings(options: S3Options): Promise<boolean> {
   const marks = { ok: '✓', note: 'i', wrong: '✗' };
   let objects = false;

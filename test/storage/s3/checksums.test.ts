@@ -51,7 +51,7 @@ describe.runIf(server).each(['crc32', 'crc64nvme'] as const)(
       const storage = await openBucket(server, { bucket: ground.bucket, checksums, endpoint: line.endpoint });
       line.set({
         request(chunk) {
-          // In a long run of body; headers have no such.
+          // Only a body has that many equal bytes, not headers.
           const at = chunk.indexOf('xxxxxxxxxxxxxxxxxxxx');
           if (at >= 0) chunk[at] = 'y'.charCodeAt(0);
           return chunk;

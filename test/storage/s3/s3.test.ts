@@ -127,7 +127,7 @@ describe.runIf(s3)('an S3 store', () => {
       'S3_CHECKSUMS=%s, which this store does not support, is reported before anything is lost',
       async (checksums) => {
         const storage = await open(checksums);
-        await expect(storage.check()).rejects.toThrow(/takes no checksum behind a stream; set S3_CHECKSUMS/);
+        await expect(storage.check()).rejects.toThrow(/accepts no checksum after a stream; set S3_CHECKSUMS/);
         const body = streaming(bytesOf(MiB));
         await expect(storage.put('trailer', body, { bytes: MiB })).rejects.toBeInstanceOf(StorageUnavailable);
         expect(body.destroyed).toBe(true);
@@ -254,7 +254,7 @@ describe.runIf(s3)('an S3 store', () => {
     });
     afterEach(() => line.set({}));
 
-    /** `put` fails, leaves nothing, lets go of the body and its sockets, and works again on a good line. */
+    /** `put` fails, leaves nothing, releases the body and its sockets, and works again on a good connection. */
     async function expectFailure(
       trouble: Trouble,
       length: number,
@@ -279,7 +279,7 @@ describe.runIf(s3)('an S3 store', () => {
     test.each(lengths.slice(1))(
       'a connection that drops in the middle of a body fails this put only (%s)',
       async (_, length, declared) => {
-        // Undeclared bytes go in parts of 16 MiB from memory, which the SDK sends again: so every try must drop.
+        // Undeclared bytes go in parts of 16 MiB from memory, which the SDK sends again: so every attempt must drop.
         const error = await expectFailure(
           {
             request(chunk, sent, { client, server }) {
@@ -312,7 +312,7 @@ describe.runIf(s3)('an S3 store', () => {
         await expect(storage.put('line', body, { bytes: declared })).rejects.toThrow();
         expect(body.destroyed).toBe(true);
         line.set({});
-        // The store has it, whole, though nobody was told: the next put is none the worse.
+        // The store has the whole object although the answer was lost: the next put works as usual.
         const stored = await storage.put('line', 'again');
         expect(stored.bytes).toBe(5);
       },
@@ -396,7 +396,7 @@ describe.runIf(s3)('an S3 store', () => {
         const bytes = Buffer.alloc(length, 'x');
         line.set({
           request(chunk) {
-            // The last byte of a long run of body; headers have no such.
+            // Only a body has that many equal bytes, not headers.
             const at = chunk.lastIndexOf('xxxxxxxxxxxxxxxxxxxx');
             if (at >= 0) chunk[at] = 'y'.charCodeAt(0);
             return chunk;
@@ -404,7 +404,7 @@ describe.runIf(s3)('an S3 store', () => {
         });
         await expect(storage.put('line', streaming(bytes), { bytes: declared })).rejects.toThrow();
         const found = await ground.storage.get('line');
-        // Bodies in parts are signed, so the store refuses them by itself; streams are not, and are removed when proven wrong.
+        // Bodies in parts are signed, so the store refuses them by itself; streams are not, and are removed after the check.
         if (found) expect((await collected(found)).toString()).toBe('old');
         expect(await ground.leftovers()).toEqual([]);
       },
@@ -421,7 +421,7 @@ describe.runIf(s3)('an S3 store', () => {
       });
       const stop = new AbortController();
       const reason = new Error('enough');
-      // The creation of an upload is not cut short; here it is what is silent.
+      // The creation of an upload is not aborted; here it gets no answer.
       const direct = declared !== undefined;
       const body = streaming(bytesOf(length));
       const put = storage.put('silent', body, { bytes: declared, signal: stop.signal }).catch((error) => error);
@@ -451,7 +451,7 @@ describe.runIf(s3)('an S3 store', () => {
       const at = Date.now();
       stop.abort(reason);
       expect(await put).toBe(reason);
-      // None of them is answered before the store has been silent for long.
+      // None of them fails before the store has been silent for long.
       expect(Date.now() - at).toBeLessThan(20_000);
       line.cut();
       line.set({});
@@ -570,7 +570,7 @@ describe.runIf(s3)('an S3 store', () => {
     });
 
     test.each([
-      ['400 Bad Request', 'EntityTooLarge', Rejected, /larger than the store takes/],
+      ['400 Bad Request', 'EntityTooLarge', Rejected, /larger than the store accepts/],
       ['400 Bad Request', 'KMS.DisabledException', StorageUnavailable, /cannot use the encryption key/],
     ] as const)('%s %s is reported by its meaning', async (status, code, kind, message) => {
       const error = await expectFailure(

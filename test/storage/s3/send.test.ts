@@ -25,7 +25,7 @@ function put(agent: Agent, port: number) {
 }
 
 test('a connection that is not established in time is an error', async () => {
-  // As one whose packets nobody answers.
+  // Like a host that answers no packets.
   const agent = new (class extends Agent {
     createConnection() {
       return Object.assign(new Socket(), { connecting: true });
@@ -258,13 +258,13 @@ describe.each(servers)('requests with bodies to $name', (server) => {
         await storage.put('kept', 'at hand');
       }
     };
-    // Streams have one, and what is at hand another; a second one until the first is known to be free.
+    // Streams have one connection, and bytes in memory another; a second one until the first is known to be free.
     await some();
     const before = line.accepted;
     await some();
-    // Versity's gateway ends each of its own accord.
+    // Versity's gateway ends each connection by itself.
     if (server.name.includes('Ceph')) expect(line.accepted - before).toBeLessThan(3);
-    // Each is one to the line, and one behind it.
+    // Each is one connection to the proxy, and one from it.
     expect(line.open).toBeLessThanOrEqual(6);
     await storage.close();
   });

@@ -46,17 +46,17 @@ async function counted() {
     outstanding,
   };
 }
-const told = async () => ({
+const kept = async () => ({
   totals: await store.counts.totals(),
   byConnection: await store.counts.byConnection(['c0', 'c1', 'c2']),
   outstanding: await store.counts.outstanding(),
 });
-const sorted = ({ totals, byConnection, outstanding }: Awaited<ReturnType<typeof told>>) => {
+const sorted = ({ totals, byConnection, outstanding }: Awaited<ReturnType<typeof kept>>) => {
   const order = (rows: object[]) => rows.map((row) => JSON.stringify(Object.entries(row).sort())).sort();
   return { totals: order(totals), byConnection: order(byConnection), outstanding };
 };
 async function expectRight() {
-  expect(sorted(await told())).toEqual(sorted(await counted()));
+  expect(sorted(await kept())).toEqual(sorted(await counted()));
 }
 
 const state = fc.constantFrom('pending', 'transferring', 'processing', 'mirrored', 'failed', 'unavailable', 'gone');
@@ -135,7 +135,7 @@ test('counts match the assets after concurrent transactions and rollbacks during
         for (const one of script.slice(0, 2)) if (one.what !== 'fold') await apply(client, one);
         await client.query(next % 3 === 0 ? 'ROLLBACK' : 'COMMIT');
       } catch (error) {
-        // Two transactions that write the same assets in another order: not what this is about.
+        // Two transactions that write the same assets in another order: which is not tested here.
         await client.query('ROLLBACK');
         if ((error as { code?: string }).code !== '40P01') throw error;
       } finally {
@@ -162,7 +162,7 @@ test('a statement that changes no count writes no row of counts', async () => {
   await store.counts.fold();
   await pool.query('UPDATE assets SET lease = lease + 1, queued_at = now()');
   expect((await pool.query('SELECT 1 FROM asset_count_changes')).rowCount).toBe(0);
-  // And many that change in the same way write one.
+  // Many assets with the same change write one row.
   await pool.query(`UPDATE assets SET state = 'failed', bytes = 7, skipped = NULL, next_at = NULL`);
   expect((await pool.query('SELECT 1 FROM asset_count_changes')).rowCount).toBeLessThanOrEqual(2);
   await expectRight();
@@ -179,7 +179,7 @@ test('assets are found by their current name, project and type', async () => {
   expect(await found({ q: 'view', projectId: 'p1', after: 'a1' })).toEqual(['a3', 'a5']);
   expect(await found({ q: 'a4' })).toEqual(['a4']);
   expect(await found({ q: 'a4', projectId: 'p1' })).toEqual([]);
-  // Of one or two letters a word begins with these; nothing of it is a pattern.
+  // One or two letters match the beginning of a word; special characters are not patterns.
   expect(await found({ q: 'iN' })).toHaveLength(6);
   expect(await found({ q: 'ew' })).toEqual([]);
   expect(await found({ q: '3' })).toEqual(['a3']);

@@ -10,7 +10,7 @@ const opened = await newStore();
 const { store } = opened;
 afterAll(() => opened.close());
 
-const pending = { state: 'pending', reason: null, afresh: true, due: true } as const;
+const pending = { state: 'pending', reason: null, reset: true, due: true } as const;
 
 /** Assets that are recorded and on the queue. */
 async function queued(company: string, ...ids: string[]) {
@@ -36,7 +36,7 @@ async function query(text: string, values: unknown[] = []): Promise<void> {
 test('the history of a lease is one row with its steps, its outcome and its sync', async () => {
   const { sync } = await queued('a', 'a1');
   const lease = leaseOf((await store.assets.take('a1', 60_000))!);
-  note(lease, 'asked', { status: 'ready' });
+  note(lease, 'library_answered', { status: 'ready' });
   const reason: Reason = { code: 'error', text: 'it broke off' };
   for (let n = 0; n < 70; n++) note(lease, 'part_failed', { part: n, reason });
   expect(await store.assets.again(lease, 60_000, { spent: true, reason })).toBe(true);
@@ -52,7 +52,7 @@ test('the history of a lease is one row with its steps, its outcome and its sync
   const { nextAt } = (await store.assets.get('a1'))!;
   expect(Math.abs(Date.parse(rows[1]!.data.nextAt!) - nextAt!.getTime())).toBeLessThan(1000);
   expect(rows[1]!.data.steps).toHaveLength(60);
-  expect(rows[1]!.data.steps![0]).toMatchObject({ did: 'asked', status: 'ready' });
+  expect(rows[1]!.data.steps![0]).toMatchObject({ did: 'library_answered', status: 'ready' });
 });
 
 test('a worker that has lost its lease adds no history; the loss is recorded once', async () => {
@@ -61,7 +61,7 @@ test('a worker that has lost its lease adds no history; the loss is recorded onc
   await until('it to be missed', async () => (await store.assets.overdue(60_000)).length > 0);
   await until('it to be missed again', async () => (await store.assets.overdue(0)).length > 0);
   const next = (await store.assets.take('b1', 60_000))!;
-  note(lease, 'asked', { status: 'ready' });
+  note(lease, 'library_answered', { status: 'ready' });
   expect(await store.assets.failed(lease, { code: 'error', text: 'too late' })).toBe(false);
   expect(await kinds('b1')).toEqual(['listed', 'lost']);
   expect(await store.assets.failed(leaseOf(next), { code: 'error', text: 'in time' })).toBe(true);

@@ -32,7 +32,7 @@ describe('a grant', () => {
   test('a grant after a disconnect makes the connection active again and clears its error', async () => {
     const userId = randomUUID();
     const { id } = await store.connections.saveGrant(grantOf(userId));
-    await store.connections.park(id, 60_000, { code: 'error', text: 'asked to wait' });
+    await store.connections.delay(id, 60_000, { code: 'error', text: 'asked to wait' });
     await store.connections.end(id, 'why');
     expect(await store.connections.get(id)).toMatchObject({
       status: 'disconnected',
@@ -45,7 +45,7 @@ describe('a grant', () => {
       tokens: 'sealed',
       disconnectedAt: null,
       lastError: null,
-      parkedUntil: null,
+      delayedUntil: null,
     });
   });
 
@@ -68,8 +68,8 @@ describe('a grant', () => {
 describe('the end of a connection', () => {
   test('the end of a connection is reported to exactly one of many callers', async () => {
     const { connectionId } = await running(store, 'acme');
-    const told = await Promise.all(Array.from({ length: 20 }, () => store.connections.end(connectionId, 'why')));
-    expect(told.filter(Boolean)).toHaveLength(1);
+    const ended = await Promise.all(Array.from({ length: 20 }, () => store.connections.end(connectionId, 'why')));
+    expect(ended.filter(Boolean)).toHaveLength(1);
     expect(await store.syncs.open()).toEqual({ waiting: 0, running: 0 });
   });
 
@@ -91,7 +91,7 @@ describe('the end of a connection', () => {
     other.onNotice((notice) => heard.add(notice.connectionId!));
     try {
       const { connectionId, owner, sync } = await running(store, 'acme');
-      // Until the other one listens nothing is to be heard.
+      // No notice arrives until the other process listens.
       await until('the other to listen', async () => {
         await store.connections.saveGrant(grantOf());
         return heard.size > 0;
@@ -158,7 +158,7 @@ test('counts and pages of assets match the connection, the company and the searc
   const { connectionId, owner, sync } = await running(store, 'searched');
   const names = ['50%_off.pdf', '50 x off.pdf', 'back\\slash', "quote's", 'ÄRGER.mov'];
   const assets = names.map((name, i) => listed(`search-${i}`, { name, size: 2 ** 40 + i }));
-  const decision = { state: 'pending', reason: null, afresh: true, due: true } as const;
+  const decision = { state: 'pending', reason: null, reset: true, due: true } as const;
   const page = { sync, owner, leaseMs: 60_000, companyId: 'searched', assets, decide: () => decision, position: {} };
   await store.syncs.recordPage(page);
   const found = async (q: string) =>

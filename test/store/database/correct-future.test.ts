@@ -38,12 +38,12 @@ async function newAsset(change: string): Promise<string> {
     leaseMs: minute,
     companyId: company,
     assets: [listed(id)],
-    decide: () => ({ state: 'pending', reason: null, afresh: true, due: true }),
+    decide: () => ({ state: 'pending', reason: null, reset: true, due: true }),
     position: {},
   });
   await store.syncs.finish(sync, owner, { status: 'done', error: null });
   await client.query(`UPDATE assets SET ${change} WHERE id = $1`, [id]);
-  expect(await store.connections.get(connectionId)).toMatchObject({ syncUntil: null, parkedUntil: null });
+  expect(await store.connections.get(connectionId)).toMatchObject({ syncUntil: null, delayedUntil: null });
   return id;
 }
 
@@ -60,7 +60,7 @@ test('times further ahead than anything is planned are corrected; other times an
   const { connectionId, sync } = await running(store, 'company');
   await client.query(
     `UPDATE connections SET sync_until = now() + interval '2 h', connected_at = now() + interval '2 h',
-       parked_until = now() + interval '2 days', disconnected_at = now() + interval '2 h',
+       delayed_until = now() + interval '2 days', disconnected_at = now() + interval '2 h',
        last_sync_at = now() + interval '2 h' WHERE id = $1`,
     [connectionId],
   );
@@ -85,7 +85,7 @@ test('times further ahead than anything is planned are corrected; other times an
     chores: 1,
   });
 
-  expect(await ahead('connections', connectionId, 'sync_until', 'connected_at', 'parked_until')).toEqual([1, 0, 0]);
+  expect(await ahead('connections', connectionId, 'sync_until', 'connected_at', 'delayed_until')).toEqual([1, 0, 0]);
   expect(await ahead('connections', connectionId, 'disconnected_at', 'last_sync_at')).toEqual([0, 0]);
   expect(await ahead('connections', connectionId, 'refresh_until')).toEqual([null]);
   expect(await ahead('syncs', sync.id, 'requested_at', 'started_at', 'finished_at')).toEqual([0, 0, null]);

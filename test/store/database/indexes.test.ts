@@ -4,7 +4,7 @@ import { openStore, type Store } from '../../../src/store/store.ts';
 import { until } from '../../support/until.ts';
 import { newStore, running, silent } from '../records.ts';
 
-/** So many assets wait for a transcript. */
+/** The number of assets that wait for a transcript. */
 const waiting = 5000;
 
 let opened: Awaited<ReturnType<typeof newStore>>;
@@ -26,7 +26,7 @@ afterAll(async () => {
   await opened?.close();
 });
 
-/** So many entries of indexes, and rows, of a table were read so far by who has gone. */
+/** The index entries and rows of a table that ended connections have read so far. */
 async function read(table: string): Promise<{ scans: number; rows: number }> {
   const { rows } = await client.query(
     `SELECT (SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE relname = $1)::int AS scans,
@@ -37,12 +37,12 @@ async function read(table: string): Promise<{ scans: number; rows: number }> {
   return rows[0];
 }
 
-/** How many of these are read while a store of its own does this. */
+/** The entries and rows that this work reads, in a separate store. */
 async function readBy(least: number, work: (store: Store) => Promise<void>, table = 'assets'): Promise<number> {
   const before = await read(table);
   const store = await openStore({ url: opened.url, log: silent });
   await work(store);
-  // PostgreSQL counts for good what a connection has read when that ends.
+  // PostgreSQL adds the reads of a connection when it ends.
   await store.close();
   const after = await until('what was read to be counted', async () => {
     const found = await read(table);
@@ -70,7 +70,7 @@ test('adopting assets of an ended connection reads neither all of its assets nor
      SELECT 'other ' || i, $1, 'elsewhere', 'film', '{}', 'mirrored' FROM generate_series(1, $2::int) AS i`,
     [ended, waiting],
   );
-  // As it is all day: not in the minute after so much has come.
+  // The usual state, not the minute after many new assets.
   await client.query('ANALYZE assets');
   const companies = [{ id: 'acme', name: 'acme' }];
   const rows = await readBy(1, async (store) => {

@@ -38,7 +38,7 @@ test('a prepared statement is parsed once for a connection, and gets its own val
 test('a statement whose name the connection does not know is executed without it, as are all that follow', async () => {
   await db.connection().execute(async (one) => {
     await double(one, 1);
-    // What a pooler does that gives the next transaction another connection.
+    // Like a pooler that gives the next transaction another connection.
     await sql`DEALLOCATE ALL`.execute(one);
     expect(await double(one, 21)).toBe(42);
     expect(await double(one, 22)).toBe(44);

@@ -59,7 +59,7 @@ async function run(
     assets: what.ids.map((id) => listed(id, { name: what.name ?? id, listed: { id, name: what.name ?? id } })),
     decide: (before, asset) => decide(before, asset, { full }),
     position: { companyId, listed: full },
-    mark: 1000,
+    highWaterMark: 1000,
     ...(full && { sighted: what.ids }),
   });
   if (full) {
@@ -90,7 +90,7 @@ test('the database does not grow over two weeks of operation', { timeout: 240_00
       for (let i = 0; i < 2; i++) await run(id, companyId, { mode: 'incremental', ids: ids(companyId).slice(0, 2) });
       // One asset is renamed, one run fails, another asset goes and is back the next day.
       await run(id, companyId, { mode: 'incremental', ids: ids(companyId).slice(0, 1), name: `name of day ${day}` });
-      await run(id, companyId, { mode: 'incremental', ids: [], error: 'the service answered 500' });
+      await run(id, companyId, { mode: 'incremental', ids: [], error: 'the library answered 500' });
       await run(id, companyId, { mode: 'full', ids: ids(companyId).slice(day % 2) });
     }
     // A company that comes and goes, a user who leaves and connects again, attempts to connect.
@@ -164,7 +164,7 @@ test('pruning keeps the last sync and event of each kind, however old, and what 
 test('only one process at a time prunes', async () => {
   const results = await Promise.all(Array.from({ length: 5 }, () => store.prune()));
   expect(results.some((pruned) => pruned !== undefined)).toBe(true);
-  // The lock is given back, by whichever connection took it.
+  // The lock is released, whichever connection took it.
   expect(await store.prune()).toBeDefined();
 });
 

@@ -14,7 +14,7 @@ test('a snapshot does not see a change that was made between its reads', async (
     leaseMs: 60_000,
     companyId: 'a',
     assets: [listed('film')],
-    decide: () => ({ state: 'pending', reason: null, afresh: true, due: true }),
+    decide: () => ({ state: 'pending', reason: null, reset: true, due: true }),
     position: { cursor: null },
   });
   await store.assets.dispatch({ perConnection: 1 });

@@ -70,7 +70,7 @@ test('a database of a newer release can be used, unless that release has removed
     await migrate(db, log, { ...migrations, '9001_more': up('9001_more') });
     expect([ran, lines]).toEqual([['9001_more'], []]);
 
-    // The release before it starts all the same, as often as it likes.
+    // The previous release still starts, any number of times.
     for (let start = 0; start < 2; start++) {
       const store = await openStore({ url: database.url, log });
       expect(await store.connections.list()).toEqual([]);

@@ -114,10 +114,10 @@ test.skipIf(process.platform !== 'linux')('a server that cannot start reports th
   const ending = server.stop();
   await writeFile(settings, 'no such setting');
   const next = startEmbeddedPostgres({ directory, log });
-  const told = expect(next).rejects.toThrow(/start PostgreSQL in .*: .*postgresql.conf/);
+  const rejected = expect(next).rejects.toThrow(/start PostgreSQL in .*: .*postgresql.conf/);
   await until('a question that nobody reads', () => unread(Number(port)));
   process.kill(Number(pid), 'SIGCONT');
-  await told;
+  await rejected;
   await ending;
   await writeFile(settings, before);
   server = await startEmbeddedPostgres({ directory, log });
@@ -130,7 +130,7 @@ test('a lost database is created again, and is empty', async () => {
   await rm(join(directory, 'postgres'), { recursive: true });
   server = await startEmbeddedPostgres({ directory, log });
   expect(await ask("SELECT to_regclass('lost') AS it")).toEqual([{ it: null }]);
-  // The old files may come back with their disk: the same password opens them.
+  // The old files may return with their disk: the same password opens them.
   expect(new URL(server.url).password).toBe(password);
 });
 

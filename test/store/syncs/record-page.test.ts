@@ -14,12 +14,12 @@ const { store } = opened;
 afterAll(() => opened.close());
 
 const why: Reason = { code: 'error', text: 'why' };
-const pending = { state: 'pending', reason: null, afresh: true, due: true } as const;
-/** What is new is pending, and every change is one of the name. */
+const pending = { state: 'pending', reason: null, reset: true, due: true } as const;
+/** New assets are pending, and every change is one of the name. */
 const decide: Decide = (before, asset) => (before === undefined || before.name !== asset.name ? pending : undefined);
 
 type Run = Awaited<ReturnType<typeof running>>;
-const record = (run: Run, companyId: string, assets: ListedAsset[], more: { mark?: number | null } = {}) =>
+const record = (run: Run, companyId: string, assets: ListedAsset[], more: { highWaterMark?: number | null } = {}) =>
   store.syncs.recordPage({ ...run, leaseMs: 60_000, companyId, assets, decide, position: { cursor: 'next' }, ...more });
 const ids = (prefix: string, count: number) => Array.from({ length: count }, (_, i) => `${prefix}-${i}`);
 
@@ -72,7 +72,7 @@ test('an asset that the database refuses gets a problem, and the rest of the pag
   const byProblem: Decide = (before, asset) => {
     if (asset.problem === undefined) return decide(before, asset, {});
     const reason: Reason = { code: 'unreadable_listing', problem: asset.problem };
-    return { state: before?.state ?? 'failed', reason, afresh: false, due: false };
+    return { state: before?.state ?? 'failed', reason, reset: false, due: false };
   };
   const page = (assets: ListedAsset[]) =>
     store.syncs.recordPage({
@@ -82,7 +82,7 @@ test('an asset that the database refuses gets a problem, and the rest of the pag
       assets,
       decide: byProblem,
       position: { cursor: 'behind' },
-      mark: 9,
+      highWaterMark: 9,
     });
   await page([listed(known)]);
   const bad = { name: 'another', projectId: long };
@@ -112,7 +112,7 @@ test('an asset that the database refuses gets a problem, and the rest of the pag
 
 test('the high-water mark moves with the last page, and never back', async () => {
   const run = await running(store, 'c');
-  const mark = async () => (await store.connections.companies([run.connectionId]))[0]?.mark;
+  const mark = async () => (await store.connections.companies([run.connectionId]))[0]?.highWaterMark;
   await record(run, 'c', [listed('marked')]);
   expect(await mark()).toBeNull();
   for (const [given, kept] of [
@@ -122,7 +122,7 @@ test('the high-water mark moves with the last page, and never back', async () =>
     [null, 1000],
     [2000, 2000],
   ] as const) {
-    await record(run, 'c', [], { mark: given });
+    await record(run, 'c', [], { highWaterMark: given });
     expect(await mark()).toBe(kept);
   }
 });
@@ -147,7 +147,7 @@ test('a sync that has lost its lease writes nothing', async () => {
   await store.syncs.release(run.connectionId, run.owner);
   const next = await store.syncs.takeNext(run.connectionId, 'next', 60_000);
   expect(next).toMatchObject({ id: run.sync.id, status: 'running' });
-  await expect(record(run, 'e', [listed('late')], { mark: 5 })).rejects.toThrow(LeaseLost);
+  await expect(record(run, 'e', [listed('late')], { highWaterMark: 5 })).rejects.toThrow(LeaseLost);
   await store.syncs.finish(run.sync, run.owner, { status: 'failed', error: 'late' });
   expect(await store.assets.get('late')).toBeUndefined();
   expect(await store.syncs.get(run.sync.id)).toMatchObject({ status: 'running', pages: 0, error: null });
@@ -227,7 +227,7 @@ test('a request at the moment when a sync ends is not lost', async () => {
   await store.syncs.finish(sync, owner, { status: 'done', error: null });
   expect(await store.syncs.takeNext(connectionId, owner, 60_000)).toBeUndefined();
   for (let round = 0; round < 50; round++) {
-    // Whoever asks comes and looks; whoever runs looks once more before it leaves.
+    // A requester checks for a waiting sync; a running process checks again before it ends.
     const come = async (who: string) => {
       for (;;) {
         const next = await store.syncs.takeNext(connectionId, who, 60_000);
@@ -273,7 +273,7 @@ test('syncs of the same page, a connection that comes and goes, workers and the 
   }
   const runs = await Promise.all([a, b].map((run) => store.syncs.get(run.sync.id)));
   expect(runs.reduce((sum, run) => sum + run!.new, 0)).toBe(100);
-  // Whatever came and went: the one who can read it now is in charge of all of it.
+  // In the end, the connection that can read the company mirrors all of it.
   await setCompanies(a, 2);
   await setCompanies(b, 0);
   await setCompanies(a, 2);
@@ -283,7 +283,7 @@ test('syncs of the same page, a connection that comes and goes, workers and the 
   expect(owners).toEqual(new Set([a.connectionId]));
 });
 
-/** An asset in a worker's hands. */
+/** A leased asset. */
 async function inHand(run: Run, companyId: string, id: string) {
   await record(run, companyId, [listed(id)]);
   await until('its lease to come', async () => {
@@ -307,7 +307,7 @@ test('the result of a worker does not hide what a listing has seen since', async
     const { state, nextAt, attempts } = (await store.assets.get(id))!;
     expect({ id, state, due: nextAt !== null, attempts }).toEqual({
       id,
-      // Only the name is another: the file in the bucket is the right one, and its record is to be written again.
+      // Only the name changed: the file in the bucket is correct, and its record is rewritten.
       state: id === 'since mirrored' ? 'mirrored' : 'pending',
       due: true,
       attempts: 0,

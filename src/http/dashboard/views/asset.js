@@ -15,10 +15,10 @@ let error;
 let id = '';
 
 async function load() {
-  const asked = id;
+  const requestedId = id;
   try {
-    const found = /** @type {Asset} */ (await api(`/assets/${encodeURIComponent(asked)}`));
-    if (asked !== id) return;
+    const found = /** @type {Asset} */ (await api(`/assets/${encodeURIComponent(requestedId)}`));
+    if (requestedId !== id) return;
     asset = found;
     error = undefined;
   } catch (problem) {
@@ -95,7 +95,7 @@ const explanationOf = ({ explanation }) =>
 const timelineOf = ({ timeline }) =>
   timeline.length > 0
     ? html`<ul class="events">${[...timeline].reverse().map(({ at, what, text }) => html`<li class=${toneOf(what)}><span>${withLocalTimes(sentence(text))}</span>${time(at)}</li>`)}</ul>`
-    : empty('No history is kept for this asset any more.');
+    : empty('The history of this asset is no longer kept.');
 
 /** Shows text in backticks as code. @param {string} text */
 const withCode = (text) =>

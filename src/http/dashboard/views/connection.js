@@ -23,7 +23,7 @@ const assets = listOf('/assets', 'assets');
 /** @type {ReturnType<typeof listOf<Sync>>} */
 const syncs = listOf('/syncs', 'syncs');
 let id = '';
-/** Which of its assets are shown. */
+/** The filter of its assets. */
 let shown = 'failed';
 
 const filter = () => assets.filter({ connectionId: id, state: shown });

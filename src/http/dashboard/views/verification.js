@@ -30,14 +30,14 @@ const loadSoon = later(() => {
 
 /** Lines never change, so only later ones are requested. */
 async function load() {
-  const asked = id;
+  const requestedId = id;
   try {
     const after = lines.at(-1)?.number ?? 0;
     const limit = Math.max(0, wantedLines - lines.length);
     const found = /** @type {Verification} */ (
-      await api(`/verify/${encodeURIComponent(asked)}${queryOf({ after, limit })}`)
+      await api(`/verify/${encodeURIComponent(requestedId)}${queryOf({ after, limit })}`)
     );
-    if (asked !== id) return;
+    if (requestedId !== id) return;
     if (run && !ended(run) && ended(found)) say(`Verification ended: ${outcomeOf(found).word}.`);
     lines = [...lines, ...found.lines.filter(({ number: at }) => at > (lines.at(-1)?.number ?? 0))];
     run = found;

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { NotReachable, RefusedByService, UsageError } from './failures.ts';
 
-/** Where the operator API is, and the token for it. */
+/** The address of the operator API, and the token for it. */
 export interface Service {
   url: string;
   adminToken: string | undefined;
@@ -11,14 +11,14 @@ const problem = z.looseObject({ detail: z.string(), code: z.string().optional() 
 
 export const notOurs = ({ url }: Service, status: number) =>
   new NotReachable(
-    `${url} answered ${status}, but not as asset-mirror does. Set ASSET_MIRROR_URL to the address of the service, or check the proxy in front of it.`,
+    `${url} answered ${status}, but not as asset-mirror does. Set ASSET_MIRROR_URL to the address of asset-mirror, or check the proxy in front of it.`,
   );
 
 /**
- * Sends a request to the operator API. Without a signal it waits as long as it takes.
+ * Sends a request to the operator API. Without a signal there is no time limit.
  * @throws NotReachable, UsageError for a wrong token, RefusedByService
  */
-export async function ask(
+export async function request(
   service: Service,
   method: string,
   path: string,
@@ -45,7 +45,7 @@ export async function ask(
   }
   if (response.ok) return response;
   if (response.status === 401) {
-    throw new UsageError(`${url} does not accept this operator token. Set ADMIN_TOKEN to the token of the service.`);
+    throw new UsageError(`${url} does not accept this operator token. Set ADMIN_TOKEN to the token of asset-mirror.`);
   }
   const { data } = problem.safeParse(await response.json().catch(() => undefined));
   if (!data) throw notOurs(service, response.status);
@@ -54,7 +54,7 @@ export async function ask(
 
 /** A request that is answered with JSON, within 30 seconds. */
 export async function call<T>(service: Service, method: string, path: string, body?: unknown): Promise<T> {
-  const response = await ask(service, method, path, { body, signal: AbortSignal.timeout(30_000) });
+  const response = await request(service, method, path, { body, signal: AbortSignal.timeout(30_000) });
   try {
     return (await response.json()) as T;
   } catch {
@@ -62,9 +62,9 @@ export async function call<T>(service: Service, method: string, path: string, bo
   }
 }
 
-/** Work that reports its progress, one line of JSON each time. When this process ends, so does the work. */
+/** Work that reports its progress in lines of JSON. It stops when this process ends. */
 export async function followWork<T, P>(service: Service, path: string, onProgress: (progress: P) => void): Promise<T> {
-  const response = await ask(service, 'GET', path);
+  const response = await request(service, 'GET', path);
   const decoder = new TextDecoder();
   let rest = '';
   for await (const chunk of response.body!) {

@@ -34,10 +34,14 @@ export async function copied(
  * Makes an asset due for repair of these objects. False, and nothing changes, if it is queued or leased. Only `check` and
  * `fetch` may lead to another download.
  */
-export async function mend(db: Database, id: string, what: { kind: ObjectKind; remedy: Remedy }[]): Promise<boolean> {
+export async function requestRepair(
+  db: Database,
+  id: string,
+  what: { kind: ObjectKind; remedy: Remedy }[],
+): Promise<boolean> {
   const has = (kind: ObjectKind) => what.some((it) => it.kind === kind);
   const fetch = what.some((it) => it.remedy === 'fetch');
-  const mended = db
+  const due = db
     .updateTable('assets')
     .set({
       nextAt: sql`now()`,
@@ -45,7 +49,7 @@ export async function mend(db: Database, id: string, what: { kind: ObjectKind; r
       waits: 0,
       reason: null,
       ...(has('media') && { state: 'pending' as const }),
-      // No file has this version, so the one in the bucket is not taken for the right one.
+      // No file has this version, so the stored one is replaced.
       ...(fetch && { media: sql`media || '{"version": ""}'` }),
       ...(has('record') && !has('media') && { recordKey: null }),
       ...(has('transcript') && { transcriptState: 'pending' as const, transcriptDeadline: null }),
@@ -56,10 +60,10 @@ export async function mend(db: Database, id: string, what: { kind: ObjectKind; r
     .where('queuedAt', 'is', null)
     .where(free)
     .returning(['id', 'syncId']);
-  const told = JSON.stringify({ objects: what.map(({ kind }) => kind) });
+  const data = JSON.stringify({ objects: what.map(({ kind }) => kind) });
   const result = await sql`
-    WITH mended AS (${mended})
+    WITH due AS (${due})
     INSERT INTO asset_history (asset_id, kind, sync_id, data)
-    SELECT id, 'repaired', sync_id, ${told}::jsonb FROM mended`.execute(db);
+    SELECT id, 'repaired', sync_id, ${data}::jsonb FROM due`.execute(db);
   return wroteAny(result);
 }
