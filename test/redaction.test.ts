@@ -323,7 +323,7 @@ describe.each(grounds())('secrets in logs, records and files ($name)', { timeout
   });
 
   test('errors are reported in the logs without their secrets', () => {
-    const told = [...written.values()].join('\n');
+    const all = [...written.values()].join('\n');
     for (const kept of ['svc*_…', 'https://media.example.com/a?…', 'ECONNREFUSED', 'connection disconnected']) {
       expect(all).toContain(kept);
     }

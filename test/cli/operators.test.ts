@@ -241,8 +241,8 @@ describe('commands of operators', () => {
   });
 
   test('resync --wait prints once why a connection waits, and until when', async () => {
-    const park = (ms: number, text: string) => scene.mirror.store.connections.park(id, ms, { code: 'error', text });
-    await park(40_000, 'read /me: the service asked to wait (429)');
+    const delay = (ms: number, text: string) => scene.mirror.store.connections.delay(id, ms, { code: 'error', text });
+    await delay(40_000, 'read /me: the library asked to wait (429)');
     const child = spawn(process.execPath, ['src/main.ts', 'resync', id, '--wait'], { env: client() });
     let [out, said] = ['', ''];
     child.stdout.on('data', (chunk) => (out += chunk));

@@ -86,7 +86,7 @@ describe('the decision on a listed asset', () => {
   });
 
   test.each<Row>([
-    ['a new asset is mirrored', undefined, listing(), incremental, afresh],
+    ['a new asset is mirrored', undefined, listing(), incremental, reset],
     [
       'a new asset of an unknown status and type is mirrored',
       undefined,
@@ -109,14 +109,14 @@ describe('the decision on a listed asset', () => {
       record('mirrored'),
       listing({ size: 8 }),
       incremental,
-      afresh,
+      reset,
     ],
     [
       'a mirrored asset with another upload date is mirrored again',
       record('mirrored'),
       listing({ uploadDate: 1001 }),
       incremental,
-      afresh,
+      reset,
     ],
     [
       'a mirrored asset with a new name gets a new record only',
@@ -189,17 +189,11 @@ describe('the decision on a listed asset', () => {
       { full: true, thumbnails: false },
       undefined,
     ],
-    ['an asset named by an operator starts afresh', record('mirrored'), listing(), asked, afresh],
+    ['an asset named by an operator starts afresh', record('mirrored'), listing(), requested, reset],
 
     ['an unavailable asset without changes stays as it is', record('unavailable'), listing(), incremental, undefined],
-    [
-      'a changed unavailable asset is tried again',
-      record('unavailable'),
-      listing({ status: 'x' }),
-      incremental,
-      afresh,
-    ],
-    ['an unavailable asset is tried again by a full sync', record('unavailable'), listing(), full, afresh],
+    ['a changed unavailable asset is tried again', record('unavailable'), listing({ status: 'x' }), incremental, reset],
+    ['an unavailable asset is tried again by a full sync', record('unavailable'), listing(), full, reset],
     [
       'a failed asset without changes stays as it is',
       record('failed', { reason: why }),
@@ -212,9 +206,9 @@ describe('the decision on a listed asset', () => {
       record('failed', { reason: why }),
       listing({ size: 8 }),
       incremental,
-      afresh,
+      reset,
     ],
-    ['a failed asset is tried again by a full sync', record('failed', { reason: why }), listing(), full, afresh],
+    ['a failed asset is tried again by a full sync', record('failed', { reason: why }), listing(), full, reset],
     [
       'a failed asset that has become readable is tried again',
       record('failed', { listed: {} }),
@@ -228,7 +222,7 @@ describe('the decision on a listed asset', () => {
       record('gone'),
       listing(),
       incremental,
-      afresh,
+      reset,
     ],
     [
       'an asset that was gone and has a copy is checked when listed again',
@@ -242,14 +236,14 @@ describe('the decision on a listed asset', () => {
       record('gone', { media }),
       listing(),
       incremental,
-      afresh,
+      reset,
     ],
     [
       'an asset that was gone is mirrored when listed as another file',
       record('gone', { media }),
       listing({ size: 8 }),
       incremental,
-      afresh,
+      reset,
     ],
     [
       'a known asset whose listing is unreadable keeps its state and gets a reason',
@@ -317,7 +311,7 @@ describe('the decision on a listed asset', () => {
       record('pending', { ...mine, skipped: 'type videos' }),
       listing(),
       incremental,
-      afresh,
+      reset,
     ],
     [
       'an asset that another connection skips is mirrored by this one',

@@ -6,7 +6,7 @@ import { addAssetEvent } from '../events/add-event.ts';
 import { historyEntry } from './history.ts';
 import type { AssetLease, Mirrored } from './leases.ts';
 
-/** Ends leases of mirrored assets. Returns for each whether its worker still held it. */
+/** Ends leases of mirrored assets. Returns for each whether its worker still had it. */
 export async function endMirrored(db: Database, ends: { lease: AssetLease; done: Mirrored }[]): Promise<boolean[]> {
   const found = ends.map(({ lease, done }) => ({
     ...done,
@@ -43,8 +43,8 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
         transcript_state = found.transcript_state, transcript_keys = found.transcript_keys,
         transcript_deadline = found.transcript_deadline,
         thumbnail_state = found.thumbnail_state, thumbnail = found.thumbnail, sidecar_files = found.sidecar_files
-      FROM held JOIN found USING (id) WHERE assets.id = held.id AND assets.id = ANY(${ids}::text[])
-      RETURNING assets.id, assets.lease, assets.sync_id, found.began, found.told
+      FROM leased JOIN found USING (id) WHERE assets.id = leased.id AND assets.id = ANY(${ids}::text[])
+      RETURNING assets.id, assets.lease, assets.sync_id, found.began, found.entry
     ), logged AS (
       INSERT INTO asset_history (asset_id, at, kind, sync_id, data) SELECT id, began, 'attempt', sync_id, entry FROM ended
     )

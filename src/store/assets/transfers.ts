@@ -43,8 +43,8 @@ export async function saveMedia(db: Database, saves: { lease: AssetLease; media:
     ), uploaded AS (
       DELETE FROM upload_parts USING leased WHERE asset_id = leased.id
     )
-    UPDATE assets SET media = held.media, bytes = (held.media->>'bytes')::bigint, verified_at = now(), upload = NULL
-    FROM held WHERE assets.id = held.id AND assets.id = ANY(${ids}::text[]) RETURNING assets.id, assets.lease`,
+    UPDATE assets SET media = leased.media, bytes = (leased.media->>'bytes')::bigint, verified_at = now(), upload = NULL
+    FROM leased WHERE assets.id = leased.id AND assets.id = ANY(${ids}::text[]) RETURNING assets.id, assets.lease`,
   );
   const saved = new Set(rows.map(({ id, lease }) => `${lease} ${id}`));
   return saves.map(({ lease }) => saved.has(`${lease.number} ${lease.assetId}`));
