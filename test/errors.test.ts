@@ -30,7 +30,7 @@ const refusedBy = (address: string) =>
 
 describe('the reason of an error', () => {
   const cases: [string, unknown, string][] = [
-    ['is its message', new Error('no space'), 'no room'],
+    ['is its message', new Error('no space'), 'no space'],
     ['has the causes behind it', new Error('store part 7', { cause: new Error('reset') }), 'store part 7: reset'],
     ['has each text once', new Error('read: reset', { cause: new Error('reset') }), 'read: reset'],
     ['is its name when there is no message', new TypeError(), 'TypeError'],
@@ -54,7 +54,7 @@ describe('the reason of an error', () => {
       new Error('list it', { cause: namingSetting(refusedBy('127.0.0.1'), 'LIBRARY_API_URL') }),
       'list it: nothing listens at 127.0.0.1:80 (ECONNREFUSED); start the server there, or correct LIBRARY_API_URL',
     ],
-    ['names no setting for another error', namingSetting(new Error('no space'), 'LIBRARY_API_URL'), 'no room'],
+    ['names no setting for another error', namingSetting(new Error('no space'), 'LIBRARY_API_URL'), 'no space'],
     ['is never empty', undefined, 'unknown error'],
     ['has no token', new Error('refused svca_abc', { cause: 'Bearer abc' }), 'refused svc*_…: Bearer …'],
   ];

@@ -161,12 +161,12 @@ describe('API requests', () => {
   test('an invalid request on the connection of a stream writes nothing into the stream', async () => {
     const socket = connect(Number(new URL(stage.ground.publicUrl).port), '127.0.0.1');
     socket.write('GET /api/events HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer the-token-of-the-operators\r\n\r\n');
-    let heard = '';
-    socket.on('data', (chunk) => (heard += chunk));
-    await until('the stream to begin', () => heard.includes('text/event-stream') && heard.includes('\r\n\r\n'));
+    let received = '';
+    socket.on('data', (chunk) => (received += chunk));
+    await until('the stream to begin', () => received.includes('text/event-stream') && received.includes('\r\n\r\n'));
     socket.write('nothing of the kind\r\n\r\n');
     await until('the end', () => socket.destroyed || socket.readableEnded);
-    expect(heard.match(/HTTP\/1\.1/g)).toHaveLength(1);
+    expect(received.match(/HTTP\/1\.1/g)).toHaveLength(1);
   });
 
   test.each(['/api/nothing', '/nothing', '/api'])('an unknown path (%s) is answered with not_found', async (path) => {

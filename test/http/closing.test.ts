@@ -21,8 +21,8 @@ test.each([
   const scene = await newScene({ role: 'web' });
   const { port } = scene.ground;
   const socket = connect(port, '127.0.0.1');
-  let heard = '';
-  socket.on('data', (chunk) => (heard += chunk));
+  let received = '';
+  socket.on('data', (chunk) => (received += chunk));
   try {
     await once(socket, 'connect');
     const closed = once(socket, 'close');
@@ -32,8 +32,8 @@ test.each([
     await until('nobody to listen any more', () => refused(port));
     socket.write(after);
     await Promise.all([stopped, closed]);
-    expect(heard).toMatch(/^HTTP\/1.1 20[01] /);
-    expect(heard).toMatch(/^connection: close/im);
+    expect(received).toMatch(/^HTTP\/1.1 20[01] /);
+    expect(received).toMatch(/^connection: close/im);
   } finally {
     socket.destroy();
     await scene.close();

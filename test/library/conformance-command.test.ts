@@ -17,7 +17,7 @@ afterAll(() => library.close());
 
 type Ended = { code: number | null; out: string; errors: string };
 
-function conformance(args: string[], heard: (text: string) => void = () => {}): Promise<Ended> {
+function conformance(args: string[], onOutput: (text: string) => void = () => {}): Promise<Ended> {
   const child = spawn(process.execPath, [MAIN, ...args], { env: { ...process.env, NO_COLOR: '1' } });
   let out = '';
   let errors = '';
@@ -26,7 +26,7 @@ function conformance(args: string[], heard: (text: string) => void = () => {}): 
   });
   child.stderr.on('data', (text) => {
     errors += text;
-    heard(String(text));
+    onOutput(String(text));
   });
   return new Promise((resolve) => child.once('close', (code) => resolve({ code, out, errors })));
 }

@@ -55,13 +55,13 @@ const OUTSIDE = `[...document.querySelectorAll('main *, dialog[open] *')]
 export async function flawsOf(page: Page): Promise<string[]> {
   await page.evaluate(axe.source);
   const { violations } = (await page.evaluate('axe.run()')) as AxeResults;
-  const [wanted, room] = (await page.evaluate('[document.documentElement.scrollWidth, innerWidth]')) as number[];
+  const [wanted, available] = (await page.evaluate('[document.documentElement.scrollWidth, innerWidth]')) as number[];
   const outside = (await page.evaluate(OUTSIDE)) as string[];
   return [
     ...violations.flatMap(({ id, nodes }) =>
       nodes.map(({ target, failureSummary }) => `${id} ${target} ${failureSummary}`),
     ),
     ...outside.map((what) => `${what} sticks out of its box`),
-    ...(wanted! > room! ? [`${wanted} px wide on a screen of ${room}`] : []),
+    ...(wanted! > available! ? [`${wanted} px wide on a screen of ${available}`] : []),
   ];
 }

@@ -120,7 +120,7 @@ class Death extends Error {}
 function mortal(end: End): Store {
   let calls = 0;
   let dead = false;
-  const room = <T extends object>(of: T): T =>
+  const interruptible = <T extends object>(of: T): T =>
     new Proxy(of, {
       get:
         (target, name) =>
@@ -135,9 +135,9 @@ function mortal(end: End): Store {
     });
   return {
     ...store,
-    connections: room(store.connections),
-    syncs: room(store.syncs),
-    missing: room(store.missing),
+    connections: interruptible(store.connections),
+    syncs: interruptible(store.syncs),
+    missing: interruptible(store.missing),
   };
 }
 

@@ -87,18 +87,18 @@ describe('the end of a connection', () => {
 
   test('the end of a connection fails its syncs, releases its lease and notifies other processes', async () => {
     const other = await openStore({ url: opened.url, log: silent });
-    const heard = new Set<string>();
-    other.onNotice((notice) => heard.add(notice.connectionId!));
+    const notices = new Set<string>();
+    other.onNotice((notice) => notices.add(notice.connectionId!));
     try {
       const { connectionId, owner, sync } = await running(store, 'acme');
       // No notice arrives until the other process listens.
       await until('the other to listen', async () => {
         await store.connections.saveGrant(grantOf());
-        return heard.size > 0;
+        return notices.size > 0;
       });
       const waiting = (await store.syncs.request(connectionId, 'full'))!;
       await store.connections.end(connectionId, 'why');
-      await until('the notice', () => heard.has(connectionId));
+      await until('the notice', () => notices.has(connectionId));
       for (const id of [sync.id, waiting])
         expect(await store.syncs.get(id)).toMatchObject({ status: 'failed', error: 'why' });
       expect(await store.syncs.renew(connectionId, owner, 60_000)).toBe(false);
