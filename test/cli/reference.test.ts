@@ -29,14 +29,15 @@ function commandsIn(page: string): string[] {
   return [...blocks, ...inline].map((command) => command.split(/ *#| \|/)[0]!.trim());
 }
 
-const pages = ['README.md', 'SECURITY.md', 'src/library/README.md', ...globSync('docs/**/*.md')];
-const commands = pages.flatMap((page) => commandsIn(readFileSync(page, 'utf8')).map((command) => ({ page, command })));
-
-test.each(commands)('$page: asset-mirror $command', ({ command }) => {
-  const words = command.split(/ +/);
-  const name = [words.slice(0, 2).join(' '), words[0]!].find((verb) => verbs.has(verb))!;
-  expect(name, 'the verb').toBeDefined();
-  const { options } = verbs.get(name)!;
-  const flags = options.map(({ long }) => long).concat('--help');
-  for (const [word] of command.matchAll(/--[\w-]+/g)) expect(flags).toContain(word);
-});
+test.each(['README.md', 'SECURITY.md', 'src/library/README.md', ...globSync('docs/**/*.md')])(
+  'every command in %s has a verb and options that exist',
+  (page) => {
+    const unknown = commandsIn(readFileSync(page, 'utf8')).filter((command) => {
+      const words = command.split(/ +/);
+      const verb = verbs.get(words.slice(0, 2).join(' ')) ?? verbs.get(words[0]!);
+      const flags = verb?.options.map(({ long }) => long).concat('--help');
+      return !flags || [...command.matchAll(/--[\w-]+/g)].some(([flag]) => !flags.includes(flag));
+    });
+    expect(unknown).toEqual([]);
+  },
+);
