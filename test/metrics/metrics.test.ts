@@ -164,6 +164,8 @@ test('a scrape lacks only the gauges of the database while the database is away'
   try {
     const { store } = scene.mirror.service.context;
     await store.close();
+    // A scrape reuses the last check, which is the one of the start, for 30 s.
+    await until('a failed check', async () => (await fetch(`${scene.ground.publicUrl}/readyz`)).status === 503);
     const found = await scrape(scene.ground.publicUrl);
     expect(found.by('asset_mirror_dependency_up', 'dependency')).toMatchObject({ database: 0 });
     expect(found.names).not.toContain('asset_mirror_assets');
