@@ -2,8 +2,11 @@ import { createHash } from 'node:crypto';
 import type { QueryResult, RawBuilder } from 'kysely';
 import type { Database } from './schema.ts';
 
-/** Codes of PostgreSQL for a name that is unknown or taken: a pooler has sent the statement over another connection. */
-const lostNames = ['26000', '42P05'];
+/**
+ * SQLSTATEs of a statement that cannot be executed by its name: the name is unknown or taken, because a pooler uses another
+ * connection for it; or a newer release has added a column to its result.
+ */
+const lostNames = ['26000', '42P05', '0A000'];
 
 let named = true;
 

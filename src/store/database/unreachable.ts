@@ -5,7 +5,7 @@ import { reasonOf, withCauses } from '../../errors.ts';
 export function isAway(error: unknown): boolean {
   const { code, message } = error as { code?: string; message?: string };
   return (
-    /^(ECONN|EPIPE|57P0)/.test(code ?? '') ||
+    /^(ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOST|ENETUNREACH|57P0[123])/.test(code ?? '') ||
     /^(Connection terminated|timeout expired|timeout exceeded when trying)/.test(message ?? '')
   );
 }
