@@ -19,6 +19,8 @@ interface NetworkError {
  * `code`: if the error has none of its own.
  */
 export function connectionProblem(error: unknown, code = (error as NetworkError)?.code): ConnectionProblem | undefined {
+  // Any failed handshake has this code.
+  if (code === 'EPROTO' && !/wrong version number/i.test((error as NetworkError).message ?? '')) return undefined;
   const problem = problems[String(code)]?.(whereOf(error as NetworkError) ?? 'the server');
   return problem && { ...problem, found: `${problem.found} (${code})` };
 }
