@@ -12,7 +12,7 @@ export interface Circumstances {
   /** Why the bucket is unavailable; null if it is not. */
   bucketTrouble: string | null;
   /** Its objects, as the bucket has them now; or why it could not be checked. */
-  objects: Pick<VerificationLine, 'key' | 'text' | 'difference'>[] | string;
+  objects: Pick<VerificationLine, 'key' | 'text' | 'difference' | 'mark' | 'remedy'>[] | string;
   /** What the latest verification found about it. */
   findings: AssetFinding[];
   /** The stored parts of an unfinished upload. */
@@ -68,7 +68,7 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
 const iso = (date: Date) => date.toISOString();
 const isLeased = ({ leaseUntil }: Asset, now: Date) => leaseUntil !== null && leaseUntil > now;
 
-function whereItIs({ state, media, mirroredAt, verifiedAt }: Asset, at: Circumstances): string[] {
+function whereItIs({ media, mirroredAt, verifiedAt }: Asset, at: Circumstances): string[] {
   if (!media) return [];
   const sums = Object.entries(media.checksums).map(([name, value]) => `${name} ${value}`);
   const what = [formatBytes(media.bytes), media.variant === 'mp4' ? 'the mp4 rendition' : 'the original', ...sums];
@@ -79,13 +79,18 @@ function whereItIs({ state, media, mirroredAt, verifiedAt }: Asset, at: Circumst
     ...(verifiedAt ? [`Its checksum was last verified at ${iso(verifiedAt)}.`] : []),
     ...at.findings.map(({ at: date, key, text }) => `The verification of ${iso(date)} found: ${key}: ${text}.`),
     ...checkLines(at.objects),
-    ...(isWrong && state !== 'gone' ? ['Repair it with `asset-mirror verify --repair`.'] : []),
+    ...(canBeRepaired(at) ? ['Repair it with `asset-mirror verify --repair`.'] : []),
   ];
 }
 
 /** Whether an object differs now or, if the bucket cannot be checked, whether one did in the latest verification. */
 const differs = ({ objects, findings }: Circumstances): boolean =>
-  typeof objects === 'string' ? findings.length > 0 : objects.some(({ difference }) => difference);
+  typeof objects === 'string'
+    ? findings.length > 0
+    : objects.some(({ difference, mark }) => difference && mark !== '!');
+
+const canBeRepaired = ({ objects, findings }: Circumstances): boolean =>
+  typeof objects === 'string' ? findings.length > 0 : objects.some(({ remedy }) => remedy !== null);
 
 function checkLines(objects: Circumstances['objects']): string[] {
   if (typeof objects === 'string') return [`Its objects in the bucket could not be checked now: ${objects}.`];

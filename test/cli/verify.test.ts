@@ -55,6 +55,17 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
     expect(await explain()).toMatch(/^It is in the bucket [\s\S]* found: [\s\S]*all 2 objects are there\.$/);
     await verify();
     expect(await explain()).not.toMatch(finding);
+
+    // Only a verification that reads the content again, too, can say that it is right.
+    const damaged = /\nThe verification of \S+Z found: /;
+    await scene.storage.put(key, Buffer.alloc(body!.length, 1));
+    await verify(['--deep']);
+    expect(await explain()).toMatch(damaged);
+    await scene.storage.put(key, body!);
+    await verify();
+    expect(await explain()).toMatch(damaged);
+    await verify(['--deep']);
+    expect(await explain()).not.toMatch(damaged);
   });
 
   test('verify exits with 1 if it finds differences, prints them, and --repair removes them', async () => {

@@ -15,8 +15,14 @@ const circumstances: Circumstances = {
   objects: [],
   findings: [],
 };
-const there = { key: 'k/film.mp4', text: null, difference: false };
-const lost = { key: 'k/film.mp4', text: 'missing in the bucket: the media', difference: true };
+const there = { key: 'k/film.mp4', text: null, difference: false, mark: '=', remedy: null } as const;
+const lost = {
+  key: 'k/film.mp4',
+  text: 'missing in the bucket: the media',
+  difference: true,
+  mark: '-',
+  remedy: 'fetch',
+} as const;
 const found = { verificationId: 'v', at: later, key: 'k/film.mp4', text: 'missing in the bucket: the media' };
 const delayed = (delayedReason: Reason): Connection => ({ ...connection, delayedUntil: later, delayedReason });
 const media = {
@@ -109,6 +115,12 @@ describe('the explanation of an asset', () => {
       /^It should be in the bucket since .* The verification of 2026-03-01T12:10:00.000Z found: k\/film.mp4: missing in the bucket: the media\. Checked in the bucket just now: k\/film.mp4: missing in the bucket: the media\. Repair it with `asset-mirror verify --repair`\.$/,
     ],
     [
+      'cannot be checked, because the bucket is overloaded',
+      asset('mirrored', { media, mirroredAt: now, nextAt: null }),
+      { objects: [{ ...there, text: 'cannot be read: slow down', difference: true, mark: '!' }] },
+      /^It is in the bucket since .* just now: k\/film.mp4: cannot be read: slow down\.$/,
+    ],
+    [
       'is there again after a verification missed it',
       asset('mirrored', { media, mirroredAt: now, nextAt: null }),
       { objects: [there], findings: [found] },
@@ -123,7 +135,7 @@ describe('the explanation of an asset', () => {
     [
       'is gone and missing in the bucket',
       asset('gone', { media, mirroredAt: now, nextAt: null }),
-      { objects: [lost] },
+      { objects: [{ ...lost, remedy: null }] },
       /^It is no longer in the library\. .* It should be in the bucket .* missing in the bucket: the media\.$/,
     ],
     [

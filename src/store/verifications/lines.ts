@@ -69,17 +69,22 @@ export interface AssetFinding {
   text: string;
 }
 
-/** The findings about an asset of the latest verification, unless a later one has ended without any. */
+/**
+ * The findings about an asset of the latest verification, unless a later one that reads as much has ended without any, or the
+ * content was stored or verified since.
+ */
 export async function latestOfAsset(
   db: Database,
   { id, connectionId }: { id: string; connectionId: string | null },
 ): Promise<AssetFinding[]> {
   const { rows } = await sql<AssetFinding>`
     SELECT l.verification_id, coalesce(v.finished_at, v.started_at) AS at, l.key, l.text
-    FROM verifications v JOIN verification_lines l ON l.verification_id = v.id
-    WHERE l.asset_id = ${id} AND l.remedy IS NOT NULL AND v.started_at >= (
-      SELECT coalesce(max(started_at), '-infinity') FROM verifications
-      WHERE status = 'done' AND (connection_id IS NULL OR connection_id = ${connectionId}))
+    FROM verifications v JOIN verification_lines l ON l.verification_id = v.id JOIN assets a ON a.id = l.asset_id
+    WHERE l.asset_id = ${id} AND l.remedy IS NOT NULL AND v.started_at > coalesce(a.verified_at, '-infinity')
+      AND v.started_at >= (
+        SELECT coalesce(max(started_at), '-infinity') FROM verifications w
+        WHERE w.status = 'done' AND (w.connection_id IS NULL OR w.connection_id = ${connectionId})
+          AND (w.options @> '{"deep": true}' OR NOT v.options @> '{"deep": true}'))
     ORDER BY v.started_at DESC, l.number LIMIT 10`.execute(db);
   return rows.filter(({ verificationId }) => verificationId === rows[0]!.verificationId);
 }
