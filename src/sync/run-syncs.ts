@@ -199,16 +199,17 @@ async function readCompanies(
 async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompany[]): Promise<void> {
   const { sync, problems, signal } = run;
   const { companyId, projectId } = sync.scope;
+  const filters = filtersOf(run.settings, deps);
+  const skipped = companies.filter(({ id }) => skipsCompany(filters, id));
+  if (companyId !== undefined && skipped.length > 0) {
+    problems.add(`company ${companyId} is skipped by a filter`, { fatal: true });
+  }
+  const listed = companies.filter((company) => !skipped.includes(company));
   let position = sync.position;
   // A project belongs to one company; for the others the library may answer that there is no such project.
   const searching = projectId !== undefined && companyId === undefined;
   let withoutProject = 0;
-  for (const company of companies) {
-    if (skipsCompany(filtersOf(run.settings, deps), company.id)) {
-      if (companyId !== undefined) problems.add(`company ${companyId} is skipped by a filter`, { fatal: true });
-      position = { done: [...(position.done ?? []), company.id] };
-      continue;
-    }
+  for (const company of listed) {
     try {
       position = await listCompany(deps, run, company, position);
       deps.endless.delete(company.id);
@@ -216,7 +217,7 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
       if (stopsRun(error, signal)) throw error;
       if (error instanceof EndlessListing) deps.endless.add(company.id);
       const isElsewhere = searching && error instanceof HttpError && error.status < 500;
-      if (isElsewhere && ++withoutProject < companies.length) continue;
+      if (isElsewhere && ++withoutProject < listed.length) continue;
       problems.add(reasonOf(error), { fatal: true });
       deps.log.warn(
         {

@@ -745,6 +745,11 @@ describe('a resync by an operator', () => {
 
     await stage.admin.addFault({ endpoint: 'assets', companyId: b.companyId, status: 404 });
     expect(await stage.sync(both.connectionId, 'full', { projectId })).toMatchObject({ status: 'failed' });
+
+    await stage.admin.addFault({ endpoint: 'assets', companyId: b.companyId, status: 404 });
+    const skipsA = { exclude: { companyIds: [a.companyId] } };
+    await stage.store.filters.change(both.connectionId, {}, () => ({ settings: skipsA, applyFilters: false }));
+    expect(await stage.sync(both.connectionId, 'full', { projectId })).toMatchObject({ status: 'failed' });
   });
 
   test('a resync of a company that the connection cannot read fails', async () => {
