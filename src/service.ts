@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { watchClock } from './clock.ts';
 import type { Config } from './config/config.ts';
-import { makeDataDir, probePort } from './config/preflight.ts';
+import { makeDataDir, probePort, refuseSamePort } from './config/preflight.ts';
 import { type ContextOptions, openContext } from './context.ts';
 import { createHealth, startHealthServer } from './http/health.ts';
 import type { Log } from './log.ts';
@@ -16,8 +16,8 @@ export type Role = 'all' | 'web' | 'worker';
 export type Service = Awaited<ReturnType<typeof startService>>;
 
 /** The last lines of a start on a terminal. Without the database there is no start. */
-function tellWhatIsAwaited(log: Log, { bucket, queue }: Record<string, string>): void {
-  if (queue !== 'ok') log.warn({ event: 'redis.awaited', reason: queue }, 'started, waiting for Redis');
+function logAwaited(log: Log, { bucket, queue }: Record<string, string>): void {
+  if (queue !== 'ok') log.warn({ event: 'queue.awaited', reason: queue }, 'started, waiting for the queue');
   if (bucket !== 'ok') log.warn({ event: 'bucket.awaited', reason: bucket }, 'started, waiting for the bucket');
 }
 
@@ -29,7 +29,10 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   await using starting = new AsyncDisposableStack();
   const { host, port, metricsPort } = config;
   const { signal } = options;
-  if (role !== 'worker') await probePort('PORT', host, port);
+  if (role !== 'worker') {
+    refuseSamePort(port, metricsPort);
+    await probePort('PORT', host, port);
+  }
   if (metricsPort !== undefined) await probePort('METRICS_PORT', host, metricsPort);
   for (const { name, similar } of config.misspelled) {
     log.warn({ event: 'setting.misspelled', variable: name, similar }, 'unknown variable that resembles a setting');
@@ -79,7 +82,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   const checks = await readiness.results(0);
   signal?.throwIfAborted();
   log.info({ event: 'service.started', role, port, storage: storage.name, publicUrl: config.publicUrl }, 'started');
-  tellWhatIsAwaited(log, checks);
+  logAwaited(log, checks);
 
   const running = starting.move();
   return {

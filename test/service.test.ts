@@ -27,7 +27,7 @@ test('a start logs which dependencies do not answer, and why', async () => {
   expect(waiting).toMatchObject([
     {
       level: 'warn',
-      msg: 'started, waiting for Redis',
+      msg: 'started, waiting for the queue',
       reason: expect.stringMatching(
         /^nothing listens at 127\.0\.0\.1:\d+ \(ECONNREFUSED\); start .* correct REDIS_URL$/,
       ),

@@ -48,6 +48,13 @@ async function make(path: string, mode?: number): Promise<void> {
   }
 }
 
+/** @throws ConfigurationError if both servers of the process were to listen on the same port */
+export function refuseSamePort(port: number, metricsPort: number | undefined): void {
+  if (port !== 0 && port === metricsPort) {
+    throw new ConfigurationError([`METRICS_PORT is ${port}, as PORT is; expected another port`]);
+  }
+}
+
 /** @throws ConfigurationError if the process cannot listen on HOST and this port, the value of the variable `name` */
 export async function probePort(name: string, host: string, port: number): Promise<void> {
   const server = createServer();

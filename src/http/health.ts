@@ -4,7 +4,7 @@ import type { Readiness } from '../readiness.ts';
 import { notFound } from './problems.ts';
 import { requestIdOf } from './request-ids.ts';
 
-/** A check writes to the bucket, so its result is reused for this long. */
+/** A check asks database, queue and bucket, so its result is reused for this long. */
 const checkFreshMs = 5000;
 
 export type Health = ReturnType<typeof createHealth>;

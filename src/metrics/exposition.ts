@@ -4,7 +4,7 @@ import type { Metrics } from './metrics.ts';
 
 export type Exposition = ReturnType<typeof createExposition>;
 
-/** A check of the bucket writes to it, so its result is reused for this long. */
+/** A check asks database, queue and bucket, so its result is reused for this long. */
 const checkFreshMs = 30_000;
 
 /**

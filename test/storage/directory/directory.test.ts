@@ -286,7 +286,7 @@ describe('a directory', () => {
   }
 
   test('a directory rejects a file that is larger than the file system takes', async () => {
-    expect(await underLimit('-f 1024')).toMatch(/^Rejected .* the file is larger than the store takes/);
+    expect(await underLimit('-f 1024')).toMatch(/^Rejected .* the file is larger than the store accepts/);
     expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
   });
 

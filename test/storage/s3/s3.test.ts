@@ -224,7 +224,7 @@ describe.runIf(s3)('an S3 store', () => {
       const front = await newTlsFront(certificates, s3.endpoint);
       const storage = await openBucket(s3, { bucket: ground.bucket, endpoint: `https://localhost:${front.port}` });
       try {
-        await expectUnavailable(storage, /of an unknown authority \(\w+\); set NODE_EXTRA_CA_CERTS/);
+        await expectUnavailable(storage, /from an unknown authority \(\w+\); set NODE_EXTRA_CA_CERTS/);
       } finally {
         await storage.close();
         await front.close();
