@@ -220,7 +220,7 @@ describe('a file that is replaced in the library', () => {
     const why = lines.find((line: { assetId: string }) => line.assetId === id).text;
     expect(why).toContain('no connection can read its company');
 
-    await scene.upload({ id, uploadDate });
+    await scene.upload({ id, uploadDate: Date.parse(uploadDate) });
     await scene.resync();
     expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ companyId: 'acme' });
     expect((await scene.media(id))?.toString()).toBe('hello');

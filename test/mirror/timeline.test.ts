@@ -40,7 +40,7 @@ describe('the timeline of an asset', () => {
     const order = [
       'listed.new',
       'attempt.again',
-      'step.asked',
+      'step.library_answered',
       'step.began',
       'step.link_renewed',
       'step.parts_stored',
