@@ -155,7 +155,7 @@ describe.each(grounds())('a bucket that has lost objects ($name)', { timeout: 30
         await compare();
         await until(
           'it to wait',
-          async () => (await waiting()).some((error) => /not the bucket that the records/.test(error)),
+          async () => (await waiting()).some((error) => /not the bucket of this database/.test(error)),
           patience,
         );
         expect(await scene.mirror.asset(film.id)).toMatchObject({ state: 'mirrored' });
