@@ -7,7 +7,7 @@ export const defaultTimings = {
   assetLease: 20_000,
   heartbeat: 5_000,
   fenceMargin: 8_000,
-  /** A job that no worker has taken for this long counts as lost; how often to search for lost jobs. */
+  /** `staleJob`: a job that no worker takes for this long is lost. `sweep`: the interval between searches for lost jobs. */
   staleJob: 20_000,
   sweep: 5_000,
   /** How long a job of a killed process stays with it; how often BullMQ searches for such jobs. */

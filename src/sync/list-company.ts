@@ -91,7 +91,7 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
     if (isRefused && pages === 0 && listing.isResumed) return 'cursor expired';
     // Some libraries repeat the cursor on the last page, and then refuse it.
     if (isRefused && pages > 0 && cursor === listing.previousCursor) {
-      problems.add(`${what}: the library refused a cursor that it gave twice; it was taken for the end`, {
+      problems.add(`${what}: the library refused a cursor that it gave twice; the listing ended there`, {
         fatal: false,
       });
       return { assets: [], broken: [], nextCursor: undefined, date: Date.now() };

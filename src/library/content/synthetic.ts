@@ -33,7 +33,7 @@ type Options = {
   maxSize?: number | undefined;
 };
 
-/** Of more assets, the sizes of so many are added up, and the sum of all is estimated. */
+/** The total size of a larger library is estimated from the sizes of this many assets. */
 const SAMPLE = 10_000;
 
 /** Any number of assets of any size. Nothing is stored: assets and bytes are computed from their number. 0 is the newest. */
