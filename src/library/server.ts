@@ -24,7 +24,7 @@ declare module 'fastify' {
 export function createServer(service: Service): FastifyInstance {
   const server = fastify({
     forceCloseConnections: true,
-    routerOptions: { maxParamLength: 1000 },
+    routerOptions: { maxParamLength: 6000 },
     bodyLimit: 64 * 1024,
   });
   server.register(formBody);

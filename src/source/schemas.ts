@@ -24,19 +24,21 @@ const text = z.string().nullish();
 /** No decision depends on it: a value that is not text counts as absent. */
 const optional = text.catch(undefined);
 
-/** An index entry of the database holds a company's id and one of these together (2,704 bytes in all). */
-const mostBytes = 1000;
-const isIndexable = (value: string) => Buffer.byteLength(value) <= mostBytes;
-const indexed = z.string().refine(isIndexable, `expected at most ${mostBytes} bytes`).nullish();
+/** An index entry of the database holds a company's id and one other value together (2,704 bytes in all). */
+const most = { companyId: 1600, other: 1000 };
+const fits = (bytes: number) => (value: string) => Buffer.byteLength(value) <= bytes;
+const indexed = z.string().refine(fits(most.other), `expected at most ${most.other} bytes`).nullish();
 
 /** Ids become keys, rows and URLs: bounded, storable in a database, and no step in a path (RFC 3986, 5.2.4). */
-const id = z
-  .string()
-  .regex(/^[^\0\p{Cs}]+$/u, 'expected an id, of characters that can be stored')
-  .refine(isIndexable, `expected an id of at most ${mostBytes} bytes`)
-  .refine((value) => value !== '.' && value !== '..', 'this id cannot be part of an address');
+const idOf = (bytes: number) =>
+  z
+    .string()
+    .regex(/^[^\0\p{Cs}]+$/u, 'expected an id, of characters that can be stored')
+    .refine(fits(bytes), `expected an id of at most ${bytes} bytes`)
+    .refine((value) => value !== '.' && value !== '..', 'this id cannot be part of an address');
+const id = idOf(most.other);
 
-export const company = z.looseObject({ id, name: optional });
+export const company = z.looseObject({ id: idOf(most.companyId), name: optional });
 
 export const meAnswer = z.looseObject({
   user: z.looseObject({ id, name: optional, email: optional }),

@@ -78,7 +78,7 @@ describe('/me', () => {
       { name: 'without id' },
       { id: 'c2', name: 5 },
       null,
-      { id: 'x'.repeat(1001) },
+      { id: 'x'.repeat(1601) },
     ];
     bare.answer(answer(200, { user: { id: 'u' }, companies }));
     expect(await odd().me({ token, signal })).toEqual({
@@ -90,7 +90,7 @@ describe('/me', () => {
       problems: [
         'company "without id" was skipped: id: Invalid input: expected string, received undefined',
         'company "" was skipped: answer: Invalid input: expected object, received null',
-        `company "${'x'.repeat(100)}" was skipped: id: expected an id of at most 1000 bytes`,
+        `company "${'x'.repeat(100)}" was skipped: id: expected an id of at most 1600 bytes`,
       ],
     });
   });

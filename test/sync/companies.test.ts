@@ -280,7 +280,7 @@ describe('the companies in /me', () => {
   test('an unreadable company in /me is reported, and the others stay and are listed', async () => {
     const { connectionId, userId, kept, other } = await reader();
     const [id] = await stage.upload(other, 1, { uploadDate: longAgo + 1 });
-    const companies = [{ id: kept, name: 5 }, { id: other }, null, { id: 'x'.repeat(1001) }];
+    const companies = [{ id: kept, name: 5 }, { id: other }, null, { id: 'x'.repeat(1601) }];
     await stage.admin.addFault({ endpoint: 'me', body: { user: { id: userId }, companies } });
     const run = await stage.sync(connectionId);
     expect(run).toMatchObject({ status: 'done', new: 1 });

@@ -516,7 +516,7 @@ describe('invalid answers', () => {
 
   test('ids and values of the maximum length are recorded', async () => {
     const { userId, connectionId } = await stage.company();
-    const companyId = random(1000);
+    const companyId = random(1600);
     const asset = { id: random(1000), projectId: random(1000), assetType: random(1000), name: random(1_000_000) };
     await stage.admin.setFaults(
       { endpoint: 'me', body: { user: { id: userId }, companies: [{ id: companyId, name: random(1_000_000) }] } },
@@ -527,11 +527,28 @@ describe('invalid answers', () => {
     expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo);
   });
 
+  test('an id that is too long is a problem of its asset only, in a company with a long id, too', async () => {
+    const { userId, connectionId } = await stage.company();
+    const companyId = random(1401);
+    const uploads = [{ id: random(40) }, { id: random(1401), name: 'long' }, { id: random(41) }];
+    const assets = uploads.map((asset, n) => ({ ...asset, uploadDate: longAgo + n }));
+    await stage.admin.setFaults(
+      { endpoint: 'me', body: { user: { id: userId }, companies: [{ id: companyId, name: 'k' }] } },
+      { endpoint: 'assets', status: 200, body: { assets } },
+    );
+    const run = await stage.sync(connectionId);
+    expect(run).toMatchObject({ status: 'done', new: 3 });
+    expect(run.error).toBe('asset without a readable id ("long"): id: expected an id of at most 1000 bytes');
+    const states = Object.fromEntries((await stage.assets(companyId)).map(({ id, state }) => [id, state]));
+    expect(states).toMatchObject({ [uploads[0]!.id]: 'pending', [uploads[2]!.id]: 'pending' });
+    expect(Object.values(states).toSorted()).toEqual(['failed', 'pending', 'pending']);
+  });
+
   test('a company whose id is too long is skipped, and the others are listed', async () => {
     const { companyId, userId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId);
     const companies = [
-      { id: random(1001), name: 'k' },
+      { id: random(1601), name: 'k' },
       { id: companyId, name: 'l' },
     ];
     await stage.admin.addFault({ endpoint: 'me', body: { user: { id: userId }, companies } });
