@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises';
 import { type Kysely, PostgresAdapter, PostgresDialect, sql } from 'kysely';
 import { type Migration, Migrator } from 'kysely/migration';
 import type { Log } from '../../log.ts';
@@ -38,12 +39,25 @@ export class MigrationDialect extends PostgresDialect {
 // biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
 export async function migrate(db: Kysely<any>, log: Log, known = migrations): Promise<void> {
   let { newer, behind } = await compare(db, known);
-  if (behind) {
-    await db.transaction().execute(async (tx) => {
-      await sql`SELECT pg_advisory_xact_lock(${sql.raw(migrationLock)})`.execute(tx);
-      ({ newer, behind } = await compare(tx, known));
-      if (behind) await upgrade(tx, { ...known, ...Object.fromEntries(newer.map((name) => [name, done])) });
-    });
+  for (let attempt = 1; behind; attempt++) {
+    try {
+      await db.transaction().execute(async (tx) => {
+        await sql`SELECT pg_advisory_xact_lock(${sql.raw(migrationLock)})`.execute(tx);
+        ({ newer, behind } = await compare(tx, known));
+        if (!behind) return;
+        await lockTables(tx);
+        await upgrade(tx, { ...known, ...Object.fromEntries(newer.map((name) => [name, done])) });
+      });
+      behind = false;
+    } catch (error) {
+      if (!(error instanceof TablesInUse)) throw error;
+      if (attempt % logEvery === 1)
+        log.info(
+          { event: 'database.migration_waits' },
+          'the migration waits until other sessions release their tables',
+        );
+      await setTimeout(pause);
+    }
   }
   if (newer.length > 0)
     log.warn(
@@ -51,6 +65,33 @@ export async function migrate(db: Kysely<any>, log: Log, known = migrations): Pr
       'the database schema is newer than this release',
     );
 }
+
+/** Milliseconds. PostgreSQL searches for deadlocks when a statement has waited for 1 s (`deadlock_timeout`). */
+const longestLocking = 800;
+const pause = 200;
+/** Attempts: about 20 s. */
+const logEvery = 20;
+
+class TablesInUse extends Error {}
+
+/**
+ * Locks all tables before the first is changed, so that a migration and a running process do not wait for each other.
+ * @throws TablesInUse if that takes so long that a deadlock is possible: then the process goes first
+ */
+// biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
+async function lockTables(tx: Kysely<any>): Promise<void> {
+  const { rows } = await sql<{ name: string }>`
+    SELECT format('%I', relname) AS name FROM pg_class
+    WHERE relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace AND relname NOT LIKE 'kysely_%'
+    ORDER BY relname`.execute(tx);
+  if (rows.length === 0) return;
+  await sql`SET LOCAL statement_timeout = ${sql.lit(longestLocking)}`.execute(tx);
+  await sql`LOCK TABLE ${sql.raw(rows.map(({ name }) => name).join(', '))}`.execute(tx).catch((error) => {
+    throw error.code === queryCanceled ? new TablesInUse() : error;
+  });
+  await sql`SET LOCAL statement_timeout = 0`.execute(tx);
+}
+const queryCanceled = '57014';
 
 /** Stands for a migration of a newer release. */
 const done: Migration = { async up() {} };

@@ -59,6 +59,47 @@ afterEach(async () => {
   await database.drop();
 });
 
+test('a migration lets a transaction go first that holds one table and then needs another', async () => {
+  const lines: { event: string }[] = [];
+  const log = createLog({
+    level: 'info',
+    pretty: false,
+    destination: { write: (line: string) => lines.push(JSON.parse(line)) } as never,
+  });
+  const db = open(database.url);
+  const process = new pg.Client({ connectionString: database.url });
+  await process.connect();
+  try {
+    await migrate(db, silent);
+    await process.query('BEGIN; SELECT * FROM connections FOR SHARE');
+    const migration = migrate(db, log, {
+      ...migrations,
+      // Without locks on both from the start, each would wait for the other.
+      '0002_more': {
+        async up(tx) {
+          await sql`ALTER TABLE assets ADD COLUMN more text`.execute(tx);
+          await sql`ALTER TABLE connections ADD COLUMN more text`.execute(tx);
+        },
+      },
+    });
+    await until('the migration to hold a lock and wait for another', async () => {
+      const { rows } = await process.query('SELECT 1 FROM pg_locks WHERE NOT granted AND relation = $1::regclass', [
+        'connections',
+      ]);
+      return rows.length > 0;
+    });
+    await process.query('SELECT * FROM assets FOR SHARE');
+    await until('the migration to say that it waits', async () => lines.length > 0);
+    await process.query('COMMIT');
+    await migration;
+    await process.query('SELECT assets.more, connections.more FROM assets, connections');
+    expect(lines.map(({ event }) => event)).toEqual(['database.migration_waits']);
+  } finally {
+    await process.end();
+    await db.destroy();
+  }
+});
+
 test('a database of a newer release can be used, unless that release has removed something', async () => {
   const lines: { msg: string; migrations?: string[] }[] = [];
   const destination = { write: (line: string) => lines.push(JSON.parse(line)) } as never;
