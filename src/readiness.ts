@@ -1,4 +1,5 @@
 import { reasonOf } from './errors.ts';
+import { recent } from './recent.ts';
 import { within } from './within.ts';
 
 export type Readiness = ReturnType<typeof createReadiness>;
@@ -7,8 +8,6 @@ const checkTimeoutMs = 5000;
 
 /** Whether the dependencies of a process answer. Each of `checks` throws if its dependency does not. */
 export function createReadiness(checks: Record<string, () => Promise<void>>) {
-  let last: { at: number; answer: Promise<Record<string, string>> } | undefined;
-
   async function checkAll() {
     const results = await Promise.all(
       Object.entries(checks).map(async ([name, check]) => {
@@ -24,9 +23,6 @@ export function createReadiness(checks: Record<string, () => Promise<void>>) {
 
   return {
     /** `ok` or the reason, by name. The last result is reused for `maxAgeMs`. */
-    results(maxAgeMs: number) {
-      if (!last || last.at < performance.now() - maxAgeMs) last = { at: performance.now(), answer: checkAll() };
-      return last.answer;
-    },
+    results: recent(checkAll),
   };
 }

@@ -1,5 +1,6 @@
 import { Gauge, type Registry } from 'prom-client';
 import type { Queues } from '../queue/queues.ts';
+import { recent } from '../recent.ts';
 import { assetStates, byState } from '../store/assets/counts.ts';
 import type { Store } from '../store/store.ts';
 import { within } from '../within.ts';
@@ -90,14 +91,11 @@ export function recordGauges(
     for (const [queue, seconds] of Object.entries(ages)) oldest.set({ queue }, seconds);
   }
 
-  let read: { at: number; done: Promise<unknown> } | undefined;
+  const read = recent(() => Promise.all([readRecords(), readQueues()]));
   return {
     /** Updates the gauges if they are older than `freshMs`. */
     async refresh(): Promise<void> {
-      if (!read || performance.now() - read.at > freshMs) {
-        read = { at: performance.now(), done: Promise.all([readRecords(), readQueues()]) };
-      }
-      await read.done;
+      await read(freshMs);
     },
   };
 }

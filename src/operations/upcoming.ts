@@ -1,11 +1,13 @@
 import { z } from 'zod';
-import { type Expected, expectedKinds, mostCounted } from '../store/assets/upcoming.ts';
+import { recent } from '../recent.ts';
+import { expectedKinds, mostCounted } from '../store/assets/upcoming.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, reasonAnswer, shownReason, time } from './fields.ts';
 import { numberIn, rowsOfPage } from './pages.ts';
 
+const mostMinutes = 1440;
 export const upcomingQuery = z.strictObject({
-  minutes: numberIn(1, 1440, 60),
+  minutes: numberIn(1, mostMinutes, 60),
   limit: rowsOfPage(50),
 });
 export type UpcomingQuery = z.input<typeof upcomingQuery>;
@@ -39,27 +41,18 @@ export const upcomingAnswer = z
   })
   .meta({ id: 'Upcoming' });
 
-/** One query serves all callers for this long. */
 const freshMs = 10_000;
 
 export function upcomingOperations({ store }: Pick<OperationsDeps, 'store'>) {
-  const recent = new Map<number, { at: number; found: Promise<Expected[]> }>();
-  function find(minutes: number): Promise<Expected[]> {
-    const now = performance.now();
-    for (const [key, { at }] of recent) if (now - at > freshMs) recent.delete(key);
-    const last = recent.get(minutes);
-    if (last) return last.found;
-    const found = store.forecast.within(minutes * 60_000);
-    recent.set(minutes, { at: now, found });
-    found.catch(() => recent.delete(minutes));
-    return found;
-  }
-
+  const all = recent(() => store.forecast.within(mostMinutes * 60_000));
   return {
     /** The assets with a check or retry due soon. */
     async upcoming(query: UpcomingQuery = {}) {
       const { minutes, limit } = upcomingQuery.parse(query);
-      const found = (await find(minutes)).filter(({ at }) => at.getTime() > Date.now());
+      const now = Date.now();
+      const found = (await all(freshMs)).filter(
+        ({ at }) => at.getTime() > now && at.getTime() <= now + minutes * 60_000,
+      );
       return {
         counts: Object.fromEntries(
           expectedKinds.map((name) => [name, found.filter((one) => one.kind === name).length]),
