@@ -7,6 +7,7 @@ const slow = [
   'test/helm.test.ts',
   'test/image.test.ts',
   'test/library/mutations.test.ts',
+  'test/mirror/fault-table.test.ts',
   'test/package.test.ts',
 ];
 
