@@ -28,10 +28,12 @@ export async function listCompany(
   deps: SyncDeps,
   run: Run,
   company: ReadableCompany,
-  start: SyncPosition,
+  position: SyncPosition,
 ): Promise<SyncPosition> {
+  // The position may be in another company, which this connection can no longer read.
+  const start = position.companyId === company.id ? position : { done: position.done ?? [] };
   const listing = openListing(deps, run, company, start);
-  let isListed = start.companyId === company.id && start.listed === true;
+  let isListed = start.listed === true;
   while (!isListed) {
     const page = await requestPage(deps, run, listing);
     if (page === 'cursor expired') return listCompany(deps, run, company, { ...start, cursor: null, newest: null });
@@ -50,7 +52,7 @@ function openListing({ overlap, endless }: SyncDeps, { sync }: Run, company: Rea
   // Only an unfiltered listing shows all assets up to its newest.
   const unfiltered = scope.since === undefined && scope.projectId === undefined && scope.assetType === undefined;
   const what = `list the assets of company ${company.id}`;
-  const resumed = start.companyId === company.id && start.cursor ? start : undefined;
+  const resumed = start.cursor ? start : undefined;
   return {
     company,
     start,

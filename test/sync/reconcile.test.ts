@@ -240,6 +240,35 @@ describe('an interrupted full sync', () => {
     expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'done', gone: 1 });
   });
 
+  test('a full sync that was interrupted in a company that is lost since lists all pages of the next one', async () => {
+    const { companyId, connectionId, userId } = await stage.company();
+    const [missing] = await stage.upload(companyId, 5);
+    await stage.sync(connectionId);
+    await stage.admin.removeAsset(missing!);
+    await stage.admin.addFault({ endpoint: 'asset', assetId: missing!, latency: 60_000 });
+    const id = (await stage.store.syncs.request(connectionId, 'full'))!;
+    const position = async () => (await stage.store.syncs.get(id))!.position;
+    const stopWhen = async (what: string, condition: () => Promise<boolean>) => {
+      const stop = new AbortController();
+      const running = stage.run(connectionId, {}, stop.signal);
+      await until(what, condition);
+      stop.abort(new Error('stop'));
+      await running;
+      await stage.admin.clearFaults();
+    };
+    await stopWhen('the first company to be listed', async () => (await position()).listed === true);
+
+    const next = `${companyId}-next`;
+    await stage.admin.addCompany({ id: next, name: 'next', userIds: [userId] });
+    await stage.admin.setAccess(companyId, userId, false);
+    const ids = await stage.upload(next, 150);
+    await stage.admin.addFault({ endpoint: 'assets', companyId: next, skip: 1, latency: 60_000 });
+    await stopWhen('a page of the next company', async () => (await position()).companyId === next);
+
+    expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
+    expect((await stage.ids(next)).toSorted()).toEqual(ids.toSorted());
+  });
+
   test('an interrupted full sync of a connection that ends leaves no rows of listed assets', async () => {
     const { companyId, connectionId } = await stage.company();
     await stage.upload(companyId, 150);
