@@ -72,7 +72,7 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
   tokens_unreadable: ({ text }) => text,
   no_reader: () => 'no connection can read its company now',
 
-  skipped_by_filter: ({ rule }) => `skipped by a filter: ${rule}`,
+  skipped_by_filter: ({ rule }) => `skipped by a filter: ${ruleText(rule)}`,
   gone: ({ inBucket }) =>
     inBucket
       ? 'no longer in the library; its objects in the bucket stay'
@@ -133,3 +133,10 @@ export function renderReason(reason: Reason): string {
 
 /** The sentence after a colon; empty without a reason. */
 export const because = (reason: Reason | null | undefined): string => (reason ? `: ${renderReason(reason)}` : '');
+
+/** The rule of a filter, a code such as `exclude type videos`, in words. */
+export function ruleText(rule: string): string {
+  const [list, word, ...rest] = rule.split(' ');
+  if (list === 'include' && rest.length === 0) return `no ${word}, and only some are included`;
+  return [word, ...rest].join(' ') + (list === 'include' ? ' is not included' : '');
+}

@@ -22,7 +22,17 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
   object_refused: [[{ code: 'object_refused', text: 'no space for k' }, 'no space for k']],
   tokens_unreadable: [[{ code: 'tokens_unreadable', text: 'sealed with the key k' }, 'sealed with the key k']],
   no_reader: [[{ code: 'no_reader' }, 'no connection can read its company now']],
-  skipped_by_filter: [[{ code: 'skipped_by_filter', rule: 'type videos' }, 'skipped by a filter: type videos']],
+  skipped_by_filter: [
+    [{ code: 'skipped_by_filter', rule: 'exclude type videos' }, 'skipped by a filter: type videos'],
+    [
+      { code: 'skipped_by_filter', rule: 'include type brand assets' },
+      'skipped by a filter: type brand assets is not included',
+    ],
+    [
+      { code: 'skipped_by_filter', rule: 'include project' },
+      'skipped by a filter: no project, and only some are included',
+    ],
+  ],
   gone: [
     [{ code: 'gone', inBucket: false }, 'no longer in the library, and never mirrored'],
     [{ code: 'gone', inBucket: true }, 'no longer in the library; its objects in the bucket stay'],

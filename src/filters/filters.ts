@@ -39,19 +39,19 @@ export function filtersOf(
 }
 
 /**
- * The rule that skips an asset, such as `type videos`; null: it is mirrored. An asset in any list of `exclude` is skipped.
- * Otherwise it must be in each list of `include` that is not empty.
+ * The rule that skips an asset, as a code such as `exclude type videos`; null: it is mirrored. An asset in any list of `exclude`
+ * is skipped. Otherwise it must be in each list of `include` that is not empty.
  */
 export function skippingRule({ include, exclude }: Filters, asset: Selectable): string | null {
   for (const { list, field, word } of dimensions) {
     const value = asset[field];
-    if (value != null && exclude[list].includes(value)) return `${word} ${value}`;
+    if (value != null && exclude[list].includes(value)) return `exclude ${word} ${value}`;
   }
   for (const { list, field, word } of dimensions) {
     const value = asset[field];
     if (value === undefined || include[list].length === 0) continue;
-    if (value === null) return `no ${word}, and only some are included`;
-    if (!include[list].includes(value)) return `${word} ${value} is not included`;
+    if (value === null) return `include ${word}`;
+    if (!include[list].includes(value)) return `include ${word} ${value}`;
   }
   return null;
 }

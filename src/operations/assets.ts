@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { reasonOf } from '../errors.ts';
-import { type Reason, renderReason } from '../reasons.ts';
+import { type Reason, renderReason, ruleText } from '../reasons.ts';
 import { assetStates } from '../store/assets/counts.ts';
 import type { Asset, UploadPart } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
@@ -237,7 +237,7 @@ function factsOf(asset: Asset & { readable: boolean }) {
     uploadDate: isoOf(asset.uploadDate),
     state: asset.state,
     reason: shownReason(asset.nextAt !== null && !asset.readable ? noReader : asset.reason),
-    skipped: asset.skipped,
+    skipped: asset.skipped === null ? null : ruleText(asset.skipped),
     attempts: asset.attempts,
     nextAt: asset.nextAt?.toISOString() ?? null,
     key: asset.media?.key ?? null,

@@ -1,4 +1,4 @@
-import { because, renderReason } from '../reasons.ts';
+import { because, renderReason, ruleText } from '../reasons.ts';
 import type { Asset, Connection, VerificationLine } from '../store/database/schema.ts';
 import type { AssetFinding } from '../store/verifications/lines.ts';
 import { formatBytes } from '../units.ts';
@@ -24,7 +24,7 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
   const { id, connectionId, media, skipped, reason, attempts } = asset;
   if (skipped !== null) {
     return [
-      `It is skipped by a filter of connection ${connectionId}: ${skipped}.`,
+      `It is skipped by a filter of connection ${connectionId}: ${ruleText(skipped)}.`,
       `Show or change the filters with \`asset-mirror set ${connectionId}\`; they apply at once.`,
     ];
   }

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { because, type Reason, renderReason } from '../reasons.ts';
+import { because, type Reason, renderReason, ruleText } from '../reasons.ts';
 import type { Asset, Event, HistoryEntry, Outcome, Step } from '../store/database/schema.ts';
 import { formatBytes, formatDuration } from '../units.ts';
 import { reasonAnswer, shownReason, time } from './fields.ts';
@@ -61,7 +61,7 @@ function entriesOf({ at, kind, syncId, data }: HistoryEntry): TimelineEntry[] {
     case 'attempt':
       return attemptEntries(at, syncId, data);
     case 'skipped':
-      return [entry(at, 'settings.skipped', `skipped by changed filters: ${data.rule}`, { syncId })];
+      return [entry(at, 'settings.skipped', `skipped by changed filters: ${ruleText(String(data.rule))}`, { syncId })];
     case 'unskipped':
       return [entry(at, 'settings.unskipped', 'no longer skipped after changed filters: to be mirrored', { syncId })];
     case 'lost':

@@ -40,7 +40,7 @@ async function listed(settings: object = {}, more: Partial<SyncDeps> = {}) {
 describe('filters and listings', () => {
   test('a skipped asset is recorded, and counts neither as new nor as outstanding', async () => {
     const { companyId, connectionId, film, text } = await listed({ exclude: { assetTypes: ['videos'] } });
-    expect(await rows(companyId)).toMatchObject({ [film]: skipped('type videos'), [text]: waiting });
+    expect(await rows(companyId)).toMatchObject({ [film]: skipped('exclude type videos'), [text]: waiting });
     const { counts } = await stage.mirror.api('GET', `/connections/${connectionId}`);
     expect(counts).toMatchObject({ byState: { pending: 1 }, skipped: 1 });
     const ids = async (query: string) =>
@@ -61,7 +61,7 @@ describe('filters and listings', () => {
     await stage.run(connectionId);
     const all = await rows(companyId);
     expect(Object.keys(all).sort()).toEqual(ids.sort());
-    expect(new Set(Object.values(all).map((asset) => asset.skipped))).toEqual(new Set(['type documents']));
+    expect(new Set(Object.values(all).map((asset) => asset.skipped))).toEqual(new Set(['exclude type documents']));
   });
 
   test('a skipped company is not listed until its filter is removed', async () => {
@@ -115,12 +115,17 @@ describe('a change of filters', () => {
 
     const narrowed = await patch(connectionId, { exclude: { assetTypes: ['videos'] } });
     expect(narrowed.changed).toEqual({ skipped: 3, unskipped: 0, unknown: nothing, syncId: null });
-    expect(await rows(companyId)).toMatchObject(Object.fromEntries(films.map((id) => [id, skipped('type videos')])));
+    expect(await rows(companyId)).toMatchObject(
+      Object.fromEntries(films.map((id) => [id, skipped('exclude type videos')])),
+    );
     expect(await stage.store.assets.take(film, 60_000)).toBeUndefined();
 
     const renamed = await patch(connectionId, { exclude: { assetTypes: [], projectIds: [projectId] } });
     expect(renamed.changed).toEqual({ skipped: 1, unskipped: 2, unknown: nothing, syncId: expect.any(String) });
-    expect(await rows(companyId)).toMatchObject({ [film]: skipped(`project ${projectId}`), [films[1]!]: waiting });
+    expect(await rows(companyId)).toMatchObject({
+      [film]: skipped(`exclude project ${projectId}`),
+      [films[1]!]: waiting,
+    });
 
     const widened = await patch(connectionId, { exclude: null });
     expect(widened.changed).toEqual({ skipped: 0, unskipped: 1, unknown: nothing, syncId: renamed.changed.syncId });
@@ -140,14 +145,14 @@ describe('a change of filters', () => {
     expect(await stage.store.filters.unsettled()).toEqual([connectionId]);
     await patch(connectionId, { exclude: { projectIds: ['p2'] }, force: true });
     expect(await stage.store.filters.unsettled()).toEqual([]);
-    expect(await rows(companyId)).toMatchObject({ [film]: skipped('type videos') });
+    expect(await rows(companyId)).toMatchObject({ [film]: skipped('exclude type videos') });
   });
 });
 
 describe('a company that two connections read', () => {
   test('an asset that one connection skips is mirrored by another that does not', async () => {
     const { companyId, connectionId: first, film, text } = await listed({ exclude: { assetTypes: ['videos'] } });
-    expect(await rows(companyId)).toMatchObject({ [film]: skipped('type videos') });
+    expect(await rows(companyId)).toMatchObject({ [film]: skipped('exclude type videos') });
     const { connectionId: second } = await stage.person(companyId);
     await patch(second, { exclude: { assetTypes: ['documents'] } });
     await stage.run(second);
@@ -164,7 +169,7 @@ describe('a company that two connections read', () => {
     expect(await patch(second, { exclude: { assetTypes: ['documents', 'videos'] } })).toMatchObject({
       changed: { skipped: 1 },
     });
-    expect(await rows(companyId)).toMatchObject({ [film]: skipped('type videos') });
+    expect(await rows(companyId)).toMatchObject({ [film]: skipped('exclude type videos') });
     expect(await patch(first, { exclude: null })).toMatchObject({ changed: { unskipped: 1 } });
     expect(await rows(companyId)).toMatchObject({ [film]: { ...waiting, connectionId: first } });
 
@@ -175,7 +180,7 @@ describe('a company that two connections read', () => {
     });
     expect(await rows(companyId)).toMatchObject({
       [film]: { ...waiting, connectionId: second },
-      [text]: { ...skipped('no project, and only some are included'), connectionId: first },
+      [text]: { ...skipped('include project'), connectionId: first },
     });
   });
 

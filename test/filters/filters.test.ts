@@ -21,32 +21,32 @@ describe('the rule that skips an asset', () => {
   test.each<[string, Filters, Selectable, string | null]>([
     ['nothing if they are empty', select({}), film, null],
     ['no included asset', select({ assetTypes: ['audio', 'videos'] }), film, null],
-    ['an asset that is not included', select({ assetTypes: ['audio'] }), film, 'type videos is not included'],
-    ['an excluded asset', select({}, { assetTypes: ['videos'] }), film, 'type videos'],
+    ['an asset that is not included', select({ assetTypes: ['audio'] }), film, 'include type videos'],
+    ['an excluded asset', select({}, { assetTypes: ['videos'] }), film, 'exclude type videos'],
     [
       'an asset that is included and excluded',
       select({ assetTypes: ['videos'] }, { assetTypes: ['videos'] }),
       film,
-      'type videos',
+      'exclude type videos',
     ],
     [
       'an asset included by its type and excluded by its project',
       select({ assetTypes: ['videos'] }, { projectIds: ['p1'] }),
       film,
-      'project p1',
+      'exclude project p1',
     ],
     [
       'an asset that only one of two lists includes',
       select({ assetTypes: ['videos'], companyIds: ['globex'] }),
       film,
-      'company acme is not included',
+      'include company acme',
     ],
     ['no asset that both lists include', select({ assetTypes: ['videos'], companyIds: ['acme'] }), film, null],
     [
       'an asset without a project if some projects are included',
       select({ projectIds: ['p1'] }),
       { ...film, projectId: null },
-      'no project, and only some are included',
+      'include project',
     ],
     [
       'no asset without a project if some projects are excluded',

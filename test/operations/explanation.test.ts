@@ -171,7 +171,7 @@ describe('the explanation of an asset', () => {
     ],
     [
       'is skipped',
-      asset('pending', { skipped: 'type videos', nextAt: null }),
+      asset('pending', { skipped: 'exclude type videos', nextAt: null }),
       {},
       /skipped by a filter of connection c: type videos.*set c/,
     ],

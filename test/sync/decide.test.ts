@@ -63,12 +63,12 @@ const looked = (state: AssetState, due: boolean, reason: Reason | null = null) =
 });
 
 /** A sync of connection `c`, whose settings skip it. */
-const skipped = { full: true, skipped: 'type videos', connectionId: 'c' };
+const skipped = { full: true, skipped: 'exclude type videos', connectionId: 'c' };
 const mine = { connectionId: 'c', media: null };
 const aside = {
   state: 'pending',
-  reason: { code: 'skipped_by_filter', rule: 'type videos' },
-  skipped: 'type videos',
+  reason: { code: 'skipped_by_filter', rule: 'exclude type videos' },
+  skipped: 'exclude type videos',
   reset: true,
   due: false,
 };
@@ -294,7 +294,7 @@ describe('the decision on a listed asset', () => {
     ],
     [
       'a skipped asset without changes stays as it is',
-      record('pending', { ...mine, skipped: 'type videos' }),
+      record('pending', { ...mine, skipped: 'exclude type videos' }),
       listing(),
       skipped,
       undefined,
@@ -308,14 +308,14 @@ describe('the decision on a listed asset', () => {
     ],
     [
       'a skipped asset that the filters no longer exclude is mirrored',
-      record('pending', { ...mine, skipped: 'type videos' }),
+      record('pending', { ...mine, skipped: 'exclude type videos' }),
       listing(),
       incremental,
       reset,
     ],
     [
       'an asset that another connection skips is mirrored by this one',
-      record('pending', { connectionId: 'd', skipped: 'type videos' }),
+      record('pending', { connectionId: 'd', skipped: 'exclude type videos' }),
       listing(),
       incremental,
       reset,

@@ -40,7 +40,7 @@ test('narrower filters delete nothing and fetch nothing; wider ones fetch what w
   expect(await scene.mirror.asset(late)).toMatchObject({
     state: 'pending',
     skipped: 'type videos',
-    reason: { code: 'skipped_by_filter', text: 'skipped by a filter: type videos', rule: 'type videos' },
+    reason: { code: 'skipped_by_filter', text: 'skipped by a filter: type videos', rule: 'exclude type videos' },
     nextAt: null,
   });
   expect(await scene.mirror.asset(film)).toMatchObject({ state: 'mirrored', name: 'clip.mp4', skipped: null });
