@@ -49,7 +49,7 @@ const s3 =
     return async () => end();
   };
 
-/** Every fault that a run may draw. docs/reference/faults.md has their effects. */
+/** Every fault that a run may draw. README.md has their effects. */
 export const faultKinds: FaultKind[] = [
   {
     name: 'worker-killed',

@@ -14,7 +14,7 @@ const command = new Command('npm run chaos --')
   .description(
     `Runs the mirror as real processes (web, two workers, PostgreSQL, Redis, a store, a library), breaks one after the
 other while files are uploaded, and looks afterwards whether anything is missing, wrong, or done twice without a cause.
-docs/reference/faults.md says what each fault is.
+test/chaos/README.md says what each fault is.
 
 Exit code 0: nothing was found. 1: something was. 2: wrong usage, or something is not installed.`,
   )

@@ -7,7 +7,7 @@ const ROOT = join(import.meta.dirname, '../..');
 
 const SECTIONS = '1 2.1 2.2 2.3 2.4 2.5 2.6 2.7 2.8 3.1 3.2 4 4.1 4.2 4.3 4.4 4.5 4.6 4.7 4.8 5 6 7 8 9'.split(' ');
 
-const rows = readFileSync(join(ROOT, 'docs/reference/library-spec.md'), 'utf8')
+const rows = readFileSync(join(import.meta.dirname, 'README.md'), 'utf8')
   .split('\n')
   .flatMap((line) => {
     const [, section = '', says = '', where = '', tests = '', checks = ''] = line.split('|').map((cell) => cell.trim());
