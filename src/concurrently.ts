@@ -1,4 +1,4 @@
-/** Calls `work` for each item, at most `limit` at a time. Returns the results in the order of the items. The first error stops it. */
+/** Calls `work` for each item, at most `limit` at a time. Returns the results in the order of the items. Stops at the first error. */
 export async function concurrently<T, R>(
   items: readonly T[],
   limit: number,

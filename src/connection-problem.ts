@@ -25,7 +25,7 @@ export function connectionProblem(error: unknown, code = (error as NetworkError)
   return problem && { ...problem, found: `${problem.found} (${code})` };
 }
 
-/** A name may have several addresses, of which none answered. The error of undici has them in its message only. */
+/** None of a name's addresses answered. undici's error names them in its message only. */
 function whereOf(error: NetworkError): string | undefined {
   const { address, port, message, errors, hostname, host = hostname } = error;
   if (errors) return [...new Set(errors.map(whereOf))].filter(Boolean).join(' and ') || undefined;

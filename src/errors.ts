@@ -29,7 +29,7 @@ export class RetryLater extends Error {
 }
 
 /**
- * The longest time until something is tried again, in ms. A longer Retry-After is not obeyed: one that was meant in
+ * The longest time until something is tried again, in ms. A longer Retry-After is shortened to it: one that was meant in
  * milliseconds would stop everything for weeks.
  */
 export const longestWait = 3_600_000;

@@ -26,7 +26,7 @@ export const findingsOn = (area: Finding['area']) => ({
 export function splitMessage(reason: string): { found: string; remedy?: string } {
   const at = reason.indexOf('; ');
   if (at < 0) return { found: reason };
-  // The code and the words of the other side that may follow are for logs.
+  // An error code and the other side's message may follow. They are for logs only.
   return { found: reason.slice(0, at), remedy: reason.slice(at + 2).replace(/ \([A-Z]\w+\)(: .*)?$/s, '') };
 }
 

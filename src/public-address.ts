@@ -14,7 +14,7 @@ export function isPublic(address: string): boolean {
 }
 
 export interface AddressGuard {
-  /** Call it before connecting: IP literals are not looked up. @throws the refusal of one that is not public */
+  /** Call it before connecting, because an IP address as host is not looked up. @throws `refusal` if it is not public */
   check(host: string): void;
   /** For net.connect: resolves a name to its public addresses only, so that no second lookup can give others. */
   lookup: LookupFunction;

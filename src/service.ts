@@ -97,7 +97,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
       health.drain();
       const ended = new AbortController();
       const orderly = running.disposeAsync().finally(() => ended.abort());
-      // A queue that does not answer may block the shutdown. Its jobs are recreated from the database.
+      // An unreachable queue must not block the shutdown. Its jobs are recreated from the database.
       const late = sleep(config.shutdownGrace, true, { signal: ended.signal }).catch(() => false);
       if (await Promise.race([orderly.then(() => false), late])) {
         log.warn(

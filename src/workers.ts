@@ -122,7 +122,7 @@ function openJobs(
       const done = Promise.allSettled(workers.map((worker) => worker.close())).then(() => {
         closed = true;
       });
-      // A queue that does not answer never reports a worker as closed: then the number of running jobs decides.
+      // With an unreachable queue, a worker never reports that it is closed: the number of running jobs decides.
       const idle = () => closed || (!queues.answers && running === 0);
       while (!idle() && performance.now() < until) {
         await Promise.race([done, sleep(Math.min(200, until - performance.now()))]);

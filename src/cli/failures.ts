@@ -32,7 +32,7 @@ export class RefusedByService extends Error {
 /** A wrong value, or an unknown id. */
 const wrongOfTheCaller = new Set([400, 404, 413, 414]);
 
-/** The exit code of the process. 0 for an "error" of commander that is none, such as --help. */
+/** The exit code of the process. 0 for errors of commander that are none, such as --help. */
 export function exitCodeOf(error: unknown): number {
   if (error instanceof NotReachable) return 3;
   if (error instanceof RefusedByService) {

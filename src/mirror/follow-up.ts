@@ -27,7 +27,7 @@ export function initialSidecars(deps: MirrorDeps, leased: LeasedAsset, detail: A
   };
 }
 
-/** The time in ms until the next follow-up check; null: none is due. `tries`: how many found nothing so far. */
+/** The time in ms until the next follow-up check; null: none is due. `tries`: how many checks have found nothing. */
 export function nextFollowUp(
   deps: MirrorDeps,
   { lease }: LeasedAsset,

@@ -13,7 +13,7 @@ export interface Outcome {
   retryInMs?: number;
 }
 
-/** What the metrics count for each; undefined: nothing, for no transfer has ended. */
+/** What the metrics count for each; undefined: nothing, because no transfer has ended. */
 const results = {
   mirrored: 'mirrored',
   unavailable: 'unavailable',
@@ -50,7 +50,7 @@ function backoff(times: number, first: number, last: number): number {
   return Math.min(first * 2 ** times, last) * (1 + Math.random() / 4);
 }
 
-/** After this many postponements, over hours, an operator should know it. */
+/** After this many postponements, which take hours, the asset fails so that an operator sees it. */
 const mostWaits = 20;
 
 type SettleDeps = Pick<MirrorDeps, 'store' | 'breaker' | 'outages' | 'limiter' | 'log' | 'timings'>;

@@ -62,7 +62,7 @@ export async function transferInParts(
     // A file that no longer exists at this link may have another link.
     const gone = error instanceof HttpError && [404, 410].includes(error.status);
     if (gone || error instanceof OtherVersion || error instanceof UploadLost) await forgetUpload(deps, lease, upload);
-    // Each attempt that stores a part brings the file nearer to its end, so it costs none.
+    // An attempt that has stored a part made progress, so it is not counted.
     if (error instanceof TooSlow && done.size > resumedParts) {
       throw new RetryLater(error.message, withMargin(2 * error.windowMs));
     }

@@ -36,7 +36,7 @@ export function connectUrl(
   return { url: `${publicUrl}/connect?link=${link}`, expiresAt: expiresAt.toISOString() };
 }
 
-/** The link; `invalid` if we did not sign it. */
+/** What the link says; `invalid` if we did not sign it. */
 export function readConnectLink(sealer: Sealer, signed: string): ConnectLink | 'invalid' | 'expired' {
   const payload = sealer.verify(linkPurpose, signed);
   if (payload === undefined) return 'invalid';

@@ -46,7 +46,7 @@ const tokenAnswer = z.object({
 /** Seconds. A token with a longer life is refreshed after this time, too. */
 const longestLife = 24 * 3600;
 
-/** Longer than other calls: the answer to a refresh is the only copy of the next token. */
+/** Longer than for other calls: the answer to a refresh is the only copy of the next token. */
 const refreshMs = 60_000;
 
 export interface OAuthClientOptions {

@@ -72,7 +72,7 @@ export function createSealer(keys: readonly Buffer[]) {
       return `${body}.${signature(first.mac, purpose, body)}`;
     },
 
-    /** The payload, or undefined when we did not sign it for this purpose. */
+    /** The payload; undefined if we did not sign it for this purpose. */
     verify(purpose: string, signed: string): string | undefined {
       const [body, given, more] = signed.split('.');
       if (!body || !given || more !== undefined) return undefined;

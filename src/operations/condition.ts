@@ -26,7 +26,7 @@ export const condition = z
   })
   .describe('Summary of its status, its last sync, its failed assets, and whether a sync is overdue.');
 
-/** The condition of a connection, for API, CLI and dashboard. `now`: by the database's clock, epoch ms. */
+/** The condition of a connection, for API, CLI and dashboard. `now`: epoch ms by the database's clock. */
 export function conditionOf(
   connection: Connection,
   options: {

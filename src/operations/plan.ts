@@ -86,8 +86,8 @@ export function planOperations(deps: Deps) {
 
   return {
     /**
-     * What a full sync would move, of one connection or of all that are active. Returns how to start it: it lists the library,
-     * which takes its time, says how far it is, and ends with `signal`. Nothing is written.
+     * What a full sync of one connection, or of all active ones, would transfer. Returns a function that lists the library to
+     * find out, and reports its progress. Nothing is written.
      * @throws Refused when there is nothing to list
      */
     async plan(query: PlanQuery = {}) {

@@ -101,7 +101,7 @@ export function historyOperations({ store }: Pick<OperationsDeps, 'store'>) {
   };
 }
 
-/** The faster a window was read, the wider is the next. Whole minutes, because none may be in two windows. */
+/** The next window is wider if this one was read fast, and narrower if not. Whole minutes, because none may be in two windows. */
 export const widthAfter = (width: number, ms: number) =>
   ms < budgetMs / 8 ? width * 4 : Math.max(minute, floor(width / 4, minute));
 

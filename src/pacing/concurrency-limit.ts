@@ -30,7 +30,7 @@ export function slower(
   now: number,
 ): { adaptiveLimit: AdaptiveLimit; pauseMs: number } | undefined {
   const quiet = now - adaptiveLimit.slowedAt;
-  // A time in the future was written before that clock was set back.
+  // A time in the future was written before the database's clock was set back.
   if (quiet >= 0 && quiet < quietMs) return undefined;
   const limit = limitOf(adaptiveLimit, ceiling);
   if (limit > 1) return { adaptiveLimit: { limit: Math.floor(limit / 2), strikes: 0, slowedAt: now }, pauseMs: 0 };

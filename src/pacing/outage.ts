@@ -6,8 +6,8 @@ export type OutageDetector = ReturnType<typeof createOutageDetector>;
 /** If this many different assets in a row fail at the same target, it is an outage. */
 const enough = 5;
 /**
- * It is one, too, if the API has not answered at all for this long: there may be too few assets to count. This does not hold
- * for links, which a single asset may request.
+ * It is also an outage if the API has not answered at all for this long: there may be too few assets to count. Not for links,
+ * because all requests for links may come from one asset.
  */
 const silentMs = 180_000;
 
@@ -41,7 +41,7 @@ export function createOutageDetector() {
           for (const silent of target === 'api' ? targets : []) {
             if (!silentSince.has(silent)) silentSince.set(silent, performance.now());
           }
-          // A link is renewed at the API. An error from there is counted there only.
+          // A link is renewed by a request to the API, whose errors count for the API only.
           if (!targetsOf.has(error as object)) targetsOf.set(error as object, targets);
         } else if (error instanceof HttpError || (error instanceof RetryLater && error.code === 'asked_to_wait'))
           isAnswered();
@@ -49,7 +49,7 @@ export function createOutageDetector() {
       }
     },
 
-    /** Whether this error of an asset is part of an outage: other assets have it, too, and none gets an answer. */
+    /** Whether this error is part of an outage: other assets have it, too, and none gets an answer. */
     isOutage(error: unknown, assetId: string): boolean {
       return (targetsOf.get(error as object) ?? [])
         .map((target) => {

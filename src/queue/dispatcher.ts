@@ -122,7 +122,7 @@ export class Dispatcher {
 
   async #dispatch(): Promise<void> {
     const { store, queues, perConnection } = this.#options;
-    // Also while slots become free all the time: assets may become due without a notice.
+    // Even if slots become free all the time, because assets may become due without a notice.
     if (performance.now() - this.#lastAll >= this.#options.timings.poll) this.#all = true;
     const only = this.#all ? undefined : [...this.#freed];
     if (this.#all) this.#lastAll = performance.now();

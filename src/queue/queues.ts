@@ -71,7 +71,7 @@ export class Queues {
       maxStalledCount: 1000,
       lockDuration: this.#timings.jobLock,
       stalledInterval: this.#timings.stalledCheck,
-      // Only after the queue could not be reached.
+      // Happens only after the queue could not be reached.
       runRetryDelay: 2000,
       autorun: false,
     });

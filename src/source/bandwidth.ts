@@ -21,8 +21,8 @@ const realClock: Clock = {
 };
 
 /**
- * Limits the rate of all downloads together; the limit may change at any time. Each chunk takes a position in one queue,
- * which moves at the rate, and continues when the queue has reached it. Without a limit chunks never wait.
+ * Limits the rate of all downloads together; the limit may change at any time. Each chunk gets a position in one queue, which
+ * advances at the rate. It is delivered when the queue reaches that position. Without a limit, chunks never wait.
  */
 export function createThrottle(limit: number | undefined, clock: Clock = realClock) {
   let rate = limit;
@@ -114,7 +114,7 @@ export function createTraffic(limit: number | undefined) {
 
 export type Lines = ReturnType<typeof createLines>;
 
-/** The limits of single connections, besides that of the process. */
+/** The limits of single connections, in addition to that of the process. */
 export function createLines(clock: Clock = realClock) {
   const lines = new Map<string, ReturnType<typeof createThrottle>>();
   return {

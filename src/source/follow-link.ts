@@ -9,7 +9,7 @@ type Response = Dispatcher.ResponseData;
 export interface Link {
   url: string;
   renew(): Promise<string>;
-  /** The limit of this download, besides that of all downloads. */
+  /** The limit of this download, in addition to that of all downloads. */
   throttle?: Throttle;
   /** Several parts of a file may need a new link at the same time: they share one request. */
   renewing?: Promise<string> | undefined;

@@ -125,7 +125,7 @@ async function* probeDownload(
     return;
   }
   let answer = await first(link, options, appUrl);
-  // The original of a video may no longer exist; then its rendition is downloaded.
+  // If the original of a video no longer exists, its rendition is downloaded.
   if (answer.status === 404 && download?.mp4Url) {
     link = download.mp4Url;
     answer = await first(link, options, appUrl);

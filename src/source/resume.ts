@@ -38,7 +38,7 @@ interface Range {
   signal: AbortSignal;
 }
 
-/** How many resumptions in a row may fail without a new byte. */
+/** Maximum of resumptions in a row without a new byte. */
 const fruitless = 4;
 
 /** The bytes of a range. When the connection breaks, a new request continues at the next byte of the same version. */
@@ -91,7 +91,7 @@ async function* paced(options: ResumeOptions, { link, signal }: Range, { body }:
       await Promise.all([link.throttle?.(chunk.length, signal), options.throttle?.(chunk.length, signal)]);
       yield chunk;
     } finally {
-      // Also when the reader stops here: other parts of the file share the clock.
+      // Also if the reader stops here, because other parts of the file share this clock.
       link.rate?.release();
     }
   }

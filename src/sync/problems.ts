@@ -2,7 +2,7 @@ import { Disconnected, Rejected, RetryLater, reasonOf } from '../errors.ts';
 import { HttpError } from '../source/http.ts';
 import { LeaseLost } from '../store/syncs/lease.ts';
 
-/** Problems that did not stop a run: the first five, and how many more. */
+/** Problems that did not stop a run: the first five, and the number of others. */
 export class Problems {
   fatal = false;
   #texts: string[] = [];

@@ -76,7 +76,7 @@ async function restoredFrom(deps: ReadDeps, record: StoredRecord): Promise<Resto
   // Without a version, the file counts as superseded, and is removed when the current one is stored.
   const media: Media = { ...record.media, etag: etag === undefined ? record.media.etag : etag, version: '' };
   if (!problem) media.version = versionOf(item as ApiAsset);
-  // Without a key the record is rewritten: this one has the ETag of another bucket.
+  // null: the record is written again, because this one has the ETag of another bucket.
   const recordKey = problem || media.etag !== record.media.etag ? null : sidecarKeys.record(media.key);
   const { transcriptState, thumbnailState } = sidecars;
   return {

@@ -89,7 +89,7 @@ async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<
         'verification interrupted, will resume',
       );
     }
-    // Waits for an unavailable bucket; repeated other errors end the verification.
+    // Waits while the bucket is unavailable. Other errors end the verification if they repeat.
     if (failures >= mostFailures && !(error instanceof StorageUnavailable)) {
       await store.verifications.failed(run.id, reason);
       log.error({ event: 'verification.failed', verificationId: run.id, err: error }, 'verification failed');

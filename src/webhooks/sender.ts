@@ -3,7 +3,7 @@ import { retryAfter } from '../errors.ts';
 import { guardAddresses } from '../public-address.ts';
 import { signatureHeaders } from './signature.ts';
 
-/** The answer of the endpoint. `waitMs`: how long it asked to wait; `gone`: it wants no more events (410). */
+/** The answer of the endpoint. `waitMs`: how long it asks to wait; `gone`: it wants no more events (410). */
 export type Answer = { taken: true } | { taken: false; reason: string; waitMs?: number | undefined; gone?: true };
 
 const timeoutMs = 15_000;

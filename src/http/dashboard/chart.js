@@ -12,7 +12,7 @@ const counts = Array.from({ length: 12 }, (_, i) => [1, 2, 5].map((n) => n * 10 
 
 const dark = matchMedia('(prefers-color-scheme: dark)');
 
-/** Of bars, each stands on those that come after it: these are drawn over its foot. @param {Series[]} series @param {number} at */
+/** Stacks bars: each is drawn from zero, and later ones cover its lower part. @param {Series[]} series @param {number} at */
 function stacked(series, at) {
   const { bars, values } = /** @type {Series} */ (series[at]);
   if (!bars) return values;

@@ -28,7 +28,7 @@ export async function recent(db: Database, ms: number) {
   return rows[0]!;
 }
 
-/** Those of these projects or types that no asset has. */
+/** Which of these projects or types no asset has. */
 export async function ofNone(db: Database, facet: 'projectId' | 'assetType', names: string[]): Promise<string[]> {
   if (names.length === 0) return [];
   const { rows } = await sql<{ name: string }>`

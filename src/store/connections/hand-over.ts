@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
 import { adoptable } from './readable-companies.ts';
 
-/** Moves adoptable assets to this connection. Failed ones are tried again: perhaps the other could no longer read them. */
+/** Moves adoptable assets to this connection. Retries failed ones: perhaps the other connection could no longer read them. */
 export async function adoptWork(tx: Database, id: string): Promise<void> {
   await sql`
     WITH work AS (SELECT assets.id ${adoptable(id)} ORDER BY assets.id FOR UPDATE OF assets)
@@ -10,7 +10,7 @@ export async function adoptWork(tx: Database, id: string): Promise<void> {
   `.execute(tx);
 }
 
-/** Tries failed assets of companies that can be read again: perhaps they failed because they could not be read. */
+/** Retries failed assets of companies that can be read again: that they could not be read may be why they failed. */
 export async function tryAgain(tx: Database, id: string, companyIds: string[]): Promise<void> {
   if (companyIds.length === 0) return;
   await sql`

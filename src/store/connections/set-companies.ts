@@ -102,7 +102,7 @@ async function gain(tx: Database, id: string, companyIds: string[]): Promise<str
   return rows.map(({ companyId }) => companyId);
 }
 
-/** Companies that the connection can no longer read: all but these. */
+/** Removes the access to all companies but these. */
 async function lose(tx: Database, id: string, except: string[]) {
   const { rows } = await sql<{ companyId: string; companyName: string }>`
     UPDATE access SET lost_at = now() FROM companies

@@ -25,7 +25,7 @@ export async function copyPrograms(installation: string, home = '/var/lib/asset-
   const running = await runningPrograms();
   for (const other of await readdir(home)) {
     const path = join(home, other);
-    // Drafts of this version stay, too: another process may be making them.
+    // Drafts of this version stay, too: another process may be writing them.
     if (!other.startsWith('postgresql-') || other === name || other.startsWith(`${name}.`)) continue;
     if (!running.some((program) => program.startsWith(`${path}/`))) await rm(path, { recursive: true, force: true });
   }

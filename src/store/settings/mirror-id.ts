@@ -27,8 +27,8 @@ export async function keep(db: Database, store: string, proof: string): Promise<
 }
 
 /**
- * The mirror id. The first one is what `find` returns, called in one process at a time while others wait for its result; it is
- * never replaced. `find` gets the id to give to a bucket without one, always the same: a process may die after that.
+ * The mirror id. `find` determines it once, in one process while others wait for the result. `find` gets the id for a bucket
+ * without one. It gets the same id again if a process died after it had written that id.
  */
 export async function id(db: Database, find: (proposed: string) => Promise<string>): Promise<string> {
   const known = await db.selectFrom('bucket').select('id').executeTakeFirst();

@@ -50,8 +50,8 @@ export async function endSync(
 }
 
 /**
- * Writes the end of a sync, and returns `lastSyncAt` as it was before. Without an error of this sync, the last error of the
- * connection is that of its last full sync since the user connected: a smaller one does not show that it is over.
+ * Writes the end of a sync, and returns the earlier `lastSyncAt`. If this sync has no error, the connection keeps the error of
+ * its last full sync since the user connected: a smaller sync does not show that the problem is over.
  */
 async function end(
   tx: Database,
@@ -73,7 +73,7 @@ async function end(
     ORDER BY finished_at DESC LIMIT 1)`;
   const shown = sql`CASE WHEN EXISTS (SELECT FROM syncs WHERE id = ${sync.id} AND ${full}) THEN NULL ELSE ${known} END`;
   const lastError = error !== null ? sql`${error}::text` : sync.mode === 'full' ? shown : known;
-  // A sync that is requested at this moment finds the lease released, or the dispatcher takes it up.
+  // A sync requested at this moment finds the lease released, or the dispatcher starts it.
   const { rows } = await sql<EndedSync & { lastSyncAt: Date | null; connectedAt: Date }>`
     WITH before AS (
       SELECT last_sync_at, connected_at, EXISTS (

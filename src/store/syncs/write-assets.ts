@@ -109,7 +109,7 @@ export async function recordListed(tx: Database, page: ListedPage): Promise<Coun
     const before = page.known.get(asset.id);
     if (before && before.companyId !== page.companyId) {
       const isFree = before.stranded || before.state === 'gone';
-      // A free id with the same file has moved. An unreadable listing says nothing about the file; the run reports it.
+      // A free asset with the same file has moved here. An unreadable listing says nothing about the file.
       const isConflict = asset.problem === undefined && (!isFree || isAnotherFile(before, asset));
       if (isConflict) await reportConflict(tx, page, before.companyId, asset.id);
       if (!isFree) {

@@ -70,8 +70,8 @@ export interface AssetFinding {
 }
 
 /**
- * The findings about an asset of the latest verification, unless a later one that reads as much has ended without any, or the
- * content was stored or verified since.
+ * What the latest verification found about an asset. Empty if a later one that reads as much found nothing, or if the content
+ * was stored or verified since.
  */
 export async function latestOfAsset(
   db: Database,
