@@ -9,28 +9,31 @@ type Arguments = Options & { only?: string[]; json?: boolean; list?: boolean };
 
 const command = new Command('npm run conformance --')
   .description(
-    `Says of a running asset library, sentence by sentence, whether it does what the specification says.
+    `Test a running asset library against each sentence of the specification.
 
 Exit code 0: nothing failed. 1: something failed. 2: wrong usage, or no service at the address.`,
   )
   .requiredOption('--api <url>', '{base_url} of the service', origin)
   .requiredOption('--app <url>', '{app_url} of the service', origin)
-  .option('--client-id <id>', 'the app that is registered for this; with --admin, one is registered')
-  .option('--client-secret <secret>', '', process.env.CONFORMANCE_CLIENT_SECRET)
+  .option('--client-id <id>', 'client id of an app registered for this (default with --admin: a new app)')
+  .option('--client-secret <secret>', 'its client secret', process.env.CONFORMANCE_CLIENT_SECRET)
   .option('--redirect-uri <uri>', 'its redirect URI', 'http://localhost:8080/oauth/callback')
-  .option('--user <email>', 'signs in and consents in the forms of the service; with --admin, a user is made')
-  .option('--password <password>', '', process.env.CONFORMANCE_PASSWORD)
-  .option('--by-hand', 'prints the authorize URL for a person to open, and waits at the redirect URI')
-  .option('--consents <number>', 'by hand: asks no more often; everything takes about 40', count)
-  .option('--admin <url>', 'the admin API of the library of this repository, for states that nothing else can make')
-  .option('--patient', 'waits in real time for what takes up to two hours')
-  .option('--profile <path>', 'the page with Connected Apps, under {app_url}', '/profile')
-  .option('--app-name <name>', 'the name under which the app is registered')
-  .option('--logo-url <url>', 'the logo with which it is registered')
-  .option('--scan <number>', 'looks through so many assets for one of a kind', count, 2000)
-  .option('--only <id…>', 'runs these checks, or these sections', (it: string, all: string[] = []) => [...all, it])
-  .option('--list', 'names the checks and runs none')
-  .option('--json', 'one JSON document instead of a report')
+  .option(
+    '--user <email>',
+    'sign in and consent as this user in the forms of the service (default with --admin: a new user)',
+  )
+  .option('--password <password>', 'password of that user', process.env.CONFORMANCE_PASSWORD)
+  .option('--by-hand', 'print the authorize URL for a person to open, and wait at the redirect URI')
+  .option('--consents <number>', 'with --by-hand: maximum of consents; all checks need about 40', count)
+  .option('--admin <url>', 'admin API of the bundled library, for states that nothing else can create')
+  .option('--patient', 'wait for what takes up to two hours')
+  .option('--profile <path>', 'page with Connected Apps, under {app_url}', '/profile')
+  .option('--app-name <name>', 'name under which the app is registered')
+  .option('--logo-url <url>', 'logo with which it is registered')
+  .option('--scan <number>', 'maximum of assets to search for one of a kind', count, 2000)
+  .option('--only <id…>', 'run these checks or sections only', (it: string, all: string[] = []) => [...all, it])
+  .option('--list', 'list the checks, run none')
+  .option('--json', 'print one JSON document instead of a report')
   .exitOverride();
 
 process.exitCode = await main();

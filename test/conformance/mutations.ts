@@ -618,7 +618,7 @@ export const MUTATIONS: Mutation[] = [
       (new URLSearchParams(body).get('code_verifier')?.length ?? 0) > 100 ? json(400, {}) : undefined,
     ),
   },
-  { check: 'redirect-uri-again', breaks: 'the redirect URI of the exchange is not looked at', fault: forgiving },
+  { check: 'redirect-uri-again', breaks: 'the redirect URI of the exchange is not checked', fault: forgiving },
   { check: 'code-of-its-app', breaks: 'an app can use the codes of another', fault: forgiving },
   { check: 'code-once', breaks: 'a code can be used again', fault: forgiving },
   { check: 'code-made-up', breaks: 'any code will do', fault: forgiving },
@@ -733,7 +733,7 @@ export const MUTATIONS: Mutation[] = [
         headers.referer &&= world.options.app;
       })(),
   },
-  { check: 'links-signed', breaks: 'signatures are not looked at', fault: linksForAll },
+  { check: 'links-signed', breaks: 'signatures are not checked', fault: linksForAll },
   { check: 'links-of-one-asset', breaks: 'signatures are good for every file', fault: linksForAll },
   {
     check: 'ranges',

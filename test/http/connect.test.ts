@@ -255,7 +255,7 @@ describe('the callback', () => {
     expect((await connections()).some(({ user }) => user.id === userId)).toBe(true);
   });
 
-  test('if /me asks for a long wait, the user is told, and the connection is made in the background', async () => {
+  test('if /me asks for a long wait, the page says so, and the connection is made in the background', async () => {
     const userId = await somebody();
     const { browser, back } = await consented(userId);
     await stage.admin.setFaults({ endpoint: 'me', retryAfter: 21, times: 1 });

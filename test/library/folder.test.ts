@@ -115,7 +115,7 @@ describe('a folder', () => {
     put('draft', 'first', LONG_AGO);
     const draft = await vi.waitUntil(async () => (await listing()).get('draft'), { timeout: 20_000 });
     put('draft', 'second', new Date());
-    const download = contentOf(draft).catch(() => 'broken off');
+    const download = contentOf(draft).catch(() => 'interrupted');
     expect(await download).not.toBe('secon');
     expect(['first', 'second']).not.toContain(await download);
   });

@@ -66,11 +66,11 @@ const sourceFaults: Record<string, Row> = {
     ],
   },
   'the library fails for a moment': { source: () => [{ status: 503, skip: 1, times: 1 }], attempts: 1 },
-  'a download without ranges breaks off': {
+  'a download without ranges is interrupted': {
     source: () => [{ ignoreRange: true }, { cutAfter: MiB, skip: 1, times: 1 }],
     attempts: 1,
   },
-  'a download of unknown length breaks off': {
+  'a download of unknown length is interrupted': {
     asset: { override: { size: null } },
     source: (size) => [
       { chunked: true, ignoreRange: true },

@@ -359,7 +359,7 @@ describe('a file that is incomplete or not a file', () => {
       fault: { longBy: 100, chunked: true },
       reason: /continues after its 50000 bytes/,
     },
-    { what: 'that always breaks off', fault: { cutAfter: 10_000, ignoreRange: true }, reason: /was interrupted/ },
+    { what: 'that is always interrupted', fault: { cutAfter: 10_000, ignoreRange: true }, reason: /was interrupted/ },
     {
       what: 'that stalls',
       fault: { stallAfter: 10_000, ignoreRange: true },

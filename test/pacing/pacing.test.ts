@@ -159,7 +159,7 @@ test('errors that two processes see at the same time halve the limit once, altho
   expect((await stage.store.connections.get(connectionId))!.adaptiveLimit).toMatchObject({ limit: 4 });
 });
 
-test('a process with an outdated limit cannot change it, and the dispatcher enqueues no more than it allows', async () => {
+test('a process with an old limit cannot change it, and the dispatcher enqueues no more than it allows', async () => {
   await open();
   const { companyId, connectionId } = await stage.company();
   await stage.upload(companyId, 10);

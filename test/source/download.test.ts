@@ -353,8 +353,8 @@ describe('an expired link', () => {
   });
 });
 
-describe('a download that breaks off', () => {
-  it('a download that breaks off continues at the same byte of the same version', async () => {
+describe('a download that is interrupted', () => {
+  it('a download that is interrupted continues at the same byte of the same version', async () => {
     const { link, requests } = await newFile();
     await admin.setFaults({ endpoint: 'media', cutAfter: 1_000_000, times: 1 });
     expect((await bytesOf(await downloader().open(link, never))).equals(bytes)).toBe(true);
@@ -365,14 +365,14 @@ describe('a download that breaks off', () => {
     expect(more).toEqual([]);
   });
 
-  it('a download that breaks off repeatedly continues as long as each try brings some bytes', async () => {
+  it('a download that is interrupted repeatedly continues as long as each try brings some bytes', async () => {
     const { link, requests } = await newFile();
     await admin.setFaults({ endpoint: 'media', cutAfter: 300_000 });
     expect((await bytesOf(await downloader().open(link, never))).equals(bytes)).toBe(true);
     expect(await requests()).toHaveLength(7);
   });
 
-  it('a download that breaks off continues at the same byte through redirects', async () => {
+  it('a download that is interrupted continues at the same byte through redirects', async () => {
     const { link } = await newFile();
     await admin.setFaults(
       { endpoint: 'media', cutAfter: 500_000, times: 1 },
@@ -391,7 +391,7 @@ describe('a download that breaks off', () => {
     expect((await requests()).map(({ range }) => range)).toEqual([null, 'bytes=700000-']);
   });
 
-  it('a download that breaks off and brings no more bytes is given up after some tries', async () => {
+  it('a download that is interrupted and brings no more bytes is given up after some tries', async () => {
     bare.answer(cutAt(1000), hangUp);
     const cut = await broken(await downloader().open(bareLink(), never));
     expect(cut.arrived.equals(bytes.subarray(0, 1000))).toBe(true);
@@ -403,26 +403,26 @@ describe('a download that breaks off', () => {
     expect(bare.requests).toHaveLength(4);
   });
 
-  it('a download that breaks off continues after errors of the library', async () => {
+  it('a download that is interrupted continues after errors of the library', async () => {
     bare.answer(cutAt(1000), answer(500), answer(503), rest(1000));
     expect((await bytesOf(await downloader().open(bareLink(), never))).equals(bytes)).toBe(true);
   });
 
-  it('a download that breaks off before it is read continues too', async () => {
+  it('a download that is interrupted before it is read continues too', async () => {
     bare.answer(cutAt(1000), rest(1000));
     const download = await downloader().open(bareLink(), never);
     await until('the end of the line', () => bare.sockets === 0);
     expect((await bytesOf(download)).equals(bytes)).toBe(true);
   });
 
-  it('a download that breaks off waits if the library asks for it', async () => {
+  it('a download that is interrupted waits if the library asks for it', async () => {
     bare.answer(cutAt(1000), answer(429, '', { 'retry-after': '60' }));
     const { error } = await broken(await downloader().open(bareLink(), never));
     expect(error).toBeInstanceOf(RetryLater);
     expect(bare.requests).toHaveLength(2);
   });
 
-  it('a download that breaks off ends if the connection was disconnected', async () => {
+  it('a download that is interrupted ends if the connection was disconnected', async () => {
     bare.answer(cutAt(1000), answer(403));
     let renewals = 0;
     const link = bareLink(async () => {
@@ -520,7 +520,7 @@ describe('the version of a file', () => {
     ]);
   });
 
-  it('a continuation that breaks off is itself continued', async () => {
+  it('a continuation that is interrupted is continued, too', async () => {
     bare.answer(cutAt(1000), rest(1000, {}, bytes.subarray(1000, 5000)), rest(5000));
     expect((await bytesOf(await downloader().open(bareLink(), never))).equals(bytes)).toBe(true);
     expect(bare.requests.map(({ headers }) => headers.range)).toEqual([undefined, 'bytes=1000-', 'bytes=5000-']);
@@ -746,14 +746,14 @@ describe('the first bytes', () => {
     expect((await bytesOf(empty)).length).toBe(0);
   });
 
-  it('first bytes that break off are an error, also of the body', async () => {
+  it('an interruption in the first bytes is an error, also of the body', async () => {
     bare.answer(cutAt(100, {}));
     const download = await downloader().open(bareLink(), never);
     await expect(download.peek(512)).rejects.toThrow(/was interrupted|ended at byte/);
     expect((await broken(download)).error.message).toMatch(/was interrupted|ended at byte/);
   });
 
-  it('the first bytes are available although the rest breaks off: the reader gets the error', async () => {
+  it('the first bytes are available although the rest is interrupted: the reader gets the error', async () => {
     bare.answer(cutAt(1000, {}));
     const download = await downloader().open(bareLink(), never);
     expect((await download.peek(512)).length).toBeGreaterThanOrEqual(512);

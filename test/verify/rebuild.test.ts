@@ -235,8 +235,8 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
       LIBRARY_CLIENT_SECRET: 'secret',
     });
     const stop = new AbortController();
-    const report = { start: () => stop.abort(new Error('broken off')), problem: () => {}, progress: () => {} };
-    await expect(rebuildFrom(config, { log: silent, stop: stop.signal, report })).rejects.toThrow('broken off');
+    const report = { start: () => stop.abort(new Error('interrupted')), problem: () => {}, progress: () => {} };
+    await expect(rebuildFrom(config, { log: silent, stop: stop.signal, report })).rejects.toThrow('interrupted');
     expect(await store.bucket.known()).toBeUndefined();
     const whole = { log: silent, stop: new AbortController().signal, report: { ...report, start: () => {} } };
     expect(await rebuildFrom(config, whole)).toMatchObject({ restored: 1 });

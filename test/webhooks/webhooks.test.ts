@@ -176,7 +176,7 @@ describe('a webhook endpoint', () => {
   });
 
   test('an endpoint that answers 410 gets nothing until the next start', async () => {
-    // What came while others hung is told behind them.
+    // An event that came while others were delayed is sent after them.
     receiver.answer((response) => response.writeHead(200).end());
     await until('all to be delivered', async () => {
       const rows = await query('SELECT FROM events WHERE kind = ANY($1)', [kinds]);

@@ -37,7 +37,7 @@ test('the history of a lease is one row with its steps, its outcome and its sync
   const { sync } = await queued('a', 'a1');
   const lease = leaseOf((await store.assets.take('a1', 60_000))!);
   note(lease, 'library_answered', { status: 'ready' });
-  const reason: Reason = { code: 'error', text: 'it broke off' };
+  const reason: Reason = { code: 'error', text: 'it was interrupted' };
   for (let n = 0; n < 70; n++) note(lease, 'part_failed', { part: n, reason });
   expect(await store.assets.again(lease, 60_000, { spent: true, reason })).toBe(true);
   const { rows } = await store.history.ofAsset('a1');
