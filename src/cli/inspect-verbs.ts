@@ -53,7 +53,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
 
   verb(
     'explain',
-    'tell where one asset is or why it is not mirrored, what you can do, and its history',
+    'show where one asset is or why it is not mirrored, what you can do, and its history',
     'asset-mirror explain ASSET',
   )
     .argument('<asset>', 'its id, from `asset-mirror assets`')
@@ -86,7 +86,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'asset-mirror plan CONNECTION',
     'It takes as long as a full listing. Ctrl-C stops it in asset-mirror, too.',
   )
-    .argument('[connection]', 'its id, from `asset-mirror connections` (default: all active connections)')
+    .argument('[connection]', 'its id, or the e-mail or name of its user (default: all active connections)')
     .action(async (connection: string | undefined, options) =>
       failIf(await plan(await connect(), connection, options)),
     );

@@ -162,7 +162,6 @@ function outcomeText(outcome: Outcome, { reason, nextAt, ms = 0 }: Data): string
 
 function eventText(kind: string, data: Record<string, unknown>): string {
   if (kind === 'asset.gone') return 'no longer in the library';
-  const action = /^operator\.(.+)$/.exec(kind)?.[1];
-  const outcome = [data.outcome ?? 'done', data.reason].filter(Boolean).join(': ');
-  return action ? `operator: ${action} (${outcome})` : kind;
+  if (kind !== 'operator.retryAsset') return kind;
+  return data.outcome === 'refused' ? `an operator retried it (refused: ${data.reason})` : 'an operator retried it';
 }

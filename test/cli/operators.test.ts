@@ -76,7 +76,7 @@ describe('commands of operators', () => {
     expect(plan).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(
-        /^A full sync would transfer 1 assets, 5 B.*\n {2}1 assets, 5 B: known, not yet in the bucket\n {2}Sizes are as the library lists them/,
+        /^A full sync would transfer 1 asset, 5 B.*\n {2}1 asset, 5 B: known, not yet in the bucket\n {2}Sizes are as the library lists them/,
       ),
     });
     expect(JSON.parse((await run(['plan', '--json'])).stdout)).toMatchObject({ toMove: { assets: 1, bytes: 5 } });

@@ -95,8 +95,10 @@ describe('the timeline of an asset', () => {
     await scene.admin.clearFaults();
     await mirror.api('POST', `/assets/${id}/retry`);
     await mirror.assetIn(id, 'mirrored');
-    const entries = whats((await explained(id)).timeline);
+    ({ timeline } = await explained(id));
+    const entries = whats(timeline);
     expect(entries).toEqual(expect.arrayContaining(['settings.unskipped', 'operator.retryAsset', 'attempt.mirrored']));
+    expect(timeline.map(({ text }) => text)).toContain('an operator retried it');
     expect(entries.indexOf('operator.retryAsset')).toBeLessThan(entries.lastIndexOf('attempt.mirrored'));
   });
 

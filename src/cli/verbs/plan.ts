@@ -2,7 +2,7 @@ import { formatBytes, formatDuration } from '../../units.ts';
 import type { Plan, PlanProgress } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { findOptional } from '../find-connection.ts';
-import { ago, cut, harmless, overwrite, paint, print, printJson, table } from '../output.ts';
+import { ago, counted, cut, harmless, overwrite, paint, print, printJson, table } from '../output.ts';
 
 /** Shows what a full sync would transfer. Returns the number of companies that could not be listed. */
 export async function plan(
@@ -23,7 +23,7 @@ export async function plan(
 function describeProgress({ companyId, listed, pages, waitsUntil }: PlanProgress): string {
   const where = companyId === null ? 'reading the companies' : `listing ${harmless(companyId)}`;
   const wait = waitsUntil === null ? '' : `; waiting, continues ${ago(waitsUntil)}`;
-  return `${where}: ${listed} assets, ${pages} pages${wait}`;
+  return `${where}: ${counted(listed, 'asset')}, ${counted(pages, 'page')}${wait}`;
 }
 
 const kinds = {
@@ -43,7 +43,8 @@ const others = {
 
 function describe(found: Plan): string {
   const { byKind, toMove, time } = found;
-  const amount = ({ assets, bytes }: { assets: number; bytes: number }) => `${assets} assets, ${formatBytes(bytes)}`;
+  const amount = ({ assets, bytes }: { assets: number; bytes: number }) =>
+    `${counted(assets, 'asset')}, ${formatBytes(bytes)}`;
   const lines = [
     listedNothing(found)
       ? paint('bold', 'The library could not be listed.')
