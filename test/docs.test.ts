@@ -25,3 +25,11 @@ test.each(pages)('%s: every link leads to a file and a heading that exist', (pag
   });
   expect(broken).toEqual([]);
 });
+
+test('every address of the documentation in code and rules leads to a heading that exists', () => {
+  const address = /https:\/\/github\.com\/asset-mirror\/asset-mirror\/blob\/main\/([\w./-]+\.md)#([\w-]+)/g;
+  const files = globSync(['{src,ops,helm}/**/*.{ts,js,yml,yaml,json,tpl}']);
+  const links = files.flatMap((file) => [...readFileSync(file, 'utf8').matchAll(address)]);
+  expect(links.length).toBeGreaterThan(10);
+  for (const [link, page = '', anchor] of links) expect(anchorsOf(page), link).toContain(anchor);
+});

@@ -32,20 +32,13 @@ test('each alert has a case in which it fires, and one in which it does not', as
 });
 
 test('each alert links to a section of the runbook, and is in docs/operate/alerts.md', async () => {
-  const runbook = await readFile('docs/operate/runbook.md', 'utf8');
-  const anchors = [...runbook.matchAll(/^## (.+)$/gm)].map(([, title]) =>
-    title!
-      .toLowerCase()
-      .replace(/[^\w -]/g, '')
-      .replaceAll(' ', '-'),
-  );
   const table = await readFile('docs/operate/alerts.md', 'utf8');
   const { rules: alerts } = parse(await readFile(rules, 'utf8')).groups[0];
   expect(table.match(/^\| `AssetMirror/gm)).toHaveLength(alerts.length);
   for (const { alert, annotations } of alerts) {
     const [page, anchor] = annotations.runbook_url.split('#');
-    expect(page, alert).toBe('docs/operate/runbook.md');
-    expect(anchors, alert).toContain(anchor);
+    // docs.test.ts checks that the section exists.
+    expect(page, alert).toBe('https://github.com/asset-mirror/asset-mirror/blob/main/docs/operate/runbook.md');
     expect(table).toMatch(new RegExp(`^\\| \`${alert}\` .*\\(runbook\\.md#${anchor}\\)`, 'm'));
   }
 });
