@@ -17,11 +17,14 @@ import { probeConnection, probeService } from './source/probe-library.ts';
 import { assetTypes, unknownTypes } from './source/schemas.ts';
 import { probeDirectory } from './storage/directory/probe.ts';
 import { probeS3 } from './storage/s3/probe.ts';
-import { probeDatabase } from './store/database/probe-database.ts';
+import { type DatabaseState, probeDatabase } from './store/database/probe-database.ts';
 import type { Connection } from './store/database/schema.ts';
 import { clusterExists } from './store/embedded/cluster.ts';
 import { joinEmbeddedPostgres } from './store/embedded/embedded.ts';
 import { openStore, type Store } from './store/store.ts';
+
+/** `new`: there is no database yet. */
+type State = DatabaseState | 'new';
 
 interface Examining {
   config: Config;
@@ -40,25 +43,24 @@ export async function* examine(config: Config, signal: AbortSignal): AsyncGenera
   yield* await configuration(config);
   yield await probePublicUrl(config, signal);
   signal.throwIfAborted();
-  const { store, isNew } = yield* examineDatabase(at);
+  const { store, state } = yield* examineDatabase(at);
   signal.throwIfAborted();
   yield* probeQueue({ redisUrl: config.redisUrl });
   signal.throwIfAborted();
 
   const { target, s3 } = config.storage;
   // Null: the database is unreachable, so the mirror id is not checked.
-  const id = store ? await store.bucket.known() : isNew ? undefined : null;
+  const id = store ? await store.bucket.known() : state === 'new' ? undefined : null;
   if (target.kind === 'directory') yield* probeDirectory(target, id);
   else yield* stoppable(probeS3({ ...target, ...s3, connections: 4, memory: store?.bucket }, id), signal);
-  yield* examineLibrary(at, store, isNew);
+  yield* examineLibrary(at, store, state);
 }
 
-/** `isNew`: there is no database yet. */
 async function* examineDatabase({
   config,
   log,
   open,
-}: Examining): AsyncGenerator<Finding, { store?: Store; isNew: boolean }> {
+}: Examining): AsyncGenerator<Finding, { store?: Store; state: State }> {
   const { ok, not } = findingsOn('database');
   const what = 'PostgreSQL';
   const directory = config.dataDir;
@@ -69,17 +71,18 @@ async function* examineDatabase({
     }
   } catch (error) {
     yield not('wrong', what, reasonOf(error), 'see what it says, or set DATABASE_URL');
-    return { isNew: false };
+    return { state: 'unusable' };
   }
   if (url === undefined) {
     yield ok(what, 'none yet', 'made by the first start');
-    return { isNew: true };
+    return { state: 'new' };
   }
-  if (!(yield* probeDatabase({ url }))) return { isNew: false };
-  return { store: open.adopt(await openStore({ url, log }), (store) => store.close()), isNew: false };
+  const state = yield* probeDatabase({ url });
+  if (state !== 'up_to_date') return { state };
+  return { store: open.adopt(await openStore({ url, log }), (store) => store.close()), state };
 }
 
-async function* examineLibrary(at: Examining, store: Store | undefined, isNew: boolean): AsyncGenerator<Finding> {
+async function* examineLibrary(at: Examining, store: Store | undefined, state: State): AsyncGenerator<Finding> {
   const { config, log, open, signal } = at;
   const { apiUrl, appUrl, clientId, clientSecret } = config.library;
   const dispatcher = open.adopt(createAgent({ connections: 4, proxies: config.proxies }), (agent) => agent.destroy());
@@ -89,7 +92,7 @@ async function* examineLibrary(at: Examining, store: Store | undefined, isNew: b
   const connections = await store?.connections.list();
   const connection = connections?.find(({ status }) => status === 'active');
   if (!store || !connection) {
-    yield withoutToken(connections ?? (isNew ? [] : undefined));
+    yield withoutToken(state, connections ?? []);
     return;
   }
   const sealer = createSealer(await encryptionKeys(config));
@@ -110,12 +113,14 @@ async function* examineLibrary(at: Examining, store: Store | undefined, isNew: b
   );
 }
 
-/** Why tokens and downloads are not tried: there is no active connection. `connections`: undefined if they are unknown. */
-function withoutToken(connections: Pick<Connection, 'id' | 'status'>[] | undefined): Finding {
+/** Why tokens and downloads are not tried: there is no active connection, or the database cannot be read. */
+function withoutToken(state: State, connections: Pick<Connection, 'id' | 'status'>[]): Finding {
   const { not } = findingsOn('library');
   const finding = (level: 'note' | 'wrong', why: string, remedy: string) =>
     not(level, 'token', `${why}, so tokens and downloads were not tried`, `${remedy}, then this again`);
-  if (!connections) return finding('note', 'the connections are unknown', 'repair the database');
+  const unknown = 'the connections are unknown';
+  if (state === 'behind') return finding('note', unknown, 'start asset-mirror, which updates the schema');
+  if (state === 'unusable') return finding('note', unknown, 'solve the problem of the database above');
   const [one] = connections;
   if (!one) return finding('note', 'nothing is connected', 'asset-mirror connect-link');
   const paused = connections.find(({ status }) => status === 'paused');

@@ -142,8 +142,23 @@ describe.each([
       level: 'note',
       found: expect.stringContaining('could not be read to compare it'),
     });
-    expect(of(all, 'token')).toMatchObject({ found: expect.stringContaining('the connections are unknown') });
+    expect(of(all, 'token')).toMatchObject({
+      found: expect.stringContaining('the connections are unknown'),
+      remedy: expect.stringContaining('the database above'),
+    });
     await rm(directory, { recursive: true });
+  });
+
+  test('the doctor says that the next start updates a schema of an earlier release', async () => {
+    const database = await newDatabase({ empty: true });
+    const all = await findings({ ...environment, DATABASE_URL: database.url });
+    expect(of(all, 'schema')).toMatchObject({ level: 'ok', chosen: 'made by the next start' });
+    expect(of(all, 'token')).toMatchObject({
+      level: 'note',
+      found: expect.stringContaining('the connections are unknown'),
+      remedy: 'start asset-mirror, which updates the schema, then this again',
+    });
+    await database.drop();
   });
 
   test('the doctor refreshes an expired token, and the service continues with the new one', async () => {

@@ -8,8 +8,11 @@ import { databaseProblem } from './unreachable.ts';
 /** The oldest PostgreSQL that is maintained, and that the tests run on. */
 const oldest = 14;
 
-/** Checks the database without changing it. Returns whether its schema is up to date, so that it can be read. */
-export async function* probeDatabase(options: { url: string }): AsyncGenerator<Finding, boolean> {
+/** `behind`: the next start updates the schema. `unusable`: it does not answer, or refuses what is needed. */
+export type DatabaseState = 'up_to_date' | 'behind' | 'unusable';
+
+/** Checks the database without changing it. It can be read if it is up to date. */
+export async function* probeDatabase(options: { url: string }): AsyncGenerator<Finding, DatabaseState> {
   const area = 'database' as const;
   const pool = new pg.Pool({
     connectionString: options.url,
@@ -35,7 +38,7 @@ export async function* probeDatabase(options: { url: string }): AsyncGenerator<F
         remedy: 'correct the server, or DATABASE_URL',
       };
       yield { area, what: 'PostgreSQL', ...problem, level: 'wrong' };
-      return false;
+      return 'unusable';
     }
     const ms = Math.round(performance.now() - began);
     const version = facts.version.split(' ')[0]!;
@@ -45,7 +48,7 @@ export async function* probeDatabase(options: { url: string }): AsyncGenerator<F
     } else if (!facts.writable) {
       const remedy = 'point DATABASE_URL at the primary';
       yield { area, what: 'PostgreSQL', found: `${version}, a read-only replica`, remedy, level: 'wrong' };
-      return false;
+      return 'unusable';
     } else yield { area, what: 'PostgreSQL', found, level: 'ok' };
 
     const pending = await pendingMigrations(db);
@@ -70,7 +73,7 @@ export async function* probeDatabase(options: { url: string }): AsyncGenerator<F
     const startedAt = Date.now();
     const { rows } = await pool.query('SELECT extract(epoch FROM clock_timestamp()) * 1000 AS now');
     yield clockFinding(area, Number(rows[0].now) - (startedAt + Date.now()) / 2, 'the database');
-    return pending.length === 0;
+    return pending.length === 0 ? 'up_to_date' : 'behind';
   } finally {
     await db.destroy();
   }
