@@ -28,6 +28,7 @@ import { recordFilterDefaults } from './sync/filter-defaults.ts';
 import { defaultTimings, type Timings } from './timings.ts';
 import { checkAsset } from './verify/check-asset.ts';
 import { sendTest } from './webhooks/send-test.ts';
+import { createWebhookSender } from './webhooks/sender.ts';
 
 export type Context = Awaited<ReturnType<typeof openContext>>;
 
@@ -59,6 +60,11 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
   const limiter = new Limiter({ store, log, perConnection: transfer.perConnection });
   const withToken = createAccess(tokens, limiter, client);
   const schedule = new Schedule({ store, queues, log, ...config.sync });
+  const { url, keys = [], allowPrivate } = config.webhook;
+  const webhookSender =
+    url === undefined
+      ? undefined
+      : opening.adopt(createWebhookSender({ url, keys, allowPrivate }), (sender) => sender.close());
   const operations = createOperations({
     ...stores,
     schedule,
@@ -66,7 +72,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     tokens,
     client,
     access: withToken,
-    sendTestWebhook: () => sendTest(config.webhook),
+    sendTestWebhook: webhookSender && (() => sendTest(webhookSender)),
     log,
     publicUrl,
     bucketTrouble: watchBucket(storage.check),
@@ -93,6 +99,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     limiter,
     withToken,
     schedule,
+    webhookSender,
     operations,
     adminToken,
     close: () => stack.disposeAsync(),

@@ -22,7 +22,7 @@ import { span } from './tracing/tracing.ts';
 import { formatDuration } from './units.ts';
 import { startScheduledVerification } from './verify/scheduled.ts';
 import { startSweeping } from './verify/sweep-uploads.ts';
-import { longestWebhookWait, startWebhooks } from './webhooks/deliver.ts';
+import { longestWebhookWait, Webhooks } from './webhooks/deliver.ts';
 
 /** Syncs that run at once in one process. They mostly wait for the library. */
 const syncConcurrency = 10;
@@ -52,7 +52,9 @@ export async function startWorkers(context: Context) {
   const jobs = openJobs(context, { mirror, sync, dispatcher, signal: stopping.signal });
   const scheduled = startScheduledVerification({ ...context, instance, reconcileInterval: filters.reconcileInterval });
   const pruning = startPruning(context);
-  const webhooks = startWebhooks({ ...context, publicUrl: config.publicUrl }, config.webhook);
+  const { webhookSender } = context;
+  const webhooks =
+    webhookSender && new Webhooks({ ...context, publicUrl: config.publicUrl }, webhookSender, config.webhook.events);
   await Promise.all([breaker.check(), queues.ready()]);
   const sweeping = startSweeping({ ...context, breaker });
   jobs.run();

@@ -25,7 +25,7 @@ export interface OperationsDeps {
   /** BANDWIDTH_LIMIT of this process. */
   ownBandwidth: number | undefined;
   /** Sends a test message to the webhook endpoint. Undefined: none is configured. */
-  sendTestWebhook: () => Promise<{ taken: boolean; reason?: string } | undefined>;
+  sendTestWebhook: (() => Promise<{ delivered: boolean; reason?: string }>) | undefined;
   publicUrl: string;
   /** Maximum assets of a connection in flight. */
   perConnection: number;

@@ -9,14 +9,14 @@ export const testedWebhook = z
 export const webhookOperations = ({ sendTestWebhook }: Pick<OperationsDeps, 'sendTestWebhook'>) => ({
   /** Sends a test message to the webhook endpoint, once. */
   async testWebhook() {
-    const answer = await sendTestWebhook();
-    if (!answer) {
+    if (!sendTestWebhook) {
       throw new Refused(
         409,
         'webhook_not_configured',
         'No webhook endpoint is configured. Set WEBHOOK_URL and WEBHOOK_SECRET, and restart asset-mirror.',
       );
     }
-    return { delivered: answer.taken, reason: answer.reason ?? null };
+    const { delivered, reason = null } = await sendTestWebhook();
+    return { delivered, reason };
   },
 });

@@ -1,15 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { reasonOf } from '../errors.ts';
 import { every } from '../every.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import type { Delivery } from '../store/events/webhooks.ts';
 import type { Store } from '../store/store.ts';
-import { version } from '../version.ts';
 import type { WebhookKind } from '../webhook-kinds.ts';
 import { messageOf } from './message.ts';
-import { type Answer, createWebhookSender } from './sender.ts';
+import type { WebhookSender } from './sender.ts';
 
 /** An event that was not delivered within this time is given up. */
 const giveUpMs = 3 * 86_400_000;
@@ -35,26 +33,14 @@ export interface WebhookDeps {
   log: Log;
 }
 
-export interface WebhookEndpoint {
-  url: string | undefined;
-  keys: Buffer[] | undefined;
-  events: readonly WebhookKind[];
-  allowPrivate: boolean;
-}
-
-/** Starts delivering events. Undefined: no endpoint is configured. */
-export function startWebhooks(deps: WebhookDeps, { url, keys = [], ...endpoint }: WebhookEndpoint) {
-  return url === undefined ? undefined : new Webhooks(deps, { url, keys, ...endpoint });
-}
-
 /**
  * Delivers events from the database, so that no other work waits for the endpoint. Any number of processes may do this: each
  * delivery is leased to one of them at a time.
  */
-class Webhooks {
+export class Webhooks {
   readonly #deps: WebhookDeps;
   readonly #kinds: readonly WebhookKind[];
-  readonly #sender: ReturnType<typeof createWebhookSender>;
+  readonly #sender: WebhookSender;
   readonly #stopping = new AbortController();
   readonly #running: Promise<void>;
   readonly #silence: () => void;
@@ -64,10 +50,10 @@ class Webhooks {
   /** The endpoint answered 410: this process sends nothing until it is started again. */
   #gone = false;
 
-  constructor(deps: WebhookDeps, endpoint: WebhookEndpoint & { url: string; keys: Buffer[] }) {
+  constructor(deps: WebhookDeps, sender: WebhookSender, kinds: readonly WebhookKind[]) {
     this.#deps = deps;
-    this.#kinds = endpoint.events;
-    this.#sender = createWebhookSender({ ...endpoint, version });
+    this.#kinds = kinds;
+    this.#sender = sender;
     this.#silence = deps.store.onEvents(() => this.#endPause());
     this.#running = every(tickMs, () => this.#round(), {
       signal: this.#stopping.signal,
@@ -82,7 +68,6 @@ class Webhooks {
     this.#silence();
     this.#stopping.abort(new Error('shutting down'));
     await Promise.race([this.#running, sleep(stopMs, undefined, { ref: false })]);
-    await this.#sender.close();
   }
 
   async #round(): Promise<void> {
@@ -97,7 +82,7 @@ class Webhooks {
       log.error({ event: 'webhook.given_up', deliveries: givenUp }, 'webhook deliveries given up');
     }
     while (!this.#gone && !signal.aborted) {
-      const due = await store.webhooks.take(atOnce, leaseMs);
+      const due = await store.webhooks.lease(atOnce, leaseMs);
       if (due.length === 0) return;
       await Promise.all(due.map((delivery) => this.#deliver(delivery)));
     }
@@ -108,14 +93,12 @@ class Webhooks {
     const { id, kind, attempts: attempt, connectionId, assetId } = delivery;
     const fields = { webhookId: id, kind, attempt, connectionId, assetId };
     const body = JSON.stringify(await messageOf(this.#deps, delivery));
-    const answer = await this.#sender
-      .send({ id, body })
-      .catch((error): Answer => ({ taken: false, reason: reasonOf(error) }));
-    metrics.webhookDeliveries.inc({ result: answer.taken ? 'delivered' : 'failed' });
-    if (answer.taken) {
-      await store.webhooks.taken(id);
+    const answer = await this.#sender.send({ id, body });
+    metrics.webhookDeliveries.inc({ result: answer.delivered ? 'delivered' : 'failed' });
+    if (answer.delivered) {
+      await store.webhooks.delivered(id);
       log.debug({ event: 'webhook.delivered', ...fields }, 'webhook delivered');
-      if (this.#failing) log.info({ event: 'webhook.recovered' }, 'webhook endpoint takes events again');
+      if (this.#failing) log.info({ event: 'webhook.recovered' }, 'webhook endpoint accepts events again');
       this.#failing = false;
       return;
     }

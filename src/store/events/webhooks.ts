@@ -50,8 +50,8 @@ export async function collect(db: Database, kinds: readonly string[], giveUpMs: 
   });
 }
 
-/** Leases due deliveries for `leaseMs`, oldest first. The caller must report each as taken or again by then. */
-export async function take(db: Database, limit: number, leaseMs: number): Promise<Delivery[]> {
+/** Leases due deliveries for `leaseMs`, oldest first. The caller must report each as delivered or again by then. */
+export async function lease(db: Database, limit: number, leaseMs: number): Promise<Delivery[]> {
   const { rows } = await sql<Delivery>`
     WITH due AS (
       SELECT id FROM webhook_deliveries WHERE next_at <= now() ORDER BY next_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
@@ -62,7 +62,7 @@ export async function take(db: Database, limit: number, leaseMs: number): Promis
 }
 
 /** The endpoint has accepted it. */
-export async function taken(db: Database, id: string): Promise<void> {
+export async function delivered(db: Database, id: string): Promise<void> {
   await sql`DELETE FROM webhook_deliveries WHERE id = ${id}`.execute(db);
 }
 
