@@ -29,9 +29,8 @@ export function timelineOf(
       ? [entry(asset.mirroredAt, 'attempt.mirrored', 'mirrored')]
       : []),
     ...entries,
-    // The history itself has the outcome of attempts.
     ...events
-      .filter(({ kind }) => kind !== 'asset.failed')
+      .filter(({ kind }) => !inHistory.has(kind))
       .map(({ at, kind, data }) => entry(at, kind, eventText(kind, data))),
     ...verified(asset.verifiedAt, entries).map((at) => entry(at, 'verified', 'checksum verified')),
   ];
@@ -160,8 +159,18 @@ function outcomeText(outcome: Outcome, { reason, nextAt, ms = 0 }: Data): string
   }
 }
 
-function eventText(kind: string, data: Record<string, unknown>): string {
-  if (kind === 'asset.gone') return 'no longer in the library';
-  if (kind !== 'operator.retryAsset') return kind;
-  return data.outcome === 'refused' ? `an operator retried it (refused: ${data.reason})` : 'an operator retried it';
+/** Outcomes of attempts. The history has them with more details. */
+const inHistory = new Set(['asset.failed', 'asset.mirrored']);
+
+function eventText(kind: string, { companyId, recordedFor, outcome, reason }: Record<string, unknown>): string {
+  switch (kind) {
+    case 'asset.gone':
+      return 'no longer in the library';
+    case 'asset.conflict':
+      return `company ${companyId} lists it, too; only that of company ${recordedFor} is mirrored`;
+    case 'operator.retryAsset':
+      return outcome === 'refused' ? `an operator tried to retry it. Refused: ${reason}` : 'an operator retried it';
+    default:
+      return kind;
+  }
 }

@@ -1,0 +1,32 @@
+import { expect, test } from 'vitest';
+import { timelineOf } from '../../src/operations/timeline.ts';
+
+const at = new Date('2026-01-31T12:00:00Z');
+const asset = { firstSeenAt: at, mirroredAt: at, verifiedAt: null, syncId: null };
+const event = (kind: string, data: object = {}) => ({
+  id: 1,
+  at,
+  kind,
+  connectionId: 'c1',
+  assetId: 'a1',
+  data: { ...data },
+});
+
+test('a timeline tells events in words, and the outcome of an attempt once', () => {
+  const events = [
+    event('asset.failed', { reason: 'no file' }),
+    event('asset.mirrored', { key: 'k', bytes: 1 }),
+    event('asset.conflict', { companyId: 'beta', recordedFor: 'acme' }),
+    event('asset.gone'),
+    event('operator.retryAsset', { outcome: 'done' }),
+    event('operator.retryAsset', { outcome: 'refused', reason: 'The asset is no longer in the library.' }),
+  ];
+  expect(timelineOf(asset, [], events).map(({ text }) => text)).toEqual([
+    'seen for the first time',
+    'mirrored',
+    'company beta lists it, too; only that of company acme is mirrored',
+    'no longer in the library',
+    'an operator retried it',
+    'an operator tried to retry it. Refused: The asset is no longer in the library.',
+  ]);
+});
