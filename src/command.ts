@@ -6,7 +6,7 @@ import { harmless, jsonOf, printError } from './cli/output.ts';
 import { program } from './cli/program.ts';
 import type { StartDatabase } from './cli/verbs/library.ts';
 import type { ContextOptions } from './context.ts';
-import { ConfigurationError, reasonOf } from './errors.ts';
+import { ConfigurationError, fullReasonOf } from './errors.ts';
 import { freePort } from './free-port.ts';
 import type { RebuildReport } from './rebuild.ts';
 import { embeddedPostgresIsInstalled } from './store/embedded/binaries.ts';
@@ -154,7 +154,7 @@ export async function run(options: ContextOptions = {}): Promise<never> {
     else if (error instanceof ConfigurationError) {
       printError(['asset-mirror: wrong or missing settings', ...error.problems].join('\n  '));
       if (error.remedy) printError(error.remedy);
-    } else if (!(error instanceof CommanderError)) printError(`asset-mirror: ${harmless(reasonOf(error))}`);
+    } else if (!(error instanceof CommanderError)) printError(`asset-mirror: ${harmless(fullReasonOf(error))}`);
     process.exit(code);
   }
 }

@@ -1,4 +1,4 @@
-import { connectionProblem } from './connection-problem.ts';
+import { networkProblem } from './network-problem.ts';
 import { type Reason, renderReason } from './reasons.ts';
 import { formatDuration } from './units.ts';
 
@@ -86,15 +86,27 @@ export class Rejected extends KnownError {
   override readonly name = 'Rejected';
 }
 
+/** What is wrong, and what to do about it. */
+export interface Diagnosis {
+  found: string;
+  remedy: string;
+}
+
 /** The bucket accepts nothing at present (full, missing, wrong keys): all assets wait, and none fails. */
 export class StorageUnavailable extends Error {
   override readonly name = 'StorageUnavailable';
   /** `object`: only this object is not accepted at present. It waits; the others continue. */
   readonly scope: 'all' | 'object';
+  /** The message in its parts, if it has a remedy. */
+  readonly diagnosis: Diagnosis | undefined;
 
-  constructor(message: string, options: { scope?: 'all' | 'object'; cause?: unknown } = {}) {
+  constructor(
+    message: string,
+    options: { scope?: 'all' | 'object'; diagnosis?: Diagnosis | undefined; cause?: unknown } = {},
+  ) {
     super(message, { cause: options.cause });
     this.scope = options.scope ?? 'all';
+    this.diagnosis = options.diagnosis;
   }
 }
 
@@ -129,14 +141,17 @@ const storableReason = (reason: Reason): Reason =>
 /** Short and without secrets. PostgreSQL stores no NUL, and no half of a surrogate pair, which the cut may leave. */
 export const storable = (text: string) => scrub(text).slice(0, 500).replaceAll('\0', '').toWellFormed();
 
-/** The message of an error and of its causes, in one line and without secrets (see `scrub`). */
-export function reasonOf(error: unknown): string {
+/** The message of an error and of its causes, in one line and without secrets (see `scrub`), at most 500 characters. */
+export const reasonOf = (error: unknown): string => storable(fullReasonOf(error));
+
+/** The same, whole. */
+export function fullReasonOf(error: unknown): string {
   const parts: string[] = [];
   for (const e of withCauses(error)) {
     const message = messageOf(e);
     if (message && !saysNothing.has(message) && !parts.some((part) => part.includes(message))) parts.push(message);
   }
-  return storable(parts.join(': ')) || 'unknown error';
+  return scrub(parts.join(': ')) || 'unknown error';
 }
 
 /** An error and what caused it. */
@@ -149,7 +164,23 @@ export function* withCauses(error: unknown): Generator<unknown> {
 
 /** Names the setting with the address that was tried. Then the reason of a failed connection ends with what to do. */
 export function namingSetting<E>(error: E, setting: string): E {
-  return connectionProblem(error) ? (Object.assign(error as object, { setting }) as E) : error;
+  return networkProblem(error) ? (Object.assign(error as object, { setting }) as E) : error;
+}
+
+/** What is wrong and what to do, if the error or one of its causes knows it. */
+export function diagnosisOf(error: unknown): Diagnosis | undefined {
+  for (const e of withCauses(error)) {
+    const diagnosis = e instanceof StorageUnavailable ? e.diagnosis : unreachable(e);
+    if (diagnosis) return diagnosis;
+  }
+  return undefined;
+}
+
+/** A failed connection to the address in a setting, see `namingSetting`. */
+function unreachable(e: unknown): Diagnosis | undefined {
+  const problem = networkProblem(e);
+  const { setting } = (e ?? {}) as { setting?: string };
+  return problem && setting ? { found: problem.found, remedy: problem.remedy(setting) } : undefined;
 }
 
 /** Messages of the AWS SDK for an answer without a message. */
@@ -157,9 +188,10 @@ const saysNothing = new Set(['UnknownError', 'Unknown']);
 
 function messageOf(e: unknown): string {
   if (!(e instanceof Error)) return String(e);
-  const problem = connectionProblem(e);
-  const { setting } = e as { setting?: string };
-  if (problem) return setting ? `${problem.found}; ${problem.remedy(setting)}` : problem.found;
+  const known = unreachable(e);
+  if (known) return `${known.found}; ${known.remedy}`;
+  const problem = networkProblem(e);
+  if (problem) return problem.found;
   if (e instanceof AggregateError && e.message === '') return e.errors.map(messageOf).join(', ');
   return e.message || e.name;
 }

@@ -22,14 +22,6 @@ export const findingsOn = (area: Finding['area']) => ({
   },
 });
 
-/** Splits the message of an error, `what is wrong; what to do about it`. */
-export function splitMessage(reason: string): { found: string; remedy?: string } {
-  const at = reason.indexOf('; ');
-  if (at < 0) return { found: reason };
-  // An error code and the other side's message may follow. They are for logs only.
-  return { found: reason.slice(0, at), remedy: reason.slice(at + 2).replace(/ \([A-Z]\w+\)(: .*)?$/s, '') };
-}
-
 /** Compares another machine's clock with ours: signatures and expiry times need them close. */
 export function clockFinding(area: Finding['area'], differenceMs: number, whose: string): Finding {
   const seconds = Math.round(Math.abs(differenceMs) / 1000);

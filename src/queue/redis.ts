@@ -1,7 +1,7 @@
 import { Cluster, Redis } from 'ioredis';
 import { parseRedisUrl } from '../config/redis-address.ts';
-import { connectionProblem } from '../connection-problem.ts';
 import { reasonOf } from '../errors.ts';
+import { networkProblem } from '../network-problem.ts';
 
 /** After a failover the old primary answers READONLY: reconnect to the new primary, and resend the command. */
 const moved = (error: Error) => (error.message.startsWith('READONLY') ? 2 : false);
@@ -55,7 +55,7 @@ export function connectRedis(url: string, options: RedisOptions): Redis | Cluste
 
 /** Why Redis cannot be used, and what to do. The errors of sentinels and clusters do not have addresses. */
 export function redisProblem(error: unknown, url: string): { found: string; remedy: string } {
-  const problem = connectionProblem(error);
+  const problem = networkProblem(error);
   if (problem) return { found: problem.found, remedy: problem.remedy('REDIS_URL') };
   const found = reasonOf(error);
   if (/NOAUTH|WRONGPASS/.test(found)) return { found, remedy: 'correct the password in REDIS_URL' };

@@ -1,6 +1,6 @@
 import { type Dispatcher, request } from 'undici';
-import { Disconnected, namingSetting, RetryLater, reasonOf } from '../errors.ts';
-import { clockFinding, type Finding, findingsOn, splitMessage } from '../finding.ts';
+import { Disconnected, diagnosisOf, namingSetting, RetryLater, reasonOf } from '../errors.ts';
+import { clockFinding, type Finding, findingsOn } from '../finding.ts';
 import type { LibraryClient } from './client.ts';
 import { drop, follow } from './follow-link.ts';
 import type { LinkGuard } from './links.ts';
@@ -162,6 +162,9 @@ async function first(url: string, options: Probe & LinkProbe, referer: string | 
 }
 
 function unreached(what: string, error: unknown, setting: string): Finding {
-  const { found, remedy } = splitMessage(reasonOf(namingSetting(error, setting)));
-  return not('wrong', what, found, remedy ?? `check the network, or correct ${setting}`);
+  const { found, remedy } = diagnosisOf(namingSetting(error, setting)) ?? {
+    found: reasonOf(error),
+    remedy: `check the network, or correct ${setting}`,
+  };
+  return not('wrong', what, found, remedy);
 }

@@ -2,9 +2,9 @@ import { constants } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { reasonOf } from '../../errors.ts';
+import { diagnosisOf, reasonOf } from '../../errors.ts';
 import { exists } from '../../files.ts';
-import { type Finding, splitMessage } from '../../finding.ts';
+import type { Finding } from '../../finding.ts';
 import { formatBytes } from '../../units.ts';
 import { mirrorIdFinding, not, ok } from '../findings.ts';
 import { bucketIdKey } from '../keys.ts';
@@ -24,8 +24,11 @@ export async function* probeDirectory({ path }: { path: string }, knownId?: stri
       await storage.check();
       yield ok('objects', 'are written and synced to the disk');
     } catch (error) {
-      const { found, remedy } = splitMessage(reasonOf(error).replace(`${path}: `, ''));
-      yield not('wrong', 'objects', found, remedy ?? `let this account write to ${path}, or correct STORAGE_URL`);
+      const { found, remedy } = diagnosisOf(error) ?? {
+        found: reasonOf(error).replace(`${path}: `, ''),
+        remedy: `let this account write to ${path}, or correct STORAGE_URL`,
+      };
+      yield not('wrong', 'objects', found, remedy);
       return;
     }
     const id = await storage.get(bucketIdKey);

@@ -1,5 +1,5 @@
-import { connectionProblem } from '../../connection-problem.ts';
-import { Rejected, RetryLater, StorageUnavailable } from '../../errors.ts';
+import { type Diagnosis, Rejected, RetryLater, StorageUnavailable } from '../../errors.ts';
+import { networkProblem } from '../../network-problem.ts';
 
 /** The HTTP status of the store's answer; undefined without an answer. */
 export const statusOf = (error: unknown) =>
@@ -22,36 +22,44 @@ export const codeOf = (error: unknown) => {
 export const isUnsupported = (error: unknown) =>
   [405, 501].includes(statusOf(error) ?? 0) || ['NotImplemented', 'MethodNotAllowed'].includes(codeOf(error));
 
-const words: Record<string, string> = {
-  NoSuchBucket: 'the bucket does not exist; make it, or correct STORAGE_URL',
-  AccessDenied: 'the store denies access; check the credentials and the policy of the bucket',
-  AllAccessDisabled: 'the store has disabled access to the bucket',
-  AccountProblem: 'the store reports a problem with the account',
-  InvalidAccessKeyId: 'the store does not know the access key; check the credentials',
-  XAdminUserNotFound: 'the store does not know the access key; check the credentials',
-  SignatureDoesNotMatch: 'the store refuses the signature; check the secret key',
-  ExpiredToken: 'the credentials have expired',
-  InvalidToken: 'the store refuses the session token',
-  CredentialsProviderError:
-    'no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the host a role',
-  RequestTimeTooSkewed: 'the clock of this machine differs too much from that of the store',
-  MissingContentLength: 'the store accepts no checksum after a stream; set S3_CHECKSUMS to auto or md5-etag',
-  TrailerUnknown: 'the store accepts no checksum after a stream; set S3_CHECKSUMS to auto or md5-etag',
-  PermanentRedirect: 'the bucket is in another region; correct S3_REGION or S3_ENDPOINT',
-  QuotaExceeded: 'the quota of the bucket is used up',
-  XMinioStorageFull: 'the store is full',
+/** By code: what is wrong, and what to do. */
+const words: Record<string, [found: string, remedy?: string]> = {
+  NoSuchBucket: ['the bucket does not exist', 'make it, or correct STORAGE_URL'],
+  AccessDenied: ['the store denies access', 'check the credentials and the policy of the bucket'],
+  AllAccessDisabled: ['the store has disabled access to the bucket'],
+  AccountProblem: ['the store reports a problem with the account'],
+  InvalidAccessKeyId: ['the store does not know the access key', 'check the credentials'],
+  XAdminUserNotFound: ['the store does not know the access key', 'check the credentials'],
+  SignatureDoesNotMatch: ['the store refuses the signature', 'check the secret key'],
+  ExpiredToken: ['the credentials have expired'],
+  InvalidToken: ['the store refuses the session token'],
+  CredentialsProviderError: [
+    'no credentials were found',
+    'set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the host a role',
+  ],
+  RequestTimeTooSkewed: ['the clock of this machine differs too much from that of the store'],
+  MissingContentLength: ['the store accepts no checksum after a stream', 'set S3_CHECKSUMS to auto or md5-etag'],
+  TrailerUnknown: ['the store accepts no checksum after a stream', 'set S3_CHECKSUMS to auto or md5-etag'],
+  PermanentRedirect: ['the bucket is in another region', 'correct S3_REGION or S3_ENDPOINT'],
+  QuotaExceeded: ['the quota of the bucket is used up'],
+  XMinioStorageFull: ['the store is full'],
 };
 
+function wordOf(code: string, status: number | undefined): (typeof words)[string] | undefined {
+  if (code.startsWith('KMS')) return ['the store cannot use the encryption key', 'check S3_SSE_KMS_KEY_ID'];
+  return words[code] ?? (status === 403 ? words.AccessDenied : status === 507 ? words.XMinioStorageFull : undefined);
+}
+
 /** A failed connection. Without path style the name of the bucket is part of the host name. */
-function wordOfConnection(error: unknown, name: string): string | undefined {
-  const problem = connectionProblem(error, codeOf(error));
+function wordOfConnection(error: unknown, name: string): Diagnosis | undefined {
+  const problem = networkProblem(error, codeOf(error));
   if (!problem) return undefined;
   const { hostname, host = hostname } = error as { hostname?: string; host?: string };
   const bucket = name.slice('s3://'.length).split('/')[0];
   const pathStyle = host?.startsWith(`${bucket}.`)
     ? ', or set S3_FORCE_PATH_STYLE=true: without it the name of the bucket is part of the host name'
     : '';
-  return `${problem.found}; ${problem.remedy('S3_ENDPOINT')}${pathStyle}`;
+  return { found: problem.found, remedy: `${problem.remedy('S3_ENDPOINT')}${pathStyle}` };
 }
 
 /** Whether a call got no answer at all. */
@@ -63,12 +71,14 @@ export function classify(error: unknown, name: string): unknown {
   const code = codeOf(error);
   const status = statusOf(error);
   const connection = wordOfConnection(error, name);
-  if (connection) return new StorageUnavailable(`${name}: ${connection}`);
-  const word = words[code] ?? (status === 403 ? words.AccessDenied : status === 507 ? 'the store is full' : undefined);
-  if (word) return new StorageUnavailable(`${name}: ${word} (${code || status})`, { cause: error });
-  if (code.startsWith('KMS')) {
-    const message = `${name}: the store cannot use the encryption key; check S3_SSE_KMS_KEY_ID (${code})`;
-    return new StorageUnavailable(message, { cause: error });
+  if (connection) {
+    return new StorageUnavailable(`${name}: ${connection.found}; ${connection.remedy}`, { diagnosis: connection });
+  }
+  const word = wordOf(code, status);
+  if (word) {
+    const [found, remedy] = word;
+    const diagnosis = remedy ? { found, remedy } : undefined;
+    return new StorageUnavailable(`${name}: ${word.join('; ')} (${code || status})`, { diagnosis, cause: error });
   }
   if (code === 'EntityTooLarge') return new Rejected({ code: 'too_large', store: name });
   if (isUnsupported(error)) {

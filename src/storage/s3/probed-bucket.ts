@@ -1,6 +1,5 @@
 import { AbortMultipartUploadCommand, CreateMultipartUploadCommand } from '@aws-sdk/client-s3';
-import { reasonOf } from '../../errors.ts';
-import { splitMessage } from '../../finding.ts';
+import { type Diagnosis, diagnosisOf, reasonOf } from '../../errors.ts';
 import { Bucket } from './bucket.ts';
 import { probeKey, removeProbes } from './checksum-support.ts';
 import type { S3Options } from './client.ts';
@@ -25,8 +24,9 @@ export class ProbedBucket extends Bucket {
   }
 
   /** An error as a finding and its remedy. */
-  explain(error: unknown): { found: string; remedy?: string } {
-    return splitMessage(reasonOf(classify(error, this.name)).replace(`${this.name}: `, ''));
+  explain(error: unknown): Pick<Diagnosis, 'found'> & Partial<Diagnosis> {
+    const reason = classify(error, this.name);
+    return diagnosisOf(reason) ?? { found: reasonOf(reason).replace(`${this.name}: `, '') };
   }
 
   async beginUpload(): Promise<string> {

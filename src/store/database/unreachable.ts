@@ -1,5 +1,5 @@
-import { connectionProblem } from '../../connection-problem.ts';
 import { reasonOf, withCauses } from '../../errors.ts';
+import { networkProblem } from '../../network-problem.ts';
 
 /** The database cannot be reached, or is starting or stopping (SQLSTATE 57P01 to 57P03). */
 export function isAway(error: unknown): boolean {
@@ -13,7 +13,7 @@ export function isAway(error: unknown): boolean {
 /** Why the database of DATABASE_URL cannot be used, and what to do; undefined for an error of another kind. */
 export function databaseProblem(error: unknown, url: string): { found: string; remedy: string } | undefined {
   for (const cause of withCauses(error)) {
-    const problem = connectionProblem(cause);
+    const problem = networkProblem(cause);
     if (problem) return { found: problem.found, remedy: problem.remedy('DATABASE_URL') };
     const found = reasonOf(cause);
     const remedy = remedies[(cause as { code?: string }).code ?? ''];

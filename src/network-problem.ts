@@ -1,5 +1,5 @@
-/** What is wrong with a connection, and what to do if `setting` has its address. */
-export interface ConnectionProblem {
+/** Why a server cannot be reached, and what to do if `setting` has its address. */
+export interface NetworkProblem {
   found: string;
   remedy: (setting: string) => string;
 }
@@ -18,7 +18,7 @@ interface NetworkError {
  * A failed connection in words, with its address and code; undefined for any other error. Its causes are ignored.
  * `code`: if the error has none of its own.
  */
-export function connectionProblem(error: unknown, code = (error as NetworkError)?.code): ConnectionProblem | undefined {
+export function networkProblem(error: unknown, code = (error as NetworkError)?.code): NetworkProblem | undefined {
   // Any failed handshake has this code.
   if (code === 'EPROTO' && !/wrong version number/i.test((error as NetworkError).message ?? '')) return undefined;
   const problem = problems[String(code)]?.(whereOf(error as NetworkError) ?? 'the server');
@@ -33,7 +33,7 @@ function whereOf(error: NetworkError): string | undefined {
   return /attempted address(?:es)?: ([^),]+)/.exec(message ?? '')?.[1] ?? host;
 }
 
-const problem = (found: string, remedy: ConnectionProblem['remedy']) => ({ found, remedy });
+const problem = (found: string, remedy: NetworkProblem['remedy']) => ({ found, remedy });
 
 const silent = (where: string) =>
   problem(`${where} cannot be reached`, (setting) => `check the network, or correct ${setting}`);
@@ -46,7 +46,7 @@ const plain = () =>
   problem('the server does not speak TLS there', (setting) => `correct the scheme or the port in ${setting}`);
 
 /** By code of Node.js, OpenSSL and undici. */
-const problems: Record<string, (where: string) => ConnectionProblem> = {
+const problems: Record<string, (where: string) => NetworkProblem> = {
   ECONNREFUSED: (where) =>
     problem(`nothing listens at ${where}`, (setting) => `start the server there, or correct ${setting}`),
   ENOTFOUND: (where) =>
