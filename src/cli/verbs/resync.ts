@@ -4,6 +4,7 @@ import type { ConnectionSummary, ResyncRequest, Status, Sync, Verification } fro
 import type { ApiClient } from '../client.ts';
 import { RefusedByService, UsageError } from '../failures.ts';
 import { findConnection } from '../find-connection.ts';
+import { hindranceOf, stuckAssets } from '../hindrance.ts';
 import { liveLine } from '../live.ts';
 import { bar, counted, harmless, number, paint, print, printJson } from '../output.ts';
 
@@ -20,6 +21,8 @@ export interface ResyncOptions {
 }
 
 const pollMs = 500;
+/** Between two checks whether any pending asset is due soon. */
+const checkMs = 10_000;
 
 /**
  * Starts a sync. With `wait`, returns when all assets that it found are mirrored, and the bucket is verified if the sync includes that.
@@ -58,6 +61,7 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
   const live = liveLine({ silent });
   let wasCompared = false;
   let said: string | undefined;
+  let nextCheck = 0;
   try {
     for (;;) {
       const [sync, connection, status] = await Promise.all([
@@ -77,13 +81,12 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
       const isOver = ended && compared && pending + transferring === 0;
       if (isOver && wasCompared) return { sync, connection, verification };
       wasCompared = ended && compared;
-      if (!isOver && connection.status !== 'active') {
-        const remedy = connection.status === 'paused' ? 'resume' : 'connect-link --connection';
-        throw new Error(
-          `stopped waiting, because the connection is ${connection.status}. The rest is mirrored after ` +
-            `\`asset-mirror ${remedy} ${connectionId}\`.`,
-        );
+      let hindrance = isOver ? undefined : hindranceOf(connection);
+      if (ended && compared && performance.now() >= nextCheck) {
+        hindrance ??= await stuckAssets(api, connection);
+        nextCheck = performance.now() + checkMs;
       }
+      if (hindrance) throw new Error(`stopped waiting: ${hindrance}`);
       const pause = pauseOf(connection);
       if (pause === undefined) {
         const waits = pending + transferring > 0 || verification === undefined;

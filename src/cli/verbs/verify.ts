@@ -5,6 +5,7 @@ import type { Verification } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { UsageError } from '../failures.ts';
 import { findOptional } from '../find-connection.ts';
+import { hindranceOf, stuckAssets } from '../hindrance.ts';
 import { harmless, paint, print, printJsonLine, speed } from '../output.ts';
 
 export interface VerifyOptions {
@@ -80,11 +81,11 @@ async function follow(
 async function untilRepaired(api: ApiClient, connectionId: string | undefined, sidecarsBefore: number): Promise<void> {
   for (;;) {
     const { outstanding } = await api.status();
-    const { pending, transferring } =
-      connectionId === undefined
-        ? { pending: outstanding.assets, transferring: 0 }
-        : (await api.connection(connectionId)).counts.byState;
+    const connection = connectionId === undefined ? undefined : await api.connection(connectionId);
+    const { pending, transferring } = connection?.counts.byState ?? { pending: outstanding.assets, transferring: 0 };
     if (pending + transferring <= outstanding.later && outstanding.sidecars <= sidecarsBefore) return;
+    const hindrance = connection && (hindranceOf(connection) ?? (await stuckAssets(api, connection)));
+    if (hindrance) throw new Error(`stopped waiting: ${hindrance}`);
     await sleep(pollMs);
   }
 }

@@ -1,0 +1,52 @@
+import type { AssetList, ConnectionSummary } from './answers.ts';
+import type { ApiClient } from './client.ts';
+import { counted, harmless } from './output.ts';
+
+/** A wait that ends sooner is waited for. */
+const patienceMs = 5 * 60_000;
+
+const isFarOff = (time: string | null) => time !== null && Date.parse(time) > Date.now() + patienceMs;
+
+/** Says why a connection does no work now, or none for long, and what to do. */
+export function hindranceOf({ id, status, adaptiveLimit, lastError }: ConnectionSummary): string | undefined {
+  if (status !== 'active') {
+    const remedy = status === 'paused' ? 'resume' : 'connect-link --connection';
+    return `the connection is ${status}. The rest is mirrored after \`asset-mirror ${remedy} ${id}\`.`;
+  }
+  if (!isFarOff(adaptiveLimit.delayedUntil)) return undefined;
+  const why = lastError ? `: ${harmless(lastError)}` : '';
+  return `the connection waits until ${adaptiveLimit.delayedUntil}${why}. Then it continues by itself.`;
+}
+
+/**
+ * Says which pending assets of a connection are not mirrored soon, why, and what to do. Undefined: none is pending, or at
+ * least one is due soon.
+ */
+export async function stuckAssets(
+  api: ApiClient,
+  { id: connectionId, counts }: ConnectionSummary,
+): Promise<string | undefined> {
+  if (counts.byState.pending === 0 || counts.byState.transferring > 0) return undefined;
+  const unreadable: AssetList['assets'] = [];
+  const later: AssetList['assets'] = [];
+  for await (const { assets } of api.assetPages({ connectionId, state: 'pending' })) {
+    for (const asset of assets) {
+      if (asset.reason?.code === 'no_reader') unreadable.push(asset);
+      else if (isFarOff(asset.nextAt)) later.push(asset);
+      else return undefined;
+    }
+  }
+  const [first] = later.sort((a, b) => Date.parse(a.nextAt!) - Date.parse(b.nextAt!));
+  const sentences = [
+    unreadable.length > 0
+      ? `${counted(unreadable.length, 'asset')} cannot be mirrored, because no connection can read its company now. ` +
+        'Connect a user who can, with `asset-mirror connect-link`.'
+      : '',
+    first
+      ? `${counted(later.length, 'asset')} will be tried again later, the first at ${first.nextAt}` +
+        `${first.reason ? `: ${harmless(first.reason.text)}` : ''}. Try them now with \`asset-mirror retry ASSET\`.`
+      : '',
+  ].filter(Boolean);
+  if (sentences.length === 0) return undefined;
+  return `${sentences.join(' ')} List them with \`asset-mirror assets --state pending --connection ${connectionId}\`.`;
+}
