@@ -1,13 +1,11 @@
 import type { ApiClient } from './client.ts';
-import { collect } from './options.ts';
+import { collect, connectionName } from './options.ts';
 import { failIf, type NewVerb } from './verb.ts';
 import { retry } from './verbs/assets.ts';
 import { connectLink } from './verbs/connect-link.ts';
 import { disconnect, pause, resume } from './verbs/connections.ts';
 import { type ResyncOptions, resync } from './verbs/resync.ts';
 import { type SetOptions, set } from './verbs/set.ts';
-
-const connectionId = "its id or the beginning of it, or the user's e-mail or name";
 
 /** The verbs that connect accounts and change connections. */
 export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): void {
@@ -25,7 +23,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     'asset-mirror resync CONNECTION --full --wait',
     'Without options it is incremental: it looks for new assets only.',
   )
-    .argument('<connection>', connectionId)
+    .argument('<connection>', connectionName)
     .option('--full', 'list everything and retry failed assets; without other options, also repair the bucket')
     .option('--since <time>', 'only uploads after this date, such as 2026-01-31')
     .option('--company <id>', 'only this company')
@@ -33,7 +31,10 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .option('--type <type>', 'only this asset type, such as videos or "brand assets"')
     .option('--asset <id>', 'only this asset; may be repeated', collect)
     .option('--accept-gone', 'full, and mark missing assets as gone even if half of all are missing')
-    .option('--wait', 'wait until everything found is mirrored; exit with 1 if anything failed')
+    .option(
+      '--wait',
+      'wait until everything found is mirrored; exit with 1 if anything failed or waits for over 5 minutes',
+    )
     .action(async (connection: string, options: ResyncOptions) =>
       failIf(await resync(await connect(), connection, options)),
     );
@@ -55,11 +56,11 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     'asset-mirror pause CONNECTION',
     'Transfers stop at once and continue later where they were.',
   )
-    .argument('<connection>', connectionId)
+    .argument('<connection>', connectionName)
     .action(async (id: string, options) => pause(await connect(), id, options));
 
   verb('resume', 'continue a paused connection, starting with a sync', 'asset-mirror resume CONNECTION')
-    .argument('<connection>', connectionId)
+    .argument('<connection>', connectionName)
     .action(async (id: string, options) => resume(await connect(), id, options));
 
   verb(
@@ -68,7 +69,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     'asset-mirror disconnect CONNECTION --yes',
     'The bucket keeps its files. The user must connect again to continue.',
   )
-    .argument('<connection>', connectionId)
+    .argument('<connection>', connectionName)
     .option('--yes', 'do not ask for confirmation')
     .action(async (id: string, options) => disconnect(await connect(), id, options));
 
@@ -81,7 +82,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
       '--include and --exclude replace the earlier filters of the same option; "none" clears them. Conditions of one kind (type, company, project) are alternatives; conditions of several kinds must all match. Files in the bucket stay, even if a filter skips them now.',
     ].join('\n\n'),
   )
-    .argument('[connection]', `${connectionId} (default: all processes, with --bandwidth only)`)
+    .argument('[connection]', `${connectionName} (default: all processes, with --bandwidth only)`)
     .option('--interval <duration>', 'time between incremental syncs, such as 15m')
     .option('--include <what>', 'mirror only this: type=videos, company=ID or project=ID; may be repeated', collect)
     .option('--exclude <what>', 'skip this, in the same form; may be repeated', collect)

@@ -1,6 +1,6 @@
 import { Option } from 'commander';
 import type { ApiClient } from './client.ts';
-import { mostRows, wholeNumber } from './options.ts';
+import { connectionName, mostRows, wholeNumber } from './options.ts';
 import { failIf, type NewVerb } from './verb.ts';
 import { type AssetsOptions, assets } from './verbs/assets.ts';
 import { connections } from './verbs/connections.ts';
@@ -86,7 +86,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'asset-mirror plan CONNECTION',
     'It takes as long as a full listing. Ctrl-C stops it in asset-mirror, too.',
   )
-    .argument('[connection]', 'its id, or the e-mail or name of its user (default: all active connections)')
+    .argument('[connection]', `${connectionName} (default: all active connections)`)
     .action(async (connection: string | undefined, options) =>
       failIf(await plan(await connect(), connection, options)),
     );

@@ -6,6 +6,9 @@ import { parseSize } from '../units.ts';
 /** The maximum rows of a page of the API. */
 export const mostRows = 250;
 
+/** How an operator can name a connection. */
+export const connectionName = "the connection: its id or the beginning of it, or its user's e-mail or name";
+
 /** An option that may be repeated. */
 export const collect = (value: string, before: string[] = []) => [...before, value];
 
