@@ -3,7 +3,7 @@ import type { Operations } from '../operations/operations.ts';
 export type { AssetQuery } from '../operations/assets.ts';
 export type { ConnectionSettingsRequest } from '../operations/connection-settings.ts';
 export type { ConnectionQuery } from '../operations/connections.ts';
-export type { EventQuery } from '../operations/events.ts';
+export type { EventFilter, EventQuery } from '../operations/events.ts';
 export type { Plan, PlanProgress } from '../operations/plan.ts';
 export type { SettingsRequest } from '../operations/settings.ts';
 export type { ResyncRequest, SyncQuery } from '../operations/syncs.ts';

@@ -8,6 +8,7 @@ import type {
   ConnectionSettingsRequest,
   ConnectionSummary,
   Disconnected,
+  EventFilter,
   EventList,
   EventQuery,
   Plan,
@@ -24,7 +25,7 @@ import type {
   Verification,
   VerifyRequest,
 } from './answers.ts';
-import { type EventFilter, type EventHandlers, followEvents } from './follow-events.ts';
+import { type EventHandlers, followEvents } from './follow-events.ts';
 import { mostRows } from './options.ts';
 import { addressOf, call, followWork, type Service } from './request.ts';
 
@@ -68,7 +69,7 @@ export function createApiClient(service: Service) {
     assets,
     assetPages: (query: AssetQuery = {}) => allPages((page) => assets({ ...query, ...page })),
     asset: (id: string) => get<Asset>(`/assets/${part(id)}`),
-    retry: (id: string) => send<Asset>('POST', `/assets/${part(id)}/retry`),
+    retry: (id: string) => send<AssetList['assets'][number]>('POST', `/assets/${part(id)}/retry`),
 
     syncs: (query: SyncQuery = {}) => get<SyncList>('/syncs', query),
     sync: (id: string) => get<Sync>(`/syncs/${part(id)}`),

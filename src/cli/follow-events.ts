@@ -1,9 +1,7 @@
 import { EventSource } from 'eventsource';
-import type { EventQuery, MirrorEvent } from './answers.ts';
+import type { EventFilter, MirrorEvent } from './answers.ts';
 import { NotReachable, RefusedByService } from './failures.ts';
 import { addressOf, notOurs, request, type Service } from './request.ts';
-
-export type EventFilter = Pick<EventQuery, 'connectionId' | 'assetId' | 'kind'>;
 
 export interface EventHandlers {
   onEvent: (event: MirrorEvent) => void;

@@ -2,8 +2,9 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Log } from '../log.ts';
+import type { EventFilter } from '../operations/events.ts';
 import type { Operations } from '../operations/operations.ts';
-import { Problem } from './problems.ts';
+import { Refused } from '../operations/refused.ts';
 
 /** How often the status is read, and events are looked for without a notification. */
 const tickMs = 2000;
@@ -14,12 +15,6 @@ const stuckMs = 30_000;
 const mostStreams = 200;
 /** Events read and held for one stream at a time. */
 const pageSize = 100;
-
-export interface EventFilter {
-  connectionId?: string | undefined;
-  assetId?: string | undefined;
-  kind?: string | undefined;
-}
 
 /**
  * Server-Sent Events (HTML standard, section 9.2): each event with an id to resume from (`Last-Event-ID`), and `progress`,
@@ -45,13 +40,13 @@ export class EventStreams {
 
   async open(request: FastifyRequest, reply: FastifyReply, filter: EventFilter): Promise<void> {
     if (this.#streams.size >= mostStreams) {
-      throw new Problem(503, 'too_many_streams', `This process has ${mostStreams} event streams. Try again later.`);
+      throw new Refused(503, 'too_many_streams', `This process has ${mostStreams} event streams. Try again later.`);
     }
     const last = request.headers['last-event-id'];
-    const position = await this.#operations.followFrom(typeof last === 'string' ? last : undefined);
+    const position = await this.#operations.followFrom(filter, typeof last === 'string' ? last : undefined);
     this.#progress ??= JSON.stringify(await this.#operations.status());
     if (this.#isClosed) {
-      throw new Problem(503, 'stopping', 'This process is stopping. Connect again and send Last-Event-ID to resume.');
+      throw new Refused(503, 'stopping', 'This process is stopping. Connect again and send Last-Event-ID to resume.');
     }
     reply.hijack();
     const stream = new Stream(reply.raw, filter);

@@ -67,9 +67,8 @@ const facts = z.object({
   thumbnail: z.enum(thumbnailStates),
 });
 
-export const assetList = z
-  .object({ assets: z.array(facts.meta({ id: 'AssetSummary' })), nextCursor })
-  .meta({ id: 'AssetList' });
+export const assetSummary = facts.meta({ id: 'AssetSummary' });
+export const assetList = z.object({ assets: z.array(assetSummary), nextCursor }).meta({ id: 'AssetList' });
 
 export const assetAnswer = facts
   .extend({
@@ -131,9 +130,9 @@ export function assetOperations(deps: Deps) {
 
     /** Makes it due now, with all its attempts. A complete or leased asset stays as it is. */
     async retry(id: string) {
-      checkRetry(await existing(store, id));
+      checkRetry(await existingAsset(store, id));
       await store.assets.retry(id);
-      return describe(deps, id);
+      return factsOf(await existingAsset(store, id));
     },
   };
 }
@@ -155,20 +154,21 @@ async function whatWasListed(store: Store): Promise<string> {
   );
 }
 
-async function existing(store: Store, id: string) {
+/** @throws Refused 404 */
+export async function existingAsset(store: Store, id: string) {
   const [asset] = await store.assets.search({ id, limit: 1 });
   if (!asset) {
     throw new Refused(
       404,
       'asset_not_found',
-      `There is no asset ${id} in the database. ${await whatWasListed(store)} Search by name with \`asset-mirror assets --search …\` or GET /api/assets?q=.`,
+      `There is no asset ${id} in the database. ${await whatWasListed(store)} Search by name with \`asset-mirror assets --search …\`.`,
     );
   }
   return asset;
 }
 
 async function describe({ store, bucketTrouble, checkAsset }: Deps, id: string) {
-  const found = await existing(store, id);
+  const found = await existingAsset(store, id);
   const waiting = found.nextAt !== null;
   const stop = AbortSignal.timeout(checkMs);
   const [now, parts, { rows }, events, connection, trouble, objects, findings] = await Promise.all([
@@ -218,7 +218,7 @@ function checkRetry(found: Asset & { readable: boolean }): void {
     throw new Refused(
       409,
       'asset_not_readable',
-      `${renderReason(noReader)}. Reconnect one with \`asset-mirror connect-link\` or POST /api/connect-links. If the asset has moved to another company, a full resync finds it there.`,
+      `${renderReason(noReader)}. Reconnect one with \`asset-mirror connect-link\`. If the asset has moved to another company, a full resync finds it there.`,
     );
 }
 

@@ -1,6 +1,8 @@
 import { z } from 'zod';
 import type { Event } from '../store/database/schema.ts';
 import type { EventPosition } from '../store/events/events.ts';
+import { existingAsset } from './assets.ts';
+import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text, time } from './fields.ts';
 import { nextCursor, pageOf, positionOf, rowsOfPage } from './pages.ts';
@@ -13,6 +15,7 @@ export const eventQuery = z.strictObject({
   limit: rowsOfPage(50),
 });
 export type EventQuery = z.input<typeof eventQuery>;
+export type EventFilter = Pick<EventQuery, 'connectionId' | 'assetId' | 'kind'>;
 
 export const eventAnswer = z
   .object({
@@ -47,17 +50,26 @@ export interface AuditEntry {
 const longestRequest = 4000;
 
 export function eventOperations({ store }: Pick<OperationsDeps, 'store'>) {
+  /** @throws Refused 404 for an unknown id */
+  async function checkIds({ connectionId, assetId }: EventFilter): Promise<void> {
+    if (connectionId !== undefined) await existingConnection(store, connectionId);
+    if (assetId !== undefined) await existingAsset(store, assetId);
+  }
   return {
     /** A page of events, newest first. */
     async events(query: EventQuery = {}) {
       const { cursor, limit, ...filter } = eventQuery.parse(query);
       const before = positionOf(cursor, z.int());
       const page = pageOf(await store.events.search({ ...filter, before, limit: limit + 1 }), limit, (last) => last.id);
+      if (page.rows.length === 0) await checkIds(filter);
       return { events: page.rows.map(describeEvent), nextCursor: page.nextCursor };
     },
 
-    /** Where following begins: after the event with this cursor, or now. */
-    followFrom: (cursor?: string) => store.events.startingPosition(positionAfter(cursor)),
+    /** Where following the events of `filter` begins: after the event with this cursor, or now. */
+    async followFrom(filter: EventFilter, cursor?: string) {
+      await checkIds(filter);
+      return store.events.startingPosition(positionAfter(cursor));
+    },
 
     /** The next events after a position, oldest first, each with its cursor and position. */
     async follow(position: EventPosition, limit: number) {

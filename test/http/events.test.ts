@@ -185,6 +185,8 @@ test('past events are listed in pages, newest first, and by asset or connection'
   expect((await ask('?assetId=an%20asset')).events).toMatchObject([
     { kind: 'test.asset', connectionId, assetId: 'an asset' },
   ]);
+  expect(await ask('?assetId=nothing')).toMatchObject({ status: 404, code: 'asset_not_found' });
+  expect(await ask('?connectionId=nobody')).toMatchObject({ status: 404, code: 'connection_not_found' });
   const ids: number[] = [];
   for (let cursor: string | null = ''; cursor !== null; ) {
     const page = await ask(`?limit=100&connectionId=${connectionId}${cursor && `&cursor=${cursor}`}`);

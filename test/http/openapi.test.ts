@@ -49,7 +49,7 @@ test('each operation lists exactly the refusals that it can have', async () => {
   const statusesOf = (path: string, method: string) =>
     Object.keys(document.paths[path]![method]!.responses).filter((status) => status >= '400' && status !== '5XX');
   expect(statusesOf('/api/status', 'get')).toEqual(['401', '429']);
-  expect(statusesOf('/api/events', 'get')).toEqual(['400', '401', '429']);
+  expect(statusesOf('/api/events', 'get')).toEqual(['400', '401', '404', '429']);
   expect(statusesOf('/api/connections/{id}', 'get')).toEqual(['400', '401', '404', '414', '429']);
   const changes = ['400', '401', '403', '413', '415', '429'];
   expect(statusesOf('/api/settings', 'patch')).toEqual(changes);

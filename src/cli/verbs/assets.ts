@@ -129,11 +129,12 @@ async function retryEach(api: ApiClient, ids: string[], options: { json?: boolea
   const answers: { id: string; state?: string; refused?: string }[] = [];
   for (const id of ids) {
     try {
-      const { state } = await api.retry(id);
+      const { state, nextAt } = await api.retry(id);
       answers.push({ id, state });
       if (!options.json) {
+        const waits = nextAt === null ? 'complete, nothing to retry' : 'checking for a missing transcript or thumbnail';
         print(
-          `${paint('green', '✓')} ${harmless(id)}: ${state === 'mirrored' ? 'mirrored; checking for a missing transcript or thumbnail' : 'retrying now'}`,
+          `${paint('green', '✓')} ${harmless(id)}: ${state === 'mirrored' ? `mirrored; ${waits}` : 'retrying now'}`,
         );
       }
     } catch (error) {

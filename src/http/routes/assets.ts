@@ -1,4 +1,4 @@
-import { assetAnswer, assetList, assetQuery } from '../../operations/assets.ts';
+import { assetAnswer, assetList, assetQuery, assetSummary } from '../../operations/assets.ts';
 import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
 import { upcomingAnswer, upcomingQuery } from '../../operations/upcoming.ts';
@@ -26,7 +26,7 @@ export function assetRoutes(app: Api, operations: Operations): void {
     '/assets/:id/retry',
     route('assets', 'retryAsset', 'Retry an asset now, with a transcript or thumbnail that was given up', {
       params: idParams,
-      response: { 202: assetAnswer, ...refused(404, 409) },
+      response: { 202: assetSummary, ...refused(404, 409) },
     }),
     async (request, reply) => reply.code(202).send(await operations.retry(request.params.id)),
   );

@@ -26,6 +26,7 @@ export function eventRoutes(app: Api, operations: Operations, streams: EventStre
               'text/event-stream': { schema: z.string() },
             },
           },
+          ...refused(404),
         },
       }),
     },
