@@ -7,7 +7,11 @@ export interface Service {
   adminToken: string | undefined;
 }
 
-const problem = z.looseObject({ detail: z.string(), code: z.string().optional() });
+const problem = z.looseObject({
+  detail: z.string(),
+  code: z.string().optional(),
+  errors: z.array(z.looseObject({ detail: z.string() })).optional(),
+});
 
 export const notOurs = ({ url }: Service, status: number) =>
   new NotReachable(

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { Problem } from './problems.ts';
+import { Refused } from '../operations/refused.ts';
 import type { Sessions } from './session.ts';
 import type { TokenCheck } from './token-check.ts';
 
@@ -29,7 +29,7 @@ export function fromOurPages(request: FastifyRequest, publicUrl: string): boolea
 
 /**
  * Whether a request has the operators' token; undefined if it has no token.
- * @throws Problem 429 after too many wrong ones from its address
+ * @throws Refused 429 after too many wrong ones from its address
  */
 async function bearsToken(
   request: FastifyRequest,
@@ -42,7 +42,7 @@ async function bearsToken(
   const verdict = await checkToken(given, request.ip);
   if (typeof verdict === 'string') return verdict === 'right';
   reply.header('retry-after', verdict.wait);
-  throw new Problem(
+  throw new Refused(
     429,
     'too_many_wrong_tokens',
     `Too many wrong tokens from this address. Try again in ${verdict.wait} seconds, with the token in ADMIN_TOKEN.`,
@@ -59,7 +59,7 @@ export function operatorOnly(app: FastifyInstance, deps: AccessDeps): void {
     }
     if (token === undefined && (await deps.sessions.holds(request))) {
       if (!safe.has(request.method) && !fromOurPages(request, deps.publicUrl)) {
-        throw new Problem(
+        throw new Refused(
           403,
           'foreign_origin',
           'The request came from another site. Send it from the dashboard, or with the token.',
@@ -69,7 +69,7 @@ export function operatorOnly(app: FastifyInstance, deps: AccessDeps): void {
       return;
     }
     reply.header('www-authenticate', 'Bearer realm="asset-mirror"');
-    throw new Problem(
+    throw new Refused(
       401,
       'unauthorized',
       'Send the operator token (Authorization: Bearer {ADMIN_TOKEN}), or sign in at /sign-in.',
@@ -90,11 +90,11 @@ export function signedInOnly(app: FastifyInstance, deps: AccessDeps): void {
         request.operator = 'session';
         return;
       }
-      throw new Problem(403, 'foreign_origin', 'The request came from another site.');
+      throw new Refused(403, 'foreign_origin', 'The request came from another site.');
     }
     // A script of an open page cannot use a sign-in form.
     if (request.headers.accept?.includes('application/json')) {
-      throw new Problem(401, 'unauthorized', 'The session has ended. Sign in at /sign-in.');
+      throw new Refused(401, 'unauthorized', 'The session has ended. Sign in at /sign-in.');
     }
     reply.header('cache-control', 'no-store');
     return reply.redirect(`${base}/sign-in?to=${encodeURIComponent(base + request.url)}`, 303);

@@ -20,14 +20,23 @@ export const problem = z
     detail: z.string().describe('What happened, to what, and what to do next.'),
     requestId: z.string().describe('As in the header X-Request-Id, and in the log.'),
     errors: z
-      .array(z.object({ field: z.string(), detail: z.string() }))
+      .array(
+        z.object({
+          field: z.string().describe('Such as `include.companyIds`.'),
+          detail: z.string(),
+          value: z.string().optional(),
+          known: z
+            .array(z.object({ id: z.string(), name: z.string() }))
+            .optional()
+            .describe('The first 30 possible values; absent: the library does not list them now.'),
+        }),
+      )
       .optional()
-      .describe('Of `invalid_request`: each wrong field, such as `include.companyIds`.'),
+      .describe(
+        'Each wrong field of `invalid_request`; each unknown name of `unknown_name`, with `value` and `known`.',
+      ),
   })
   .meta({ id: 'Problem' });
-
-/** An error with a stable code and what to do next, sent as `application/problem+json` (RFC 9457). */
-export class Problem extends Refused {}
 
 const titles: Record<number, string> = {
   400: 'Bad request',
@@ -35,6 +44,7 @@ const titles: Record<number, string> = {
   403: 'Forbidden',
   404: 'Not found',
   405: 'Not allowed',
+  408: 'Request timeout',
   409: 'Conflict',
   413: 'Too large',
   414: 'Address too long',
@@ -49,6 +59,7 @@ const titles: Record<number, string> = {
 const codes: Record<number, string> = {
   400: 'invalid_request',
   404: 'not_found',
+  408: 'request_timeout',
   413: 'payload_too_large',
   414: 'address_too_long',
   415: 'unsupported_media_type',
@@ -58,6 +69,7 @@ const codes: Record<number, string> = {
 
 /** Details for errors whose own message does not say what to do. */
 const remedies: Record<number, string> = {
+  408: 'The request arrived too slowly. Send it again.',
   413: 'The body is longer than 1 MiB. Send less at a time.',
   414: 'The address is too long. /openapi.json lists all routes.',
   415: 'The body must be JSON. Send it with `Content-Type: application/json`.',
@@ -96,7 +108,9 @@ export function problemHandler(log: Log) {
 /** The problem for an error. An unexpected one is logged with `about`, and answered without details. */
 export function problemOf(error: Error, log: Log, about: About): z.infer<typeof problem> {
   const answer = (status: number, code: string, detail: string) => problemWith(status, code, detail, about);
-  if (error instanceof Refused) return answer(error.status, error.code, error.message);
+  if (error instanceof Refused) {
+    return { ...answer(error.status, error.code, error.message), ...(error.errors && { errors: error.errors }) };
+  }
   if (hasZodFastifySchemaValidationErrors(error)) {
     const errors = error.validation.map(({ instancePath, message: detail = 'wrong' }) => ({
       field: instancePath.replace(/^\//, '').replaceAll('/', '.'),
@@ -138,7 +152,7 @@ export function unheard(error: Error & { code?: string }, socket: Socket): void 
   const { _httpMessage: answer } = socket as Socket & { _httpMessage?: ServerResponse | null };
   if (error.code === 'ECONNRESET' || !socket.writable || answer?.headersSent) return void socket.destroy();
   const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400;
-  const detail = remedies[status] ?? 'This is not a valid HTTP request, or it arrived too slowly.';
+  const detail = remedies[status] ?? 'This is not a valid HTTP request.';
   const body = JSON.stringify(problemWith(status, codes[status] ?? 'bad_request', detail, { requestId: randomUUID() }));
   socket.end(
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nContent-Type: application/problem+json\r\n` +

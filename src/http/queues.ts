@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify';
-import { Problem } from './problems.ts';
+import { Refused } from '../operations/refused.ts';
 import type { openQueueBoard } from './queue-board.ts';
 
 /**
@@ -15,7 +15,7 @@ export function queuePages(app: FastifyInstance, deps: Parameters<typeof openQue
   app.addHook('onClose', async () => (await board?.catch(() => undefined))?.close());
   app.addHook('onRequest', async ({ method }) => {
     if (method === 'GET' || method === 'HEAD') return;
-    throw new Problem(405, 'read_only', 'The queues are read-only. Retry assets on the dashboard, or by the API.');
+    throw new Refused(405, 'read_only', 'The queues are read-only. Retry assets on the dashboard, or by the API.');
   });
   for (const url of ['/queues', '/queues/*']) {
     app.all(url, { schema: { hide: true } }, async (request, reply) => {

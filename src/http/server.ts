@@ -2,6 +2,7 @@ import cookie from '@fastify/cookie';
 import fastify from 'fastify';
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod';
 import type { Operations } from '../operations/operations.ts';
+import { Refused } from '../operations/refused.ts';
 import type { Queues } from '../queue/queues.ts';
 import { operatorOnly, signedInOnly } from './access.ts';
 import { apiRoutes } from './api.ts';
@@ -11,7 +12,7 @@ import { dashboard } from './dashboard.ts';
 import { EventStreams } from './event-stream.ts';
 import type { Health } from './health.ts';
 import { describeApi } from './openapi.ts';
-import { notFound, Problem, problemHandler, unheard, unreadable } from './problems.ts';
+import { notFound, problemHandler, unheard, unreadable } from './problems.ts';
 import { queuePages } from './queues.ts';
 import { correlate, requestIdOf } from './request-ids.ts';
 import { createSessions } from './session.ts';
@@ -64,7 +65,7 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
     try {
       done(null, JSON.parse(body as string));
     } catch {
-      done(new Problem(400, 'invalid_json', 'The body is not valid JSON.'));
+      done(new Refused(400, 'invalid_json', 'The body is not valid JSON.'));
     }
   });
 

@@ -7,9 +7,8 @@ import { parseDuration, syncIntervals } from '../units.ts';
 import { within } from '../within.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text } from './fields.ts';
-import { Refused } from './refused.ts';
 import { rate } from './settings.ts';
-import { type NamesDeps, unknownNames } from './unknown-names.ts';
+import { type NamedField, type NamesDeps, unknownNames, unknownNamesRefused } from './unknown-names.ts';
 
 /** How long an answer waits until changed filters are applied; after that they are applied in the background. */
 const patienceMs = 3000;
@@ -44,6 +43,8 @@ export const connectionSettingsRequest = z
   .meta({ id: 'ConnectionSettingsRequest' });
 export type ConnectionSettingsRequest = z.input<typeof connectionSettingsRequest>;
 type Change = Omit<z.output<typeof connectionSettingsRequest>, 'force'>;
+
+const lists = ['companyIds', 'projectIds', 'assetTypes'] as const;
 
 const chosen = z.object({
   companyIds: z.array(z.string()),
@@ -114,10 +115,10 @@ function withLists(before: unknown, change: Record<string, string[] | null | und
 }
 
 /** The names in the filters of a change. */
-function namesIn({ include, exclude }: Change): Choice {
-  const named = (list: keyof Choice) => [include, exclude].flatMap((choice) => choice?.[list] ?? []);
-  return { companyIds: named('companyIds'), projectIds: named('projectIds'), assetTypes: named('assetTypes') };
-}
+const namesIn = (change: Change): NamedField[] =>
+  (['include', 'exclude'] as const).flatMap((side) =>
+    lists.map((list) => ({ field: `${side}.${list}`, list, values: change[side]?.[list] ?? [] })),
+  );
 
 export function connectionSettingsOperations<T extends object>(deps: Deps, describe: (id: string) => Promise<T>) {
   const { store, queues, log, filters: defaults } = deps;
@@ -129,11 +130,13 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
     async changeConnection(id: string, request: ConnectionSettingsRequest) {
       const { force, ...change } = connectionSettingsRequest.parse(request);
       await describe(id);
-      const { unknown, text } = await unknownNames(deps, id, namesIn(change));
-      if (text && !force) {
-        const remedy = 'Correct the names, or accept them with --force (in the API: "force": true).';
-        throw new Refused(400, 'unknown_name', `${text} ${remedy}`);
+      const unknown = await unknownNames(deps, id, namesIn(change));
+      if (unknown.length > 0 && !force) {
+        throw unknownNamesRefused(unknown, 'Correct the names, or accept them with "force": true.');
       }
+      const accepted = (list: keyof Choice) => [
+        ...new Set(unknown.flatMap((it) => (it.list === list ? it.value : []))),
+      ];
       let wider = false;
       let different = false;
       await store.filters.change(id, change, (before) => {
@@ -154,7 +157,11 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
         changed: {
           skipped: applied?.skipped ?? null,
           unskipped: applied?.unskipped ?? null,
-          unknown,
+          unknown: {
+            companyIds: accepted('companyIds'),
+            projectIds: accepted('projectIds'),
+            assetTypes: accepted('assetTypes'),
+          },
           syncId: syncId ?? null,
         },
       };

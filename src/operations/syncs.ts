@@ -6,7 +6,7 @@ import type { OperationsDeps } from './deps.ts';
 import { count, isoOf, text, time } from './fields.ts';
 import { nextCursor, pageOf, positionOf, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
-import { type NamesDeps, unknownNames } from './unknown-names.ts';
+import { type NamesDeps, unknownNames, unknownNamesRefused } from './unknown-names.ts';
 
 const syncModes = ['incremental', 'full'] as const;
 
@@ -79,6 +79,17 @@ function isWhole({ mode, acceptGone: _, ...part }: ResyncRequest): boolean {
   return mode === 'full' && Object.values(part).every((it) => it === undefined);
 }
 
+/** @throws Refused 400 if a name in the scope is unknown */
+async function refuseUnknown(deps: NamesDeps, connectionId: string, request: Partial<ResyncRequest>): Promise<void> {
+  const named = (field: 'companyId' | 'projectId' | 'assetType') => ({
+    field,
+    list: `${field}s` as const,
+    values: [request[field] ?? []].flat(),
+  });
+  const unknown = await unknownNames(deps, connectionId, [named('companyId'), named('projectId'), named('assetType')]);
+  if (unknown.length > 0) throw unknownNamesRefused(unknown);
+}
+
 export function syncOperations(deps: Pick<OperationsDeps, 'store' | 'queues'> & NamesDeps) {
   const { store, queues } = deps;
 
@@ -89,11 +100,7 @@ export function syncOperations(deps: Pick<OperationsDeps, 'store' | 'queues'> & 
       if (connection.status !== 'active') throw stopped(connection);
       const { mode, since, ...part } = resyncRequest.parse(request);
       const scope = { ...part, ...(since !== undefined && { since: Math.max(0, new Date(since).getTime()) }) };
-      const { companyId, projectId, assetType } = scope;
-      const some = (name: string | undefined) => (name === undefined ? [] : [name]);
-      const names = { companyIds: some(companyId), projectIds: some(projectId), assetTypes: some(assetType) };
-      const { text } = await unknownNames(deps, connectionId, names);
-      if (text) throw new Refused(400, 'unknown_name', text);
+      await refuseUnknown(deps, connectionId, scope);
       const syncId = await store.syncs.request(connectionId, mode, scope, { bucket: isWhole(request) });
       if (syncId === undefined) throw stopped(await existingConnection(store, connectionId));
       // If the queue is unreachable, the dispatcher finds the sync in the database.
@@ -117,7 +124,7 @@ export function syncOperations(deps: Pick<OperationsDeps, 'store' | 'queues'> & 
         throw new Refused(
           404,
           'sync_not_found',
-          `There is no sync ${id}, or it is no longer kept. List them with \`asset-mirror syncs\` or GET /api/syncs.`,
+          `There is no sync ${id}, or it is no longer kept. List them with \`asset-mirror syncs\`.`,
         );
       }
       return describeSync(sync);

@@ -244,13 +244,22 @@ describe('a resync', () => {
   });
 
   test.each([
-    [{ assetType: 'nosuch' }, 'No asset has the type nosuch. The types are videos, '],
-    [{ companyId: 'nosuch' }, 'This connection cannot read a company nosuch. It reads '],
-    [{ projectId: 'nosuch' }, 'No asset belongs to a project nosuch. The projects are '],
-  ])('a resync of the unknown %j is refused with the known names', async (scope, words) => {
+    [{ assetType: 'nosuch' }, 'No asset has the type nosuch. The types are videos, ', 'videos'],
+    [{ companyId: 'nosuch' }, 'This connection cannot read a company nosuch. It reads ', 'company-'],
+    [{ projectId: 'nosuch' }, 'No asset belongs to a project nosuch. The projects are ', 'p9'],
+  ])('a resync of the unknown %j is refused with the known names', async (scope, words, known) => {
     const refused = await resync({ mode: 'full', ...scope });
     expect(refused).toMatchObject({ status: 400, body: { code: 'unknown_name', detail: expect.any(String) } });
     expect(refused.body.detail).toContain(words);
+    const [field] = Object.keys(scope);
+    expect(refused.body.errors).toEqual([
+      {
+        field,
+        detail: refused.body.detail,
+        value: 'nosuch',
+        known: expect.arrayContaining([{ id: expect.stringContaining(known), name: expect.any(String) }]),
+      },
+    ]);
   });
 
   test.each([
@@ -275,7 +284,9 @@ describe('a resync', () => {
     const other = await stage.company();
     await stage.store.connections.end(other.connectionId, 'as a test');
     const answer = await ask('POST', `/api/connections/${other.connectionId}/resync`, { body: '{"mode":"full"}' });
-    expect(answer).toMatchObject(problem(409, 'connection_disconnected', expect.stringContaining('connect-links')));
+    expect(answer).toMatchObject(
+      problem(409, 'connection_disconnected', expect.stringContaining('connect-link --connection')),
+    );
   });
 });
 

@@ -1,7 +1,7 @@
 import { formatBytes, formatDuration, parseDuration, parseRate } from '../../units.ts';
 import type { ConnectionSettingsRequest, ConnectionSummary, Settings } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
-import { UsageError } from '../failures.ts';
+import { RefusedByService, UsageError } from '../failures.ts';
 import { findConnection } from '../find-connection.ts';
 import { counted, harmless, paint, print, printJson } from '../output.ts';
 
@@ -24,13 +24,19 @@ export async function set(api: ApiClient, given: string | undefined, options: Se
     const connection = await api.connection(id);
     return options.json ? printJson(connection.settings) : print(describe(connection.settings));
   }
-  const { changed, ...connection } = await api.changeConnection(id, {
-    ...request,
-    ...(options.force && { force: true }),
-  });
+  const { changed, ...connection } = await api
+    .changeConnection(id, { ...request, ...(options.force && { force: true }) })
+    .catch(sayForce);
   if (options.json) return printJson({ settings: connection.settings, changed });
   print(describe(connection.settings));
   for (const line of consequences(changed)) print(line);
+}
+
+/** A refusal of unknown names says how the command line accepts them. */
+function sayForce(error: unknown): never {
+  if (!(error instanceof RefusedByService) || error.problem.code !== 'unknown_name') throw error;
+  const details = (error.problem.errors ?? []).map(({ detail }) => detail);
+  throw new RefusedByService(error.problem, `${details.join(' ')} Correct the names, or accept them with --force.`);
 }
 
 async function setForAll(api: ApiClient, { json, ...options }: SetOptions): Promise<void> {

@@ -1,8 +1,9 @@
+/** @import { WrongField } from './refusals.js' */
 const { base = '' } = document.body.dataset;
 
 /** A refused request, with the problem of the API. */
 class Refusal extends Error {
-  /** @param {number} status @param {string} code @param {string} detail @param {{ field: string, detail: string }[]} [errors] */
+  /** @param {number} status @param {string} code @param {string} detail @param {WrongField[]} [errors] */
   constructor(status, code, detail, errors) {
     super(detail);
     this.status = status;

@@ -16,12 +16,13 @@ dialog.addEventListener('close', () => {
 const close = () => dialog.close();
 
 /**
- * Opens a form. `send` returns the message about the result; an error is shown, and the form stays.
+ * Opens a form. `send` returns the message about the result; an error is shown, and the form stays. `buttons`: more of them.
  * @param {{ title: string, content: () => TemplateResult | TemplateResult[], label?: string, danger?: boolean,
+ *   buttons?: () => TemplateResult | typeof nothing,
  *   send?: (form: FormData) => Promise<string | undefined>, then?: () => unknown }} form
  * @returns a function that shows it again after its content has changed
  */
-export function openDialog({ title, content, label, danger = false, send, then = () => {} }) {
+export function openDialog({ title, content, label, danger = false, buttons, send, then = () => {} }) {
   ended = new AbortController();
   /** @type {string | undefined} */
   let error;
@@ -35,6 +36,7 @@ export function openDialog({ title, content, label, danger = false, send, then =
         <div class="buttons">
           <button type="button" class="quiet" @click=${close}>${send ? 'Cancel' : 'Close'}</button>
           ${send ? html`<button class=${danger ? 'danger' : 'main'} ?disabled=${busy}>${busy ? 'One moment …' : label}</button>` : nothing}
+          ${busy ? nothing : buttons?.()}
         </div>
       </form>`,
       dialog,
@@ -45,7 +47,7 @@ export function openDialog({ title, content, label, danger = false, send, then =
     if (!send || busy) return;
     busy = true;
     error = undefined;
-    const form = new FormData(/** @type {HTMLFormElement} */ (event.target));
+    const form = new FormData(/** @type {HTMLFormElement} */ (event.target), event.submitter);
     show();
     try {
       const said = await send(form);

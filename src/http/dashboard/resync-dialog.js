@@ -3,8 +3,12 @@ import { resync } from './actions.js';
 import { projectOptions, projectsOf, typesWith } from './choices.js';
 import { openDialog, textOf } from './dialog.js';
 import { nameOf } from './names.js';
+import { withLabels } from './refusals.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
 import { typeNames } from './words.js';
+
+/** The labels of the fields. @type {Record<string, string>} */
+const labels = { companyId: 'Company', projectId: 'Project', assetType: 'Type', assetIds: 'Asset ids' };
 
 /**
  * Starts an incremental, full or partial sync.
@@ -48,7 +52,9 @@ export function resyncDialog(connection, seenTypes, then) {
       ${what === 'part' ? partFields(connection, { projects, companyId, types, chooseCompany }) : nothing}`,
     async send(form) {
       if (what !== 'part') return resync(connection.id, { mode: what === 'new' ? 'incremental' : 'full' });
-      return resync(connection.id, { mode: 'full', ...partOf(form) });
+      return resync(connection.id, { mode: 'full', ...partOf(form) }).catch((error) => {
+        throw withLabels(error, (field) => labels[field]);
+      });
     },
   });
 }

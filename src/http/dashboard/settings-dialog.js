@@ -4,6 +4,7 @@ import { projectOptions, projectsOf, typesWith } from './choices.js';
 import { openDialog, textOf } from './dialog.js';
 import { bytes, counted } from './format.js';
 import { nameOf } from './names.js';
+import { withLabels } from './refusals.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
 import { typeNames } from './words.js';
 
@@ -35,16 +36,12 @@ const labels = {
   companyIds: 'Companies',
 };
 
-/** A refusal with the labels of the fields. @param {Error & { errors?: { field: string, detail: string }[] }} error */
-function withLabels({ message, errors }) {
-  const labelOf = (/** @type {string} */ field) =>
-    field
-      .split('.')
-      .flatMap((part) => labels[part] ?? [])
-      .join(', ');
-  if (!errors?.every(({ field }) => labelOf(field))) return new Error(message);
-  return new Error(`${errors.map(({ field, detail }) => `${labelOf(field)}: ${detail}`).join('; ')}.`);
-}
+/** `include.assetTypes` is in "Mirror only these, Types". @param {string} field */
+const labelOf = (field) =>
+  field
+    .split('.')
+    .flatMap((part) => labels[part] ?? [])
+    .join(', ');
 
 /**
  * The settings of a connection. An empty field has the default of the environment.
@@ -68,6 +65,7 @@ export function settingsDialog(connection, seenTypes, then) {
   const show = openDialog({
     title: `Settings of ${nameOf(connection)}`,
     label: 'Save',
+    buttons: () => (hasUnknown ? html`<button name="force" value="yes">Save anyway</button>` : nothing),
     then,
     content: () => html`
       <p class="soft small">Changes apply at once. Empty fields use the default of the environment. Files that are skipped now stay in the bucket.</p>
@@ -82,7 +80,7 @@ export function settingsDialog(connection, seenTypes, then) {
           ${lists.map((list) => choices.picker(side, list))}</fieldset>`,
         )
       }
-      ${hasUnknown ? html`<label class="choice"><input type="checkbox" name="force"><span>Save unknown names, too</span></label>` : nothing}`,
+`,
     async send(form) {
       /** @type {Record<string, any>} */
       const change = choices.changes();
@@ -93,8 +91,8 @@ export function settingsDialog(connection, seenTypes, then) {
       if (Object.keys(change).length === 0) return 'Nothing was changed.';
       if (form.has('force')) change.force = true;
       return save(connection.id, change).catch((error) => {
-        hasUnknown ||= error.code === 'unknown_name';
-        throw withLabels(error);
+        hasUnknown = error.code === 'unknown_name';
+        throw withLabels(error, labelOf);
       });
     },
   });
