@@ -1,5 +1,5 @@
 import { CommanderError } from 'commander';
-import { ConfigurationError, reasonOf } from '../errors.ts';
+import { ConfigurationError, fullReasonOf } from '../errors.ts';
 
 /** Nothing answered, or something other than asset-mirror: exit code 3. */
 export class NotReachable extends Error {
@@ -16,6 +16,8 @@ export interface Problem {
   status: number;
   code?: string | undefined;
   detail: string;
+  /** Of a wrong request: each wrong field. */
+  errors?: { detail: string }[] | undefined;
 }
 
 /** asset-mirror refused the request: exit code 2 for a wrong request, 3 if it cannot answer now, else 1. */
@@ -23,22 +25,22 @@ export class RefusedByService extends Error {
   override readonly name = 'RefusedByService';
   readonly problem: Problem;
 
-  constructor(problem: Problem) {
-    super(problem.detail);
+  constructor(problem: Problem, message = problem.detail) {
+    super(message);
     this.problem = problem;
   }
 }
 
-/** A wrong value, or an unknown id. */
-const wrongOfTheCaller = new Set([400, 404, 413, 414]);
+/** A wrong value, an unknown id, or a missing setting. */
+const wrongOfTheCaller = new Set<number | string | undefined>([400, 404, 413, 414, 'webhook_not_configured']);
 
 /** The exit code of the process. 0 for errors of commander that are none, such as --help. */
 export function exitCodeOf(error: unknown): number {
   if (error instanceof NotReachable) return 3;
   if (error instanceof RefusedByService) {
-    const { status } = error.problem;
+    const { status, code } = error.problem;
     if (status >= 502) return 3;
-    return wrongOfTheCaller.has(status) ? 2 : 1;
+    return wrongOfTheCaller.has(status) || wrongOfTheCaller.has(code) ? 2 : 1;
   }
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
   return error instanceof UsageError || error instanceof ConfigurationError ? 2 : 1;
@@ -57,5 +59,5 @@ export function problemOf(error: unknown): object {
       : error instanceof UsageError || error instanceof CommanderError
         ? 'wrong_usage'
         : 'unexpected_error';
-  return { code, detail: reasonOf(error).replace(/^error: /, '') };
+  return { code, detail: fullReasonOf(error).replace(/^error: /, '') };
 }

@@ -93,7 +93,7 @@ export async function existingConnection(store: Store, id: string): Promise<Conn
     throw new Refused(
       404,
       'connection_not_found',
-      `There is no connection ${id}. List them with \`asset-mirror connections\` or GET /api/connections.`,
+      `There is no connection ${id}. List them with \`asset-mirror connections\`.`,
     );
   }
   return connection;
@@ -106,7 +106,7 @@ export function stopped(connection: Connection): Refused {
     : new Refused(
         409,
         'connection_disconnected',
-        `The connection is disconnected. Its user must connect again; create the link with \`asset-mirror connect-link --connection ${connection.id}\` or POST /api/connect-links.`,
+        `The connection is disconnected. Its user must connect again; create the link with \`asset-mirror connect-link --connection ${connection.id}\`.`,
       );
 }
 

@@ -114,7 +114,7 @@ export function verificationOperations({ store }: Pick<OperationsDeps, 'store'>)
         throw new Refused(
           404,
           'verification_not_found',
-          `There is no verification ${id}; the last 20 are kept. Start another with \`asset-mirror verify\` or POST /api/verify.`,
+          `There is no verification ${id}; the last 20 are kept. Start another with \`asset-mirror verify\`.`,
         );
       }
       const rows = await store.verifications.lines(id, { after, limit });

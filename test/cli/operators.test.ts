@@ -2,7 +2,7 @@ import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { program } from '../../src/cli/program.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
@@ -120,12 +120,16 @@ describe('commands of operators', () => {
   test('set prints and changes the settings of a connection', async () => {
     const set = await run(['set', id, '--exclude', 'type=videos', '--exclude', 'type=audio', '--interval', '15m']);
     expect(set.stdout).toMatch(/interval +15m 00s\n.*\nexclude +type=videos type=audio\n/);
-    const slips = ['company=acmé', 'project=p\u001b[31m', 'type=film'].flatMap((slip) => ['--exclude', slip]);
+    const slips = ['company=acmé', 'project=p\u001b[31m', `project=${'x'.repeat(300)}`, 'type=film'].flatMap((slip) => [
+      '--exclude',
+      slip,
+    ]);
     const refused = await run(['set', id, ...slips]);
     expect(refused.code).toBe(2);
     expect(refused.stderr).toContain('This connection cannot read a company acmé. It reads acme (Acme).');
     expect(refused.stderr).toMatch(/No asset belongs to a project p[^\u001b]*\. The projects are /);
     expect(refused.stderr).toContain('No asset has the type film. The types are videos, ');
+    expect(refused.stderr).toMatch(/ Correct the names, or accept them with --force\.\n$/);
     expect((await run(['set', id])).stdout).toMatch(/exclude +type=videos type=audio\n/);
     expect((await run(['set', id, ...slips, '--force'])).stdout).toContain('No asset has the type film.');
     expect((await run(['set', id, '--exclude', 'none', '--interval', 'default'])).stdout).toMatch(/exclude +nothing\n/);
@@ -232,11 +236,11 @@ describe('commands of operators', () => {
     }
   });
 
-  test('webhooks test fails if no endpoint is configured', async () => {
+  test('webhooks test names the missing settings if no endpoint is configured', async () => {
     const { code, stderr } = await run(['webhooks', 'test']);
     expect([code, stderr]).toEqual([
-      1,
-      expect.stringMatching(/^asset-mirror: No webhook endpoint is configured\. Set/),
+      2,
+      expect.stringMatching(/^asset-mirror: No webhook endpoint is configured\. Set WEBHOOK_URL/),
     ]);
   });
 
@@ -257,9 +261,40 @@ describe('commands of operators', () => {
       /^Started .*\n~ The connection waits until \S+Z: read \/me: the library asked to wait \(429\)\n~ The .*ECONNREFUSED\n$/,
     );
     expect(said).toBe(
-      `asset-mirror: stopped waiting, because the connection is paused. The rest is mirrored after \`asset-mirror resume ${id}\`.\n`,
+      `asset-mirror: stopped waiting: the connection is paused. The rest is mirrored after \`asset-mirror resume ${id}\`.\n`,
     );
     await scene.mirror.api('POST', `/connections/${id}/resume`);
+  });
+
+  test('resync --wait ends if the rest is not mirrored soon, and says what waits, why, and what to do', async () => {
+    const own = await newScene();
+    onTestFinished(() => own.close());
+    const wait = () => run(['resync', own.connectionId, '--wait'], { ASSET_MIRROR_URL: own.ground.publicUrl });
+    const reason = { code: 'error', text: 'the library asked to wait (429)' } as const;
+    await own.mirror.store.connections.delay(own.connectionId, 3_600_000, reason);
+    expect(await wait()).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(
+        /: stopped waiting: the connection waits until \S+Z: the library asked to wait \(429\)\. Then it continues by itself\.\n$/,
+      ),
+    });
+    await own.ground.endWaits();
+
+    const userId = own.library.users[0]!.id;
+    await own.admin.addCompany({ id: 'beta', name: 'Beta', userIds: [userId] });
+    await own.mirror.connect();
+    await own.admin.setFaults({ endpoint: 'media', status: 500 });
+    const waits = await own.upload({ companyId: 'beta', name: 'waits.mov' });
+    await own.resync();
+    await until('a failed attempt', async () => (await own.mirror.asset(waits))?.attempts > 0);
+    await own.admin.setAccess('beta', userId, false);
+    expect(await wait()).toMatchObject({
+      code: 1,
+      stderr:
+        'asset-mirror: stopped waiting: 1 asset cannot be mirrored, because no connection can read its company now. ' +
+        'Connect a user who can, with `asset-mirror connect-link`. ' +
+        `List them with \`asset-mirror assets --state pending --connection ${own.connectionId}\`.\n`,
+    });
   });
 
   test('pause, resume and disconnect change a connection; disconnect needs a confirmation', async () => {
@@ -341,6 +376,9 @@ describe('commands of operators', () => {
     ['a value is not allowed', ['assets', '--state', 'lost'], {}, 2],
     ['a shell is unknown', ['completion', 'tcsh'], {}, 2],
     ['the connection is unknown', ['pause', 'nobody'], {}, 2],
+    ['the connection of events is unknown', ['events', '--connection', 'nobody'], {}, 2],
+    ['the asset of events is unknown', ['events', '--asset', 'nosuch'], {}, 2],
+    ['the asset of events to follow is unknown', ['events', '--asset', 'nosuch', '--follow'], {}, 2],
     ['a setting is out of its range', ['set', 'ID', '--interval', '1ms'], {}, 2],
     ['the address has a password', ['status'], { ASSET_MIRROR_URL: 'http://u:geheim@127.0.0.1:1' }, 2],
   ])('the exit code is right if %s', async (_, args, environment, code) => {
