@@ -1,5 +1,5 @@
 import { Agent, request } from 'undici';
-import { reasonOf, retryAfter } from '../errors.ts';
+import { namingSetting, reasonOf, retryAfter } from '../errors.ts';
 import { guardAddresses } from '../public-address.ts';
 import { version } from '../version.ts';
 import { signatureHeaders } from './signature.ts';
@@ -52,7 +52,7 @@ export function createWebhookSender(options: { url: string; keys: Buffer[]; allo
   }
   return {
     send: (message: { id: string; body: string }): Promise<Answer> =>
-      post(message).catch((error) => ({ delivered: false, reason: reasonOf(error) })),
+      post(message).catch((error) => ({ delivered: false, reason: reasonOf(namingSetting(error, 'WEBHOOK_URL')) })),
     close: () => agent.destroy(),
   };
 }

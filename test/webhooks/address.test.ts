@@ -42,6 +42,13 @@ describe('the address of a webhook', () => {
     },
   );
 
+  it('a webhook endpoint where nothing listens is reported with the setting to correct', async () => {
+    expect(await send('http://127.0.0.1:9/', true)).toEqual({
+      delivered: false,
+      reason: expect.stringMatching(/^nothing listens at 127\.0\.0\.1:9 .*correct WEBHOOK_URL$/),
+    });
+  });
+
   it('a redirect of a webhook endpoint is not followed', async () => {
     asked = 0;
     expect(await send(`http://127.0.0.1:${port}/elsewhere`, true)).toEqual({
