@@ -6,8 +6,8 @@ import type { AssetState } from '../store/database/schema.ts';
 /** Text that PostgreSQL can store: no NUL, no lone surrogate. */
 export const text = z
   .string()
-  .min(1)
-  .max(1000)
+  .min(1, 'must not be empty')
+  .max(1000, 'must have at most 1000 characters')
   .refine((value) => !value.includes('\0') && value.isWellFormed(), 'expected plain text');
 
 export const idParams = z.object({ id: text });
