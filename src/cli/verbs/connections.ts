@@ -64,7 +64,7 @@ export function connectionTable(connections: ConnectionSummary[], maxWidth?: num
 
 /** Why connections wait or are slow, one line each. */
 export function troubles(connections: ConnectionSummary[]): string[] {
-  return connections.flatMap(({ id, adaptiveLimit, condition, lastError }) => {
+  return connections.flatMap(({ id, status, adaptiveLimit, condition, lastError }) => {
     const slow = [
       adaptiveLimit.delayedUntil ? `waiting, continues ${ago(adaptiveLimit.delayedUntil)}` : '',
       adaptiveLimit.limit < adaptiveLimit.ceiling
@@ -75,7 +75,7 @@ export function troubles(connections: ConnectionSummary[]): string[] {
       ...(condition.code === 'all_skipped'
         ? [`${paint('yellow', '!')} ${id}: the filters skip all assets; see \`asset-mirror set ${id}\``]
         : []),
-      ...(slow.length > 0 ? [`${paint('yellow', '~')} ${id}: ${slow.join(', ')}`] : []),
+      ...(status === 'active' && slow.length > 0 ? [`${paint('yellow', '~')} ${id}: ${slow.join(', ')}`] : []),
       ...(lastError ? [`${paint('yellow', '!')} ${id}: ${harmless(lastError)}`] : []),
     ];
   });
