@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { longestWait } from '../errors.ts';
-import { Interrupted, type LeasedAsset } from '../queue/leases.ts';
+import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import type { Reason } from '../reasons.ts';
 import { type AssetDetail, mayHaveTranscript, storable, withoutLinks } from '../source/schemas.ts';
 import { databaseTime, note } from '../store/assets/history.ts';
@@ -147,15 +147,17 @@ async function finish(
   }
   const tries = asset.attempts + 1;
   const waitMs = nextFollowUp(deps, leased, sidecars, detail, tries);
-  await deps.store.assets.mirrored(lease, {
-    detail: storable(api),
-    recordKey,
-    ...sidecars,
-    sidecarFiles: sidecarsOf(sidecars, recordKey),
-    waitMs,
-    attempts: waitMs === null ? 0 : tries,
-    reason: reasons.length > 1 ? { code: 'several', reasons } : (reasons[0] ?? null),
-  });
+  requireLease(
+    await deps.store.assets.mirrored(lease, {
+      detail: storable(api),
+      recordKey,
+      ...sidecars,
+      sidecarFiles: sidecarsOf(sidecars, recordKey),
+      waitMs,
+      attempts: waitMs === null ? 0 : tries,
+      reason: reasons.length > 1 ? { code: 'several', reasons } : (reasons[0] ?? null),
+    }),
+  );
   const { transcriptState: transcript, thumbnailState: thumbnail } = sidecars;
   const fields = { connectionId: asset.connectionId, assetId: asset.id, transcript, thumbnail };
   if (changed) deps.log.info({ event: 'record.completed', ...fields }, 'record completed');

@@ -181,7 +181,7 @@ async function waitForProcessing(deps: MirrorDeps, { asset, lease }: LeasedAsset
 
 async function endUnavailable(deps: MirrorDeps, leased: LeasedAsset): Promise<Outcome> {
   await dropUpload(deps, leased);
-  await deps.store.assets.unavailable(leased.lease, { code: 'no_file', status: 'unavailable' });
+  requireLease(await deps.store.assets.unavailable(leased.lease, { code: 'no_file', status: 'unavailable' }));
   deps.log.info({ event: 'asset.marked_unavailable', assetId: leased.asset.id }, 'asset marked unavailable');
   return { outcome: 'unavailable' };
 }
