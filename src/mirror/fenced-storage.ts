@@ -7,9 +7,13 @@ export function fenced(storage: Storage, { fence }: Pick<LeasedAsset, 'fence'>):
   return {
     ...storage,
     put: (key, body, options = {}) => span('put', { key }, () => storage.put(key, body, { ...options, fence })),
-    async remove(key) {
+    async keep(key, as, options) {
       await fence();
-      await storage.remove(key);
+      return span('keep', { key }, () => storage.keep(key, as, options));
+    },
+    async remove(key, options) {
+      await fence();
+      await storage.remove(key, options);
     },
   };
 }

@@ -50,7 +50,8 @@ export function identified(storage: Storage, settle: Settle, options: IdOptions 
         id.doubt(error);
       }
     },
-    remove: (key) => id.writing(() => storage.remove(key)),
+    keep: (key, as, options) => id.writing(() => storage.keep(key, as, options), options?.signal),
+    remove: (key, options) => id.writing(() => storage.remove(key, options)),
     sweep: (what) => id.reading(() => storage.sweep(what), what.signal),
     check: () => id.check(),
     close: () => storage.close(),

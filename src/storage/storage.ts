@@ -8,6 +8,20 @@ export interface StoredObject {
   modified: Date | undefined;
 }
 
+/** An object that was kept. In a bucket with versions it is a version of its key. */
+export interface KeptObject {
+  key: string;
+  versionId?: string;
+  bytes: number;
+  etag: string | undefined;
+}
+
+export interface ReadOptions {
+  signal?: AbortSignal | undefined;
+  /** This version of the object, as `keep` returned it, instead of the current one. */
+  versionId?: string | undefined;
+}
+
 /** A stored and verified object. Checksums are lower-case hex: `crc32`, and `md5` where the store compares it. */
 export interface Stored {
   key: string;
@@ -123,11 +137,16 @@ export interface Storage {
   put(key: string, body: Readable | Buffer | string, options?: PutOptions): Promise<Stored>;
   readonly uploads: Uploads;
   /** The whole object; undefined if there is none. */
-  get(key: string, options?: { signal?: AbortSignal }): Promise<Readable | undefined>;
-  head(key: string, options?: { signal?: AbortSignal }): Promise<StoredObject | undefined>;
+  get(key: string, options?: ReadOptions): Promise<Readable | undefined>;
+  head(key: string, options?: ReadOptions): Promise<StoredObject | undefined>;
   list(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoredObject>;
+  /**
+   * Keeps an object, so that a later `put` or `remove` at its key does not lose it: as its own version where the bucket has
+   * versions, elsewhere as a copy at `as`, which is verified. Undefined without the object. The result is the same if it is repeated.
+   */
+  keep(key: string, as: string, options?: { signal?: AbortSignal }): Promise<KeptObject | undefined>;
   /** No error if there is no such object. */
-  remove(key: string): Promise<void>;
+  remove(key: string, options?: { versionId?: string | undefined }): Promise<void>;
   /** Aborts abandoned uploads in parts that were begun before `olderThan`. Returns how many. */
   sweep(what: Sweep): Promise<number>;
   /** Writes an object and removes it. @throws StorageUnavailable if that fails */

@@ -7,6 +7,7 @@ import type { Log } from '../../log.ts';
 import type { Storage } from '../storage.ts';
 import { Drafts } from './drafts.ts';
 import { classify, codeOf, isMissing } from './errors.ts';
+import { keep } from './keep.ts';
 import { Root } from './root.ts';
 import { directoryUploads } from './uploads.ts';
 import { walk } from './walk.ts';
@@ -37,6 +38,7 @@ export async function openDirectory(options: { path: string; touchMs?: number; l
       return root.describe(key);
     },
     list: (prefix, { signal } = {}) => walk(root, '', prefix, signal),
+    keep: (key, as, { signal } = {}) => keep(root, drafts, { key, as, signal }),
     async remove(key) {
       const file = root.fileOf(key);
       if (await root.otherInPlaceOf(key).catch(() => undefined)) return;

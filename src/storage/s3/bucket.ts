@@ -83,9 +83,9 @@ export class Bucket {
   }
 
   /** Undefined without the object. */
-  async describe(key: string, signal?: AbortSignal): Promise<StoredObject | undefined> {
+  async describe(key: string, signal?: AbortSignal, VersionId?: string): Promise<StoredObject | undefined> {
     try {
-      const head = await this.client.send(new HeadObjectCommand(this.at(key)), stoppedBy(signal));
+      const head = await this.client.send(new HeadObjectCommand({ ...this.at(key), VersionId }), stoppedBy(signal));
       return { key, bytes: head.ContentLength ?? 0, etag: unquoted(head.ETag), modified: head.LastModified };
     } catch (error) {
       // The answer to a HEAD has no body that would name a missing bucket; `check` finds that.

@@ -24,6 +24,8 @@ export interface S3Options {
   /** Sockets to the store. */
   connections: number;
   memory?: Memory | undefined;
+  /** Larger objects are copied in parts; for tests. */
+  largestCopy?: number | undefined;
 }
 
 /** The key under which a detected proof is remembered: another bucket, store or encryption may support other proofs. */

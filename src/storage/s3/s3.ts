@@ -1,11 +1,13 @@
-import { addAbortSignal, Readable } from 'node:stream';
-import { DeleteObjectCommand, GetObjectCommand, HeadObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
+import { Readable } from 'node:stream';
+import { DeleteObjectCommand, HeadObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { StorageUnavailable } from '../../errors.ts';
 import type { Storage, StoredObject } from '../storage.ts';
 import { Bucket } from './bucket.ts';
 import { probeKey } from './checksum-support.ts';
 import { type S3Options, stoppedBy, unquoted } from './client.ts';
-import { classify, codeOf, statusOf } from './errors.ts';
+import { classify, statusOf } from './errors.ts';
+import { keep } from './keep.ts';
+import { readObject } from './read.ts';
 import { sweepUploads } from './sweep.ts';
 import { s3Uploads } from './uploads.ts';
 import { writeBytes, writeOnce } from './write.ts';
@@ -29,11 +31,15 @@ export async function openS3(options: S3Options): Promise<Storage> {
         : writeOnce(bucket, key, body, { ...put, bytes });
     },
     uploads,
-    get: (key, { signal } = {}) => read(bucket, key, signal),
-    head: (key, { signal } = {}) => bucket.describe(key, signal),
+    get: (key, options) => readObject(bucket, key, options),
+    head: (key, { signal, versionId } = {}) => bucket.describe(key, signal, versionId),
     list: (prefix, { signal } = {}) => list(bucket, prefix, signal),
-    async remove(key) {
-      await client.send(new DeleteObjectCommand(bucket.at(key))).catch(async (error) => {
+    keep: (key, as, { signal } = {}) => keep(bucket, key, as, signal),
+    async remove(key, { versionId: VersionId } = {}) {
+      await client.send(new DeleteObjectCommand({ ...bucket.at(key), VersionId })).catch(async (error) => {
+        // A version may be locked, which says nothing about the store.
+        if (VersionId && statusOf(error) === 403)
+          throw new Error(`remove ${key}: this version may not be removed`, { cause: error });
         throw await bucket.failure(error);
       });
     },
@@ -53,16 +59,6 @@ export async function openS3(options: S3Options): Promise<Storage> {
       client.destroy();
     },
   };
-}
-
-async function read(bucket: Bucket, key: string, signal: AbortSignal | undefined): Promise<Readable | undefined> {
-  try {
-    const { Body } = await bucket.client.send(new GetObjectCommand(bucket.at(key)), stoppedBy(signal));
-    return signal ? addAbortSignal(signal, Body as Readable) : (Body as Readable);
-  } catch (error) {
-    if (statusOf(error) === 404 && codeOf(error) !== 'NoSuchBucket') return undefined;
-    throw await bucket.failure(error, signal);
-  }
 }
 
 async function* list(bucket: Bucket, prefix: string, signal: AbortSignal | undefined): AsyncGenerator<StoredObject> {

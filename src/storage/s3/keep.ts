@@ -1,0 +1,143 @@
+import {
+  type CompletedPart,
+  CompleteMultipartUploadCommand,
+  CopyObjectCommand,
+  CreateMultipartUploadCommand,
+  HeadObjectCommand,
+  type HeadObjectCommandOutput,
+  UploadPartCopyCommand,
+} from '@aws-sdk/client-s3';
+import { measure } from '../meter.ts';
+import type { KeptObject } from '../storage.ts';
+import type { Bucket } from './bucket.ts';
+import { crc32OfWhole } from './checksum-support.ts';
+import { stoppedBy, unquoted } from './client.ts';
+import { statusOf } from './errors.ts';
+import { readObject } from './read.ts';
+import { abortUpload } from './uploads.ts';
+
+/** The largest object of one CopyObject, and so of one part (S3 API, CopyObject). */
+const largestCopy = 5 * 2 ** 30;
+const copyPartBytes = 2 ** 30;
+
+/** See `Storage.keep`. Within the store, nothing is transferred, unless only the content can prove the copy. */
+export async function keep(
+  bucket: Bucket,
+  key: string,
+  as: string,
+  signal: AbortSignal | undefined,
+): Promise<KeptObject | undefined> {
+  try {
+    const source = await headOf(bucket, key, signal);
+    if (!source) return undefined;
+    const { VersionId, bytes, etag } = source;
+    // The version `null` is of a time without versions, and is overwritten when they are suspended.
+    if (VersionId && VersionId !== 'null') return { key, versionId: VersionId, bytes, etag };
+    if (bytes > (bucket.options.largestCopy ?? largestCopy)) await copyInParts(bucket, key, as, source, signal);
+    else await copyWhole(bucket, key, as, source, signal);
+    const copy = await headOf(bucket, as, signal);
+    if (copy?.bytes !== bytes) throw new Error(`keep ${key}: its copy has ${copy?.bytes ?? 'no'} bytes of ${bytes}`);
+    if (!isSame(source, copy) && !(await hasSameContent(bucket, key, as, signal))) {
+      throw new Error(`keep ${key}: its copy has other content`);
+    }
+    return { key: as, bytes, etag: copy.etag };
+  } catch (error) {
+    throw await bucket.failure(error, signal);
+  }
+}
+
+type Head = HeadObjectCommandOutput & { bytes: number; etag: string | undefined };
+
+async function headOf(bucket: Bucket, key: string, signal: AbortSignal | undefined): Promise<Head | undefined> {
+  const command = new HeadObjectCommand({ ...bucket.at(key), ChecksumMode: 'ENABLED' });
+  const head = await bucket.client.send(command, stoppedBy(signal)).catch((error) => {
+    if (statusOf(error) !== 404) throw error;
+    return undefined;
+  });
+  return head && { ...head, bytes: head.ContentLength ?? 0, etag: unquoted(head.ETag) };
+}
+
+/** Whether ETags or checksums prove that two objects are the same. False is no proof that they differ: a copy may have others. */
+function isSame(one: Head, other: Head): boolean {
+  if (one.etag && one.etag === other.etag) return true;
+  // The checksum of an object in parts may be one of their checksums, and ends in their number.
+  return (['ChecksumCRC32', 'ChecksumCRC64NVME'] as const).some(
+    (name) => one[name] && !one[name].includes('-') && one[name] === other[name],
+  );
+}
+
+async function hasSameContent(
+  bucket: Bucket,
+  key: string,
+  as: string,
+  signal: AbortSignal | undefined,
+): Promise<boolean> {
+  const [first, second] = await Promise.all([key, as].map((each) => readObject(bucket, each, { signal })));
+  if (!first || !second) return false;
+  const [one, other] = await Promise.all([measure(first, signal), measure(second, signal)]);
+  return one.crc32 === other.crc32;
+}
+
+const sourceOf = (bucket: Bucket, key: string, { ETag }: Head) => ({
+  CopySource: [bucket.options.bucket, ...bucket.full(key).split('/')].map(encodeURIComponent).join('/'),
+  CopySourceIfMatch: ETag,
+});
+
+async function copyWhole(
+  bucket: Bucket,
+  key: string,
+  as: string,
+  source: Head,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  // The content type is copied with the other metadata.
+  const { ContentType: _, ...target } = bucket.target(as, {});
+  const command = new CopyObjectCommand({ ...target, ...sourceOf(bucket, key, source) });
+  await bucket.client.send(command, stoppedBy(signal));
+}
+
+/** With a checksum of the whole object if possible, which proves the copy without reading it. */
+async function copyInParts(
+  bucket: Bucket,
+  key: string,
+  as: string,
+  source: Head,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const summed = /^crc/.test(await bucket.howToProve());
+  await copyParts(bucket, key, as, { source, summed, signal }).catch(async (error) => {
+    // Some stores keep no checksum of a part that they copy.
+    if (!summed || statusOf(error) !== 400) throw error;
+    await copyParts(bucket, key, as, { source, summed: false, signal });
+  });
+}
+
+async function copyParts(
+  bucket: Bucket,
+  key: string,
+  as: string,
+  { source, summed, signal }: { source: Head; summed: boolean; signal: AbortSignal | undefined },
+): Promise<void> {
+  const { client } = bucket;
+  const { bytes, ContentType: contentType, ContentDisposition: contentDisposition, Metadata: metadata } = source;
+  const target = bucket.target(as, { contentType, contentDisposition, metadata });
+  // Not aborted by the signal, because an unknown upload could not be removed.
+  const { UploadId } = await client.send(new CreateMultipartUploadCommand({ ...target, ...(summed && crc32OfWhole) }));
+  const upload = { ...bucket.at(as), UploadId };
+  const partBytes = Math.min(copyPartBytes, bucket.options.largestCopy ?? copyPartBytes);
+  const Parts: CompletedPart[] = [];
+  try {
+    for (let from = 0; from < bytes; from += partBytes) {
+      const PartNumber = Parts.length + 1;
+      const CopySourceRange = `bytes=${from}-${Math.min(from + partBytes, bytes) - 1}`;
+      const copying = { ...upload, ...sourceOf(bucket, key, source), PartNumber, CopySourceRange };
+      const { CopyPartResult: part } = await client.send(new UploadPartCopyCommand(copying), stoppedBy(signal));
+      Parts.push({ PartNumber, ETag: part?.ETag, ...(summed && { ChecksumCRC32: part?.ChecksumCRC32 }) });
+    }
+    const whole = summed && { ChecksumType: crc32OfWhole.ChecksumType };
+    await client.send(new CompleteMultipartUploadCommand({ ...upload, MultipartUpload: { Parts }, ...whole }));
+  } catch (error) {
+    await abortUpload(bucket, { id: UploadId!, key: as }).catch(() => {});
+    throw error;
+  }
+}

@@ -1,0 +1,22 @@
+import { addAbortSignal, type Readable } from 'node:stream';
+import { GetObjectCommand } from '@aws-sdk/client-s3';
+import type { ReadOptions } from '../storage.ts';
+import type { Bucket } from './bucket.ts';
+import { stoppedBy } from './client.ts';
+import { codeOf, statusOf } from './errors.ts';
+
+/** See `Storage.get`. */
+export async function readObject(
+  bucket: Bucket,
+  key: string,
+  { signal, versionId: VersionId }: ReadOptions = {},
+): Promise<Readable | undefined> {
+  try {
+    const command = new GetObjectCommand({ ...bucket.at(key), VersionId });
+    const { Body } = await bucket.client.send(command, stoppedBy(signal));
+    return signal ? addAbortSignal(signal, Body as Readable) : (Body as Readable);
+  } catch (error) {
+    if (statusOf(error) === 404 && codeOf(error) !== 'NoSuchBucket') return undefined;
+    throw await bucket.failure(error, signal);
+  }
+}
