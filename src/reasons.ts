@@ -50,6 +50,9 @@ interface DataOf {
   key_refused: { key: string; problem: 'too_long' | 'invalid' | 'differs_in_case'; other?: string };
   store_unsupported: { store: string; error: string };
 
+  /** Why a version was superseded: by a file with another size or upload date, or another name. */
+  superseded: { changed: ('size' | 'upload date' | 'name')[] };
+
   no_transcript: object;
   several: { reasons: Reason[] };
 }
@@ -117,6 +120,8 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
     })[problem],
   store_unsupported: ({ store, error }) =>
     `${store}: the store lacks a request that this needs; run asset-mirror doctor (${error})`,
+
+  superseded: ({ changed }) => `the library has another file: its ${new Intl.ListFormat('en').format(changed)} changed`,
 
   no_transcript: () => 'no transcript was available before the deadline',
   several: ({ reasons }) => reasons.map(renderReason).join('; '),

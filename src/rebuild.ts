@@ -1,11 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { Config } from './config/config.ts';
-import { makeDataDir } from './config/preflight.ts';
 import type { Log } from './log.ts';
 import { identified } from './storage/mirror-id.ts';
 import { openStorage } from './storage/open.ts';
-import { joinEmbeddedPostgres } from './store/embedded/embedded.ts';
-import { openStore } from './store/store.ts';
+import { openVerbDatabase } from './verb-database.ts';
 import { type Rebuilding, rebuild } from './verify/rebuild.ts';
 
 export type { Rebuilding };
@@ -32,8 +30,7 @@ export async function rebuildFrom(
 ): Promise<Rebuilding> {
   const { log, stop, report } = options;
   await using open = new AsyncDisposableStack();
-  const store = await openStore({ url: await databaseUrl(), log });
-  open.defer(() => store.close());
+  const store = await openVerbDatabase(config, log, open);
   stop.throwIfAborted();
 
   const objects = await openStorage(config.storage, { connections: 32, memory: store.bucket, log });
@@ -50,13 +47,4 @@ export async function rebuildFrom(
   // Last: until all is restored, a running asset-mirror must not accept the bucket and fetch assets that are in it.
   await store.bucket.id(async () => id!);
   return rebuilt;
-
-  async function databaseUrl(): Promise<string> {
-    if (config.databaseUrl !== undefined) return config.databaseUrl;
-    const directory = config.dataDir;
-    await makeDataDir(directory, log);
-    const embedded = await joinEmbeddedPostgres({ directory, log });
-    open.defer(() => embedded.stop());
-    return embedded.url;
-  }
 }

@@ -20,6 +20,7 @@ import type { SyncDeps } from './sync/deps.ts';
 import { runSyncs } from './sync/run-syncs.ts';
 import { span } from './tracing/tracing.ts';
 import { formatDuration } from './units.ts';
+import { startExpiring } from './verify/expire-versions.ts';
 import { startScheduledVerification } from './verify/scheduled.ts';
 import { startSweeping } from './verify/sweep-uploads.ts';
 import { longestWebhookWait, Webhooks } from './webhooks/deliver.ts';
@@ -57,6 +58,7 @@ export async function startWorkers(context: Context) {
     webhookSender && new Webhooks({ ...context, publicUrl: config.publicUrl }, webhookSender, config.webhook.events);
   await Promise.all([breaker.check(), queues.ready()]);
   const sweeping = startSweeping({ ...context, breaker });
+  const expiring = startExpiring({ ...context, breaker });
   jobs.run();
 
   return {
@@ -66,7 +68,7 @@ export async function startWorkers(context: Context) {
       const started = performance.now();
       stopping.abort(new Error('shutting down'));
       const verified = scheduled.stop();
-      await Promise.all([dispatcher.stop(), sweeping.stop()]);
+      await Promise.all([dispatcher.stop(), sweeping.stop(), expiring.stop()]);
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));
       await tokens.settled();
       await Promise.all([pruning.stop(), webhooks?.stop()]);
@@ -136,12 +138,12 @@ function openJobs(
   };
 }
 
-function mirrorDeps(
+export function mirrorDeps(
   context: Context,
   own: Pick<MirrorDeps, 'leases' | 'breaker' | 'outages' | 'withToken'>,
 ): MirrorDeps {
   const { config, downloader } = context;
-  const { processing, transcripts, thumbnails } = config;
+  const { processing, transcripts, thumbnails, keepVersions } = config;
   const { outages } = own;
   return {
     ...context,
@@ -158,6 +160,7 @@ function mirrorDeps(
     processing,
     transcripts,
     thumbnails,
+    keepVersions,
   };
 }
 

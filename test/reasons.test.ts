@@ -101,6 +101,13 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
       expect.stringContaining('run asset-mirror doctor (501)'),
     ],
   ],
+  superseded: [
+    [
+      { code: 'superseded', changed: ['size', 'upload date'] },
+      'the library has another file: its size and upload date changed',
+    ],
+    [{ code: 'superseded', changed: ['name'] }, 'the library has another file: its name changed'],
+  ],
   no_transcript: [[{ code: 'no_transcript' }, 'no transcript was available before the deadline']],
   several: [
     [

@@ -61,6 +61,8 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
     processing: { poll: env.PROCESSING_POLL, giveUp: env.PROCESSING_GIVE_UP },
     transcripts: { mirror: env.MIRROR_TRANSCRIPTS, delay: env.TRANSCRIPT_DELAY, giveUp: env.TRANSCRIPT_GIVE_UP },
     thumbnails: { mirror: env.MIRROR_THUMBNAILS },
+    /** How long superseded files are kept; 0: not at all, infinity: always. */
+    keepVersions: env.KEEP_VERSIONS,
     transfer: {
       concurrency: env.TRANSFER_CONCURRENCY,
       perConnection: env.CONNECTION_CONCURRENCY,

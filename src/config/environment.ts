@@ -87,6 +87,7 @@ export const variables = {
     .prefault('false'),
   INCLUDE_ASSET_TYPES: p.typeNames(),
   EXCLUDE_ASSET_TYPES: p.typeNames(),
+  KEEP_VERSIONS: p.keepTime('90d'),
   MIRROR_THUMBNAILS: p.flag(true),
   MIRROR_TRANSCRIPTS: p.flag(true),
   WEBHOOK_URL: p

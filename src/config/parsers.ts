@@ -67,6 +67,13 @@ export function duration(fallback: string, { least = 1, most = 3650 * days } = {
   ).prefault(fallback);
 }
 
+/** A duration, or `all` (infinity), or `none` (0). */
+export const keepTime = (fallback: string) =>
+  parsed((text) => {
+    if (text === 'all') return Number.POSITIVE_INFINITY;
+    return text === 'none' ? 0 : within(parseDuration(text), 1000, 36_500 * days);
+  }, 'all, none, or a duration with units, such as 90d, from 1s to 36500 days').prefault(fallback);
+
 /** A duration for a timer of Node: a longer timer would fire at once. */
 export const timer = (fallback: string, least = 1) => duration(fallback, { least, most: 24 * days });
 

@@ -37,4 +37,6 @@ export interface MirrorDeps {
   processing: { poll: number; giveUp: number };
   transcripts: { mirror: boolean; delay: number; giveUp: number };
   thumbnails: { mirror: boolean };
+  /** How long superseded files are kept, in ms; 0: they are not. */
+  keepVersions: number;
 }

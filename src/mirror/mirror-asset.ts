@@ -10,6 +10,7 @@ import { askLibrary } from './ask-library.ts';
 import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced-storage.ts';
 import { initialSidecars, nextFollowUp } from './follow-up.ts';
+import { dropUnfinishedVersion } from './keep-version.ts';
 import { objectNameOf, versionOf } from './media.ts';
 import { type Outcome, settle } from './outcome.ts';
 import { sidecarsOf, writeRecord } from './record.ts';
@@ -39,7 +40,9 @@ export async function mirrorAsset(all: MirrorDeps, leased: LeasedAsset): Promise
     const { media, isNew } = await storeMedia(deps, leased, detail);
     const sidecars = await storeSidecars(deps, leased, detail, media);
     const api = withoutLinks(detail);
-    const recordKey = await writeRecord(deps, leased, { media, api, sidecars, mirroredAt: databaseTime(leased.lease) });
+    const isSame = isSameFile(leased.asset.media, media);
+    const mirroredAt = (isSame && leased.asset.mirroredAt?.getTime()) || databaseTime(leased.lease);
+    const recordKey = await writeRecord(deps, leased, { media, api, sidecars, mirroredAt });
     await removeSuperseded(deps, leased, media, [media.key, recordKey, sidecars.thumbnail?.key]);
     return await finish(deps, leased, { detail, media, isNew, sidecars, recordKey, startedAt });
   } catch (error) {
@@ -65,6 +68,7 @@ async function storeMedia(
   const found = await findStored(deps, leased, detail);
   // The upload is of an earlier version than the stored one.
   if (found && asset.upload) await forgetUpload(deps, lease, asset.upload);
+  if (found) await dropUnfinishedVersion(deps, leased);
   const media = found ?? (await transfer(deps, leased, detail));
   const { bytes, variant, checksums } = media;
   note(lease, found ? 'found_in_bucket' : 'stored', { bytes, variant, checksums });

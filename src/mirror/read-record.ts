@@ -1,6 +1,9 @@
 import { z } from 'zod';
-import { asset, download, problemOf, storable } from '../source/schemas.ts';
-import { sidecarKeys } from '../storage/keys.ts';
+import type { Reason } from '../reasons.ts';
+import { type ApiAsset, asset, download, problemOf, storable } from '../source/schemas.ts';
+import { sidecarKeys, versionKeys } from '../storage/keys.ts';
+import type { AssetVersion } from '../store/database/schema.ts';
+import { versionOf } from './media.ts';
 import type { AssetRecord } from './record.ts';
 
 const key = z.string().min(1).max(4000);
@@ -23,6 +26,25 @@ const schema = z.object({
   }),
   thumbnail: z.object({ key, bytes }).nullable(),
   mirroredAt: z.iso.datetime(),
+});
+
+const versionSchema = schema.extend({
+  replacedAt: z.iso.datetime(),
+  reason: z.looseObject({ code: z.string() }),
+  files: z
+    .array(
+      z.object({
+        role: z.enum(['media', 'record', 'captions', 'text', 'transcript', 'thumbnail']),
+        key,
+        at: key,
+        versionId: z.string().optional(),
+        bytes,
+        etag: z.string().nullable(),
+        crc32: z.string().optional(),
+      }),
+    )
+    .min(1)
+    .max(20),
 });
 
 export type StoredRecord = z.infer<typeof schema> & Pick<AssetRecord, 'version'>;
@@ -54,4 +76,34 @@ export function readRecord(at: string, text: string): { record: StoredRecord } |
     (other) => !other.startsWith(`${media.key}.`),
   );
   return stray === undefined ? { record } : { problem: `it claims ${stray}, which does not belong to ${media.key}` };
+}
+
+/** Whether this may be the key of the record of a version. */
+export const isVersionRecord = (at: string) =>
+  at.startsWith(versionKeys.prefix) && /^[^/]+\/\d{8}T\d{9}Z\.json$/.test(at.slice(versionKeys.prefix.length));
+
+/** Reads the record of a version. It must be at its own key, and claim only objects of its own. */
+export function readVersionRecord(at: string, text: string): { version: AssetVersion } | { problem: string } {
+  let content: unknown;
+  try {
+    content = JSON.parse(text);
+  } catch {
+    return { problem: 'it is not JSON' };
+  }
+  const result = versionSchema.safeParse(content);
+  if (!result.success) return { problem: problemOf(result.error) };
+  const { asset, companyId, media, files, reason, ...times } = storable(result.data);
+  const [replacedAt, mirroredAt] = [new Date(times.replacedAt), new Date(times.mirroredAt)];
+  if (versionKeys.record(asset.id, replacedAt) !== at) return { problem: 'it belongs to another version' };
+  const folder = versionKeys.folder(asset.id, replacedAt);
+  const stray = files.find(({ key, at, versionId }) => (versionId === undefined ? !at.startsWith(folder) : at !== key));
+  if (stray) return { problem: `it claims ${stray.at}` };
+  return {
+    version: {
+      ...{ assetId: asset.id, replacedAt, companyId, projectId: asset.projectId ?? null, mirroredAt, files },
+      reason: reason as Reason,
+      media: { ...media, version: versionOf(asset as ApiAsset) },
+      bytes: files.reduce((sum, file) => sum + file.bytes, 0),
+    },
+  };
 }

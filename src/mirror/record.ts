@@ -1,6 +1,6 @@
 import type { LeasedAsset } from '../queue/leases.ts';
 import { sidecarKeys } from '../storage/keys.ts';
-import type { Stored } from '../storage/storage.ts';
+import type { Storage, Stored } from '../storage/storage.ts';
 import { note } from '../store/assets/history.ts';
 import type { Kept, Media, SidecarStates, TranscriptState } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
@@ -34,27 +34,41 @@ export function keptOf({ bytes, etag, checksums }: Stored): Kept {
   return { bytes, etag: etag ?? null, crc32: checksums.crc32! };
 }
 
+export function recordOf(of: {
+  companyId: string;
+  api: Record<string, unknown>;
+  media: Media;
+  sidecars: Pick<SidecarStates, 'transcriptState' | 'transcriptKeys' | 'thumbnail'>;
+  mirroredAt: number;
+}): AssetRecord {
+  const { version: _, ...media } = of.media;
+  const { transcriptState: state, transcriptKeys, thumbnail } = of.sidecars;
+  return {
+    version: 1,
+    companyId: of.companyId,
+    asset: of.api,
+    media,
+    transcript: { state, keys: transcriptKeys ?? [] },
+    thumbnail,
+    mirroredAt: new Date(of.mirroredAt).toISOString(),
+  };
+}
+
 /** Writes the record of the media file, adds it to `sidecars`, and returns its key. */
 export async function writeRecord(
   deps: MirrorDeps,
   { asset, lease, signal }: LeasedAsset,
   of: { media: Media; api: Record<string, unknown>; sidecars: SidecarStates; mirroredAt: number },
 ): Promise<string> {
-  const { sidecars } = of;
-  const { version: _, ...media } = of.media;
-  const record: AssetRecord = {
-    version: 1,
-    companyId: asset.companyId,
-    asset: of.api,
-    media,
-    transcript: { state: sidecars.transcriptState, keys: sidecars.transcriptKeys ?? [] },
-    thumbnail: sidecars.thumbnail,
-    mirroredAt: new Date(of.mirroredAt).toISOString(),
-  };
+  const { media, sidecars } = of;
+  const record = recordOf({ companyId: asset.companyId, ...of });
   const key = sidecarKeys.record(media.key);
-  const body = `${JSON.stringify(record, null, 2)}\n`;
-  const stored = await deps.storage.put(key, body, { contentType: 'application/json', signal });
+  const stored = await putJson(deps.storage, key, record, signal);
   sidecars.sidecarFiles[key] = keptOf(stored);
   note(lease, 'recorded');
   return key;
+}
+
+export function putJson(storage: Storage, key: string, content: object, signal: AbortSignal): Promise<Stored> {
+  return storage.put(key, `${JSON.stringify(content, null, 2)}\n`, { contentType: 'application/json', signal });
 }

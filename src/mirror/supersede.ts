@@ -2,6 +2,7 @@ import { type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import type { Asset, Media } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
+import { dropUnfinishedVersion, keepVersion } from './keep-version.ts';
 
 type StoredFile = Pick<Media, 'key' | 'version'>;
 
@@ -13,20 +14,22 @@ export function isSameFile(stored: StoredFile | null, next: StoredFile): boolean
 /**
  * Prepares the replacement of a stored file by `next`. The worker may die after each step, so the order matters:
  *
- * 1. The row forgets the record and remembers the superseded keys.
- * 2. The record is removed.
- * 3. The new bytes are written, and then the new record, last.
- * 4. `removeSuperseded` removes the objects that no version uses any longer.
+ * 1. The stored file is kept as a version, if versions are kept: all its objects, and the version's record last.
+ * 2. The row has the version, forgets the record and remembers the superseded keys.
+ * 3. The record is removed.
+ * 4. The new bytes are written, and then the new record, last.
+ * 5. `removeSuperseded` removes the objects that no version uses any longer.
  *
- * So no record ever describes bytes that are not its own, and no key is forgotten.
+ * So the stored file or its version is complete at any time until the new file is, no record ever describes bytes that are not
+ * its own, and no key is forgotten.
  */
-export async function prepareReplacement(
-  deps: MirrorDeps,
-  { asset, lease }: LeasedAsset,
-  next: StoredFile,
-): Promise<void> {
+export async function prepareReplacement(deps: MirrorDeps, leased: LeasedAsset, next: StoredFile): Promise<void> {
+  const { asset, lease } = leased;
   if (!asset.media) return;
-  requireLease(await deps.store.assets.replace(lease, supersededKeys(asset, next)));
+  const isKept = deps.keepVersions > 0 && !isSameFile(asset.media, next);
+  const version = isKept ? await keepVersion(deps, leased, next) : undefined;
+  if (!version) await dropUnfinishedVersion(deps, leased);
+  requireLease(await deps.store.assets.replace(lease, { superseded: supersededKeys(asset, next), version }));
   await deps.storage.remove(sidecarKeys.record(asset.media.key));
 }
 

@@ -113,6 +113,8 @@ function stepText(step: Step): string {
       return `part ${step.part} failed, will retry${because(reason)}`;
     case 'parts_stored':
       return `stored ${parts} of ${of} parts`;
+    case 'version_kept':
+      return `kept the superseded version (${size})`;
     case 'stored': {
       const sums = Object.entries(checksums ?? {}).map(([name, value]) => `${name} ${value}`);
       return `stored and verified: ${size}${sums.length > 0 ? `, ${sums.join(', ')}` : ''}`;

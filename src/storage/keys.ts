@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { versionName } from '../version-name.ts';
 
 /** Keys in the bucket. All functions are pure: the same asset always gets the same key. */
 
@@ -10,6 +11,17 @@ export const bucketIdKey = `${ours}id`;
 
 /** `day`: `2026-01-31`. */
 export const inventoryPrefix = (day: string) => `${ours}inventory/${day}/`;
+
+/** The keys of a superseded file: of its record, and of the copies of its objects. */
+export const versionKeys = {
+  prefix: `${ours}versions/`,
+  record: (assetId: string, replacedAt: Date) => `${versionKeys.folder(assetId, replacedAt).slice(0, -1)}.json`,
+  folder: (assetId: string, replacedAt: Date) =>
+    `${versionKeys.prefix}${idSegment(assetId)}/${versionName(replacedAt)}/`,
+  /** Where the copy of the object at `key` is. */
+  copy: (assetId: string, replacedAt: Date, key: string) =>
+    `${versionKeys.folder(assetId, replacedAt)}${key.slice(key.lastIndexOf('/') + 1)}`,
+};
 
 export interface KeyParts {
   companyId: string;

@@ -14,6 +14,7 @@ import * as throughput from './assets/throughput.ts';
 import * as transfers from './assets/transfers.ts';
 import { within } from './assets/upcoming.ts';
 import * as uploads from './assets/uploads.ts';
+import * as versions from './assets/versions.ts';
 import * as connections from './connections/connections.ts';
 import * as consents from './connections/consents.ts';
 import * as grants from './connections/grants.ts';
@@ -124,6 +125,7 @@ const readable = (db: Database) => ({
     ...bind(db, { ...assets, ...search, ...transfers, ...finish, dispatch, overdue, renew }),
     ...batchedLeases(db),
   },
+  versions: bind(db, versions),
   counts: bind(db, counting),
   syncs: bind(db, { ...syncs, recordPage, finish: endSync }),
   verifications: bind(db, { ...verifications, ...lines }),

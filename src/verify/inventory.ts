@@ -5,9 +5,10 @@ import { createGzip } from 'node:zlib';
 import type { Log } from '../log.ts';
 import { inventoryPrefix } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
-import type { AssetState } from '../store/database/schema.ts';
+import type { AssetState, AssetVersion } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
+import { versionName } from '../version-name.ts';
 import { expectedOf } from './expected-objects.ts';
 import { whyNot } from './why-not-mirrored.ts';
 
@@ -40,6 +41,13 @@ export interface InventoryLine {
   verifiedAt: string | null;
   /** The media first. */
   objects: { key: string; bytes: number | null; crc32: string | null }[];
+  /** Its superseded files that are kept, newest first. `versionId`: in a bucket with versions. */
+  versions: {
+    version: string;
+    mirroredAt: string;
+    replacedAt: string;
+    objects: { key: string; versionId?: string | undefined; bytes: number; crc32: string | null }[];
+  }[];
 }
 
 export interface Manifest {
@@ -53,6 +61,8 @@ export interface Manifest {
   skipped: number;
   objects: number;
   bytes: number;
+  /** Superseded files that are kept, and the bytes of all their objects. */
+  versions: { count: number; bytes: number };
   files: { name: string; assets: number; bytes: number; sha256: string }[];
 }
 
@@ -82,6 +92,7 @@ export async function writeInventory(
     skipped: 0,
     objects: 0,
     bytes: 0,
+    versions: { count: 0, bytes: 0 },
     files: [],
   };
   let after = '';
@@ -97,8 +108,12 @@ export async function writeInventory(
       more = rows.length > limit;
       after = page.at(-1)?.id ?? after;
       count += page.length;
+      const versions = Map.groupBy(await store.versions.ofAssets(page.map(({ id }) => id)), ({ assetId }) => assetId);
       for (const asset of page) {
-        const line = lineOf(asset);
+        const own = versions.get(asset.id) ?? [];
+        const line = lineOf(asset, own);
+        manifest.versions.count += own.length;
+        for (const { bytes } of own) manifest.versions.bytes += bytes;
         manifest.assets++;
         if (asset.skipped !== null) manifest.skipped++;
         else manifest.byState[line.state] = (manifest.byState[line.state] ?? 0) + 1;
@@ -146,7 +161,7 @@ export function dayOf(now: Date): string {
   return now.toISOString().slice(0, 10);
 }
 
-function lineOf(asset: AssetContents): InventoryLine {
+function lineOf(asset: AssetContents, versions: AssetVersion[]): InventoryLine {
   return {
     id: asset.id,
     connectionId: asset.connectionId,
@@ -161,6 +176,12 @@ function lineOf(asset: AssetContents): InventoryLine {
     mirroredAt: asset.mirroredAt?.toISOString() ?? null,
     verifiedAt: asset.media ? (asset.verifiedAt?.toISOString() ?? null) : null,
     objects: expectedOf(asset).map(({ key, bytes, crc32 }) => ({ key, bytes: bytes ?? null, crc32: crc32 ?? null })),
+    versions: versions.map(({ replacedAt, mirroredAt, files }) => ({
+      version: versionName(replacedAt),
+      mirroredAt: mirroredAt.toISOString(),
+      replacedAt: replacedAt.toISOString(),
+      objects: files.map(({ at: key, versionId, bytes, crc32 = null }) => ({ key, versionId, bytes, crc32 })),
+    })),
   };
 }
 

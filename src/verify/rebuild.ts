@@ -1,13 +1,13 @@
 import { concurrently } from '../concurrently.ts';
 import { reasonOf } from '../errors.ts';
-import { recordEnding } from '../mirror/read-record.ts';
+import { isVersionRecord, recordEnding } from '../mirror/read-record.ts';
 import { because } from '../reasons.ts';
 import { ours, sidecarKeys } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Restored, RestoredAsset } from '../store/assets/restore.ts';
 import type { Store } from '../store/store.ts';
 import { ListedWindow } from './listed-window.ts';
-import { readAsset } from './restored-asset.ts';
+import { readAsset, readVersion } from './restored-asset.ts';
 
 /** The progress of a rebuild, and its result in the end. */
 export interface Rebuilding {
@@ -21,12 +21,14 @@ export interface Rebuilding {
   known: number;
   /** Restored assets whose media file differs from the record: it is fetched again. */
   pending: number;
+  /** Restored versions. */
+  versions: number;
   /** Objects that only have the name of a record, and older records of the same asset. */
   skipped: number;
 }
 
 export interface RebuildDeps {
-  store: Pick<Store, 'restore' | 'check'>;
+  store: Pick<Store, 'restore' | 'versions' | 'check'>;
   storage: Storage;
   thumbnails: { mirror: boolean };
 }
@@ -80,6 +82,7 @@ class Rebuild {
     bytes: 0,
     known: 0,
     pending: 0,
+    versions: 0,
     skipped: 0,
   };
   readonly #deps: RebuildDeps;
@@ -96,7 +99,12 @@ class Rebuild {
     const { so } = this;
     const window = this.#window;
     let records: string[] = [];
+    const versions: string[] = [];
     for await (const object of this.#deps.storage.list('', { signal: this.#options.signal })) {
+      if (isVersionRecord(object.key)) {
+        versions.push(object.key);
+        if (versions.length >= batchSize) await this.#restoreVersions(versions.splice(0));
+      }
       if (object.key.startsWith(ours)) continue;
       so.objects++;
       window.add(object);
@@ -109,6 +117,7 @@ class Rebuild {
     }
     window.complete();
     await this.#restoreBatch(records);
+    await this.#restoreVersions(versions);
     so.of = so.objects;
     return so;
   }
@@ -128,6 +137,14 @@ class Rebuild {
     const outcomes = await this.#restore([...newest.values()]);
     for (const asset of newest.values()) this.#count(asset, outcomes.get(asset.id));
     onProgress(this.so);
+  }
+
+  async #restoreVersions(keys: string[]): Promise<void> {
+    if (keys.length === 0) return;
+    const deps = { storage: this.#deps.storage, skip: this.#skip, signal: this.#options.signal };
+    const versions = await concurrently(keys, readAtOnce, (key) => readVersion(deps, key));
+    this.so.versions += await this.#deps.store.versions.add(versions.filter((version) => version !== undefined));
+    this.#options.onProgress(this.so);
   }
 
   /** If the database refuses a batch, each asset is tried alone, so that one bad record does not block the others. */

@@ -1,14 +1,14 @@
 import type { Readable } from 'node:stream';
 import { reasonOf, StorageUnavailable } from '../errors.ts';
 import { versionOf } from '../mirror/media.ts';
-import { largestRecord, readRecord, type StoredRecord } from '../mirror/read-record.ts';
+import { largestRecord, readRecord, readVersionRecord, type StoredRecord } from '../mirror/read-record.ts';
 import type { Reason } from '../reasons.ts';
 import { type ApiAsset, storable, withoutLinks } from '../source/schemas.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import { measure } from '../storage/meter.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { RestoredAsset } from '../store/assets/restore.ts';
-import type { Media } from '../store/database/schema.ts';
+import type { AssetVersion, Media } from '../store/database/schema.ts';
 import { listedOf } from '../sync/listed-asset.ts';
 import type { ListedWindow } from './listed-window.ts';
 
@@ -53,6 +53,19 @@ async function recordAt(
   if (!body) return { problem: 'it is gone' };
   const text = await textOf(body);
   return text === undefined ? { problem: 'it is too large for one' } : readRecord(key, text);
+}
+
+/** The version whose record is at a key; undefined: the object is not a usable one. */
+export async function readVersion(
+  { storage, skip, signal }: Pick<ReadDeps, 'storage' | 'skip' | 'signal'>,
+  key: string,
+): Promise<AssetVersion | undefined> {
+  const body = await storage.get(key, { signal });
+  const text = body && (await textOf(body));
+  const found = text === undefined ? { problem: 'it is gone or too large' } : readVersionRecord(key, text);
+  if ('version' in found) return found.version;
+  skip(`${key}: is not the record of a version: ${found.problem}`);
+  return undefined;
 }
 
 async function textOf(body: Readable): Promise<string | undefined> {

@@ -11,6 +11,7 @@ import {
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
 import { type Finding, type Inspection, inspect, type Pair, verificationLine } from './compare-objects.ts';
+import { compareVersions } from './compare-versions.ts';
 import { differencesIn } from './counts.ts';
 import { compareKeys, expectedObjects, expectedOf, isSettled, sideBySide } from './expected-objects.ts';
 import { listLibrary } from './list-library.ts';
@@ -88,6 +89,7 @@ const phases: Record<VerificationPhase, (at: Verifying) => Promise<void>> = {
   },
   objects: compareBucket,
   assets: compareSettledSince,
+  versions: compareKeptVersions,
   repair,
   async inventory({ deps, run, signal }) {
     if (run.options.inventory) await deps.writeInventory(signal);
@@ -134,6 +136,31 @@ async function compareSettledSince(at: Verifying): Promise<void> {
     const arrived = page.rows.flatMap(expectedOf).map((left): Pair => ({ key: left.key, left, right: 'unlisted' }));
     const others = page.rows.filter((row) => !isSettled(row)).map(missingAsset);
     await compare(at, arrived, others, { phase: 'assets', assetId: after });
+  }
+}
+
+/** Superseded files that are kept. None can be repaired, so scheduled verifications leave them out. */
+async function compareKeptVersions({ deps, run, progress, signal, batchSize }: Verifying): Promise<void> {
+  const { store, storage } = deps;
+  const limit = Math.min(batchSize, 100);
+  const connectionId = run.connectionId ?? undefined;
+  const { assetId, replacedAt } = progress.position;
+  let after = assetId && replacedAt ? { assetId, replacedAt: new Date(replacedAt) } : undefined;
+  for (let left = limit; left === limit; ) {
+    const page = await store.versions.page({ after, limit, connectionId });
+    left = page.length;
+    after = page.at(-1);
+    if (!after) return;
+    const onRead = (bytes: number) => {
+      progress.counts.bytesRead += bytes;
+    };
+    const findings = await compareVersions(deps, page, { ...run.options, signal, onRead });
+    if (findings.some((finding) => finding?.difference)) await storage.check();
+    await progress.save(findings, {
+      phase: 'versions',
+      assetId: after.assetId,
+      replacedAt: after.replacedAt.getTime(),
+    });
   }
 }
 

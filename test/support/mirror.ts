@@ -3,7 +3,12 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { CreateBucketCommand, ListMultipartUploadsCommand, S3Client } from '@aws-sdk/client-s3';
+import {
+  CreateBucketCommand,
+  ListMultipartUploadsCommand,
+  PutBucketVersioningCommand,
+  S3Client,
+} from '@aws-sdk/client-s3';
 import { inject } from 'vitest';
 import { readConfig } from '../../src/config/config.ts';
 import type { Library } from '../../src/library/index.ts';
@@ -46,6 +51,8 @@ export async function newGround(options: {
   port: number;
   redis?: string | undefined;
   s3?: S3Server | undefined;
+  /** Whether the bucket has versions. */
+  versions?: boolean | undefined;
   environment?: Record<string, string>;
   timings?: Timings;
 }): Promise<Ground> {
@@ -53,7 +60,7 @@ export async function newGround(options: {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-ground-'));
   const publicUrl = `http://127.0.0.1:${options.port}`;
   const { storage, environment, leftovers } = options.s3
-    ? await newBucket(options.s3)
+    ? await newBucket(options.s3, options.versions === true)
     : {
         storage: await openDirectory({ path: join(directory, 'mirror') }),
         environment: { STORAGE_URL: `file://${directory}/mirror` },
@@ -99,12 +106,14 @@ export async function newGround(options: {
   };
 }
 
-async function newBucket(server: S3Server) {
+async function newBucket(server: S3Server, versions: boolean) {
   const bucket = `test-${randomBytes(6).toString('hex')}`;
   process.env.AWS_ACCESS_KEY_ID = server.accessKey;
   process.env.AWS_SECRET_ACCESS_KEY = server.secretKey;
   const client = new S3Client({ endpoint: server.endpoint, region: server.region, forcePathStyle: true });
   await client.send(new CreateBucketCommand({ Bucket: bucket }));
+  const VersioningConfiguration = { Status: 'Enabled' } as const;
+  if (versions) await client.send(new PutBucketVersioningCommand({ Bucket: bucket, VersioningConfiguration }));
   const storage = await openS3({
     bucket,
     prefix: 'copy',

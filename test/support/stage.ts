@@ -21,7 +21,7 @@ export const overlap = 10 * 60_000;
  * own companies and users, so they do not affect each other.
  */
 export async function newStage(
-  options: Partial<Pick<Parameters<typeof newGround>[0], 'redis' | 'environment' | 'timings'>> = {},
+  options: Partial<Pick<Parameters<typeof newGround>[0], 'redis' | 's3' | 'versions' | 'environment' | 'timings'>> = {},
 ) {
   const port = await freePort();
   const ground = await newGround({ port, ...options });

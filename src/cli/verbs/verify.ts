@@ -156,6 +156,7 @@ function terminalView(): View {
 const phases = {
   library: 'listing the library',
   assets: 'checking assets that are new or not mirrored',
+  versions: 'checking superseded files',
   repair: 'starting repairs',
   inventory: 'writing the inventory',
   end: '',

@@ -2,8 +2,9 @@ import { sql } from 'kysely';
 import { prepared } from '../database/prepared.ts';
 import { recordset } from '../database/recordset.ts';
 import { wroteAny } from '../database/results.ts';
-import type { Database, Media, UploadPart, UploadUnderWay } from '../database/schema.ts';
+import type { AssetVersion, Database, Media, UploadPart, UploadUnderWay } from '../database/schema.ts';
 import { type AssetLease, inHand } from './leases.ts';
+import { add } from './versions.ts';
 
 /** Marks an asset as being transferred. Like all writes of a worker: false if it has lost the lease. */
 export async function startTransfer(db: Database, lease: AssetLease): Promise<boolean> {
@@ -12,16 +13,26 @@ export async function startTransfer(db: Database, lease: AssetLease): Promise<bo
 
 /**
  * Another file is about to replace the one in the bucket. Until its transfer is done, the asset has no valid copy there.
- * `superseded`: keys of the replaced files, which are deleted once the new record is written.
+ * `superseded`: keys of the replaced files, which are deleted once the new record is written. `version`: the replaced file, if it
+ * was kept.
  */
-export async function replace(db: Database, lease: AssetLease, superseded: string[]): Promise<boolean> {
-  const withoutSidecars =
-    superseded.length > 0 ? sql`, thumbnail = NULL, transcript_keys = NULL, sidecar_files = '{}'` : sql``;
-  const result = await sql`
-    UPDATE assets SET record_key = NULL, media = media || '{"version": ""}',
-      superseded = ARRAY(SELECT DISTINCT unnest(superseded || ${superseded}::text[]))${withoutSidecars}
-    WHERE ${inHand(lease)}`.execute(db);
-  return wroteAny(result);
+export async function replace(
+  db: Database,
+  lease: AssetLease,
+  { superseded, version }: { superseded: string[]; version: AssetVersion | undefined },
+): Promise<boolean> {
+  const isAnother =
+    superseded.length > 0
+      ? sql`, thumbnail = NULL, transcript_keys = NULL, sidecar_files = '{}', mirrored_at = NULL, keeping_at = NULL`
+      : sql``;
+  return db.transaction().execute(async (tx) => {
+    const result = await sql`
+      UPDATE assets SET record_key = NULL, media = media || '{"version": ""}',
+        superseded = ARRAY(SELECT DISTINCT unnest(superseded || ${superseded}::text[]))${isAnother}
+      WHERE ${inHand(lease)}`.execute(tx);
+    if (version && wroteAny(result)) await add(tx, [version]);
+    return wroteAny(result);
+  });
 }
 
 /**

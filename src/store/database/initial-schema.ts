@@ -110,6 +110,9 @@ const assets = `
     -- The sidecars in the bucket, by key: length, ETag and checksum.
     sidecar_files jsonb NOT NULL DEFAULT '{}',
     mirrored_at timestamptz,
+    -- Under which time a version is being kept, until it is in asset_versions.
+    keeping_at timestamptz,
+    gone_at timestamptz,
     -- When the media's bytes were last compared with their checksum.
     verified_at timestamptz,
     settled_at timestamptz,
@@ -157,6 +160,33 @@ const assets = `
   CREATE TRIGGER settle_assets_update BEFORE UPDATE OF state ON assets
     FOR EACH ROW WHEN (new.state IN ('mirrored', 'gone') AND old.state NOT IN ('mirrored', 'gone'))
     EXECUTE FUNCTION settle_asset();
+
+  CREATE FUNCTION date_gone_asset() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    new.gone_at = CASE new.state WHEN 'gone' THEN clock_timestamp() END;
+    RETURN new;
+  END $$;
+  CREATE TRIGGER date_gone_assets BEFORE UPDATE OF state ON assets
+    FOR EACH ROW WHEN ((new.state = 'gone') <> (old.state = 'gone')) EXECUTE FUNCTION date_gone_asset();
+
+  -- Superseded files that are kept in the bucket. No foreign key: a version may outlive the row of its asset.
+  CREATE TABLE asset_versions (
+    asset_id text NOT NULL,
+    replaced_at timestamptz NOT NULL,
+    company_id text NOT NULL,
+    project_id text,
+    mirrored_at timestamptz NOT NULL,
+    -- Why it was superseded: a code with data.
+    reason jsonb NOT NULL,
+    media jsonb NOT NULL,
+    -- Its objects: their keys before, and where they are now.
+    files jsonb NOT NULL,
+    bytes bigint NOT NULL,
+    -- When a removal that failed is tried again.
+    retry_at timestamptz,
+    PRIMARY KEY (asset_id, replaced_at)
+  );
+  CREATE INDEX asset_versions_by_age ON asset_versions (replaced_at) INCLUDE (bytes);
 
   CREATE TABLE upload_parts (
     asset_id text NOT NULL REFERENCES assets ON DELETE CASCADE,

@@ -7,6 +7,7 @@ export interface Schema {
   companies: { id: string; name: string };
   access: AccessTable;
   assets: AssetTable;
+  assetVersions: VersionTable;
   uploadParts: UploadPartTable;
   syncs: SyncTable;
   verifications: VerificationTable;
@@ -180,7 +181,11 @@ interface AssetTable {
   media: Media | null;
   bytes: number | null;
   recordKey: string | null;
+  /** When the current file was mirrored; null: it is not, or it is being replaced. */
   mirroredAt: Date | null;
+  /** Under which time a version is being kept, until it is in `assetVersions`. */
+  keepingAt: Date | null;
+  goneAt: Generated<Date | null>;
   /** When it last became mirrored or gone, written by a trigger; null: long ago. */
   settledAt: Generated<Date | null>;
   transcriptState: TranscriptState;
@@ -208,6 +213,36 @@ export type OwnedAsset = Asset & {
   /** The settings of its connection. */
   settings: Record<string, unknown>;
 };
+
+/** An object of a version. */
+export interface VersionFile {
+  role: 'media' | 'record' | 'captions' | 'text' | 'transcript' | 'thumbnail';
+  /** Its key while the version was the current one. */
+  key: string;
+  /** Its key now; in a bucket with versions it is this version of it. */
+  at: string;
+  versionId?: string | undefined;
+  bytes: number;
+  etag: string | null;
+  /** Lower-case hex; undefined only of sidecars after a rebuild. */
+  crc32?: string | undefined;
+}
+
+interface VersionTable {
+  assetId: string;
+  replacedAt: Date;
+  companyId: string;
+  projectId: string | null;
+  mirroredAt: Date;
+  reason: Reason;
+  media: Media;
+  files: VersionFile[];
+  /** Of all its files. */
+  bytes: number;
+  retryAt: Date | null;
+}
+/** A superseded file of an asset that is kept, with its sidecars and its record. */
+export type AssetVersion = Omit<Selectable<VersionTable>, 'retryAt'>;
 
 export type SyncMode = 'incremental' | 'full';
 export interface SyncScope {
@@ -276,7 +311,7 @@ export interface VerificationOptions {
   routine?: true | undefined;
 }
 
-export const verificationPhases = ['library', 'objects', 'assets', 'repair', 'inventory', 'end'] as const;
+export const verificationPhases = ['library', 'objects', 'assets', 'versions', 'repair', 'inventory', 'end'] as const;
 export type VerificationPhase = (typeof verificationPhases)[number];
 
 /** Where an interrupted verification continues. */
@@ -288,8 +323,9 @@ export interface VerificationPosition {
   since?: number;
   /** The last key that was compared. */
   key?: string;
-  /** The last asset that was checked. */
+  /** The last asset that was checked; and of its superseded files, the last one (epoch milliseconds). */
   assetId?: string;
+  replacedAt?: number;
   /** How often in a row it was postponed at this position. */
   failures?: number;
 }
@@ -373,6 +409,7 @@ export interface Step {
     | 'link_renewed'
     | 'part_failed'
     | 'parts_stored'
+    | 'version_kept'
     | 'stored'
     | 'thumbnail'
     | 'transcript'

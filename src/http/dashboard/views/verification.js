@@ -67,6 +67,7 @@ const phases = {
   library: 'Listing the library',
   objects: 'Comparing the database with the bucket',
   assets: 'Checking assets that are new or not mirrored',
+  versions: 'Checking superseded files',
   repair: 'Starting repairs',
   inventory: 'Writing the inventory',
 };

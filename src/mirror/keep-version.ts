@@ -1,0 +1,122 @@
+import { type LeasedAsset, requireLease } from '../queue/leases.ts';
+import type { Reason } from '../reasons.ts';
+import type { ApiAsset } from '../source/schemas.ts';
+import { versionKeys } from '../storage/keys.ts';
+import { measure } from '../storage/meter.ts';
+import type { Storage } from '../storage/storage.ts';
+import { note } from '../store/assets/history.ts';
+import type { AssetVersion, Media, VersionFile } from '../store/database/schema.ts';
+import type { MirrorDeps } from './deps.ts';
+import { versionOf } from './media.ts';
+import { type AssetRecord, putJson, recordOf } from './record.ts';
+import { type StoredFile, storedFiles } from './stored-files.ts';
+
+/**
+ * The record of a version, at `versionKeys.record`: its record while it was the current one, and where each of its objects is.
+ * It is written last, so a version that has one is complete.
+ */
+export interface VersionRecord extends AssetRecord {
+  /** ISO 8601, like `mirroredAt`. */
+  replacedAt: string;
+  reason: Reason;
+  files: VersionFile[];
+}
+
+/**
+ * Keeps the stored file of an asset, with its sidecars and its record, before `next` replaces it. Undefined if there is no
+ * correct copy to keep. May be repeated: the row remembers the time, so the objects go to the same keys.
+ */
+export async function keepVersion(
+  deps: MirrorDeps,
+  { asset, lease, signal }: LeasedAsset,
+  next: Pick<Media, 'key' | 'version'>,
+): Promise<AssetVersion | undefined> {
+  const { storage, store, log } = deps;
+  const { media, detail } = asset;
+  // A damaged file has no version, and one that was never recorded has that of another detail.
+  if (!media || !detail || media.version !== versionOf(detail as ApiAsset)) return undefined;
+  const replacedAt = await store.versions.begin(lease);
+  requireLease(replacedAt !== undefined);
+
+  const files: VersionFile[] = [];
+  for (const file of storedFiles(asset, media)) {
+    signal.throwIfAborted();
+    const kept = await keepFile(storage, file, versionKeys.copy(asset.id, replacedAt!, file.key), signal);
+    if (kept) files.push(kept);
+    else if (file.role === 'media') {
+      log.warn(
+        { event: 'version.not_kept', assetId: asset.id, key: file.key },
+        'superseded file not kept: missing or damaged',
+      );
+      return undefined;
+    }
+  }
+  const reason: Reason = { code: 'superseded', changed: changesFrom(media, next) };
+  const mirroredAt = asset.mirroredAt ?? asset.firstSeenAt;
+  const version: AssetVersion = {
+    assetId: asset.id,
+    replacedAt: replacedAt!,
+    companyId: asset.companyId,
+    projectId: (detail as ApiAsset).projectId ?? null,
+    mirroredAt,
+    reason,
+    media,
+    files,
+    bytes: files.reduce((sum, { bytes }) => sum + bytes, 0),
+  };
+  const { companyId } = asset;
+  const was = recordOf({ companyId, api: detail, media, sidecars: asset, mirroredAt: mirroredAt.getTime() });
+  const record: VersionRecord = { ...was, replacedAt: replacedAt!.toISOString(), reason, files };
+  await putJson(storage, versionKeys.record(asset.id, replacedAt!), record, signal);
+  note(lease, 'version_kept', { bytes: version.bytes });
+  return version;
+}
+
+/** Removes what an earlier lease began to keep: the stored file stays the current one after all. */
+export async function dropUnfinishedVersion(deps: MirrorDeps, { asset, lease, signal }: LeasedAsset): Promise<void> {
+  if (!asset.keepingAt) return;
+  const { storage, store } = deps;
+  await storage.remove(versionKeys.record(asset.id, asset.keepingAt));
+  const copies = storage.list(versionKeys.folder(asset.id, asset.keepingAt), { signal });
+  for await (const { key } of copies) await storage.remove(key);
+  requireLease(await store.versions.forget(lease));
+}
+
+/** Undefined if the object is missing, or is not the one that was stored. */
+async function keepFile(
+  storage: Storage,
+  file: StoredFile,
+  as: string,
+  signal: AbortSignal,
+): Promise<VersionFile | undefined> {
+  const { role, key, bytes, etag, crc32 } = file;
+  const found = await storage.head(key, { signal });
+  if (!found || (bytes !== undefined && found.bytes !== bytes)) return undefined;
+  // A copied bucket has other ETags: then the content decides.
+  if (etag !== null && found.etag !== undefined && found.etag !== etag) {
+    const body = await storage.get(key, { signal });
+    if (!body || (await measure(body, signal)).crc32 !== crc32) return undefined;
+  }
+  const kept = await storage.keep(key, as, { signal });
+  if (!kept) return undefined;
+  const { versionId } = kept;
+  return {
+    role,
+    key,
+    at: kept.key,
+    ...(versionId !== undefined && { versionId }),
+    bytes: kept.bytes,
+    etag: kept.etag ?? null,
+    ...(crc32 !== undefined && { crc32 }),
+  };
+}
+
+/** What differs: `version` is size and upload date, see `versionOf`. */
+function changesFrom(media: Media, next: Pick<Media, 'key' | 'version'>): ('size' | 'upload date' | 'name')[] {
+  const [[size, date], [nextSize, nextDate]] = [media.version.split(':'), next.version.split(':')] as const;
+  return [
+    ...(size !== nextSize ? (['size'] as const) : []),
+    ...(date !== nextDate ? (['upload date'] as const) : []),
+    ...(media.version === next.version ? (['name'] as const) : []),
+  ];
+}

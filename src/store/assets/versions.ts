@@ -1,0 +1,140 @@
+import { type RawBuilder, sql } from 'kysely';
+import { recordset } from '../database/recordset.ts';
+import { rowsWritten, wroteAny } from '../database/results.ts';
+import type { AssetVersion, Database } from '../database/schema.ts';
+import { inMs, msAgo } from '../database/time.ts';
+import { type AssetLease, inHand } from './leases.ts';
+
+/**
+ * Saves that a version of a leased asset is being kept, and under which time: the time of an earlier lease that did not end this.
+ * Undefined: the worker has lost its lease.
+ */
+export async function begin(db: Database, lease: AssetLease): Promise<Date | undefined> {
+  const { rows } = await sql<{ keepingAt: Date }>`
+    UPDATE assets SET keeping_at = coalesce(keeping_at, date_trunc('milliseconds', clock_timestamp()))
+    WHERE ${inHand(lease)} RETURNING keeping_at`.execute(db);
+  return rows[0]?.keepingAt;
+}
+
+/** The version will not be kept, and nothing of it is in the bucket. */
+export async function forget(db: Database, lease: AssetLease): Promise<boolean> {
+  return wroteAny(await sql`UPDATE assets SET keeping_at = NULL WHERE ${inHand(lease)}`.execute(db));
+}
+
+/** Adds versions; known ones stay as they are. Returns how many are new. */
+export async function add(db: Database, versions: AssetVersion[]): Promise<number> {
+  if (versions.length === 0) return 0;
+  const result = await sql`
+    INSERT INTO asset_versions (asset_id, replaced_at, company_id, project_id, mirrored_at, reason, media, files, bytes)
+    SELECT * FROM ${recordset(versions)} AS v (asset_id text, replaced_at timestamptz, company_id text, project_id text,
+      mirrored_at timestamptz, reason jsonb, media jsonb, files jsonb, bytes bigint)
+    ON CONFLICT DO NOTHING`.execute(db);
+  return rowsWritten(result);
+}
+
+/** The versions of an asset, newest first. */
+export async function ofAsset(db: Database, assetId: string): Promise<AssetVersion[]> {
+  return db
+    .selectFrom('assetVersions')
+    .selectAll()
+    .where('assetId', '=', assetId)
+    .orderBy('replacedAt', 'desc')
+    .execute();
+}
+
+/**
+ * Versions that were superseded more than `keepMs` ago, oldest first. The newest version of an asset without a complete copy stays.
+ */
+export async function expired(
+  db: Database,
+  { keepMs, limit }: { keepMs: number; limit: number },
+): Promise<(AssetVersion & { retryAt: Date | null })[]> {
+  const { rows } = await sql<AssetVersion & { retryAt: Date | null }>`
+    SELECT * FROM asset_versions v
+    WHERE replaced_at < ${msAgo(keepMs)} AND (retry_at IS NULL OR retry_at <= now()) AND NOT EXISTS (
+      SELECT FROM assets a WHERE a.id = v.asset_id AND a.mirrored_at IS NULL AND NOT EXISTS (
+        SELECT FROM asset_versions newer WHERE newer.asset_id = v.asset_id AND newer.replaced_at > v.replaced_at))
+    ORDER BY replaced_at LIMIT ${limit}`.execute(db);
+  return rows;
+}
+
+type Id = Pick<AssetVersion, 'assetId' | 'replacedAt'>;
+
+/** Removes a version whose objects are no longer in the bucket. */
+export async function remove(db: Database, { assetId, replacedAt }: Id): Promise<void> {
+  await db.deleteFrom('assetVersions').where('assetId', '=', assetId).where('replacedAt', '=', replacedAt).execute();
+}
+
+/** The objects of a version could not be removed: it is expired again after `ms`. */
+export async function retryLater(db: Database, { assetId, replacedAt }: Id, ms: number): Promise<void> {
+  await sql`
+    UPDATE asset_versions SET retry_at = ${inMs(ms)}
+    WHERE asset_id = ${assetId} AND replaced_at = ${replacedAt}`.execute(db);
+}
+
+export async function total(db: Database): Promise<{ count: number; bytes: number }> {
+  const { rows } = await sql<{ count: number; bytes: number }>`
+    SELECT count(*) AS count, coalesce(sum(bytes), 0)::bigint AS bytes FROM asset_versions`.execute(db);
+  return rows[0]!;
+}
+
+/** A page of all versions, or of those of a connection, by asset and time. */
+export async function page(
+  db: Database,
+  page: { after: { assetId: string; replacedAt: Date } | undefined; limit: number; connectionId?: string | undefined },
+): Promise<AssetVersion[]> {
+  const { after, limit, connectionId } = page;
+  const { rows } = await sql<AssetVersion>`
+    SELECT v.* FROM asset_versions v
+    WHERE ${after ? sql`(v.asset_id, v.replaced_at) > (${after.assetId}, ${after.replacedAt}::timestamptz)` : sql`true`}
+      AND ${connectionId === undefined ? sql`true` : sql`EXISTS (SELECT FROM assets a WHERE a.id = v.asset_id AND a.connection_id = ${connectionId})`}
+    ORDER BY v.asset_id, v.replaced_at LIMIT ${limit}`.execute(db);
+  return rows;
+}
+
+/** The versions of these assets, newest first. */
+export async function ofAssets(db: Database, ids: string[]): Promise<AssetVersion[]> {
+  if (ids.length === 0) return [];
+  return db.selectFrom('assetVersions').selectAll().where('assetId', 'in', ids).orderBy('replacedAt', 'desc').execute();
+}
+
+/**
+ * A page of the ids of assets that have, or had, a file: `projectId` is that of the asset or of one of its versions. Versions
+ * without a row of their asset count, too, unless a connection is given.
+ */
+export async function restorable(
+  db: Database,
+  page: {
+    ids?: string[] | undefined;
+    companyId?: string | undefined;
+    projectId?: string | undefined;
+    connectionId?: string | undefined;
+    after: string;
+    limit: number;
+  },
+): Promise<string[]> {
+  const { ids, companyId, projectId, connectionId, after, limit } = page;
+  const isVersion = sql`SELECT FROM asset_versions v WHERE v.asset_id = a.id`;
+  const all = (...conditions: RawBuilder<unknown>[]) => sql.join(conditions, sql` AND `);
+  const ofAsset = [
+    sql`a.id > ${after}`,
+    ...(ids ? [sql`a.id = ANY(${ids}::text[])`] : [sql`(a.media IS NOT NULL OR EXISTS (${isVersion}))`]),
+    ...(companyId !== undefined ? [sql`a.company_id = ${companyId}`] : []),
+    ...(projectId !== undefined
+      ? [sql`(a.project_id = ${projectId} OR EXISTS (${isVersion} AND v.project_id = ${projectId}))`]
+      : []),
+    ...(connectionId !== undefined ? [sql`a.connection_id = ${connectionId}`] : []),
+  ];
+  const ofVersion = [
+    sql`v.asset_id > ${after} AND NOT EXISTS (SELECT FROM assets a WHERE a.id = v.asset_id)`,
+    ...(ids ? [sql`v.asset_id = ANY(${ids}::text[])`] : []),
+    ...(companyId !== undefined ? [sql`v.company_id = ${companyId}`] : []),
+    ...(projectId !== undefined ? [sql`v.project_id = ${projectId}`] : []),
+    ...(connectionId !== undefined ? [sql`false`] : []),
+  ];
+  const { rows } = await sql<{ id: string }>`
+    (SELECT a.id FROM assets a WHERE ${all(...ofAsset)} ORDER BY a.id LIMIT ${limit})
+    UNION (SELECT v.asset_id FROM asset_versions v WHERE ${all(...ofVersion)} ORDER BY v.asset_id LIMIT ${limit})
+    ORDER BY id LIMIT ${limit}`.execute(db);
+  return rows.map(({ id }) => id);
+}

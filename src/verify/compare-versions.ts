@@ -1,0 +1,79 @@
+import { concurrently } from '../concurrently.ts';
+import { reasonOf, StorageUnavailable } from '../errors.ts';
+import { versionKeys } from '../storage/keys.ts';
+import { measure } from '../storage/meter.ts';
+import type { Storage } from '../storage/storage.ts';
+import type { AssetVersion, ObjectKind, VerificationLine, VersionFile } from '../store/database/schema.ts';
+import type { Store } from '../store/store.ts';
+import { versionName } from '../version-name.ts';
+import type { Finding } from './compare-objects.ts';
+
+/** Versions whose objects are requested at once. */
+const atOnce = 4;
+
+type Part = Pick<VersionFile, 'at' | 'versionId' | 'crc32'> & {
+  kind: ObjectKind;
+  bytes: number | undefined;
+  etag: string | null;
+};
+
+/** The result for each object of these versions. Undefined: its version has expired meanwhile. */
+export async function compareVersions(
+  { store, storage }: { store: Pick<Store, 'versions'>; storage: Storage },
+  versions: AssetVersion[],
+  options: { deep?: boolean | undefined; signal: AbortSignal; onRead: (bytes: number) => void },
+): Promise<Finding[]> {
+  const findings = await concurrently(versions, atOnce, async (version) => {
+    const found: Finding[] = [];
+    for (const part of partsOf(version)) found.push(await compare(storage, version, part, options));
+    if (found.every((finding) => !finding?.difference)) return found;
+    const isThere = (await store.versions.ofAsset(version.assetId)).some(
+      ({ replacedAt }) => replacedAt.getTime() === version.replacedAt.getTime(),
+    );
+    return isThere ? found : found.map(() => undefined);
+  });
+  return findings.flat();
+}
+
+const kinds: Record<VersionFile['role'], ObjectKind> = {
+  media: 'media',
+  record: 'record',
+  captions: 'transcript',
+  text: 'transcript',
+  transcript: 'transcript',
+  thumbnail: 'thumbnail',
+};
+
+/** Its record was not measured when it was written. */
+const partsOf = ({ assetId, replacedAt, files }: AssetVersion): Part[] => [
+  ...files.map((file) => ({ ...file, kind: kinds[file.role] })),
+  { at: versionKeys.record(assetId, replacedAt), kind: 'record', bytes: undefined, etag: null },
+];
+
+async function compare(
+  storage: Storage,
+  { assetId, replacedAt }: AssetVersion,
+  { at, versionId, kind, bytes, etag, crc32 }: Part,
+  { deep, signal, onRead }: { deep?: boolean | undefined; signal: AbortSignal; onRead: (bytes: number) => void },
+): Promise<VerificationLine> {
+  const line = (mark: VerificationLine['mark'], text: string | null = null): VerificationLine => ({
+    ...{ mark, key: at, assetId, kind, remedy: null, difference: mark !== '=' },
+    text: text && `${text}: the ${kind} of version ${versionName(replacedAt)}, which cannot be fetched again`,
+  });
+  try {
+    const object = await storage.head(at, { signal, versionId });
+    if (!object) return line('-', 'missing in the bucket');
+    if (bytes !== undefined && object.bytes !== bytes) return line('*', `${object.bytes} bytes, ${bytes} were kept`);
+    // A copied bucket has other ETags: then the content decides.
+    const isOther = etag !== null && object.etag !== undefined && object.etag !== etag;
+    if (crc32 === undefined || !(deep || isOther)) return line('=');
+    const body = await storage.get(at, { signal, versionId });
+    if (!body) return line('-', 'missing in the bucket');
+    const found = await measure(body, signal);
+    onRead(object.bytes);
+    return found.crc32 === crc32 ? line('=') : line('*', `CRC-32 ${found.crc32}, ${crc32} was kept`);
+  } catch (error) {
+    if (signal.aborted || error instanceof StorageUnavailable) throw error;
+    return line('!', `cannot be read (${reasonOf(error)})`);
+  }
+}

@@ -1,0 +1,92 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { concurrently } from '../concurrently.ts';
+import { RetryLater, StorageUnavailable } from '../errors.ts';
+import { every } from '../every.ts';
+import type { Log } from '../log.ts';
+import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
+import { versionKeys } from '../storage/keys.ts';
+import type { Storage } from '../storage/storage.ts';
+import type { AssetVersion } from '../store/database/schema.ts';
+import type { Store } from '../store/store.ts';
+
+const everyMs = 3_600_000;
+/** How often to check whether it is due. */
+const checkMs = 10 * 60_000;
+/** When a version that could not be removed, such as a locked one, is tried again. */
+const retryMs = 24 * 3_600_000;
+/** Versions per page, and how many are removed at once. */
+const pageSize = 100;
+const atOnce = 4;
+
+interface ExpireDeps {
+  store: Pick<Store, 'versions'>;
+  storage: Storage;
+  log: Log;
+}
+
+/** Every hour, one process removes versions that have been kept long enough. */
+export function startExpiring(
+  options: ExpireDeps & { store: Store; breaker: CircuitBreaker; config: { keepVersions: number } },
+) {
+  const { store, breaker, log, config } = options;
+  const stopping = new AbortController();
+  const { signal } = stopping;
+
+  async function expireIfDue(): Promise<void> {
+    if (breaker.open !== undefined || !(await store.chores.take('versions', everyMs))) return;
+    await expireVersions(options, { keepMs: config.keepVersions, signal });
+  }
+
+  const failed = (err: unknown) =>
+    log.warn({ event: 'version.expiry_failed', err }, 'expired versions not removed, will retry');
+  const running = every(checkMs, expireIfDue, { signal, failed });
+  return {
+    async stop(): Promise<void> {
+      stopping.abort(new Error('shutting down'));
+      // A bucket that does not answer must not delay the shutdown.
+      await Promise.race([running, sleep(1000, undefined, { ref: false })]);
+    },
+  };
+}
+
+/**
+ * Removes the versions that were superseded more than `keepMs` ago. One that cannot be removed is tried again a day later, and
+ * delays no other. Returns how many were removed. @throws if the whole bucket cannot be used
+ */
+export async function expireVersions(
+  deps: ExpireDeps,
+  { keepMs, signal }: { keepMs: number; signal: AbortSignal },
+): Promise<number> {
+  if (keepMs === Number.POSITIVE_INFINITY) return 0;
+  const { store, log } = deps;
+  let versions = 0;
+  let bytes = 0;
+  for (let left = pageSize; left === pageSize; ) {
+    signal.throwIfAborted();
+    const page = await store.versions.expired({ keepMs, limit: pageSize });
+    left = page.length;
+    await concurrently(page, atOnce, async (version) => {
+      signal.throwIfAborted();
+      try {
+        await remove(deps, version);
+        versions++;
+        bytes += version.bytes;
+      } catch (err) {
+        if (err instanceof StorageUnavailable || err instanceof RetryLater) throw err;
+        await store.versions.retryLater(version, retryMs);
+        const { assetId, retryAt } = version;
+        if (retryAt === null) log.warn({ event: 'version.locked', assetId, err }, 'version not removed, will retry');
+      }
+    });
+  }
+  if (versions > 0) log.info({ event: 'version.expired', versions, bytes }, 'expired versions removed');
+  return versions;
+}
+
+/** Its record after its other objects, and its row last: a crash in between leaves what is still to be removed. */
+async function remove({ store, storage }: ExpireDeps, version: AssetVersion): Promise<void> {
+  const { assetId, replacedAt, files } = version;
+  for (const { at, versionId } of files) await storage.remove(at, { versionId });
+  await storage.remove(versionKeys.record(assetId, replacedAt));
+  await store.versions.remove(version);
+}

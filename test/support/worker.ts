@@ -1,0 +1,76 @@
+import type { MirrorDeps } from '../../src/mirror/deps.ts';
+import { followUp } from '../../src/mirror/follow-up.ts';
+import { mirrorAsset } from '../../src/mirror/mirror-asset.ts';
+import type { Outcome } from '../../src/mirror/outcome.ts';
+import { createCircuitBreaker } from '../../src/pacing/circuit-breaker.ts';
+import { createOutageDetector } from '../../src/pacing/outage.ts';
+import { Leases } from '../../src/queue/leases.ts';
+import { mirrorDeps } from '../../src/workers.ts';
+import type { Stage } from './stage.ts';
+
+/** The process of a worker has died: none of its calls does anything any longer. */
+export class Crashed extends Error {
+  override readonly name = 'Crashed';
+}
+
+/** A worker of a stage that does one job at a time, and may die at any step. */
+export function workerOf({ mirror, query }: Pick<Stage, 'mirror' | 'query'>) {
+  const { context } = mirror.service;
+  const leases = new Leases(context);
+  const breaker = createCircuitBreaker({ ...context, onClose() {} });
+  const { withToken } = context;
+  const healthy = mirrorDeps(context, { leases, breaker, outages: createOutageDetector(), withToken });
+
+  /** Works on an asset: fetches its media if that is due, else does a follow-up check. */
+  async function work(id: string, deps: MirrorDeps = healthy): Promise<Outcome> {
+    await query('UPDATE assets SET queued_at = now(), next_at = now(), lease_until = NULL WHERE id = $1', [id]);
+    const leased = await leases.take(id);
+    if (!leased) throw new Error(`there is nothing to do for ${id}`);
+    try {
+      return await (leased.asset.state === 'mirrored' ? followUp(deps, leased) : mirrorAsset(deps, leased));
+    } finally {
+      leased.end();
+    }
+  }
+
+  return {
+    work,
+    /** Works on an asset until nothing is due for it. */
+    async complete(id: string): Promise<void> {
+      for (let { outcome } = await work(id); outcome !== 'complete'; ) ({ outcome } = await work(id));
+    },
+    /** Works on an asset, and dies before step `at`; steps are calls that write to the database or the bucket. False: it had less steps. */
+    async dieAt(id: string, at: number): Promise<boolean> {
+      let steps = 0;
+      const step = () => {
+        if (++steps >= at) throw new Crashed(`died before step ${at}`);
+      };
+      const mortal = <T extends object>(of: T, reading: string[]): T =>
+        new Proxy(of, {
+          get(target, name) {
+            const value = Reflect.get(target, name);
+            if (typeof value === 'object' && value !== null) return mortal(value, reading);
+            if (typeof value !== 'function') return value;
+            return (...args: unknown[]) => {
+              if (!reading.includes(String(name)) || steps >= at) step();
+              return Reflect.apply(value, target, args);
+            };
+          },
+        });
+      const storage = mortal(context.storage, ['get', 'head', 'list']);
+      const store = mortal(context.store, ['get', 'parts', 'known']);
+      const working = work(id, { ...healthy, storage, store });
+      return working.then(
+        () => false,
+        (error) => {
+          if (error instanceof Crashed) return true;
+          throw error;
+        },
+      );
+    },
+    async close(): Promise<void> {
+      await breaker.stop();
+      await leases.close();
+    },
+  };
+}

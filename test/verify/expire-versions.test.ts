@@ -1,0 +1,101 @@
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import type { Storage } from '../../src/storage/storage.ts';
+import { expireVersions } from '../../src/verify/expire-versions.ts';
+import { newStage, type Stage } from '../support/stage.ts';
+import { workerOf } from '../support/worker.ts';
+
+const s3 = inject('s3');
+const signal = new AbortController().signal;
+
+describe.each([
+  { name: 'a directory', s3: undefined, versions: false },
+  ...(s3 ? [{ name: `a bucket of ${s3.name} with versions`, s3, versions: true }] : []),
+])('versions in $name', ({ s3, versions }) => {
+  let stage: Stage;
+  let worker: ReturnType<typeof workerOf>;
+  let at: Awaited<ReturnType<Stage['company']>>;
+  beforeAll(async () => {
+    stage = await newStage({ s3, versions });
+    worker = workerOf(stage);
+    at = await stage.company();
+  });
+  afterAll(async () => {
+    await worker?.close();
+    await stage?.close();
+  });
+
+  const expire = (keepMs: number, storage: Storage = stage.ground.storage) =>
+    expireVersions({ store: stage.store, storage, log: stage.mirror.service.context.log }, { keepMs, signal });
+  const ofAsset = (id: string) => stage.store.versions.ofAsset(id);
+  const logged = (event: string) => stage.mirror.lines.filter((line) => line.event === event);
+
+  /** An asset with as many superseded files as texts but one. */
+  async function replaced(...texts: string[]): Promise<string> {
+    const [id] = await stage.upload(at.companyId, 1, { filename: 'file', content: { text: texts[0]! } });
+    for (const text of texts) {
+      await stage.admin.changeAsset(id!, { content: { text } });
+      await stage.sync(at.connectionId, 'full');
+      await worker.complete(id!);
+    }
+    return id!;
+  }
+  const objects = async () =>
+    (await Array.fromAsync(stage.ground.storage.list('_mirror/versions/'))).map(({ key }) => key);
+
+  test('expired versions are removed with all their objects, and the others stay', async () => {
+    const id = await replaced('first', 'second one', 'third');
+    const [newer, older] = await ofAsset(id);
+    expect(await objects()).not.toEqual([]);
+    expect(await expire(Number.POSITIVE_INFINITY)).toBe(0);
+    expect(await expire(86_400_000)).toBe(0);
+    expect(await ofAsset(id)).toHaveLength(2);
+
+    const age = (await stage.store.now()) - newer!.replacedAt.getTime();
+    const between = age + (newer!.replacedAt.getTime() - older!.replacedAt.getTime()) / 2;
+    expect(await expire(between)).toBe(1);
+    expect(await ofAsset(id)).toEqual([newer]);
+    for (const { at: key, versionId } of older!.files)
+      expect(await stage.ground.storage.head(key, { versionId })).toBeUndefined();
+
+    expect(await expire(0)).toBe(1);
+    expect(await ofAsset(id)).toEqual([]);
+    expect(await objects()).toEqual([]);
+    expect((await stage.store.assets.get(id))?.recordKey).toBeTruthy();
+    expect(logged('version.expired').at(-1)).toMatchObject({ versions: 1 });
+  });
+
+  test('the only complete file of an asset stays, however old it is', async () => {
+    const id = await replaced('good');
+    await stage.admin.addFault({ endpoint: 'media', assetId: id, shortBy: 1, chunked: true });
+    await stage.admin.changeAsset(id, { content: { text: 'not to be had' } });
+    await stage.sync(at.connectionId, 'full');
+    expect((await worker.work(id)).outcome).toBe('attempt_failed');
+    await stage.admin.clearFaults();
+    expect(await expire(0)).toBe(0);
+    expect(await ofAsset(id)).toHaveLength(1);
+    await worker.complete(id);
+    expect(await expire(0)).toBe(1);
+  });
+
+  test('a version that is locked is tried again later, is reported once, and delays no other', async () => {
+    const [locked, other] = [await replaced('one', 'other one'), await replaced('two', 'other two')];
+    const [version] = await ofAsset(locked);
+    const refusing: Storage = {
+      ...stage.ground.storage,
+      async remove(key, options) {
+        if (key === version!.files[0]!.at) throw new Error('this version may not be removed');
+        await stage.ground.storage.remove(key, options);
+      },
+    };
+    expect(await expire(0, refusing)).toBe(1);
+    expect(await ofAsset(other)).toEqual([]);
+    expect(await ofAsset(locked)).toHaveLength(1);
+    expect(await expire(0, refusing)).toBe(0);
+    await stage.query(`UPDATE asset_versions SET retry_at = now()`);
+    expect(await expire(0, refusing)).toBe(0);
+    expect(logged('version.locked')).toMatchObject([{ assetId: locked }]);
+    await stage.query(`UPDATE asset_versions SET retry_at = now()`);
+    expect(await expire(0)).toBe(1);
+    expect(await objects()).toEqual([]);
+  });
+});
