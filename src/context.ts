@@ -84,6 +84,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     filters: config.sync,
     transcripts: config.transcripts.mirror,
     thumbnails: config.thumbnails.mirror,
+    keepVersions: config.keepVersions,
   });
 
   const stack = opening.move();

@@ -21,6 +21,7 @@ export type ConnectionSummary = Answer<'connection'>;
 export type Disconnected = Answer<'disconnect'>;
 export type AssetList = Answer<'assets'>;
 export type Asset = Answer<'asset'>;
+export type VersionList = Answer<'versions'>;
 export type SyncList = Answer<'syncs'>;
 export type Sync = Answer<'sync'>;
 export type EventList = Answer<'events'>;

@@ -24,6 +24,7 @@ import type {
   TestedWebhook,
   Verification,
   VerifyRequest,
+  VersionList,
 } from './answers.ts';
 import { type EventHandlers, followEvents } from './follow-events.ts';
 import { mostRows } from './options.ts';
@@ -69,6 +70,7 @@ export function createApiClient(service: Service) {
     assets,
     assetPages: (query: AssetQuery = {}) => allPages((page) => assets({ ...query, ...page })),
     asset: (id: string) => get<Asset>(`/assets/${part(id)}`),
+    versions: (id: string) => get<VersionList>(`/assets/${part(id)}/versions`),
     retry: (id: string) => send<AssetList['assets'][number]>('POST', `/assets/${part(id)}/retry`),
 
     syncs: (query: SyncQuery = {}) => get<SyncList>('/syncs', query),

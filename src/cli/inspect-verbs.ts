@@ -9,6 +9,7 @@ import { explain } from './verbs/explain.ts';
 import { plan } from './verbs/plan.ts';
 import { status } from './verbs/status.ts';
 import { syncs } from './verbs/syncs.ts';
+import { versions } from './verbs/versions.ts';
 
 const states = ['pending', 'processing', 'transferring', 'mirrored', 'unavailable', 'failed', 'gone'];
 const rows = `maximum rows, up to ${mostRows}`;
@@ -58,6 +59,15 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
   )
     .argument('<asset>', 'its id, from `asset-mirror assets`')
     .action(async (asset: string, options) => explain(await connect(), asset, options));
+
+  verb(
+    'versions',
+    'list the files of an asset that were superseded and are kept',
+    'asset-mirror versions ASSET',
+    '`asset-mirror restore --version` restores one of them.',
+  )
+    .argument('<asset>', 'its id, from `asset-mirror assets`')
+    .action(async (asset: string, options) => versions(await connect(), asset, options));
 
   verb(
     'syncs',

@@ -37,6 +37,11 @@ export function recordGauges(
     help: 'Bytes of media in the bucket, according to the database.',
     registers,
   });
+  const versionBytes = new Gauge({
+    name: 'asset_mirror_version_bytes',
+    help: 'Bytes of superseded files and their sidecars that are kept in the bucket.',
+    registers,
+  });
   const syncLag = new Gauge({
     name: 'asset_mirror_sync_lag_seconds',
     help: 'Seconds since the last complete sync of an active connection, or since it connected.',
@@ -65,11 +70,19 @@ export function recordGauges(
   async function readRecords(): Promise<void> {
     const found = await within(
       patienceMs,
-      Promise.all([store.connections.countByStatus(), store.connections.lags(syncInterval), store.counts.totals()]),
+      Promise.all([
+        store.connections.countByStatus(),
+        store.connections.lags(syncInterval),
+        store.counts.totals(),
+        store.versions.total(),
+      ]),
     ).catch(() => undefined);
-    for (const gauge of [connections, assets, stored, syncLag, interval]) gauge.reset();
-    if (!found) return stored.remove();
-    const [counts, lags, rows] = found;
+    for (const gauge of [connections, assets, syncLag, interval]) gauge.reset();
+    // Without labels, a reset would set them to 0.
+    for (const gauge of [stored, versionBytes]) gauge.remove();
+    if (!found) return;
+    const [counts, lags, rows, versions] = found;
+    versionBytes.set(versions.bytes);
     for (const status of statuses) connections.set({ status }, counts[status] ?? 0);
     stored.set(rows.reduce((sum, { bytes }) => sum + bytes, 0));
     const states = byState(rows);

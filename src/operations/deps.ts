@@ -39,4 +39,6 @@ export interface OperationsDeps {
   access: Access;
   transcripts: boolean;
   thumbnails: boolean;
+  /** How long superseded files are kept, in ms. */
+  keepVersions: number;
 }

@@ -12,6 +12,7 @@ import { syncOperations } from './syncs.ts';
 import { historyOperations } from './throughput.ts';
 import { upcomingOperations } from './upcoming.ts';
 import { verificationOperations } from './verifications.ts';
+import { versionOperations } from './versions.ts';
 import { webhookOperations } from './webhooks.ts';
 
 export type Operations = ReturnType<typeof createOperations>;
@@ -27,6 +28,7 @@ export function createOperations(deps: OperationsDeps) {
     ...projects,
     ...statusOperations(deps),
     ...assetOperations(deps),
+    ...versionOperations(deps),
     ...syncOperations({ ...deps, ...projects }),
     ...verificationOperations(deps),
     ...eventOperations(deps),

@@ -24,6 +24,7 @@ export const statusAnswer = z
       skipped: count.describe('Skipped by filters; not included in `total` and `byState`.'),
     }),
     bytes: count.describe('Size of the media in the bucket.'),
+    versions: z.object({ count, bytes: count }).describe('Superseded files that are kept, with their sidecars.'),
     outstanding: z.object({
       assets: count.describe('To be transferred, by active connections.'),
       bytes: count,
@@ -59,6 +60,7 @@ export function statusOperations(
           connections: await at.connections.countByStatus(),
           troubled: await at.connections.countTroubled(options.syncInterval),
           counts: await at.counts.totals(),
+          versions: await at.versions.total(),
           outstanding: await at.counts.outstanding(),
           recent: await at.assets.recent(60_000),
           syncs: await at.syncs.open(),
@@ -67,7 +69,7 @@ export function statusOperations(
         within(5000, queues.counts()),
         within(5000, options.bucketTrouble()),
       ]);
-      const { connections, troubled, counts, outstanding, recent, syncs, verifications } = records;
+      const { connections, troubled, counts, versions, outstanding, recent, syncs, verifications } = records;
       const states = byState(counts);
       const total = counts.reduce((sum, row) => (row.skipped ? sum : sum + row.count), 0);
       // Large files count during their transfer if this process transfers them, and always when they are done.
@@ -80,6 +82,7 @@ export function statusOperations(
         connections: { active: 0, paused: 0, disconnected: 0, ...connections, troubled },
         assets: { total, expected: expectedOf(states), byState: states, skipped: skipped(counts) },
         bytes: counts.reduce((sum, row) => sum + row.bytes, 0),
+        versions,
         outstanding: {
           assets: outstanding.count,
           bytes: outstanding.bytes,

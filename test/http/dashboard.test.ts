@@ -296,6 +296,21 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     }
   });
 
+  test('the page of an asset lists its superseded files', async () => {
+    await scene.admin.changeAsset(broken, { content: { text: 'the second cut' } });
+    await scene.resync();
+    await until('the first cut to be kept', async () => {
+      const { versions } = await scene.mirror.api('GET', `/assets/${broken}/versions`);
+      return versions.length === 1;
+    });
+    await scene.mirror.assetIn(broken, 'mirrored');
+    await page.evaluate(`location.hash = '#/assets/${broken}'`);
+    await shows('Superseded files');
+    await shows('The library has another file: its size changed');
+    await page.evaluate(`location.hash = '#/'`);
+    await shows(/in 1 superseded file/);
+  });
+
   test('an operator opens the queue dashboard', async () => {
     await page.goto(`${scene.ground.publicUrl}/queues/queue/assets?status=completed`);
     await shows(/(mirror-asset|follow-up) ast_\w+/);

@@ -3,7 +3,7 @@ import { formatBytes, formatDuration } from '../../units.ts';
 import type { ConnectionSummary, Status } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { liveScreen } from '../live.ts';
-import { ago, bar, fits, harmless, number, paint, print, printJson, printJsonLine } from '../output.ts';
+import { ago, bar, counted, fits, harmless, number, paint, print, printJson, printJsonLine } from '../output.ts';
 import { conditionCell, connectionTable, mirroredOf, troubles } from './connections.ts';
 
 const watchMs = 1000;
@@ -39,6 +39,9 @@ function describe(totals: Status, connections: ConnectionSummary[], watched: boo
       .map(({ state, count }) => paintIf(state === 'failed', 'red', `${number(count)} ${state}`))
       .concat(skipped > 0 ? [`${number(skipped)} skipped by filters`] : [])
       .join(', '),
+    totals.versions.count > 0
+      ? `${counted(totals.versions.count, 'superseded file')} kept, ${formatBytes(totals.versions.bytes)}`
+      : '',
     leftOf(totals),
     totals.outstanding.later > 0
       ? paint('yellow', `${number(totals.outstanding.later)} waiting to retry after an error`)

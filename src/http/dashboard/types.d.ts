@@ -10,6 +10,7 @@ import type { syncAnswer } from '../../operations/syncs.ts';
 import type { historyAnswer } from '../../operations/throughput.ts';
 import type { upcomingAnswer } from '../../operations/upcoming.ts';
 import type { verificationAnswer, verificationList } from '../../operations/verifications.ts';
+import type { versionList } from '../../operations/versions.ts';
 
 export type Status = z.infer<typeof statusAnswer>;
 export type Connection = z.infer<typeof connectionAnswer>;
@@ -24,3 +25,4 @@ export type History = z.infer<typeof historyAnswer>;
 export type Upcoming = z.infer<typeof upcomingAnswer>;
 export type Plan = z.infer<typeof planAnswer>;
 export type PlanProgress = z.infer<typeof planProgress>;
+export type AssetVersion = z.infer<typeof versionList>['versions'][number];

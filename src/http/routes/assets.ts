@@ -2,6 +2,7 @@ import { assetAnswer, assetList, assetQuery, assetSummary } from '../../operatio
 import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
 import { upcomingAnswer, upcomingQuery } from '../../operations/upcoming.ts';
+import { versionList } from '../../operations/versions.ts';
 import { refused } from '../openapi.ts';
 import { type Api, route } from './route.ts';
 
@@ -21,6 +22,14 @@ export function assetRoutes(app: Api, operations: Operations): void {
       response: { 200: assetAnswer, ...refused(404) },
     }),
     async (request) => operations.asset(request.params.id),
+  );
+  app.get(
+    '/assets/:id/versions',
+    route('assets', 'listVersions', 'List the superseded files of an asset that are kept, newest first', {
+      params: idParams,
+      response: { 200: versionList, ...refused(404) },
+    }),
+    async (request) => operations.versions(request.params.id),
   );
   app.post(
     '/assets/:id/retry',

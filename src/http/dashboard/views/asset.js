@@ -1,4 +1,4 @@
-/** @import { Asset } from '../types.d.ts' */
+/** @import { Asset, AssetVersion } from '../types.d.ts' */
 import { act, retryAsset } from '../actions.js';
 import { api } from '../api.js';
 import { bytes, when } from '../format.js';
@@ -10,6 +10,8 @@ import { sentence, typeNames } from '../words.js';
 
 /** @type {Asset | undefined} */
 let asset;
+/** @type {AssetVersion[]} */
+let versions = [];
 /** @type {Error | undefined} */
 let error;
 let id = '';
@@ -17,9 +19,11 @@ let id = '';
 async function load() {
   const requestedId = id;
   try {
-    const found = /** @type {Asset} */ (await api(`/assets/${encodeURIComponent(requestedId)}`));
+    const path = `/assets/${encodeURIComponent(requestedId)}`;
+    const [found, kept] = await Promise.all([api(path), api(`${path}/versions`)]);
     if (requestedId !== id) return;
     asset = found;
+    versions = kept.versions;
     error = undefined;
   } catch (problem) {
     error = /** @type {Error} */ (problem);
@@ -81,6 +85,7 @@ export const assetView = {
           ${sidecarFiles.map((one) => html`<div class="wide"><dt>Sidecar, ${bytes(one.bytes)}</dt><dd><code>${one.key}</code></dd></div>`)}
         </dl>
       </section>
+      ${versions.length > 0 ? html`<section class="card" aria-labelledby="versions-title"><h2 id="versions-title">Superseded files</h2>${versionTable()}</section>` : nothing}
       <section class="card" aria-labelledby="timeline-title"><h2 id="timeline-title">History</h2>${timelineOf(asset)}</section>`;
   },
 };
@@ -90,6 +95,22 @@ const explanationOf = ({ explanation }) =>
   explanation.length > 0
     ? html`<div class="explain">${explanation.map((line) => html`<p>${withCode(line)}</p>`)}</div>`
     : nothing;
+
+const versionTable = () => html`<table role="table" class="cards small-figures">
+  <thead role="rowgroup"><tr role="row">
+    <th role="columnheader" scope="col">Superseded</th><th role="columnheader" scope="col">Mirrored</th>
+    <th role="columnheader" scope="col">Size</th><th role="columnheader" scope="col">CRC-32</th>
+    <th role="columnheader" scope="col">Why</th><th role="columnheader" scope="col">Kept until</th>
+  </tr></thead>
+  <tbody role="rowgroup">${versions.map(
+    ({ version, replacedAt, mirroredAt, expiresAt, media, reason }) => html`<tr role="row">
+      <th role="rowheader" scope="row">${time(replacedAt)} <small><code>${version}</code></small></th>
+      <td role="cell" data-label="Mirrored">${time(mirroredAt)}</td>
+      <td role="cell" data-label="Size">${bytes(media.bytes)}</td>
+      <td role="cell" data-label="CRC-32"><code>${media.checksums.crc32 ?? ''}</code></td>
+      <td role="cell" data-label="Why">${sentence(reason.text)}</td>
+      <td role="cell" data-label="Kept until">${time(expiresAt, 'always')}</td></tr>`,
+  )}</tbody></table>`;
 
 /** @param {Asset} of */
 const timelineOf = ({ timeline }) =>

@@ -164,7 +164,7 @@ function warnings(now) {
 }
 
 /** @param {Status} now */
-function summary({ assets, bytes: stored, outstanding, rate, timeLeft, syncs, connections: of }) {
+function summary({ assets, bytes: stored, versions, outstanding, rate, timeLeft, syncs, connections: of }) {
   const { byState } = assets;
   const all = assets.expected;
   const part = share(assets);
@@ -175,7 +175,7 @@ function summary({ assets, bytes: stored, outstanding, rate, timeLeft, syncs, co
         <p class="huge" data-test="mirrored">${all === 0 ? '–' : percent(part)}</p>
         <p class="soft">${all === 0 ? 'No assets yet' : html`<b>${number(byState.mirrored)}</b> of ${counted(all, 'asset')}${withFile(byState)}`}</p></div>
       <dl class="figures-row">
-        <div><dt>Stored</dt><dd>${bytes(stored)}<small>of ${counted(of.active + of.paused + of.disconnected, 'connection')}</small></dd></div>
+        <div><dt>Stored</dt><dd>${bytes(stored)}<small>of ${counted(of.active + of.paused + of.disconnected, 'connection')}</small>${versions.count > 0 ? html`<small>and ${bytes(versions.bytes)} in ${counted(versions.count, 'superseded file')}</small>` : nothing}</dd></div>
         <div><dt>To transfer</dt><dd>${number(outstanding.assets)}<small>${moving ? bytes(outstanding.bytes) : 'complete'}</small></dd></div>
         <div><dt>Rate</dt><dd>${bytes(rate.bytesPerSecond)}/s<small>${rate.assetsPerSecond < 10 ? rate.assetsPerSecond.toFixed(1) : number(Math.round(rate.assetsPerSecond))} assets/s</small></dd></div>
         <div><dt>Time left</dt><dd>${!moving ? '–' : timeLeft === null ? 'unknown' : duration(timeLeft)}<small>${syncs.running > 0 ? counted(syncs.running, 'sync running', 'syncs running') : syncs.waiting > 0 ? counted(syncs.waiting, 'sync waiting', 'syncs waiting') : moving ? 'at this rate' : 'idle'}</small></dd></div>
