@@ -9,6 +9,7 @@ import type { ContextOptions } from './context.ts';
 import { ConfigurationError, fullReasonOf } from './errors.ts';
 import { freePort } from './free-port.ts';
 import type { RebuildReport } from './rebuild.ts';
+import type { RestoreReport } from './restore.ts';
 import { embeddedPostgresIsInstalled } from './store/embedded/binaries.ts';
 import { setTracing, stopTracing } from './tracing/tracing.ts';
 import { version } from './version.ts';
@@ -127,6 +128,16 @@ const app = (options: ContextOptions) =>
         const stop = stopSignal();
         const work = (report: RebuildReport) => rebuildFrom(config, { log, stop, report });
         if ((await rebuild(work, { ...options, stop })) > 0) process.exitCode ??= 1;
+      },
+      async restore(assetIds, options) {
+        const { requestOf, restore } = await import('./cli/verbs/restore.ts');
+        const request = requestOf(assetIds, options);
+        const { restoreFrom } = await import('./restore.ts');
+        const config = await configured();
+        const log = await terminalLog();
+        const stop = stopSignal();
+        const work = (report: RestoreReport) => restoreFrom(config, request, { log, stop, report });
+        if ((await restore(work, { ...options, stop })) > 0) process.exitCode ??= 1;
       },
       async api() {
         const { readClientConfig } = await import('./config/config.ts');

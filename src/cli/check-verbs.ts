@@ -1,11 +1,17 @@
 import type { Command } from 'commander';
+import { date } from './options.ts';
 import { examples, failIf, type NewVerb, type Verbs } from './verb.ts';
 import { rotateKeys } from './verbs/keys.ts';
+import type { RestoreOptions } from './verbs/restore.ts';
 import { type VerifyOptions, verify } from './verbs/verify.ts';
 import { testWebhook } from './verbs/webhooks.ts';
 
 /** The verbs that check the mirror and repair it. */
-export function checkVerbs(app: Command, verb: NewVerb, verbs: Pick<Verbs, 'doctor' | 'rebuild' | 'api'>): void {
+export function checkVerbs(
+  app: Command,
+  verb: NewVerb,
+  verbs: Pick<Verbs, 'doctor' | 'rebuild' | 'restore' | 'api'>,
+): void {
   verb(
     'verify',
     'compare library, database and bucket, and report every difference',
@@ -34,6 +40,25 @@ export function checkVerbs(app: Command, verb: NewVerb, verbs: Pick<Verbs, 'doct
     'asset-mirror rebuild',
     'Downloads nothing from the library. Run it again after an interruption; it continues where it stopped.',
   ).action((options) => verbs.rebuild(options));
+
+  verb(
+    'restore',
+    'copy files of the mirror to a directory or another bucket, each verified',
+    [
+      'asset-mirror restore ASSET --version 20260131T120000000Z --to ~/restored',
+      'asset-mirror restore --as-of 2026-01-31 --company COMPANY --to s3://bucket/prefix',
+    ],
+    'Works without the running asset-mirror. Run it again after an interruption; it continues where it stopped.',
+  )
+    .argument('[asset...]', 'ids, from `asset-mirror assets`')
+    .requiredOption('--to <place>', 'a directory, or s3://bucket/prefix at the same store')
+    .option('--version <name>', 'this superseded file, from `asset-mirror versions` (default: the current one)')
+    .option('--as-of <date>', 'the files that were the current ones then, such as 2026-01-31 (its end, UTC)', date)
+    .option('--connection <name>', 'all assets of this connection')
+    .option('--company <id>', 'all assets of this company')
+    .option('--project <id>', 'all assets of this project')
+    .option('--overwrite', 'replace files that are there with other content')
+    .action((assets: string[], options: RestoreOptions) => verbs.restore(assets, options));
 
   const group = (name: string, summary: string) =>
     app

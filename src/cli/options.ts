@@ -27,6 +27,14 @@ export function size(text: string): number {
   throw new InvalidArgumentError('Expected a size, such as 10MiB.');
 }
 
+/** A day means its end, in UTC. */
+export function date(text: string): Date {
+  const isDay = /^\d{4}-\d\d-\d\d$/.test(text);
+  const time = new Date(isDay ? `${text}T23:59:59.999Z` : text);
+  if (/^\d{4}-\d\d-\d\d/.test(text) && !Number.isNaN(time.getTime())) return time;
+  throw new InvalidArgumentError('Expected a date, such as 2026-01-31 or 2026-01-31T12:00:00Z.');
+}
+
 const address = (expected: string, protocols: RegExp) => (text: string) => {
   if (protocols.test(URL.parse(text)?.protocol ?? '')) return text;
   throw new InvalidArgumentError(`Expected ${expected}.`);

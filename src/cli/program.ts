@@ -12,6 +12,8 @@ export function program(verbs: Verbs, version: string): Command {
   // Verbs inherit exitOverride, so it comes before them.
   const app = new Command('asset-mirror')
     .exitOverride()
+    // `restore --version` is not the version of the program.
+    .enablePositionalOptions()
     // With --json, errors are JSON: see command.ts.
     .configureOutput({ writeErr: process.argv.includes('--json') ? () => {} : (text) => printError(text.trimEnd()) })
     .description("Keeps a complete, verified copy of a company's media library in object storage.")

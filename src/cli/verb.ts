@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import type { ApiClient } from './client.ts';
 import type { DemoOptions } from './verbs/demo.ts';
 import type { LibraryVerbOptions } from './verbs/library.ts';
+import type { RestoreOptions } from './verbs/restore.ts';
 
 /** What `command.ts` provides to the verbs. */
 export interface Verbs {
@@ -10,6 +11,7 @@ export interface Verbs {
   library(options: LibraryVerbOptions): Promise<void>;
   doctor(options: { json?: boolean }): Promise<void>;
   rebuild(options: { json?: boolean }): Promise<void>;
+  restore(assetIds: string[], options: RestoreOptions): Promise<void>;
   api(): Promise<ApiClient>;
 }
 

@@ -1,0 +1,91 @@
+import { resolve } from 'node:path';
+import { parseStorageUrl } from '../../config/parsers.ts';
+import { type RestoreReport, type RestoreRequest, type Restoring, WrongSelection } from '../../restore.ts';
+import { formatBytes, formatDuration } from '../../units.ts';
+import { UsageError } from '../failures.ts';
+import { counted, number, paint, print, printJson } from '../output.ts';
+import { runReported } from '../work-report.ts';
+
+export interface RestoreOptions {
+  json?: boolean;
+  to: string;
+  version?: string;
+  asOf?: Date;
+  project?: string;
+  company?: string;
+  connection?: string;
+  overwrite?: boolean;
+}
+
+/** @throws UsageError */
+export function requestOf(assetIds: string[], options: RestoreOptions): RestoreRequest {
+  const { version, asOf, project: projectId, company: companyId, connection } = options;
+  const named = assetIds.length > 0;
+  if (!named && !(projectId ?? companyId ?? connection ?? asOf)) {
+    throw new UsageError('Name assets, or select some with --project, --company, --connection or --as-of.');
+  }
+  if (version !== undefined && (assetIds.length !== 1 || asOf)) {
+    throw new UsageError('--version needs exactly one asset, and excludes --as-of.');
+  }
+  const target = /^(s3|file):\/\//.test(options.to)
+    ? parseStorageUrl(options.to)
+    : { kind: 'directory' as const, path: resolve(options.to) };
+  if (!target) throw new UsageError('--to expects a directory or s3://bucket/prefix.');
+  return {
+    to: target,
+    overwrite: options.overwrite === true,
+    assetIds: named ? assetIds : undefined,
+    ...{ companyId, projectId, connection, version, asOf },
+  };
+}
+
+/** Shows the progress of a restore and a summary. Returns how many assets could not be restored. @throws UsageError */
+export async function restore(
+  work: (report: RestoreReport) => Promise<Restoring>,
+  options: { json?: boolean; stop: AbortSignal },
+): Promise<number> {
+  const started = performance.now();
+  const json = options.json === true;
+  const title = (from: string, to: string) => `${paint('bold', 'restore')}  from ${from} to ${to}`;
+  const { so, interrupted, problems, moreProblems } = await runReported<Restoring>(
+    (report) => work({ ...report, start: (from, to) => report.start(title(from, to)) }),
+    {
+      ...{ json, stop: options.stop, first: { of: undefined, restored: 0, bytes: 0, present: 0, failed: 0 } },
+      format: ` ${paint('cyan', '{bar}')} {percentage}%  {count}  {bytes}  {rate}`,
+      facts: ({ of, restored, failed, bytes }) => {
+        const ms = performance.now() - started;
+        const left = Math.max(0, (of?.bytes ?? bytes) - bytes);
+        return {
+          done: bytes,
+          of: of?.bytes ?? 0,
+          count: `${number(restored + failed)} of ${counted(of?.assets ?? 0, 'asset')}`,
+          bytes: formatBytes(bytes),
+          rate:
+            bytes > 0 && ms > 2000
+              ? `${formatBytes((bytes * 1000) / ms)}/s, ${formatDuration((left * ms) / bytes)} left`
+              : '',
+        };
+      },
+    },
+  ).catch((error) => {
+    throw error instanceof WrongSelection ? new UsageError(error.message) : error;
+  });
+  const ms = performance.now() - started;
+  if (json) {
+    const { of = null } = so;
+    printJson({ ...(interrupted && { interrupted }), ...so, of, seconds: ms / 1000, problems, moreProblems });
+  } else print(summaryOf(so, { interrupted, ms }));
+  return so.failed;
+}
+
+function summaryOf(so: Readonly<Restoring>, { interrupted, ms }: { interrupted: boolean; ms: number }): string {
+  const { restored, present, failed, bytes } = so;
+  const lead = interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
+  const found = present > 0 ? ` (${present} there already)` : '';
+  const tone = failed === 0 && !interrupted ? 'green' : 'yellow';
+  const sum = `${counted(restored, 'asset')} restored`;
+  const lines = [`\n${lead}${paint(tone, paint('bold', sum))}${found}, ${formatBytes(bytes)} in ${formatDuration(ms)}`];
+  if (failed > 0) lines.push(paint('red', `  ${counted(failed, 'asset')} failed`));
+  if (interrupted) lines.push('Run it again to continue.');
+  return lines.join('\n');
+}

@@ -1,0 +1,153 @@
+import { concurrently } from '../concurrently.ts';
+import { reasonOf, StorageUnavailable } from '../errors.ts';
+import { measure, metered } from '../storage/meter.ts';
+import type { Storage } from '../storage/storage.ts';
+import type { VersionFile } from '../store/database/schema.ts';
+import type { Store } from '../store/store.ts';
+import { type Copy, type Selection, selectCopies } from './select-copies.ts';
+
+/** The progress of a restore, and its result in the end. */
+export interface Restoring {
+  /** Selected assets and the bytes of their files; undefined until they are counted. */
+  of: { assets: number; bytes: number } | undefined;
+  /** Assets whose files are all there now, and the bytes of these. */
+  restored: number;
+  bytes: number;
+  /** Of the restored ones: those that were there already. */
+  present: number;
+  failed: number;
+}
+
+interface RestoreDeps {
+  store: Pick<Store, 'assets' | 'versions' | 'connections' | 'now'>;
+  storage: Storage;
+  target: Storage;
+  /** How long superseded files are kept, in ms. */
+  keepVersions: number;
+}
+
+interface RestoreOptions {
+  selection: Selection;
+  overwrite: boolean;
+  /** Called with one sentence for each problem. */
+  onProblem: (line: string) => void;
+  onProgress: (so: Readonly<Restoring>) => void;
+  signal: AbortSignal;
+}
+
+/** Assets that are copied at once. */
+const atOnce = 4;
+const batch = 64;
+
+/**
+ * Copies the selected files to `target`, under the same keys, each verified by length and checksum. The record of an asset is
+ * written last. Files that are there already are compared and stay, so that a restore can be continued.
+ * @throws WrongSelection
+ */
+export async function restore(deps: RestoreDeps, options: RestoreOptions): Promise<Restoring> {
+  const { store, keepVersions } = deps;
+  const { selection, onProblem, onProgress, signal } = options;
+  const so: Restoring = { of: undefined, restored: 0, bytes: 0, present: 0, failed: 0 };
+  const of = { assets: 0, bytes: 0 };
+  for await (const copy of selectCopies(store, selection)) {
+    of.assets++;
+    if (!('problem' in copy)) of.bytes += copy.bytes;
+  }
+  so.of = of;
+  onProgress(so);
+  const { asOf } = selection;
+  if (asOf && (await store.now()) - keepVersions > asOf.getTime()) {
+    onProblem(
+      'KEEP_VERSIONS is shorter than the time since then: files that were superseded soon after are no longer kept',
+    );
+  }
+
+  let waiting: Copy[] = [];
+  const copyWaiting = async () => {
+    await concurrently(waiting, atOnce, (copy) => restoreAsset(deps, options, copy, so));
+    waiting = [];
+  };
+  for await (const copy of selectCopies(store, selection)) {
+    signal.throwIfAborted();
+    if ('problem' in copy) {
+      so.failed++;
+      onProblem(`asset ${copy.assetId}: ${copy.problem}`);
+    } else waiting.push(copy);
+    if (waiting.length >= batch) await copyWaiting();
+  }
+  await copyWaiting();
+  return so;
+}
+
+async function restoreAsset(deps: RestoreDeps, options: RestoreOptions, copy: Copy, so: Restoring): Promise<void> {
+  const { signal, onProblem, onProgress } = options;
+  let present = true;
+  try {
+    for (const file of copy.files) {
+      signal.throwIfAborted();
+      const { written, bytes } = await restoreFile(deps, options, copy, file);
+      present &&= !written;
+      so.bytes += bytes;
+      onProgress(so);
+    }
+    so.restored++;
+    if (present) so.present++;
+  } catch (error) {
+    signal.throwIfAborted();
+    if (error instanceof StorageUnavailable && error.scope === 'all') throw error;
+    so.failed++;
+    onProblem(`asset ${copy.assetId}: ${reasonOf(error)}`);
+  }
+  onProgress(so);
+}
+
+async function restoreFile(
+  { storage, target }: RestoreDeps,
+  { overwrite, signal }: RestoreOptions,
+  { contentType }: Copy,
+  file: Copy['files'][number],
+): Promise<{ written: boolean; bytes: number }> {
+  const { key, at, role } = file;
+  const source = await storage.head(at, { signal, versionId: file.versionId });
+  if (!source) throw new Error(`${at} is missing in the bucket`);
+  const { bytes = source.bytes } = file;
+  if (source.bytes !== bytes) throw new Error(`${at} has ${source.bytes} bytes, ${bytes} were stored`);
+  const crc32 = file.crc32 ?? (await contentOf(storage, file, signal));
+  const there = await target.head(key, { signal });
+  if (there) {
+    const isSame = there.bytes === bytes && (await contentOf(target, { at: key }, signal)) === crc32;
+    if (isSame) return { written: false, bytes };
+    if (!overwrite) throw new Error(`${key} is there with other content; --overwrite replaces it`);
+  }
+  const body = await storage.get(at, { signal, versionId: file.versionId });
+  if (!body) throw new Error(`${at} is missing in the bucket`);
+  const meter = metered(body, { expected: bytes, signal });
+  await target.put(key, meter, {
+    bytes,
+    contentType: role === 'media' ? contentType : types[role],
+    signal,
+    // The last bytes are written only if the checksum of all is right.
+    async fence() {
+      const { crc32: found } = meter.checksums();
+      if (found !== crc32) throw new Error(`${at} is damaged: CRC-32 ${found}, ${crc32} was stored`);
+    },
+  });
+  return { written: true, bytes };
+}
+
+async function contentOf(
+  storage: Storage,
+  { at, versionId }: Pick<VersionFile, 'at' | 'versionId'>,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const body = await storage.get(at, { signal, versionId });
+  return body && (await measure(body, signal)).crc32;
+}
+
+const types = {
+  record: 'application/json',
+  captions: 'text/vtt; charset=utf-8',
+  text: 'text/plain; charset=utf-8',
+  transcript: 'application/json',
+  thumbnail: undefined,
+} as const;

@@ -1,0 +1,118 @@
+import { versionOf } from '../mirror/media.ts';
+import { storedFiles } from '../mirror/stored-files.ts';
+import { because } from '../reasons.ts';
+import type { ApiAsset } from '../source/schemas.ts';
+import type { Asset, AssetVersion, VersionFile } from '../store/database/schema.ts';
+import type { Store } from '../store/store.ts';
+import { versionName } from '../version-name.ts';
+
+/** Which assets to restore, and which copy of each. All conditions must match. */
+export interface Selection {
+  assetIds?: string[] | undefined;
+  companyId?: string | undefined;
+  projectId?: string | undefined;
+  /** The id of a connection, the beginning of one, or the e-mail or name of its user. */
+  connection?: string | undefined;
+  /** The name of a version of the one asset. */
+  version?: string | undefined;
+  /** The newest copy that was mirrored until then, of the assets that were not deleted before. */
+  asOf?: Date | undefined;
+}
+
+/** A complete copy of an asset: its current file or a superseded one, with sidecars and record. The media comes first, the record last. */
+export interface Copy {
+  assetId: string;
+  files: (Omit<VersionFile, 'bytes'> & { bytes: number | undefined })[];
+  bytes: number;
+  contentType: string | undefined;
+}
+
+/** Nothing can be restored as it was asked. */
+export class WrongSelection extends Error {
+  override readonly name = 'WrongSelection';
+}
+
+const pageSize = 200;
+
+/**
+ * The selected copies, by asset id. A sentence instead of a copy: a selected asset has none. @throws WrongSelection
+ */
+export async function* selectCopies(
+  store: Pick<Store, 'assets' | 'versions' | 'connections'>,
+  { connection, ...selection }: Selection,
+): AsyncGenerator<Copy | { assetId: string; problem: string }> {
+  const connectionId = connection === undefined ? undefined : await idOfConnection(store, connection);
+  const { assetIds, companyId, projectId, asOf } = selection;
+  const filter = { ids: assetIds, companyId, projectId, connectionId };
+  const unknown = new Set(assetIds);
+  for (let after = ''; ; ) {
+    const ids = await store.versions.restorable({ ...filter, after, limit: pageSize });
+    const [assets, versions] = await Promise.all([store.assets.some(ids), store.versions.ofAssets(ids)]);
+    for (const assetId of ids) {
+      unknown.delete(assetId);
+      const asset = assets.find(({ id }) => id === assetId);
+      const own = versions.filter((version) => version.assetId === assetId);
+      const chosen = choose(asset, own, selection);
+      if (chosen && (projectId === undefined || chosen.projectId === projectId)) yield chosen;
+      else if (!chosen && asOf === undefined) yield { assetId, problem: whyNone(asset) };
+    }
+    if (ids.length < pageSize) break;
+    after = ids.at(-1)!;
+  }
+  if (unknown.size > 0) {
+    const other = (connectionId ?? companyId ?? projectId) ? ' that matches the other options' : '';
+    throw new WrongSelection(`There is no asset ${[...unknown].join(', ')}${other}.`);
+  }
+}
+
+type Candidate = Copy & { projectId: string | null; mirroredAt: Date };
+
+function choose(
+  asset: Asset | undefined,
+  versions: AssetVersion[],
+  { version, asOf }: Selection,
+): Candidate | undefined {
+  if (version !== undefined) {
+    const found = versions.find(({ replacedAt }) => versionName(replacedAt) === version);
+    if (found) return copyOf(found, asset);
+    const names = versions.map(({ replacedAt }) => versionName(replacedAt));
+    throw new WrongSelection(
+      `There is no version ${version}. ${names.length > 0 ? `Kept: ${names.join(', ')}.` : 'None is kept.'}`,
+    );
+  }
+  if (asOf && asset?.goneAt && asset.goneAt <= asOf) return undefined;
+  const current = asset && currentCopy(asset);
+  return [...(current ? [current] : []), ...versions.map((each) => copyOf(each, asset))]
+    .filter(({ mirroredAt }) => !asOf || mirroredAt <= asOf)
+    .sort((a, b) => b.mirroredAt.getTime() - a.mirroredAt.getTime())[0];
+}
+
+function copyOf({ assetId, projectId, mirroredAt, files, bytes }: AssetVersion, asset: Asset | undefined): Candidate {
+  return { assetId, projectId, mirroredAt, files, bytes, contentType: typeOf(asset) };
+}
+
+/** Undefined: the asset has no complete copy at present. */
+function currentCopy(asset: Asset): Candidate | undefined {
+  const { id, media, detail, mirroredAt } = asset;
+  if (!media || !detail || !mirroredAt || media.version !== versionOf(detail as ApiAsset)) return undefined;
+  const files = storedFiles(asset, media).map((file) => ({ ...file, at: file.key }));
+  const bytes = files.reduce((sum, file) => sum + (file.bytes ?? 0), 0);
+  const projectId = (detail as ApiAsset).projectId ?? null;
+  return { assetId: id, projectId, mirroredAt, files, bytes, contentType: typeOf(asset) };
+}
+
+const typeOf = (asset: Asset | undefined) => (asset?.detail as ApiAsset | undefined)?.mimeType ?? undefined;
+
+const whyNone = (asset: Asset | undefined) =>
+  asset ? `it is not in the bucket${because(asset.reason) || `: ${asset.state}`}` : 'it is not in the bucket';
+
+async function idOfConnection({ connections }: Pick<Store, 'connections'>, given: string): Promise<string> {
+  const all = await connections.list();
+  if (all.some(({ id }) => id === given)) return given;
+  const same = (text: string) => text.toLowerCase() === given.toLowerCase();
+  const found = all.filter(({ id, userEmail, userName }) => id.startsWith(given) || same(userEmail) || same(userName));
+  if (found.length === 1) return found[0]!.id;
+  throw new WrongSelection(
+    found.length === 0 ? `No connection has the id, e-mail or name ${given}.` : `${given} means several connections.`,
+  );
+}

@@ -1,0 +1,280 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { readConfig } from '../../src/config/config.ts';
+import { type RestoreRequest, restoreFrom } from '../../src/restore.ts';
+import { openDirectory } from '../../src/storage/directory/directory.ts';
+import type { Storage } from '../../src/storage/storage.ts';
+import { type Restoring, restore } from '../../src/verify/restore.ts';
+import type { Selection } from '../../src/verify/select-copies.ts';
+import { versionName } from '../../src/version-name.ts';
+import { newBucket } from '../storage/grounds.ts';
+import { contentOf, libraryEnvironment } from '../support/mirror.ts';
+import { newStage, type Stage } from '../support/stage.ts';
+import { Crashed, workerOf } from '../support/worker.ts';
+
+const run = promisify(execFile);
+const s3 = inject('s3');
+
+describe.each([
+  { name: 'a directory', s3: undefined, versions: false },
+  ...(s3 ? [{ name: `a bucket of ${s3.name} with versions`, s3, versions: true }] : []),
+])('a restore from $name', ({ s3, versions }) => {
+  let stage: Stage;
+  let worker: ReturnType<typeof workerOf>;
+  let at: Awaited<ReturnType<Stage['company']>>;
+  let home: string;
+  beforeAll(async () => {
+    stage = await newStage({ s3, versions });
+    worker = workerOf(stage);
+    at = await stage.company();
+    home = await mkdtemp(join(tmpdir(), 'asset-mirror-restore-'));
+  });
+  afterAll(async () => {
+    await worker?.close();
+    await stage?.close();
+    await rm(home, { recursive: true, force: true });
+  });
+
+  let places = 0;
+  /** A new directory to restore to. */
+  const newPlace = () => join(home, String(++places));
+  const environment = () => ({ ...stage.ground.environment, ...libraryEnvironment(stage.library) });
+  const to = (path: string) => ({ kind: 'directory' as const, path });
+
+  async function restored(request: Partial<RestoreRequest> & Pick<RestoreRequest, 'to'>) {
+    const problems: string[] = [];
+    const report = { start() {}, problem: (line: string) => problems.push(line), progress() {} };
+    const { log } = stage.mirror.service.context;
+    const stop = new AbortController().signal;
+    const so = await restoreFrom(readConfig(environment()), { overwrite: false, ...request }, { log, stop, report });
+    return { ...so, problems };
+  }
+  /** All objects below a place, as text by key. */
+  async function textsIn(storage: Storage): Promise<Record<string, string>> {
+    const texts: Record<string, string> = {};
+    for await (const { key } of storage.list('')) {
+      if (!key.startsWith('_mirror/')) texts[key] = (await contentOf(storage, key))!.toString('latin1');
+    }
+    return texts;
+  }
+  const textsAt = async (path: string) => textsIn(await openDirectory({ path }));
+  async function objectsOf(id: string): Promise<Record<string, string>> {
+    const all = Object.entries(await textsIn(stage.ground.storage));
+    return Object.fromEntries(all.filter(([key]) => key.includes(`/${id}/`)));
+  }
+
+  async function newFilm(text: string, companyId = at.companyId, connectionId = at.connectionId): Promise<string> {
+    const transcript = { language: 'de', durationSec: 3, text, vtt: `WEBVTT\n\n${text}\n`, words: null };
+    const [id] = await stage.upload(companyId, 1, {
+      ...{ filename: 'film.mp4', mimeType: 'video/mp4', assetType: 'videos', thumbnail: true },
+      ...{ hasTranscript: true, transcript, content: { text } },
+    });
+    await stage.sync(connectionId, 'full');
+    await worker.complete(id!);
+    return id!;
+  }
+  async function replace(id: string, text: string, filename = 'film.mp4'): Promise<void> {
+    await stage.admin.changeAsset(id, { content: { text }, filename });
+    await stage.sync(at.connectionId, 'full');
+    await worker.complete(id);
+  }
+
+  test('the good file of a ransomed asset is restored by its version, with sidecars and record, byte for byte', async () => {
+    const id = await newFilm('the good one');
+    const good = await objectsOf(id);
+    expect(Object.keys(good)).toHaveLength(6);
+    await replace(id, 'encrypted', 'pay.mp4');
+    const [version] = await stage.store.versions.ofAsset(id);
+
+    const path = newPlace();
+    const so = await restored({ to: to(path), assetIds: [id], version: versionName(version!.replacedAt) });
+    expect(so).toMatchObject({
+      restored: 1,
+      present: 0,
+      failed: 0,
+      of: { assets: 1, bytes: version!.bytes },
+      problems: [],
+    });
+    expect(await readdir(path)).toEqual([at.companyId]);
+    expect(await textsAt(path)).toEqual(good);
+
+    const now = newPlace();
+    expect(await restored({ to: to(now), assetIds: [id] })).toMatchObject({ restored: 1, failed: 0 });
+    expect(await textsAt(now)).toEqual(await objectsOf(id));
+  });
+
+  test('a restore of a date has what was current then: no later file, and none that was deleted before', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const [first, second] = [
+      await newFilm('one', companyId, connectionId),
+      await newFilm('two', companyId, connectionId),
+    ];
+    const [early, other] = [await objectsOf(first), await objectsOf(second)];
+    const before = new Date((await stage.store.now()) + 1);
+    await stage.admin.changeAsset(first, { content: { text: 'one, changed' } });
+    await stage.admin.removeAsset(second);
+    await stage.sync(connectionId, 'full');
+    await worker.complete(first);
+    const third = await newFilm('three', companyId, connectionId);
+    const after = new Date((await stage.store.now()) + 1);
+
+    const [then, later] = [newPlace(), newPlace()];
+    expect(await restored({ to: to(then), companyId, asOf: before })).toMatchObject({
+      restored: 2,
+      failed: 0,
+      problems: [],
+    });
+    expect(await textsAt(then)).toEqual({ ...early, ...other });
+    expect(await restored({ to: to(later), companyId, asOf: after })).toMatchObject({ restored: 2, failed: 0 });
+    expect(await textsAt(later)).toEqual({ ...(await objectsOf(first)), ...(await objectsOf(third)) });
+    expect(await restored({ to: to(newPlace()), companyId, asOf: new Date(0) })).toMatchObject({
+      restored: 0,
+      failed: 0,
+    });
+  });
+
+  test('files that are there already stay, and others are replaced only on request', async () => {
+    const id = await newFilm('right');
+    const path = newPlace();
+    await restored({ to: to(path), assetIds: [id] });
+    const all = await textsAt(path);
+    expect(await restored({ to: to(path), assetIds: [id] })).toMatchObject({ restored: 1, present: 1 });
+
+    const there = await openDirectory({ path });
+    const key = Object.keys(all).find((each) => each.endsWith('film.mp4'))!;
+    await there.put(key, 'WRONG');
+    const so = await restored({ to: to(path), assetIds: [id] });
+    expect(so).toMatchObject({ restored: 0, failed: 1 });
+    expect(so.problems).toEqual([`asset ${id}: ${key} is there with other content; --overwrite replaces it`]);
+    expect((await contentOf(there, key))!.toString()).toBe('WRONG');
+    expect(await restored({ to: to(path), assetIds: [id], overwrite: true })).toMatchObject({
+      restored: 1,
+      present: 0,
+    });
+    expect(await textsAt(path)).toEqual(all);
+  });
+
+  test('a damaged file is not restored, and fails no other', async () => {
+    const [bad, good] = [await newFilm('damaged'), await newFilm('healthy')];
+    const { media } = (await stage.store.assets.get(bad))!;
+    await stage.ground.storage.put(media!.key, 'DAMAGED');
+    const path = newPlace();
+    const so = await restored({ to: to(path), assetIds: [bad, good] });
+    expect(so).toMatchObject({ restored: 1, failed: 1 });
+    expect(so.problems).toEqual([expect.stringContaining(`${media!.key} is damaged: CRC-32`)]);
+    expect(await textsAt(path)).toEqual(await objectsOf(good));
+    expect(await (await openDirectory({ path })).head(media!.key)).toBeUndefined();
+  });
+
+  test('a restore that died at any step has no record without its files, and can be continued', async () => {
+    const id = await newFilm('in steps');
+    const all = await objectsOf(id);
+    let steps = 0;
+    for (let died = true; died; ) {
+      const path = newPlace();
+      const target = await openDirectory({ path });
+      let step = 0;
+      steps++;
+      const mortal: Storage = {
+        ...target,
+        async put(key, body, options) {
+          const stored = step++ < steps - 1 && (await target.put(key, body, options));
+          if (!stored) throw new Crashed('died');
+          return stored;
+        },
+      };
+      const { store } = stage;
+      const restoring = (to: Storage): Promise<Restoring> =>
+        restore(
+          { store, storage: stage.ground.storage, target: to, keepVersions: 1 },
+          {
+            ...{ selection: { assetIds: [id] }, overwrite: false, onProblem() {}, onProgress() {} },
+            signal: new AbortController().signal,
+          },
+        );
+      died = (await restoring(mortal)).failed > 0;
+      const there = await textsAt(path);
+      expect(Object.keys(there)).toHaveLength(Math.min(steps - 1, 6));
+      expect(all).toMatchObject(there);
+      if (Object.keys(there).some((key) => key.endsWith('.asset.json'))) expect(there).toEqual(all);
+      expect(await restoring(target)).toMatchObject({ restored: 1, failed: 0 });
+      expect(await textsAt(path)).toEqual(all);
+    }
+    expect(steps).toBe(7);
+  });
+
+  test('assets are selected by company, project and connection', async () => {
+    const [one, two] = [await stage.company(), await stage.company()];
+    await stage.admin.addProject({ id: `project-${one.companyId}`, companyId: one.companyId, name: 'P' });
+    const projectId = `project-${one.companyId}`;
+    const [inProject] = await stage.upload(one.companyId, 1, { projectId, content: { text: 'p' } });
+    const [other] = await stage.upload(one.companyId, 1, { content: { text: 'o' } });
+    const [elsewhere] = await stage.upload(two.companyId, 1, { content: { text: 'e' } });
+    for (const { connectionId } of [one, two]) await stage.sync(connectionId, 'full');
+    for (const id of [inProject, other, elsewhere]) await worker.complete(id!);
+    const ids = async (selection: Selection) => {
+      const path = newPlace();
+      await restored({ to: to(path), ...selection });
+      const keys = Object.keys(await textsAt(path)).filter((key) => !key.endsWith('.asset.json'));
+      return keys.map((key) => key.split('/')[2]).sort();
+    };
+    expect(await ids({ companyId: one.companyId })).toEqual([inProject, other].sort());
+    expect(await ids({ projectId })).toEqual([inProject]);
+    expect(await ids({ companyId: two.companyId, projectId })).toEqual([]);
+    expect(await ids({ connection: two.connectionId })).toEqual([elsewhere]);
+    expect(await ids({ connection: `${two.userId}@example.com` })).toEqual([elsewhere]);
+    await expect(ids({ connection: 'nobody' })).rejects.toThrow('No connection has the id, e-mail or name nobody.');
+    await expect(ids({ assetIds: [other!, 'unknown'] })).rejects.toThrow('There is no asset unknown.');
+    await expect(ids({ assetIds: [other!], version: 'x' })).rejects.toThrow('There is no version x. None is kept.');
+  });
+
+  test('the verb exits with 0, with 1 if an asset failed, and with 2 after wrong usage', async () => {
+    const id = await newFilm('by verb');
+    const env = { PATH: process.env.PATH, ...environment() };
+    const restore = async (...words: string[]) => {
+      const done = await run(process.execPath, ['src/main.ts', 'restore', ...words], { env }).catch((error) => error);
+      return { code: done.code ?? 0, output: `${done.stdout}${done.stderr}` };
+    };
+    const path = newPlace();
+    const first = await restore(id, '--to', path);
+    expect(first).toMatchObject({ code: 0, output: expect.stringMatching(/1 asset restored, /) });
+    expect(await textsAt(path)).toEqual(await objectsOf(id));
+    const { media } = (await stage.store.assets.get(id))!;
+    await (await openDirectory({ path })).put(media!.key, 'other');
+    const second = await restore(id, '--to', path, '--json');
+    expect(second.code).toBe(1);
+    expect(JSON.parse(second.output)).toMatchObject({
+      restored: 0,
+      failed: 1,
+      problems: [expect.stringContaining(media!.key)],
+    });
+    for (const words of [
+      ['--to', path],
+      [id],
+      ['unknown', '--to', path],
+      [id, '--to', path, '--version', '20260131T120000000Z'],
+      [id, '--to', path, '--as-of', 'yesterday'],
+      [id, '--to', stage.ground.environment.STORAGE_URL!],
+    ]) {
+      expect({ words, ...(await restore(...words)) }).toMatchObject({ words, code: 2 });
+    }
+  }, 120_000);
+
+  if (s3) {
+    test('a restore can go to a prefix of another bucket', async () => {
+      const id = await newFilm('to a bucket');
+      const ground = await newBucket(s3, { prefix: 'restored/here' });
+      const so = await restored({ to: { kind: 's3', bucket: ground.bucket, prefix: 'restored/here' }, assetIds: [id] });
+      expect(so).toMatchObject({ restored: 1, failed: 0 });
+      expect(await textsIn(ground.storage)).toEqual(await objectsOf(id));
+      expect(
+        await restored({ to: { kind: 's3', bucket: ground.bucket, prefix: 'restored/here' }, assetIds: [id] }),
+      ).toMatchObject({ present: 1 });
+      await ground.clear();
+    });
+  }
+});
