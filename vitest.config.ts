@@ -9,6 +9,7 @@ const slow = [
   'test/library/mutations.test.ts',
   'test/mirror/fault-table.test.ts',
   'test/package.test.ts',
+  'test/thirty-days.test.ts',
 ];
 
 const options = {
