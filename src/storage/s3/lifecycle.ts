@@ -32,6 +32,11 @@ export function lifecycleFindings(rules: LifecycleRule[], prefix: string): Findi
       const when = rule.Expiration.Days ? `after ${rule.Expiration.Days} days` : 'on a date';
       findings.push(not('wrong', 'lifecycle', `${named} removes objects ${when}`, 'exclude the mirror from this rule'));
     }
+    const { NoncurrentDays } = rule.NoncurrentVersionExpiration ?? {};
+    if (NoncurrentDays) {
+      const found = `${named} removes versions ${NoncurrentDays} days after they are replaced`;
+      findings.push(not('note', 'lifecycle', found, 'it must not be shorter than KEEP_VERSIONS'));
+    }
     const cold = rule.Transitions?.find(({ StorageClass }) => /GLACIER$|DEEP_ARCHIVE/.test(StorageClass ?? ''));
     if (cold) {
       const found = `${named} moves objects to ${cold.StorageClass}`;

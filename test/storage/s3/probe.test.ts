@@ -219,6 +219,14 @@ describe('a lifecycle rule', () => {
     expect(bad(lifecycleFindings([removes('logs/')], 'mirror/'))).toEqual([]);
   });
 
+  test('a lifecycle rule that removes replaced versions is noted', () => {
+    const removes = { ...enabled, Filter: { Prefix: '' }, NoncurrentVersionExpiration: { NoncurrentDays: 30 } };
+    expect(lifecycleFindings([removes], '')[0]).toMatchObject({
+      level: 'note',
+      found: 'a rule removes versions 30 days after they are replaced',
+    });
+  });
+
   test('a lifecycle rule that moves objects to cold storage is noted', () => {
     const moves = {
       ...enabled,
