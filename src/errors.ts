@@ -86,6 +86,15 @@ export class Rejected extends KnownError {
   override readonly name = 'Rejected';
 }
 
+/** The store has archived an object: it exists, and cannot be read before it is restored there. */
+export class Archived extends KnownError {
+  override readonly name = 'Archived';
+
+  constructor(options?: ErrorOptions) {
+    super({ code: 'archived' }, options);
+  }
+}
+
 /** What is wrong, and what to do about it. */
 export interface Diagnosis {
   found: string;

@@ -44,6 +44,8 @@ interface DataOf {
   /** `got`: a media type or `an error page`; null: unknown. */
   wrong_content: { of: 'file' | 'mp4' | 'thumbnail' | 'object'; got: string | null };
   missing_object: object;
+  /** The bucket has an object in a storage class that cannot be read without a restore. */
+  archived: object;
 
   too_large: { store: string };
   /** `other`: the key that differs only in case. */
@@ -110,6 +112,7 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
       object: 'differs from the content in its record; it is fetched again',
     })[of],
   missing_object: () => 'is missing, and is fetched again',
+  archived: () => 'the bucket has archived it: it cannot be read before it is restored there',
 
   too_large: ({ store }) => `${store}: the file is larger than the store accepts`,
   key_refused: ({ key, problem, other }) =>

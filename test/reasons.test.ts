@@ -85,6 +85,7 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
     [{ code: 'wrong_content', of: 'thumbnail', got: 'text/html' }, 'the thumbnail is text/html, not a picture'],
     [{ code: 'wrong_content', of: 'object', got: null }, 'differs from the content in its record; it is fetched again'],
   ],
+  archived: [[{ code: 'archived' }, 'the bucket has archived it: it cannot be read before it is restored there']],
   missing_object: [[{ code: 'missing_object' }, 'is missing, and is fetched again']],
   too_large: [[{ code: 'too_large', store: 's3://b' }, 's3://b: the file is larger than the store accepts']],
   key_refused: [

@@ -1,4 +1,4 @@
-import { Rejected, RetryLater } from '../errors.ts';
+import { Archived, Rejected, RetryLater } from '../errors.ts';
 import { skippedNow } from '../filters/apply-filters.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import type { Reason } from '../reasons.ts';
@@ -89,9 +89,14 @@ async function findStored(
   const object = await deps.storage.head(media.key, { signal });
   if (object?.bytes !== media.bytes) return undefined;
   if (media.etag !== null) return object.etag === media.etag ? media : undefined;
-  // Without ETags the content decides.
-  const body = await deps.storage.get(media.key, { signal });
-  return body && (await measure(body, signal)).crc32 === media.checksums.crc32 ? media : undefined;
+  // Without ETags the content decides, unless the store has archived it: that is no reason to fetch it again.
+  try {
+    const body = await deps.storage.get(media.key, { signal });
+    return body && (await measure(body, signal)).crc32 === media.checksums.crc32 ? media : undefined;
+  } catch (error) {
+    if (error instanceof Archived) return media;
+    throw error;
+  }
 }
 
 /** Stores the thumbnail. Without one the asset is mirrored nevertheless: follow-up checks try again. */

@@ -71,6 +71,7 @@ function targetOf(deps: MirrorDeps, { asset, signal }: LeasedAsset, detail: Asse
       'upload-date': String(detail.uploadDate ?? ''),
       variant,
     },
+    media: true as const,
     signal,
   };
   return { key, version: versionOf(detail), variant, bytes, options };

@@ -97,7 +97,11 @@ function checkLines(objects: Circumstances['objects']): string[] {
   const wrong = objects.filter(({ difference }) => difference);
   if (wrong.length > 0) return wrong.map(({ key, text }) => `Checked in the bucket just now: ${key}: ${text}.`);
   if (objects.length === 0) return [];
+  const archived = objects.filter(({ text }) => text !== null);
   return [
+    ...archived.map(
+      ({ key, text }) => `Checked in the bucket just now: ${key}: ${text}. To read it, restore it there.`,
+    ),
     `Checked in the bucket just now: ${objects.length === 1 ? 'the object is' : `all ${objects.length} objects are`} there.`,
   ];
 }

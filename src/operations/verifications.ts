@@ -54,6 +54,9 @@ const verificationSummary = z
       errors: count,
       absent: count.describe('Assets without a file in the library (yet); no difference.'),
       skipped: count.describe('Assets skipped by filters; no difference.'),
+      archived: count.describe(
+        'Objects that the bucket has archived, so that only their length was compared; no difference.',
+      ),
       moving: count,
       bytesRead: count,
       repaired: count,

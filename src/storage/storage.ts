@@ -6,6 +6,8 @@ export interface StoredObject {
   bytes: number;
   etag: string | undefined;
   modified: Date | undefined;
+  /** It is in a storage class whose objects cannot be read without a restore. A listing does not know of restored ones. */
+  archived?: true;
 }
 
 /** An object that was kept. In a bucket with versions it is a version of its key. */
@@ -36,6 +38,8 @@ export interface PutOptions {
   contentType?: string | undefined;
   contentDisposition?: string | undefined;
   metadata?: Record<string, string> | undefined;
+  /** It is a media file: S3_STORAGE_CLASS applies to it. All other objects must be readable at once. */
+  media?: true;
   signal?: AbortSignal | undefined;
   /** Called when the body has ended, before its last bytes are sent. If it throws, the put fails as with an error of the body. */
   fence?: (() => Promise<void>) | undefined;
@@ -136,7 +140,7 @@ export interface Storage {
   readonly name: string;
   put(key: string, body: Readable | Buffer | string, options?: PutOptions): Promise<Stored>;
   readonly uploads: Uploads;
-  /** The whole object; undefined if there is none. */
+  /** The whole object; undefined if there is none. @throws Archived if the store must restore it first */
   get(key: string, options?: ReadOptions): Promise<Readable | undefined>;
   head(key: string, options?: ReadOptions): Promise<StoredObject | undefined>;
   list(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoredObject>;

@@ -10,6 +10,7 @@ export const nothingFound: VerificationCounts = {
   errors: 0,
   absent: 0,
   skipped: 0,
+  archived: 0,
   moving: 0,
   assets: 0,
   assetsTotal: 0,

@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream';
-import { reasonOf, StorageUnavailable } from '../errors.ts';
+import { Archived, reasonOf, StorageUnavailable } from '../errors.ts';
 import { versionOf } from '../mirror/media.ts';
 import { largestRecord, readRecord, readVersionRecord, type StoredRecord } from '../mirror/read-record.ts';
 import type { Reason } from '../reasons.ts';
@@ -148,8 +148,13 @@ async function compareMedia(
   }
   const etag = object.etag ?? null;
   if (etag === media.etag || (etag !== null && etag === media.checksums.md5)) return { etag };
-  const body = await storage.get(media.key, { signal });
-  const sum = body && (await measure(body, signal));
-  if (sum && sum.crc32 === media.checksums.crc32) return { etag };
+  try {
+    const body = await storage.get(media.key, { signal });
+    const sum = body && (await measure(body, signal));
+    if (sum && sum.crc32 === media.checksums.crc32) return { etag };
+  } catch (error) {
+    if (error instanceof Archived) return { etag };
+    throw error;
+  }
   return { problem: { code: 'wrong_content', of: 'object', got: null } };
 }

@@ -8,6 +8,8 @@ export interface Trouble {
   times: number;
   /** Answered instead of the server, after the body has arrived. */
   answer?: { status: number; body: string };
+  /** Added to the answer of the server. */
+  addHeaders?: Record<string, string>;
   /** The server handles the request, and its answer is lost. */
   dropAnswer?: boolean;
   /** The connection is reset after this number of bytes of the body. */
@@ -54,7 +56,7 @@ export async function newHttpLine(endpoint: string) {
         answer.resume().on('end', () => incoming.socket.resetAndDestroy());
         return;
       }
-      outgoing.writeHead(answer.statusCode!, answer.headers);
+      outgoing.writeHead(answer.statusCode!, { ...answer.headers, ...met?.addHeaders });
       answer.pipe(outgoing);
     });
     onwards.on('error', () => outgoing.destroy());

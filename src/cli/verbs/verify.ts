@@ -195,6 +195,7 @@ function summarize(run: Verification): string {
   const how = run.deep ? `every byte (${formatBytes(counts.bytesRead)})` : 'sizes (and ETags, if the store has them)';
   const lines = [`Objects: ${objects}`, `Compared ${how} in ${formatDuration(ms)}.`];
   if (run.lines.length + differences + counts.absent + counts.skipped > 0) lines.unshift('');
+  if (counts.archived > 0) lines.push(`Archived objects, of which only the length was compared: ${counts.archived}`);
   if (counts.absent > 0) lines.push(`Assets without a file in the library (yet): ${counts.absent}`);
   if (counts.skipped > 0) lines.push(`Assets skipped by filters: ${counts.skipped}`);
   if (counts.moving > 0)

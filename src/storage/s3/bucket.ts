@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { HeadObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import { HeadObjectCommand, type HeadObjectCommandOutput, type S3Client } from '@aws-sdk/client-s3';
 import { StorageUnavailable } from '../../errors.ts';
 import { unlessAborted } from '../abort.ts';
 import { bucketIdKey } from '../keys.ts';
@@ -11,6 +11,17 @@ import { createSender, type Send } from './send.ts';
 
 /** A header holds printable ASCII (RFC 9110, section 8.3.1), but the library may send any text as a content type. */
 const isType = (contentType: string) => /^[\x20-\x7e]{1,255}$/.test(contentType);
+
+/** Classes whose objects cannot be read without a restore (S3 user guide, "Understanding archival storage classes"). */
+const archives = ['GLACIER', 'DEEP_ARCHIVE'];
+
+/** `Restore` and `ArchiveStatus` are only in the answer to a HEAD. */
+export function isArchived(
+  object: Pick<HeadObjectCommandOutput, 'StorageClass' | 'ArchiveStatus' | 'Restore'>,
+): boolean {
+  if (object.Restore?.includes('ongoing-request="false"')) return false;
+  return object.ArchiveStatus !== undefined || archives.includes(object.StorageClass ?? '');
+}
 
 /** A bucket, or a prefix in it: its address, how it proves what it has stored, and the meaning of its errors. */
 export class Bucket {
@@ -50,7 +61,7 @@ export class Bucket {
       ContentType: put.contentType && isType(put.contentType) ? put.contentType : 'application/octet-stream',
       ...(put.contentDisposition && { ContentDisposition: put.contentDisposition }),
       ...(put.metadata && { Metadata: put.metadata }),
-      ...writeSettings(this.options),
+      ...writeSettings(this.options, put.media === true),
     };
   }
 
@@ -86,7 +97,8 @@ export class Bucket {
   async describe(key: string, signal?: AbortSignal, VersionId?: string): Promise<StoredObject | undefined> {
     try {
       const head = await this.client.send(new HeadObjectCommand({ ...this.at(key), VersionId }), stoppedBy(signal));
-      return { key, bytes: head.ContentLength ?? 0, etag: unquoted(head.ETag), modified: head.LastModified };
+      const { ContentLength: bytes = 0, ETag, LastModified: modified } = head;
+      return { key, bytes, etag: unquoted(ETag), modified, ...(isArchived(head) && { archived: true }) };
     } catch (error) {
       // The answer to a HEAD has no body that would name a missing bucket; `check` finds that.
       if (statusOf(error) === 404) return undefined;

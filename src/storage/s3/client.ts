@@ -34,9 +34,9 @@ export function memoryKeyOf(options: S3Options): string {
   return [`s3://${bucket}`, endpoint ?? 'AWS', region, sse, sseKmsKeyId].filter(Boolean).join(' ');
 }
 
-/** What S3_STORAGE_CLASS and S3_SSE add to each write. */
-export const writeSettings = ({ storageClass, sse, sseKmsKeyId }: S3Options) => ({
-  ...(storageClass && { StorageClass: storageClass as never }),
+/** What the settings add to each write. Objects that are no media are needed at once, so they have no storage class. */
+export const writeSettings = ({ storageClass, sse, sseKmsKeyId }: S3Options, isMedia: boolean) => ({
+  ...(isMedia && storageClass && { StorageClass: storageClass as never }),
   ...(sse && { ServerSideEncryption: sse as never }),
   ...(sseKmsKeyId && { SSEKMSKeyId: sseKmsKeyId }),
 });

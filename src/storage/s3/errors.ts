@@ -1,4 +1,4 @@
-import { type Diagnosis, Rejected, RetryLater, StorageUnavailable } from '../../errors.ts';
+import { Archived, type Diagnosis, Rejected, RetryLater, StorageUnavailable } from '../../errors.ts';
 import { networkProblem } from '../../network-problem.ts';
 
 /** The HTTP status of the store's answer; undefined without an answer. */
@@ -41,6 +41,7 @@ const words: Record<string, [found: string, remedy?: string]> = {
   MissingContentLength: ['the store accepts no checksum after a stream', 'set S3_CHECKSUMS to auto or md5-etag'],
   TrailerUnknown: ['the store accepts no checksum after a stream', 'set S3_CHECKSUMS to auto or md5-etag'],
   PermanentRedirect: ['the bucket is in another region', 'correct S3_REGION or S3_ENDPOINT'],
+  InvalidStorageClass: ['the store does not know the storage class', 'correct S3_STORAGE_CLASS'],
   QuotaExceeded: ['the quota of the bucket is used up'],
   XMinioStorageFull: ['the store is full'],
 };
@@ -70,6 +71,8 @@ export const gotNoAnswer = (error: unknown) =>
 export function classify(error: unknown, name: string): unknown {
   const code = codeOf(error);
   const status = statusOf(error);
+  // Answers to a GET, and to a copy within the bucket.
+  if (code === 'InvalidObjectState' || code === 'ObjectNotInActiveTierError') return new Archived({ cause: error });
   const connection = wordOfConnection(error, name);
   if (connection) {
     return new StorageUnavailable(`${name}: ${connection.found}; ${connection.remedy}`, { diagnosis: connection });

@@ -9,6 +9,7 @@ import {
 import type { Finding } from '../../finding.ts';
 import { not, ok } from '../findings.ts';
 import { smallestPart } from '../storage.ts';
+import { isArchived } from './bucket.ts';
 import { probeKey } from './checksum-support.ts';
 import { isUnsupported, statusOf } from './errors.ts';
 import type { ProbedBucket } from './probed-bucket.ts';
@@ -67,6 +68,21 @@ async function upload(bucket: ProbedBucket, lengths: number[]) {
   bucket.written.add(done.VersionId);
   const { ContentLength } = await client.send(new HeadObjectCommand(probe));
   return { listed, bytes: ContentLength };
+}
+
+/** Whether the store accepts S3_STORAGE_CLASS: asked by an upload that is never completed, because some classes bill for months. */
+export async function storageClass(bucket: ProbedBucket): Promise<Finding[]> {
+  const { storageClass } = bucket.options;
+  if (!storageClass) return [];
+  const what = 'storage class';
+  try {
+    await bucket.beginUpload({ media: true });
+  } catch (error) {
+    if (statusOf(error) !== 400) throw error;
+    return [not('wrong', what, `the store refuses the storage class ${storageClass}`, 'correct S3_STORAGE_CLASS')];
+  }
+  if (!isArchived({ StorageClass: storageClass as never })) return [ok(what, `media is stored as ${storageClass}`)];
+  return [not('note', what, `media is stored as ${storageClass}: it cannot be read or verified without a restore`)];
 }
 
 /** Whether an upload in parts can be ended without an object. */

@@ -12,7 +12,7 @@ import { algorithmOf, findProofs, type Proof, probeKey, removeProbes } from './c
 import { memoryKeyOf, type S3Options } from './client.ts';
 import { codeOf, isUnsupported, statusOf } from './errors.ts';
 import { lifecycle } from './lifecycle.ts';
-import { giveUp, openUploads, parts } from './probe-uploads.ts';
+import { giveUp, openUploads, parts, storageClass } from './probe-uploads.ts';
 import { ProbedBucket } from './probed-bucket.ts';
 
 /**
@@ -36,6 +36,7 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
     }
     yield await mirrorId(bucket, knownId);
     yield* attempt(bucket, parts, 'wrong', 'parts', 's3:PutObject and s3:ListMultipartUploadParts');
+    yield* attempt(bucket, storageClass, 'wrong', 'storage class', 's3:PutObject with this storage class');
     yield* attempt(bucket, giveUp, 'wrong', 'give up', 's3:AbortMultipartUpload');
     yield* attempt(bucket, openUploads, 'note', 'open uploads', 's3:ListBucketMultipartUploads');
     yield* attempt(bucket, lifecycle, 'note', 'lifecycle', 's3:GetLifecycleConfiguration');

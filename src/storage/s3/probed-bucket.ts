@@ -1,5 +1,6 @@
 import { AbortMultipartUploadCommand, CreateMultipartUploadCommand } from '@aws-sdk/client-s3';
 import { type Diagnosis, diagnosisOf, reasonOf } from '../../errors.ts';
+import type { PutOptions } from '../storage.ts';
 import { Bucket } from './bucket.ts';
 import { probeKey, removeProbes } from './checksum-support.ts';
 import type { S3Options } from './client.ts';
@@ -29,10 +30,10 @@ export class ProbedBucket extends Bucket {
     return diagnosisOf(reason) ?? { found: reasonOf(reason).replace(`${this.name}: `, '') };
   }
 
-  async beginUpload(): Promise<string> {
+  async beginUpload(put: Pick<PutOptions, 'media'> = {}): Promise<string> {
     const whole = 'ChecksumAlgorithm' in this.checksum && { ChecksumType: 'FULL_OBJECT' as const };
     const { UploadId } = await this.client.send(
-      new CreateMultipartUploadCommand({ ...this.target(probeKey, {}), ...this.checksum, ...whole }),
+      new CreateMultipartUploadCommand({ ...this.target(probeKey, put), ...this.checksum, ...whole }),
     );
     this.uploads.add(UploadId!);
     return UploadId!;

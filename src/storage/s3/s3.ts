@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import { DeleteObjectCommand, HeadObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { StorageUnavailable } from '../../errors.ts';
 import type { Storage, StoredObject } from '../storage.ts';
-import { Bucket } from './bucket.ts';
+import { Bucket, isArchived } from './bucket.ts';
 import { probeKey } from './checksum-support.ts';
 import { type S3Options, stoppedBy, unquoted } from './client.ts';
 import { classify, statusOf } from './errors.ts';
@@ -68,8 +68,10 @@ async function* list(bucket: Bucket, prefix: string, signal: AbortSignal | undef
     do {
       const command = new ListObjectsV2Command({ Bucket, Prefix, ContinuationToken });
       const page = await bucket.client.send(command, stoppedBy(signal));
-      for (const { Key, Size, ETag, LastModified } of page.Contents ?? []) {
-        yield { key: bucket.own(Key!), bytes: Size ?? 0, etag: unquoted(ETag), modified: LastModified };
+      for (const object of page.Contents ?? []) {
+        const { Key, Size: bytes = 0, ETag, LastModified: modified } = object;
+        const archived = isArchived({ StorageClass: object.StorageClass }) && { archived: true as const };
+        yield { key: bucket.own(Key!), bytes, etag: unquoted(ETag), modified, ...archived };
       }
       ContinuationToken = page.IsTruncated ? page.NextContinuationToken : undefined;
     } while (ContinuationToken);

@@ -342,6 +342,8 @@ export interface VerificationCounts {
   absent: number;
   /** Reported, but no difference: a filter skips them. */
   skipped: number;
+  /** Of the correct objects: archived, so that only their length was compared. */
+  archived: number;
   /** Changed while they were compared: not reported. */
   moving: number;
   /** Assets whose media was compared, of how many. */

@@ -129,6 +129,7 @@ export const verificationView = {
           ${fact('Errors', counts.errors)}
           ${counts.absent > 0 ? fact('No file in the library', counts.absent) : nothing}
           ${counts.skipped > 0 ? fact('Skipped by filters', counts.skipped) : nothing}
+          ${counts.archived > 0 ? fact('Archived', counts.archived) : nothing}
           ${counts.moving > 0 ? fact('Changed meanwhile', counts.moving) : nothing}
           ${run.repair ? fact('Assets repaired', counts.repaired) : nothing}
           ${counts.bytesRead > 0 ? html`<div><dt>Read</dt><dd>${bytes(counts.bytesRead)}</dd></div>` : nothing}
