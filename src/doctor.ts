@@ -160,6 +160,10 @@ async function configuration(config: Config): Promise<Finding[]> {
   const { endpoint } = config.storage.s3;
   if (plain(apiUrl)) note('LIBRARY_API_URL', apiUrl, 'https: otherwise others can read the requests');
   if (endpoint && plain(endpoint)) note('S3_ENDPOINT', endpoint, 'https: otherwise others can read the requests');
+  if (config.storage.target.kind === 'directory' && config.storage.s3.objectLock) {
+    const remedy = 'set STORAGE_URL to a bucket with Object Lock, or remove S3_OBJECT_LOCK';
+    findings.push(not('wrong', 'S3_OBJECT_LOCK', 'is set, but a directory locks nothing', remedy));
+  }
   if (plain(webhook.url)) {
     const remedy = 'https: otherwise others can read the messages, which contain links to reconnect';
     note('WEBHOOK_URL', 'is not https', remedy);

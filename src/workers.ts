@@ -3,6 +3,7 @@ import type { Context } from './context.ts';
 import { longestWait } from './errors.ts';
 import { withFields } from './log.ts';
 import type { MirrorDeps } from './mirror/deps.ts';
+import { startExtendingLocks } from './mirror/extend-locks.ts';
 import { followUp } from './mirror/follow-up.ts';
 import { mirrorAsset } from './mirror/mirror-asset.ts';
 import { type Outcome, resultOf } from './mirror/outcome.ts';
@@ -53,6 +54,7 @@ export async function startWorkers(context: Context) {
   const jobs = openJobs(context, { mirror, sync, dispatcher, signal: stopping.signal });
   const scheduled = startScheduledVerification({ ...context, instance, reconcileInterval: filters.reconcileInterval });
   const pruning = startPruning(context);
+  const locks = startExtendingLocks(context);
   const { webhookSender } = context;
   const webhooks =
     webhookSender && new Webhooks({ ...context, publicUrl: config.publicUrl }, webhookSender, config.webhook.events);
@@ -71,7 +73,7 @@ export async function startWorkers(context: Context) {
       await Promise.all([dispatcher.stop(), sweeping.stop(), expiring.stop()]);
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));
       await tokens.settled();
-      await Promise.all([pruning.stop(), webhooks?.stop()]);
+      await Promise.all([pruning.stop(), locks?.stop(), webhooks?.stop()]);
       await breaker.stop();
       await leases.close();
       await verified;

@@ -102,6 +102,7 @@ const s3Of = (env: Values) => ({
   forcePathStyle: env.S3_FORCE_PATH_STYLE,
   checksums: env.S3_CHECKSUMS,
   storageClass: env.S3_STORAGE_CLASS,
+  objectLock: env.S3_OBJECT_LOCK,
   sse: env.S3_SSE,
   sseKmsKeyId: env.S3_SSE_KMS_KEY_ID,
 });

@@ -45,6 +45,12 @@ export const variables = {
   S3_FORCE_PATH_STYLE: p.flag(false),
   S3_CHECKSUMS: p.oneOf('auto', 'crc32', 'crc64nvme', 'md5-etag', 'none').prefault('auto'),
   S3_STORAGE_CLASS: p.text('a storage class').optional(),
+  S3_OBJECT_LOCK: p
+    .parsed(
+      p.parseObjectLock,
+      'governance or compliance, a colon and a duration of at least 1s, such as governance:365d',
+    )
+    .optional(),
   S3_SSE: p.oneOf('AES256', 'aws:kms', 'aws:kms:dsse').optional(),
   S3_SSE_KMS_KEY_ID: p.text('a KMS key id').optional(),
   DATA_DIR: p.text('a directory').prefault('./data'),

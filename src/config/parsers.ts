@@ -122,6 +122,14 @@ export function parsePrivateHosts(text: string): true | string[] | undefined {
   });
 }
 
+/** `governance:365d` */
+export function parseObjectLock(text: string): { mode: 'GOVERNANCE' | 'COMPLIANCE'; ms: number } | undefined {
+  const [, name, time = ''] = /^(governance|compliance):(.*)$/i.exec(text) ?? [];
+  const ms = within(parseDuration(time), 1000, 36_500 * days);
+  if (!name || ms === undefined) return undefined;
+  return { mode: name.toLowerCase() === 'governance' ? 'GOVERNANCE' : 'COMPLIANCE', ms };
+}
+
 /** A key in base64 or base64url. */
 export function parseKey(text: string, { least = 32, most = 32 } = {}): Buffer | undefined {
   const key = Buffer.from(text, 'base64');

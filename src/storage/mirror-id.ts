@@ -23,7 +23,7 @@ const recentMs = 10_000;
  */
 export function identified(storage: Storage, settle: Settle, options: IdOptions = {}): Storage {
   const id = new MirrorId(storage, settle, options);
-  const { uploads } = storage;
+  const { uploads, lock } = storage;
   return {
     name: storage.name,
     put(key, body, options = {}) {
@@ -52,6 +52,7 @@ export function identified(storage: Storage, settle: Settle, options: IdOptions 
     },
     keep: (key, as, options) => id.writing(() => storage.keep(key, as, options), options?.signal),
     remove: (key, options) => id.writing(() => storage.remove(key, options)),
+    lock: lock && { ms: lock.ms, extend: (key) => id.writing(() => lock.extend(key)) },
     sweep: (what) => id.reading(() => storage.sweep(what), what.signal),
     check: () => id.check(),
     close: () => storage.close(),

@@ -38,7 +38,7 @@ export interface PutOptions {
   contentType?: string | undefined;
   contentDisposition?: string | undefined;
   metadata?: Record<string, string> | undefined;
-  /** It is a media file: S3_STORAGE_CLASS applies to it. All other objects must be readable at once. */
+  /** It is a media file: S3_STORAGE_CLASS and S3_OBJECT_LOCK apply to it, and to no other object. */
   media?: true;
   signal?: AbortSignal | undefined;
   /** Called when the body has ended, before its last bytes are sent. If it throws, the put fails as with an error of the body. */
@@ -102,6 +102,17 @@ export interface Sweep {
   signal?: AbortSignal | undefined;
 }
 
+/** Object Lock: until a date, nothing can remove or replace the stored version of an object. */
+interface ObjectLock {
+  /** How long an object is locked when it is written or extended. */
+  ms: number;
+  /**
+   * Locks the object at the key for `ms` from now, unless at least half of that remains. Returns until when it is locked;
+   * undefined if there is no such object.
+   */
+  extend(key: string): Promise<Date | undefined>;
+}
+
 /** The upload cannot be continued; a new one can begin. */
 export class UploadLost extends Error {
   override readonly name = 'UploadLost';
@@ -153,6 +164,8 @@ export interface Storage {
   remove(key: string, options?: { versionId?: string | undefined }): Promise<void>;
   /** Aborts abandoned uploads in parts that were begun before `olderThan`. Returns how many. */
   sweep(what: Sweep): Promise<number>;
+  /** How media is locked; undefined without S3_OBJECT_LOCK. */
+  readonly lock?: ObjectLock | undefined;
   /** Writes an object and removes it. @throws StorageUnavailable if that fails */
   check(): Promise<void>;
   /**

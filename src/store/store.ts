@@ -9,6 +9,7 @@ import * as finish from './assets/finish.ts';
 import { ofAsset } from './assets/history.ts';
 import { renew } from './assets/lease-assets.ts';
 import * as restore from './assets/restore.ts';
+import * as retention from './assets/retention.ts';
 import * as search from './assets/search.ts';
 import * as throughput from './assets/throughput.ts';
 import * as transfers from './assets/transfers.ts';
@@ -73,6 +74,7 @@ export async function openStore(options: { url: string; log: Log }) {
     contents: bind(db, { ...contents, ...repairs }),
     inventories: bind(db, inventories),
     restore: bind(db, restore),
+    retention: bind(db, retention),
     uploads: bind(db, uploads),
     chores: bind(db, chores),
     settings: bind(db, settings),

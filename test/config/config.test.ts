@@ -63,6 +63,7 @@ describe('the defaults', () => {
           forcePathStyle: false,
           checksums: 'auto',
           storageClass: undefined,
+          objectLock: undefined,
           sse: undefined,
           sseKmsKeyId: undefined,
         },
@@ -134,6 +135,8 @@ describe('the value of each variable', () => {
     ['S3_FORCE_PATH_STYLE', 'TRUE', (c) => c.storage.s3.forcePathStyle, true],
     ['S3_CHECKSUMS', 'md5-etag', (c) => c.storage.s3.checksums, 'md5-etag'],
     ['S3_STORAGE_CLASS', 'STANDARD_IA', (c) => c.storage.s3.storageClass, 'STANDARD_IA'],
+    ['S3_OBJECT_LOCK', 'governance:365d', (c) => c.storage.s3.objectLock, { mode: 'GOVERNANCE', ms: 365 * 24 * hour }],
+    ['S3_OBJECT_LOCK', 'COMPLIANCE:1s', (c) => c.storage.s3.objectLock, { mode: 'COMPLIANCE', ms: 1000 }],
     ['S3_SSE', 'aws:kms', (c) => c.storage.s3.sse, 'aws:kms'],
     ['S3_SSE_KMS_KEY_ID', 'k', (c) => c.storage.s3.sseKmsKeyId, 'k'],
     [
@@ -575,7 +578,14 @@ describe('.env.example', () => {
       'S3_ENDPOINT',
       'S3_REGION',
     ];
-    const more = ['S3_STORAGE_CLASS', 'S3_SSE', 'S3_SSE_KMS_KEY_ID', 'INCLUDE_ASSET_TYPES', 'EXCLUDE_ASSET_TYPES'];
+    const more = [
+      'S3_STORAGE_CLASS',
+      'S3_OBJECT_LOCK',
+      'S3_SSE',
+      'S3_SSE_KMS_KEY_ID',
+      'INCLUDE_ASSET_TYPES',
+      'EXCLUDE_ASSET_TYPES',
+    ];
     const rest = [
       'HTTP_PROXY',
       'HTTPS_PROXY',

@@ -17,6 +17,8 @@ export interface S3Options {
   forcePathStyle: boolean;
   checksums: 'auto' | 'crc32' | 'crc64nvme' | 'md5-etag' | 'none';
   storageClass?: string | undefined;
+  /** How long media is locked after it is written. */
+  objectLock?: { mode: 'GOVERNANCE' | 'COMPLIANCE'; ms: number } | undefined;
   sse?: string | undefined;
   sseKmsKeyId?: string | undefined;
   /** An empty string means no proxy. */
@@ -34,9 +36,14 @@ export function memoryKeyOf(options: S3Options): string {
   return [`s3://${bucket}`, endpoint ?? 'AWS', region, sse, sseKmsKeyId].filter(Boolean).join(' ');
 }
 
-/** What the settings add to each write. Objects that are no media are needed at once, so they have no storage class. */
-export const writeSettings = ({ storageClass, sse, sseKmsKeyId }: S3Options, isMedia: boolean) => ({
+/** What the settings add to each write. Other objects than media are needed at once and rewritten: no class, and no lock. */
+export const writeSettings = ({ storageClass, objectLock, sse, sseKmsKeyId }: S3Options, isMedia: boolean) => ({
   ...(isMedia && storageClass && { StorageClass: storageClass as never }),
+  ...(isMedia &&
+    objectLock && {
+      ObjectLockMode: objectLock.mode,
+      ObjectLockRetainUntilDate: new Date(Date.now() + objectLock.ms),
+    }),
   ...(sse && { ServerSideEncryption: sse as never }),
   ...(sseKmsKeyId && { SSEKMSKeyId: sseKmsKeyId }),
 });

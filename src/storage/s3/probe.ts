@@ -1,10 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import {
-  GetBucketVersioningCommand,
-  GetObjectCommand,
-  GetObjectLockConfigurationCommand,
-  ListObjectsV2Command,
-} from '@aws-sdk/client-s3';
+import { GetBucketVersioningCommand, GetObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { clockFinding, type Finding } from '../../finding.ts';
 import { mirrorIdFinding, not, ok } from '../findings.ts';
 import { bucketIdKey } from '../keys.ts';
@@ -12,6 +7,7 @@ import { algorithmOf, findProofs, type Proof, probeKey, removeProbes } from './c
 import { memoryKeyOf, type S3Options } from './client.ts';
 import { codeOf, isUnsupported, statusOf } from './errors.ts';
 import { lifecycle } from './lifecycle.ts';
+import { objectLock } from './object-lock.ts';
 import { giveUp, openUploads, parts, storageClass } from './probe-uploads.ts';
 import { ProbedBucket } from './probed-bucket.ts';
 
@@ -27,7 +23,9 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
     if (list) yield list.finding;
     if (list?.ends) return;
     yield* attempt(bucket, versioning, 'note', 'versions', 's3:GetBucketVersioning');
-    yield* attempt(bucket, objectLock, 'note', 'object lock', 's3:GetBucketObjectLockConfiguration');
+    const needs = options.objectLock ? ' and s3:PutObjectRetention' : '';
+    const level = options.objectLock ? 'wrong' : 'note';
+    yield* attempt(bucket, objectLock, level, 'object lock', `s3:GetBucketObjectLockConfiguration${needs}`);
     try {
       yield* await objects(bucket);
     } catch (error) {
@@ -107,22 +105,6 @@ async function versioning(bucket: ProbedBucket): Promise<Finding[]> {
     return [ok('versions', 'on: replaced and removed objects stay as older versions, and cost storage')];
   bucket.versionsStay = false;
   return [ok('versions', 'off: replaced and removed objects are gone')];
-}
-
-async function objectLock(bucket: ProbedBucket): Promise<Finding[]> {
-  // A bucket without versions has no lock.
-  if (bucket.versionsStay === false) return [];
-  const rule = await bucket.client.send(new GetObjectLockConfigurationCommand({ Bucket: bucket.options.bucket })).then(
-    ({ ObjectLockConfiguration }) => ObjectLockConfiguration?.Rule?.DefaultRetention,
-    (error) => {
-      if (statusOf(error) === 403) throw error;
-    },
-  );
-  if (!rule) return [ok('object lock', 'no default retention')];
-  bucket.versionsStay = true;
-  const [count, unit] = rule.Years ? [rule.Years, 'year'] : [rule.Days, 'day'];
-  const time = `${count} ${unit}${count === 1 ? '' : 's'}`;
-  return [ok('object lock', `${rule.Mode} for ${time}: replaced and removed objects stay that long, and cost storage`)];
 }
 
 /** Writes an object for each way to prove what is stored, and reads the first one back. */

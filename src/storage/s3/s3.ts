@@ -8,6 +8,7 @@ import { type S3Options, stoppedBy, unquoted } from './client.ts';
 import { classify, statusOf } from './errors.ts';
 import { keep } from './keep.ts';
 import { readObject } from './read.ts';
+import { extendLock } from './object-lock.ts';
 import { sweepUploads } from './sweep.ts';
 import { s3Uploads } from './uploads.ts';
 import { writeBytes, writeOnce } from './write.ts';
@@ -48,6 +49,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
         what.signal?.throwIfAborted();
         throw classify(error, name);
       }),
+    lock: options.objectLock && { ms: options.objectLock.ms, extend: (key) => extendLock(bucket, key) },
     check: () =>
       check(bucket).catch((error) => {
         const reason = classify(error, name);

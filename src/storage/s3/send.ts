@@ -41,6 +41,8 @@ const headerOf = {
   ContentType: 'content-type',
   ContentDisposition: 'content-disposition',
   StorageClass: 'x-amz-storage-class',
+  ObjectLockMode: 'x-amz-object-lock-mode',
+  ObjectLockRetainUntilDate: 'x-amz-object-lock-retain-until-date',
   ServerSideEncryption: 'x-amz-server-side-encryption',
   SSEKMSKeyId: 'x-amz-server-side-encryption-aws-kms-key-id',
 } as const;
@@ -135,7 +137,7 @@ function headersOf(target: PutRequest['target']): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const [name, header] of Object.entries(headerOf)) {
     const value = target[name as keyof typeof headerOf];
-    if (value !== undefined) headers[header] = value;
+    if (value !== undefined) headers[header] = value instanceof Date ? value.toISOString() : value;
   }
   for (const [name, value] of Object.entries(target.Metadata ?? {}))
     headers[`x-amz-meta-${name.toLowerCase()}`] = value;

@@ -22,6 +22,7 @@ import type { Bucket } from './bucket.ts';
 import { crc32OfWhole } from './checksum-support.ts';
 import { base64Of, stoppedBy, unquoted } from './client.ts';
 import { codeOf, isUnsupported, statusOf } from './errors.ts';
+import { extendLock } from './object-lock.ts';
 import { sendBody } from './send-body.ts';
 
 /**
@@ -130,6 +131,8 @@ export async function completeUpload(
   const same =
     found?.bytes === upload.bytes &&
     (expected !== undefined && isMd5OfParts(found.etag) ? found.etag === expected : !doubt);
+  // Ceph ignores the lock with which an upload was begun.
+  if (found && same && bucket.options.objectLock) await extendLock(bucket, key);
   if (found && same) return { key, bytes: found.bytes, etag: found.etag, checksums: { crc32: crc32Of(parts) } };
   if (doubt && (isNoUpload(doubt) || !(await isKnown(bucket, upload)))) throw lostUpload(upload, doubt);
   if (doubt) throw await bucket.failure(doubt, signal);

@@ -115,6 +115,8 @@ const assets = `
     gone_at timestamptz,
     -- When the media's bytes were last compared with their checksum.
     verified_at timestamptz,
+    -- Until when the media is locked, as checked there; null: not checked since it was stored.
+    retained_until timestamptz,
     settled_at timestamptz,
     transcript_state text NOT NULL DEFAULT 'none' CHECK (transcript_state IN ('none', 'pending', 'mirrored', 'no_speech', 'gave_up')),
     transcript_keys jsonb,
@@ -147,6 +149,7 @@ const assets = `
     WHERE next_at IS NOT NULL AND (state IN ('processing', 'mirrored') OR reason IS NOT NULL);
   CREATE INDEX assets_not_mirrored ON assets (state, id) WHERE state <> 'mirrored';
   CREATE INDEX assets_skipped ON assets (company_id, id) WHERE skipped IS NOT NULL;
+  CREATE INDEX assets_retained ON assets (retained_until, id) WHERE retained_until IS NOT NULL AND state <> 'gone';
   CREATE INDEX assets_uploads ON assets (id) WHERE upload IS NOT NULL;
 
   -- Written by any statement that makes an asset mirrored or gone: of a worker, a listing or a rebuild.

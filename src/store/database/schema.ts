@@ -197,6 +197,8 @@ interface AssetTable {
   sidecarFiles: Generated<Record<string, Kept>>;
   /** When the media's bytes were last compared with their checksum. */
   verifiedAt: Date | null;
+  /** Until when the media is locked in the bucket, as checked there; null: not checked since it was stored. */
+  retainedUntil: Date | null;
   /** Keys that another version of it may have: deleted once the record of this one is written. */
   superseded: Generated<string[]>;
   upload: UploadUnderWay | null;

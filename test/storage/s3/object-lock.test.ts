@@ -1,55 +1,29 @@
-import { randomUUID } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import {
-  CreateBucketCommand,
-  ListObjectVersionsCommand,
-  PutObjectLockConfigurationCommand,
-  S3Client,
-} from '@aws-sdk/client-s3';
-import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { PutObjectLockConfigurationCommand, type S3Client } from '@aws-sdk/client-s3';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { StorageUnavailable } from '../../../src/errors.ts';
 import { identified } from '../../../src/storage/mirror-id.ts';
 import { probeS3 } from '../../../src/storage/s3/probe.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { newHttpLine } from '../../support/http-line.ts';
-import { installed } from '../../support/installed.ts';
-import { type S3Server, startMinio, startVersity } from '../../support/services.ts';
+import type { S3Server } from '../../support/services.ts';
 import { openBucket } from '../grounds.ts';
+import { locking, startLocking } from '../locking.ts';
 
-type Start = (home: string, stops: (() => Promise<unknown>)[]) => Promise<S3Server | undefined>;
-const ceph = inject('s3');
-const all: { name: string; start: Start; there: boolean }[] = [
-  { name: 'MinIO', start: startMinio, there: await installed('minio') },
-  {
-    name: 'Versity S3 Gateway',
-    start: (home, stops) => startVersity(home, stops, { versions: true }),
-    there: await installed('versitygw'),
-  },
-  { name: 'Ceph RGW', start: async () => ceph, there: ceph !== undefined },
-];
-for (const { name, there } of all) if (!there) test.skip(`Object Lock is not tested: ${name} is not installed`);
+for (const { name, there } of locking) if (!there) test.skip(`Object Lock is not tested: ${name} is not installed`);
 
-describe.each(all.filter(({ there }) => there))('a bucket of $name with locked versions', ({ start }) => {
-  const stops: (() => Promise<unknown>)[] = [];
+describe.each(locking.filter(({ there }) => there))('a bucket of $name with locked versions', ({ start }) => {
   let server: S3Server;
   let raw: S3Client;
   let bucket: string;
+  let place: Awaited<ReturnType<typeof startLocking>>;
   beforeAll(async () => {
-    const home = await mkdtemp(join(tmpdir(), 'asset-mirror-lock-'));
-    stops.push(() => rm(home, { recursive: true, force: true }));
-    server = (await start(home, stops))!;
-    const { endpoint, region, accessKey: accessKeyId, secretKey: secretAccessKey } = server;
-    raw = new S3Client({ endpoint, region, forcePathStyle: true, credentials: { accessKeyId, secretAccessKey } });
+    place = await startLocking(start);
+    ({ server, raw } = place);
   });
-  afterAll(async () => {
-    for (const stop of stops.reverse()) await stop();
-  });
+  afterAll(() => place?.stop());
 
   async function newBucket(): Promise<void> {
-    bucket = `locked-${randomUUID()}`;
-    await raw.send(new CreateBucketCommand({ Bucket: bucket, ObjectLockEnabledForBucket: true }));
+    bucket = await place.newBucket();
     await raw.send(
       new PutObjectLockConfigurationCommand({
         Bucket: bucket,
@@ -60,20 +34,12 @@ describe.each(all.filter(({ there }) => there))('a bucket of $name with locked v
       }),
     );
   }
-  async function versions(): Promise<{ key: string; bytes: number }[]> {
-    const { Versions = [], DeleteMarkers = [] } = await raw.send(new ListObjectVersionsCommand({ Bucket: bucket }));
-    return [...Versions, ...DeleteMarkers].map((version) => ({
-      key: version.Key!,
-      bytes: 'Size' in version ? Number(version.Size) : 0,
-    }));
-  }
+  const versions = () => place.versions(bucket);
 
   test('a bucket with locked versions keeps one small object of each probe, and the probe says so', async () => {
     await newBucket();
     const { endpoint, region } = server;
     const options = { bucket, prefix: '', endpoint, region, forcePathStyle: true } as const;
-    process.env.AWS_ACCESS_KEY_ID = server.accessKey;
-    process.env.AWS_SECRET_ACCESS_KEY = server.secretKey;
     for (let run = 1; run <= 2; run++) {
       const findings = await Array.fromAsync(probeS3({ ...options, checksums: 'auto', connections: 4 }));
       expect(findings.filter(({ level }) => level === 'wrong')).toEqual([]);
@@ -100,8 +66,6 @@ describe.each(all.filter(({ there }) => there))('a bucket of $name with locked v
     const denied = { status: 403, body: '<Error><Code>AccessDenied</Code></Error>' };
     line.set({ on: ({ url }) => asks.test(url), times: Number.POSITIVE_INFINITY, answer: denied });
     const options = { bucket, prefix: '', endpoint: line.endpoint, region: server.region, forcePathStyle: true };
-    process.env.AWS_ACCESS_KEY_ID = server.accessKey;
-    process.env.AWS_SECRET_ACCESS_KEY = server.secretKey;
     try {
       const findings = await Array.fromAsync(probeS3({ ...options, checksums: 'auto', connections: 4 }));
       expect(findings.filter(({ level }) => level === 'wrong')).toEqual([]);

@@ -1,0 +1,84 @@
+import { concurrently } from '../concurrently.ts';
+import { reasonOf, StorageUnavailable } from '../errors.ts';
+import { every } from '../every.ts';
+import type { Log } from '../log.ts';
+import type { Storage } from '../storage/storage.ts';
+import type { LockedMedia } from '../store/assets/retention.ts';
+import type { Store } from '../store/store.ts';
+
+interface Deps {
+  store: Store;
+  storage: Storage;
+  log: Log;
+  signal: AbortSignal;
+}
+
+/** Assets per page, and how many are extended at once. */
+const pageSize = 200;
+const atOnce = 8;
+const longestPauseMs = 3_600_000;
+const chore = 'extend-locks';
+
+/**
+ * Extends the locks of media while its asset is in the library: at the latest when half of the retention is left. One
+ * process at a time does this; each page is saved, so an interrupted pass continues.
+ */
+export function startExtendingLocks({ store, storage, log }: Omit<Deps, 'signal'>) {
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  const { lock } = storage;
+  if (!lock) return undefined;
+  const pauseMs = Math.min(longestPauseMs, lock.ms / 8);
+  const pass = async () => {
+    if (!(await store.chores.take(chore, pauseMs))) return;
+    await extendLocks({ store, storage, log, signal });
+  };
+  const failed = (err: unknown) => log.warn({ event: 'lock.extension_failed', err }, 'locks not extended, will retry');
+  const running = every(pauseMs, pass, { signal, failed });
+  return {
+    async stop(): Promise<void> {
+      stopping.abort(new Error('shutting down'));
+      await running;
+    },
+  };
+}
+
+/** Extends each lock that is due, and finds out about those that are not known. */
+export async function extendLocks(deps: Deps): Promise<number> {
+  const { store, storage, log, signal } = deps;
+  const { ms } = storage.lock!;
+  let extended = 0;
+  for (let after: { until: Date; id: string } | undefined; !signal.aborted; ) {
+    const page = await store.retention.endingLocks({ after, ms: ms / 2, limit: pageSize });
+    extended += await extendPage(deps, page);
+    after = page.at(-1);
+    if (page.length < pageSize) break;
+  }
+  for (let after = ''; !signal.aborted; ) {
+    const page = await store.retention.unknownLocks({ after, limit: pageSize });
+    extended += await extendPage(deps, page);
+    after = page.at(-1)?.id ?? '';
+    if (page.length < pageSize) break;
+  }
+  if (extended > 0) log.info({ event: 'lock.extended', assets: extended }, 'locks extended');
+  return extended;
+}
+
+async function extendPage({ store, storage, log, signal }: Deps, page: LockedMedia[]): Promise<number> {
+  const locks: { id: string; lease: number; until: Date }[] = [];
+  try {
+    await concurrently(page, atOnce, async ({ id, lease, key }) => {
+      if (signal.aborted) return;
+      try {
+        const until = await storage.lock!.extend(key);
+        if (until) locks.push({ id, lease, until });
+      } catch (error) {
+        if (error instanceof StorageUnavailable) throw error;
+        log.warn({ event: 'lock.not_extended', assetId: id, reason: reasonOf(error) }, 'lock not extended, will retry');
+      }
+    });
+  } finally {
+    await store.retention.saveLocks(locks);
+  }
+  return locks.length;
+}
