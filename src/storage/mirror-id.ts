@@ -53,6 +53,14 @@ export function identified(storage: Storage, settle: Settle, options: IdOptions 
     keep: (key, as, options) => id.writing(() => storage.keep(key, as, options), options?.signal),
     remove: (key, options) => id.writing(() => storage.remove(key, options)),
     lock: lock && { ms: lock.ms, extend: (key) => id.writing(() => lock.extend(key)) },
+    async *purge(at, options = {}) {
+      await id.ready(options.signal);
+      try {
+        yield* storage.purge(at, options);
+      } catch (error) {
+        id.doubt(error);
+      }
+    },
     sweep: (what) => id.reading(() => storage.sweep(what), what.signal),
     check: () => id.check(),
     close: () => storage.close(),

@@ -102,6 +102,23 @@ export interface Sweep {
   signal?: AbortSignal | undefined;
 }
 
+/** An object, or a version of one, that `purge` found. */
+export interface Purged {
+  key: string;
+  bytes: number;
+  versionId?: string;
+  /** It is still there: it is locked, until that date if it is known, or the store denies its removal. */
+  left?: { lockedUntil: Date | undefined };
+}
+
+export interface PurgeOptions {
+  signal?: AbortSignal | undefined;
+  /** Removes nothing. */
+  dryRun?: boolean | undefined;
+  /** Only this version of the object. */
+  versionId?: string | undefined;
+}
+
 /** Object Lock: until a date, nothing can remove or replace the stored version of an object. */
 interface ObjectLock {
   /** How long an object is locked when it is written or extended. */
@@ -162,6 +179,11 @@ export interface Storage {
   keep(key: string, as: string, options?: { signal?: AbortSignal }): Promise<KeptObject | undefined>;
   /** No error if there is no such object. */
   remove(key: string, options?: { versionId?: string | undefined }): Promise<void>;
+  /**
+   * Removes the object at a key, or every object below a folder (`at` ends with `/`), with all versions. Yields what it found.
+   * A version that is locked stays, and is hidden by a delete marker.
+   */
+  purge(at: string, options?: PurgeOptions): AsyncIterable<Purged>;
   /** Aborts abandoned uploads in parts that were begun before `olderThan`. Returns how many. */
   sweep(what: Sweep): Promise<number>;
   /** How media is locked; undefined without S3_OBJECT_LOCK. */

@@ -25,6 +25,14 @@ export async function openDirectory(options: { path: string; touchMs?: number; l
   await prepare(root, drafts, options.log).catch(() => {});
   root.forgetDisk();
 
+  const remove = async (key: string) => {
+    const file = root.fileOf(key);
+    if (await root.otherInPlaceOf(key).catch(() => undefined)) return;
+    await unlink(file).catch((error) => {
+      if (!isMissing(error) && codeOf(error) !== 'EISDIR') throw classify(error, root.path);
+    });
+  };
+
   return {
     name: `file://${root.path}`,
     put: (key, body, put = {}) => write(root, drafts, key, body, put),
@@ -39,12 +47,13 @@ export async function openDirectory(options: { path: string; touchMs?: number; l
     },
     list: (prefix, { signal } = {}) => walk(root, '', prefix, signal),
     keep: (key, as, { signal } = {}) => keep(root, drafts, { key, as, signal }),
-    async remove(key) {
-      const file = root.fileOf(key);
-      if (await root.otherInPlaceOf(key).catch(() => undefined)) return;
-      await unlink(file).catch((error) => {
-        if (!isMissing(error) && codeOf(error) !== 'EISDIR') throw classify(error, root.path);
-      });
+    remove,
+    async *purge(at, { signal, dryRun } = {}) {
+      for await (const { key, bytes } of walk(root, '', at, signal)) {
+        if (!at.endsWith('/') && key !== at) continue;
+        if (!dryRun) await remove(key);
+        yield { key, bytes };
+      }
     },
     async sweep(what) {
       await root.onDisk(root.prepare());

@@ -9,6 +9,7 @@ import { classify, statusOf } from './errors.ts';
 import { keep } from './keep.ts';
 import { readObject } from './read.ts';
 import { extendLock } from './object-lock.ts';
+import { purge } from './purge.ts';
 import { sweepUploads } from './sweep.ts';
 import { s3Uploads } from './uploads.ts';
 import { writeBytes, writeOnce } from './write.ts';
@@ -44,6 +45,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
         throw await bucket.failure(error);
       });
     },
+    purge: (at, options = {}) => purge(bucket, at, options),
     sweep: (what) =>
       sweepUploads(client, options, what, uploads.abort).catch((error) => {
         what.signal?.throwIfAborted();

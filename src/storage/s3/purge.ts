@@ -1,0 +1,136 @@
+import {
+  type DeleteMarkerEntry,
+  DeleteObjectCommand,
+  GetBucketVersioningCommand,
+  HeadObjectCommand,
+  ListObjectsV2Command,
+  ListObjectVersionsCommand,
+  type ObjectVersion,
+} from '@aws-sdk/client-s3';
+import type { Purged, PurgeOptions } from '../storage.ts';
+import type { Bucket } from './bucket.ts';
+import { stoppedBy } from './client.ts';
+import { codeOf, isUnsupported, statusOf } from './errors.ts';
+
+/** A version of an object, or a delete marker. */
+type Entry = DeleteMarkerEntry & Pick<ObjectVersion, 'Size'> & { isMarker: boolean };
+
+/** See `Storage.purge`. */
+export async function* purge(bucket: Bucket, at: string, options: PurgeOptions): AsyncGenerator<Purged> {
+  try {
+    if (options.versionId !== undefined) {
+      yield await removeEntry(bucket, { Key: bucket.full(at), VersionId: options.versionId, isMarker: false });
+      return;
+    }
+    for await (const entries of byKey(entriesBelow(bucket, at, options.signal))) {
+      const versions = entries.filter(({ isMarker }) => !isMarker);
+      if (options.dryRun) {
+        for (const entry of versions) yield purgedOf(bucket, entry);
+        continue;
+      }
+      yield* purgeKey(bucket, entries, versions);
+    }
+  } catch (error) {
+    throw await bucket.failure(error, options.signal);
+  }
+}
+
+/** Delete markers go last, and only if nothing is left that they hide. */
+async function* purgeKey(bucket: Bucket, entries: Entry[], versions: Entry[]): AsyncGenerator<Purged> {
+  const left: Purged[] = [];
+  for (const entry of versions) {
+    const purged = await removeEntry(bucket, entry);
+    if (purged.left) left.push(purged);
+    yield purged;
+  }
+  const [first] = entries;
+  const { Bucket } = bucket.at('');
+  if (left.length === 0) for (const marker of entries.filter((it) => it.isMarker)) await removeEntry(bucket, marker);
+  // A locked version must not stay the current object.
+  else if (!entries.some(({ isMarker, IsLatest }) => isMarker && IsLatest)) {
+    await bucket.client.send(new DeleteObjectCommand({ Bucket, Key: first!.Key }));
+  }
+}
+
+const purgedOf = (bucket: Bucket, { Key, VersionId, Size = 0 }: Entry): Purged => ({
+  key: bucket.own(Key!),
+  bytes: Size,
+  ...(VersionId !== undefined && { versionId: VersionId }),
+});
+
+/** A lock, or the lack of a permission, is no error of the store. */
+async function removeEntry(bucket: Bucket, entry: Entry): Promise<Purged> {
+  const { Key, VersionId } = entry;
+  const at = { Bucket: bucket.options.bucket, Key, VersionId };
+  const purged = purgedOf(bucket, entry);
+  try {
+    await bucket.client.send(new DeleteObjectCommand(at));
+    return purged;
+  } catch (error) {
+    if (statusOf(error) === 404 && codeOf(error) !== 'NoSuchBucket') return purged;
+    // A locked version is refused with 403, by MinIO with 400.
+    if (VersionId === undefined || ![400, 403].includes(statusOf(error) ?? 0)) throw error;
+    const { ObjectLockRetainUntilDate: lockedUntil } = await bucket.client.send(new HeadObjectCommand(at));
+    return { ...purged, left: { lockedUntil } };
+  }
+}
+
+/** The entries of each key, which a listing has together. */
+async function* byKey(entries: AsyncIterable<Entry>): AsyncGenerator<Entry[]> {
+  let group: Entry[] = [];
+  for await (const entry of entries) {
+    if (group.length > 0 && group[0]!.Key !== entry.Key) {
+      yield group;
+      group = [];
+    }
+    group.push(entry);
+  }
+  if (group.length > 0) yield group;
+}
+
+/** All versions and delete markers of the object at a key, or below a folder that ends with `/`. */
+async function* entriesBelow(bucket: Bucket, at: string, signal: AbortSignal | undefined): AsyncGenerator<Entry> {
+  const { Bucket, Key: Prefix } = bucket.at(at);
+  const isWanted = (key: string | undefined) => (at.endsWith('/') ? key?.startsWith(Prefix) : key === Prefix);
+  let KeyMarker: string | undefined;
+  let VersionIdMarker: string | undefined;
+  do {
+    const command = new ListObjectVersionsCommand({ Bucket, Prefix, KeyMarker, VersionIdMarker });
+    const page = await bucket.client.send(command, stoppedBy(signal)).catch(async (error) => {
+      const isWithout = isUnsupported(error) || (statusOf(error) === 403 && (await hasNoVersions(bucket)));
+      if (!isWithout || KeyMarker !== undefined) throw error;
+    });
+    if (!page) {
+      yield* currentBelow(bucket, Prefix, isWanted);
+      return;
+    }
+    const versions = (page.Versions ?? []).map((entry): Entry => ({ ...entry, isMarker: false }));
+    const markers = (page.DeleteMarkers ?? []).map((entry): Entry => ({ ...entry, isMarker: true }));
+    // The two lists are separate: both are sorted by key.
+    const all = [...versions, ...markers].filter(({ Key }) => isWanted(Key));
+    yield* all.sort((a, b) => Buffer.compare(Buffer.from(a.Key!), Buffer.from(b.Key!)));
+    [KeyMarker, VersionIdMarker] = page.IsTruncated ? [page.NextKeyMarker, page.NextVersionIdMarker] : [];
+  } while (KeyMarker);
+}
+
+/** The permission to list versions is not needed in a bucket that has none. */
+const hasNoVersions = (bucket: Bucket) =>
+  bucket.client.send(new GetBucketVersioningCommand({ Bucket: bucket.options.bucket })).then(
+    ({ Status }) => Status === undefined,
+    () => false,
+  );
+
+/** For stores without versions, and buckets that never had any. */
+async function* currentBelow(
+  bucket: Bucket,
+  Prefix: string,
+  isWanted: (key: string | undefined) => boolean | undefined,
+): AsyncGenerator<Entry> {
+  let ContinuationToken: string | undefined;
+  do {
+    const command = new ListObjectsV2Command({ Bucket: bucket.options.bucket, Prefix, ContinuationToken });
+    const page = await bucket.client.send(command);
+    for (const { Key, Size } of page.Contents ?? []) if (isWanted(Key)) yield { Key, Size, isMarker: false };
+    ContinuationToken = page.IsTruncated ? page.NextContinuationToken : undefined;
+  } while (ContinuationToken);
+}
