@@ -81,6 +81,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     ownBandwidth: transfer.bandwidth,
     perConnection: transfer.perConnection,
     syncInterval: config.sync.interval,
+    goneRetention: config.goneRetention,
     filters: config.sync,
     transcripts: config.transcripts.mirror,
     thumbnails: config.thumbnails.mirror,

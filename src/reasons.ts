@@ -80,7 +80,7 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
   skipped_by_filter: ({ rule }) => `skipped by a filter: ${ruleText(rule)}`,
   gone: ({ inBucket }) =>
     inBucket
-      ? 'no longer in the library; its objects in the bucket stay'
+      ? 'no longer in the library; its objects are still in the bucket'
       : 'no longer in the library, and never mirrored',
   unreadable_listing: ({ problem }) => `its listing cannot be read: ${problem}`,
   invalid_answer: ({ request, problem }) => `${request}: the library's answer breaks its schema: ${problem}`,

@@ -7,6 +7,7 @@ import { startExtendingLocks } from './mirror/extend-locks.ts';
 import { followUp } from './mirror/follow-up.ts';
 import { mirrorAsset } from './mirror/mirror-asset.ts';
 import { type Outcome, resultOf } from './mirror/outcome.ts';
+import { startRemoving } from './mirror/removal/start-removing.ts';
 import { createBudget } from './pacing/byte-budget.ts';
 import { createCircuitBreaker } from './pacing/circuit-breaker.ts';
 import { createOutageDetector } from './pacing/outage.ts';
@@ -55,6 +56,7 @@ export async function startWorkers(context: Context) {
   const scheduled = startScheduledVerification({ ...context, instance, reconcileInterval: filters.reconcileInterval });
   const pruning = startPruning(context);
   const locks = startExtendingLocks(context);
+  const removing = startRemoving(context, config.goneRetention);
   const { webhookSender } = context;
   const webhooks =
     webhookSender && new Webhooks({ ...context, publicUrl: config.publicUrl }, webhookSender, config.webhook.events);
@@ -73,7 +75,7 @@ export async function startWorkers(context: Context) {
       await Promise.all([dispatcher.stop(), sweeping.stop(), expiring.stop()]);
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));
       await tokens.settled();
-      await Promise.all([pruning.stop(), locks?.stop(), webhooks?.stop()]);
+      await Promise.all([pruning.stop(), locks?.stop(), removing.stop(), webhooks?.stop()]);
       await breaker.stop();
       await leases.close();
       await verified;

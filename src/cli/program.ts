@@ -3,6 +3,7 @@ import { changeVerbs } from './change-verbs.ts';
 import { checkVerbs } from './check-verbs.ts';
 import { inspectVerbs } from './inspect-verbs.ts';
 import { printError, printJson } from './output.ts';
+import { removalVerbs } from './removal-verbs.ts';
 import { runVerbs } from './run-verbs.ts';
 import { examples, type NewVerb, type Verbs } from './verb.ts';
 import { completionScript, type Shell, shells } from './verbs/completion.ts';
@@ -64,6 +65,8 @@ Exit codes:
   inspectVerbs(verb, verbs.api);
   app.commandsGroup('Connect and change:');
   changeVerbs(verb, verbs.api);
+  app.commandsGroup('Remove on purpose:');
+  removalVerbs(verb, verbs.api);
   app.commandsGroup('Check and repair:');
   checkVerbs(app, verb, verbs);
 

@@ -51,6 +51,8 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
     dataDir,
     encryptionKeys: env.ENCRYPTION_KEYS,
     adminToken: env.ADMIN_TOKEN,
+    /** How long objects of assets stay that are gone in the library; infinite: forever. */
+    goneRetention: env.GONE_RETENTION,
     sync: {
       interval: env.SYNC_INTERVAL,
       reconcileInterval: env.RECONCILE_INTERVAL,

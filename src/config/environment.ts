@@ -73,6 +73,7 @@ export const variables = {
       'a path of {companyId}, {projectId}, {assetId} and {filename} in which {companyId} and {assetId} are segments of their own and {filename} is the last one',
     )
     .prefault('{companyId}/{projectId}/{assetId}/{filename}'),
+  GONE_RETENTION: p.parsed(p.parseRetention, 'forever, or a duration with units, such as 90d').prefault('forever'),
   SYNC_INTERVAL: p.duration('5m', { ...syncIntervals, least: 100 }),
   RECONCILE_INTERVAL: p.duration('24h', { least: 100 }),
   CURSOR_OVERLAP: p.duration('10m', { least: 0 }),

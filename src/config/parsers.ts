@@ -122,6 +122,10 @@ export function parsePrivateHosts(text: string): true | string[] | undefined {
   });
 }
 
+/** `forever` (infinite), or a duration. */
+export const parseRetention = (text: string): number | undefined =>
+  text.toLowerCase() === 'forever' ? Number.POSITIVE_INFINITY : within(parseDuration(text), 1000, 36_500 * days);
+
 /** `governance:365d` */
 export function parseObjectLock(text: string): { mode: 'GOVERNANCE' | 'COMPLIANCE'; ms: number } | undefined {
   const [, name, time = ''] = /^(governance|compliance):(.*)$/i.exec(text) ?? [];

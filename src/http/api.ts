@@ -4,6 +4,7 @@ import type { EventStreams } from './event-stream.ts';
 import { assetRoutes } from './routes/assets.ts';
 import { connectionRoutes } from './routes/connections.ts';
 import { eventRoutes } from './routes/events.ts';
+import { removalRoutes } from './routes/removals.ts';
 import { typed } from './routes/route.ts';
 import { serviceRoutes } from './routes/service.ts';
 import { syncRoutes } from './routes/syncs.ts';
@@ -18,4 +19,5 @@ export function apiRoutes(plain: FastifyInstance, operations: Operations, stream
   syncRoutes(app, operations);
   eventRoutes(app, operations, streams);
   verificationRoutes(app, operations);
+  removalRoutes(app, operations);
 }

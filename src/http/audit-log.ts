@@ -22,7 +22,8 @@ export function auditChanges(app: FastifyInstance, deps: { operations: Operation
         action: operationId,
         by: operator,
         ...about,
-        ...(request.body !== undefined && request.body !== null && { request: request.body }),
+        ...(request.body !== undefined &&
+          request.body !== null && { request: withoutErased(operationId, request.body) }),
         status: reply.statusCode,
         requestId: request.id,
         ...refusalOf(reply.getHeader('content-type'), payload),
@@ -36,6 +37,12 @@ export function auditChanges(app: FastifyInstance, deps: { operations: Operation
     }
     return payload;
   });
+}
+
+/** Of an erased asset, only a hash may stay. */
+function withoutErased(operationId: string, body: unknown): unknown {
+  const { assetIds, ...rest } = body as { assetIds?: unknown };
+  return /erase|erasure/i.test(operationId) && Array.isArray(assetIds) ? { ...rest, assets: assetIds.length } : body;
 }
 
 /** The code of the problem, and why, if it was refused. */

@@ -11,6 +11,7 @@ import { explanationOf } from './explanation.ts';
 import { count, isoOf, numberOf, reasonAnswer, shownReason, text, time } from './fields.ts';
 import { nextCursor, pageOf, positionOf, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
+import { removalOf, requireNotErased } from './removals.ts';
 import { timelineEntry, timelineOf } from './timeline.ts';
 
 export const assetQuery = z.strictObject({
@@ -99,6 +100,7 @@ export const assetAnswer = facts
       })
       .nullable()
       .describe('An unfinished upload in parts.'),
+    held: z.boolean().describe('A hold protects it from removal.'),
     explanation: z
       .array(z.string())
       .describe('Where it is, or why it is not mirrored, what it waits for, until when, and what to do.'),
@@ -106,7 +108,7 @@ export const assetAnswer = facts
   })
   .meta({ id: 'Asset' });
 
-type Deps = Pick<OperationsDeps, 'store' | 'bucketTrouble' | 'checkAsset'>;
+type Deps = Pick<OperationsDeps, 'store' | 'bucketTrouble' | 'checkAsset' | 'goneRetention'>;
 
 export function assetOperations(deps: Deps) {
   const { store } = deps;
@@ -158,6 +160,7 @@ async function whatWasListed(store: Store): Promise<string> {
 export async function existingAsset(store: Store, id: string) {
   const [asset] = await store.assets.search({ id, limit: 1 });
   if (!asset) {
+    await requireNotErased(store, id);
     throw new Refused(
       404,
       'asset_not_found',
@@ -167,11 +170,11 @@ export async function existingAsset(store: Store, id: string) {
   return asset;
 }
 
-async function describe({ store, bucketTrouble, checkAsset }: Deps, id: string) {
+async function describe({ store, bucketTrouble, checkAsset, goneRetention }: Deps, id: string) {
   const found = await existingAsset(store, id);
   const waiting = found.nextAt !== null;
   const stop = AbortSignal.timeout(checkMs);
-  const [now, parts, { rows }, events, connection, trouble, objects, findings] = await Promise.all([
+  const [now, parts, { rows }, events, connection, trouble, objects, findings, held] = await Promise.all([
     store.now(),
     found.upload ? store.assets.parts(id) : [],
     store.history.ofAsset(id),
@@ -180,10 +183,12 @@ async function describe({ store, bucketTrouble, checkAsset }: Deps, id: string) 
     waiting ? within(patienceMs, bucketTrouble()) : null,
     checkAsset(id, stop).catch((error) => (stop.aborted ? `no answer within ${checkMs / 1000} s` : reasonOf(error))),
     store.verifications.latestOfAsset(found),
+    store.removals.held(id),
   ]);
   const details = detailsOf(found, parts, now);
   return {
     ...details,
+    held,
     explanation: explanationOf(found, {
       now: new Date(now),
       connection,
@@ -192,6 +197,8 @@ async function describe({ store, bucketTrouble, checkAsset }: Deps, id: string) 
       stored: details.upload?.stored ?? { parts: 0, bytes: 0 },
       objects,
       findings,
+      held,
+      removedAt: removalOf(found, goneRetention),
     }),
     timeline: timelineOf(found, rows, events),
   };

@@ -31,6 +31,8 @@ export interface OperationsDeps {
   perConnection: number;
   /** Milliseconds between incremental syncs of a connection. */
   syncInterval: number;
+  /** GONE_RETENTION in ms; infinite: forever. */
+  goneRetention: number;
   /** The filters of connections that have none of their own. */
   filters: FilterDefaults;
   log: Log;

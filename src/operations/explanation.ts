@@ -15,6 +15,10 @@ export interface Circumstances {
   objects: Pick<VerificationLine, 'key' | 'text' | 'difference' | 'mark' | 'remedy'>[] | string;
   /** What the latest verification found about it. */
   findings: AssetFinding[];
+  /** A hold protects it from removal. */
+  held?: boolean;
+  /** When its objects are removed because it is gone; null: they stay. */
+  removedAt?: Date | null;
   /** The stored parts of an unfinished upload. */
   stored: { parts: number; bytes: number };
 }
@@ -33,10 +37,7 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
       return [...whereItIs(asset, at), ...sidecarLines(asset), ...(asset.nextAt ? waitsFor(asset, at) : [])];
     case 'gone':
       if (!media) return ['It is no longer in the library, and it was never mirrored. There is nothing to do.'];
-      return [
-        'It is no longer in the library. Its files stay in the bucket and are no longer updated.',
-        ...whereItIs(asset, at),
-      ];
+      return [`It is no longer in the library. ${removalLine(at)}`, ...whereItIs(asset, at)];
     case 'unavailable':
       return [`The library has no file for it${because(reason)}.`, 'Each full sync checks again.'];
     case 'failed': {
@@ -63,6 +64,12 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
         ...uploadLines(asset, at),
       ];
   }
+}
+
+function removalLine({ held, removedAt }: Circumstances): string {
+  if (!removedAt) return 'Its files stay in the bucket and are no longer updated.';
+  if (held) return 'A hold protects its files in the bucket from removal.';
+  return `Its files are removed from the bucket after ${iso(removedAt)} (GONE_RETENTION). \`asset-mirror hold\` protects them.`;
 }
 
 const iso = (date: Date) => date.toISOString();

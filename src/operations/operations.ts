@@ -2,10 +2,12 @@ import { assetOperations } from './assets.ts';
 import { connectionSettingsOperations } from './connection-settings.ts';
 import { connectionOperations } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
+import { erasureOperations } from './erasures.ts';
 import { eventOperations } from './events.ts';
 import { keyOperations } from './keys.ts';
 import { planOperations } from './plan.ts';
 import { projectOperations } from './projects.ts';
+import { removalOperations } from './removals.ts';
 import { settingsOperations } from './settings.ts';
 import { statusOperations } from './status.ts';
 import { syncOperations } from './syncs.ts';
@@ -37,5 +39,7 @@ export function createOperations(deps: OperationsDeps) {
     ...keyOperations(deps),
     ...settingsOperations(deps),
     ...webhookOperations(deps),
+    ...removalOperations(deps),
+    ...erasureOperations(deps),
   };
 }

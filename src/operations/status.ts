@@ -3,6 +3,7 @@ import { byState, expectedOf, skipped } from '../store/assets/counts.ts';
 import { within } from '../within.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, stateCounts } from './fields.ts';
+import { nextWeekOf } from './removals.ts';
 
 /** Seconds of transfers before the time left is estimated. */
 const soonestEstimate = 5;
@@ -38,6 +39,9 @@ export const statusAnswer = z
       .describe('Seconds; null: nothing is transferred, or it is too early for an estimate.'),
     syncs: open,
     verifications: open,
+    removals: z
+      .object({ assets: count, bytes: count, heldCompanies: count })
+      .describe('What GONE_RETENTION removes in the next 7 days; companies for which too much would be removed.'),
     queues: z.record(z.string(), z.record(z.string(), count)).nullable().describe('null: the queue does not answer.'),
     bucket: z.object({
       ok: z.boolean(),
@@ -47,14 +51,14 @@ export const statusAnswer = z
   .meta({ id: 'Status' });
 
 export function statusOperations(
-  options: Pick<OperationsDeps, 'store' | 'queues' | 'bucketTrouble' | 'traffic' | 'syncInterval'>,
+  options: Pick<OperationsDeps, 'store' | 'queues' | 'bucketTrouble' | 'traffic' | 'syncInterval' | 'goneRetention'>,
 ) {
   const { store, queues } = options;
 
   return {
     /** Totals, rates of the last minute, queue depths, time left at that rate. */
     async status() {
-      const [records, queued, trouble] = await Promise.all([
+      const [records, removals, queued, trouble] = await Promise.all([
         // One snapshot: between two reads, an asset that changes its state could be missing from both figures.
         store.snapshot(async (at) => ({
           connections: await at.connections.countByStatus(),
@@ -66,6 +70,7 @@ export function statusOperations(
           syncs: await at.syncs.open(),
           verifications: await at.verifications.open(),
         })),
+        nextWeekOf(store, options.goneRetention),
         within(5000, queues.counts()),
         within(5000, options.bucketTrouble()),
       ]);
@@ -94,6 +99,11 @@ export function statusOperations(
           outstanding.count === 0 ? 0 : byBytes === null || byCount === null ? null : Math.max(byBytes, byCount),
         syncs,
         verifications,
+        removals: {
+          assets: removals.nextWeek.assets,
+          bytes: removals.nextWeek.bytes,
+          heldCompanies: removals.heldCompanies.length,
+        },
         queues: queued ?? null,
         bucket: { ok: trouble === null, reason: trouble === undefined ? 'it does not answer' : trouble },
       };

@@ -6,6 +6,12 @@ import { versionName } from '../version-name.ts';
 /** Prefix of the mirror's own objects; no asset's key begins with it. */
 export const ours = '_mirror/';
 
+/** Holds the tombstones of erased assets. */
+export const tombstones = `${ours}tombstones/`;
+
+/** `hash`: of the asset's id. */
+export const tombstoneKey = (hash: string) => `${tombstones}${hash}.json`;
+
 /** Holds the mirror id. */
 export const bucketIdKey = `${ours}id`;
 

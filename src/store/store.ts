@@ -32,6 +32,7 @@ import { addEvent } from './events/add-event.ts';
 import * as events from './events/events.ts';
 import { settle } from './events/events.ts';
 import * as webhooks from './events/webhooks.ts';
+import * as removals from './removals/removals.ts';
 import * as chores from './settings/chores.ts';
 import * as bucket from './settings/mirror-id.ts';
 import * as sessions from './settings/sessions.ts';
@@ -73,6 +74,7 @@ export async function openStore(options: { url: string; log: Log }) {
     consents: bind(db, consents),
     contents: bind(db, { ...contents, ...repairs }),
     inventories: bind(db, inventories),
+    removals: bind(db, removals),
     restore: bind(db, restore),
     retention: bind(db, retention),
     uploads: bind(db, uploads),

@@ -2,11 +2,12 @@ import { concurrently } from '../concurrently.ts';
 import { reasonOf } from '../errors.ts';
 import { isVersionRecord, recordEnding } from '../mirror/read-record.ts';
 import { because } from '../reasons.ts';
-import { ours, sidecarKeys } from '../storage/keys.ts';
+import { ours, sidecarKeys, tombstones } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Restored, RestoredAsset } from '../store/assets/restore.ts';
 import type { Store } from '../store/store.ts';
 import { ListedWindow } from './listed-window.ts';
+import { readTombstone } from './read-tombstone.ts';
 import { readAsset, readVersion } from './restored-asset.ts';
 
 /** The progress of a rebuild, and its result in the end. */
@@ -28,7 +29,7 @@ export interface Rebuilding {
 }
 
 export interface RebuildDeps {
-  store: Pick<Store, 'restore' | 'versions' | 'check'>;
+  store: Pick<Store, 'restore' | 'versions' | 'removals' | 'check'>;
   storage: Storage;
   thumbnails: { mirror: boolean };
 }
@@ -96,6 +97,7 @@ class Rebuild {
   }
 
   async listAll(): Promise<Rebuilding> {
+    await this.#restoreTombstones();
     const { so } = this;
     const window = this.#window;
     let records: string[] = [];
@@ -122,6 +124,26 @@ class Rebuild {
     return so;
   }
 
+  /** First, so that no erased asset is restored from what could not be removed. */
+  async #restoreTombstones(): Promise<void> {
+    const { storage, store } = this.#deps;
+    const { signal, onProblem } = this.#options;
+    let keys: string[] = [];
+    const restore = async () => {
+      const found = await concurrently(keys, readAtOnce, (key) => readTombstone(storage, key, signal));
+      for (const [index, tombstone] of found.entries()) {
+        if (!tombstone) onProblem(`${keys[index]}: is not a tombstone`);
+      }
+      await store.removals.restoreTombstones(found.filter((tombstone) => tombstone !== undefined));
+      keys = [];
+    };
+    for await (const { key } of storage.list(tombstones, { signal })) {
+      keys.push(key);
+      if (keys.length >= batchSize) await restore();
+    }
+    await restore();
+  }
+
   async #restoreBatch(keys: string[]): Promise<void> {
     const { onProblem, signal, onProgress } = this.#options;
     const { storage, thumbnails } = this.#deps;
@@ -134,6 +156,7 @@ class Rebuild {
       newest.set(asset.id, taken);
       if (older) this.#skip(twice(asset.id, taken.media.key, older.media.key));
     }
+    for (const id of await this.#deps.store.removals.erasedAmong([...newest.keys()])) newest.delete(id);
     const outcomes = await this.#restore([...newest.values()]);
     for (const asset of newest.values()) this.#count(asset, outcomes.get(asset.id));
     onProgress(this.so);
@@ -142,8 +165,11 @@ class Rebuild {
   async #restoreVersions(keys: string[]): Promise<void> {
     if (keys.length === 0) return;
     const deps = { storage: this.#deps.storage, skip: this.#skip, signal: this.#options.signal };
-    const versions = await concurrently(keys, readAtOnce, (key) => readVersion(deps, key));
-    this.so.versions += await this.#deps.store.versions.add(versions.filter((version) => version !== undefined));
+    const read = await concurrently(keys, readAtOnce, (key) => readVersion(deps, key));
+    const found = read.filter((version) => version !== undefined);
+    const { store } = this.#deps;
+    const erased = await store.removals.erasedAmong(found.map(({ assetId }) => assetId));
+    this.so.versions += await store.versions.add(found.filter(({ assetId }) => !erased.has(assetId)));
     this.#options.onProgress(this.so);
   }
 

@@ -72,6 +72,7 @@ describe('the defaults', () => {
       dataDir: resolve('data'),
       encryptionKeys: undefined,
       adminToken: undefined,
+      goneRetention: Number.POSITIVE_INFINITY,
       sync: {
         interval: 5 * minute,
         reconcileInterval: 24 * hour,
@@ -137,6 +138,8 @@ describe('the value of each variable', () => {
     ['S3_STORAGE_CLASS', 'STANDARD_IA', (c) => c.storage.s3.storageClass, 'STANDARD_IA'],
     ['S3_OBJECT_LOCK', 'governance:365d', (c) => c.storage.s3.objectLock, { mode: 'GOVERNANCE', ms: 365 * 24 * hour }],
     ['S3_OBJECT_LOCK', 'COMPLIANCE:1s', (c) => c.storage.s3.objectLock, { mode: 'COMPLIANCE', ms: 1000 }],
+    ['GONE_RETENTION', 'Forever', (c) => c.goneRetention, Number.POSITIVE_INFINITY],
+    ['GONE_RETENTION', '90d', (c) => c.goneRetention, 90 * 24 * hour],
     ['S3_SSE', 'aws:kms', (c) => c.storage.s3.sse, 'aws:kms'],
     ['S3_SSE_KMS_KEY_ID', 'k', (c) => c.storage.s3.sseKmsKeyId, 'k'],
     [

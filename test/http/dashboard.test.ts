@@ -235,6 +235,37 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows('Not mirrored');
   });
 
+  test('an operator protects an asset, releases it, and erases it after a confirmation', async () => {
+    const id = await scene.upload({ name: 'to be erased.txt' });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    await page.evaluate(`location.hash = '#/assets/${id}'`);
+    await tabTo('button', 'Hold');
+    await page.keyboard.press('Enter');
+    await shows('Protected from removal.');
+    await shows('by a hold');
+    await tabTo('button', 'Release hold');
+    await page.keyboard.press('Enter');
+    await shows('Released.');
+    await tabTo('button', 'Erase …');
+    await page.keyboard.press('Enter');
+    await eventually(dialogs).toEqual(['Erase to be erased.txt?']);
+    await shows(/It is never mirrored again\. This cannot be undone\./);
+    await tabTo('textbox', 'Reason');
+    await page.keyboard.type('requested by the owner');
+    expect(await flawsOf(page)).toEqual([]);
+    await tabTo('button', 'Erase for good');
+    await page.keyboard.press('Enter');
+    await shows(/Being erased\. The certificate: asset-mirror erasures/);
+    await eventually(() => scene.keys(id)).toEqual([]);
+    const { erasures } = await scene.mirror.api('GET', '/erasures');
+    expect(erasures).toMatchObject([{ reason: 'requested by the owner', requestedBy: 'session' }]);
+    await page.evaluate(`location.hash = '#/connections/${scene.connectionId}'`);
+    await shows('Not mirrored');
+    // The page of the erased asset may have been refreshed: 404.
+    complaints.splice(0);
+  });
+
   test('an operator disconnects a connection after a confirmation, and its user reconnects by a link', async () => {
     await tabTo('button', 'Disconnect …');
     await page.keyboard.press('Enter');

@@ -62,7 +62,7 @@ describe('a mirror that stays up to date', { timeout: 180_000 }, () => {
     await scene.admin.removeAsset(goes);
     await scene.resync();
     const gone = await scene.mirror.assetIn(goes, 'gone', minutes);
-    expect(gone.reason.text).toBe('no longer in the library; its objects in the bucket stay');
+    expect(gone.reason.text).toBe('no longer in the library; its objects are still in the bucket');
     expect(await scene.keys(goes)).toEqual(keys);
 
     await scene.upload({ id: goes, name: 'goes' });

@@ -24,12 +24,12 @@ async function drop(server: string, name: string): Promise<void> {
   });
 }
 
-export async function ask(url: string, sql: string): Promise<void> {
+export async function ask(url: string, sql: string): Promise<Record<string, unknown>[]> {
   const client = new pg.Client({ connectionString: url });
   client.on('error', () => {});
   await client.connect();
   try {
-    await client.query(sql);
+    return (await client.query(sql)).rows;
   } finally {
     await client.end();
   }

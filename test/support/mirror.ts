@@ -91,13 +91,14 @@ export async function newGround(options: {
       LOG_PRETTY: 'false',
       ...options.environment,
     },
-    endWaits: () =>
-      ask(
+    async endWaits() {
+      await ask(
         database.url,
         `UPDATE connections SET delayed_until = now() WHERE delayed_until > now();
          UPDATE assets SET next_at = now() WHERE next_at > now();
          UPDATE consents SET next_at = now() WHERE next_at > now()`,
-      ),
+      );
+    },
     async clear() {
       await storage.close();
       await database.drop();

@@ -1,8 +1,7 @@
-import { createInterface } from 'node:readline/promises';
 import { formatBytes } from '../../units.ts';
 import type { ConnectionQuery, ConnectionSummary } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
-import { UsageError } from '../failures.ts';
+import { confirmed, requireTerminal } from '../confirm.ts';
 import { findConnection } from '../find-connection.ts';
 import { ago, agoShort, type Cell, harmless, number, paint, print, printJson, table } from '../output.ts';
 
@@ -122,9 +121,8 @@ export async function disconnect(
   const id = await findConnection(api, given);
   if (!options.yes) {
     const connection = await api.connection(id);
-    if (!process.stdin.isTTY || !process.stdout.isTTY || options.json) {
-      throw new UsageError(`this ends the connection of ${nameOf(connection)}; add --yes to confirm`);
-    }
+    const what = `this ends the connection of ${nameOf(connection)}`;
+    requireTerminal(what, options);
     print(
       `${paint('bold', nameOf(connection))}: ${mirroredOf(connection)} mirrored, ${formatBytes(connection.bytes)}.`,
     );
@@ -148,15 +146,6 @@ export async function disconnect(
         'The grant could not be revoked at the library. The user can remove it there: profile page, Connected Apps.',
       ),
     );
-  }
-}
-
-async function confirmed(question: string): Promise<boolean> {
-  const terminal = createInterface({ input: process.stdin, output: process.stdout });
-  try {
-    return /^y(es)?$/i.test((await terminal.question(`${question} ${paint('dim', '[y/N]')} `)).trim());
-  } finally {
-    terminal.close();
   }
 }
 

@@ -52,6 +52,12 @@ function describe(totals: Status, connections: ConnectionSummary[], watched: boo
     watched && totals.syncs.running + totals.syncs.waiting > 0
       ? `${number(totals.syncs.running)} syncs running, ${number(totals.syncs.waiting)} waiting`
       : '',
+    totals.removals.assets > 0
+      ? `${number(totals.removals.assets)} removed from the bucket in the next 7 days; see \`asset-mirror removals\``
+      : '',
+    totals.removals.heldCompanies > 0
+      ? paint('yellow', 'too many removals at once, so none happens; see `asset-mirror removals`')
+      : '',
     totals.bucket.ok
       ? ''
       : paint('red', `bucket unavailable, all assets wait: ${harmless(totals.bucket.reason ?? '')}`),

@@ -5,6 +5,7 @@ import type { connectionAnswer } from '../../operations/connections.ts';
 import type { eventAnswer } from '../../operations/events.ts';
 import type { planAnswer, planProgress } from '../../operations/plan.ts';
 import type { projectList } from '../../operations/projects.ts';
+import type { removalsAnswer } from '../../operations/removals.ts';
 import type { statusAnswer } from '../../operations/status.ts';
 import type { syncAnswer } from '../../operations/syncs.ts';
 import type { historyAnswer } from '../../operations/throughput.ts';
@@ -22,6 +23,7 @@ export type VerificationSummary = z.infer<typeof verificationList>['verification
 export type Sync = z.infer<typeof syncAnswer>;
 export type MirrorEvent = z.infer<typeof eventAnswer>;
 export type History = z.infer<typeof historyAnswer>;
+export type Removals = z.infer<typeof removalsAnswer>;
 export type Upcoming = z.infer<typeof upcomingAnswer>;
 export type Plan = z.infer<typeof planAnswer>;
 export type PlanProgress = z.infer<typeof planProgress>;

@@ -1,5 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { GetBucketVersioningCommand, GetObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
+import {
+  GetBucketVersioningCommand,
+  GetObjectCommand,
+  ListObjectsV2Command,
+  ListObjectVersionsCommand,
+} from '@aws-sdk/client-s3';
 import { clockFinding, type Finding } from '../../finding.ts';
 import { mirrorIdFinding, not, ok } from '../findings.ts';
 import { bucketIdKey } from '../keys.ts';
@@ -101,11 +106,21 @@ async function listing(bucket: ProbedBucket): Promise<{ finding: Finding; ends: 
 
 async function versioning(bucket: ProbedBucket): Promise<Finding[]> {
   const { Status } = await bucket.client.send(new GetBucketVersioningCommand({ Bucket: bucket.options.bucket }));
-  if (Status === 'Enabled')
-    return [ok('versions', 'on: replaced and removed objects stay as older versions, and cost storage')];
+  if (Status === 'Enabled') {
+    const found = 'on: replaced and removed objects stay as older versions, and cost storage';
+    return [(await canListVersions(bucket)) ? ok('versions', found) : not('note', 'versions', found, toRemove)];
+  }
   bucket.versionsStay = false;
   return [ok('versions', 'off: replaced and removed objects are gone')];
 }
+
+const toRemove = 'to remove assets on purpose, allow s3:ListBucketVersions on the bucket';
+
+const canListVersions = ({ client, probe }: ProbedBucket) =>
+  client.send(new ListObjectVersionsCommand({ Bucket: probe.Bucket, Prefix: probe.Key, MaxKeys: 1 })).then(
+    () => true,
+    (error) => statusOf(error) !== 403,
+  );
 
 /** Writes an object for each way to prove what is stored, and reads the first one back. */
 async function objects(bucket: ProbedBucket): Promise<Finding[]> {

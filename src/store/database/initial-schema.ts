@@ -112,11 +112,11 @@ const assets = `
     mirrored_at timestamptz,
     -- Under which time a version is being kept, until it is in asset_versions.
     keeping_at timestamptz,
-    gone_at timestamptz,
     -- When the media's bytes were last compared with their checksum.
     verified_at timestamptz,
     -- Until when the media is locked, as checked there; null: not checked since it was stored.
     retained_until timestamptz,
+    gone_at timestamptz,
     settled_at timestamptz,
     transcript_state text NOT NULL DEFAULT 'none' CHECK (transcript_state IN ('none', 'pending', 'mirrored', 'no_speech', 'gave_up')),
     transcript_keys jsonb,
@@ -149,6 +149,7 @@ const assets = `
     WHERE next_at IS NOT NULL AND (state IN ('processing', 'mirrored') OR reason IS NOT NULL);
   CREATE INDEX assets_not_mirrored ON assets (state, id) WHERE state <> 'mirrored';
   CREATE INDEX assets_skipped ON assets (company_id, id) WHERE skipped IS NOT NULL;
+  CREATE INDEX assets_gone ON assets (gone_at, id) WHERE state = 'gone';
   CREATE INDEX assets_retained ON assets (retained_until, id) WHERE retained_until IS NOT NULL AND state <> 'gone';
   CREATE INDEX assets_uploads ON assets (id) WHERE upload IS NOT NULL;
 
@@ -402,6 +403,67 @@ const bucket = `
     written_at timestamptz
   );`;
 
+const removals = `
+  -- What operators protect from removal.
+  CREATE TABLE holds (
+    kind text NOT NULL CHECK (kind IN ('asset', 'project', 'connection')),
+    id text NOT NULL,
+    reason text,
+    held_by text NOT NULL,
+    held_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (kind, id)
+  );
+
+  -- Companies of which too many assets would be removed, and until when an operator has accepted that.
+  CREATE TABLE removal_brakes (
+    company_id text PRIMARY KEY,
+    held_at timestamptz,
+    accepted_at timestamptz
+  );
+
+  -- Assets that are never mirrored again, by the SHA-256 of their id.
+  CREATE TABLE tombstones (
+    hash text PRIMARY KEY,
+    erased_at timestamptz NOT NULL,
+    erased_by text NOT NULL,
+    reason text NOT NULL
+  );
+
+  CREATE TABLE erasures (
+    id text PRIMARY KEY,
+    reason text NOT NULL,
+    requested_by text NOT NULL,
+    requested_at timestamptz NOT NULL DEFAULT now(),
+    finished_at timestamptz
+  );
+  CREATE INDEX erasures_open ON erasures (id) WHERE finished_at IS NULL;
+  CREATE TABLE erasure_assets (
+    erasure_id text NOT NULL REFERENCES erasures,
+    hash text NOT NULL,
+    -- Null: it is erased, or a hold protects it.
+    asset_id text,
+    state text NOT NULL CHECK (state IN ('waiting', 'erased', 'held')),
+    -- What was in the bucket when its removal began.
+    objects bigint,
+    bytes bigint,
+    erased_at timestamptz,
+    PRIMARY KEY (erasure_id, hash)
+  );
+  CREATE INDEX erasure_assets_waiting ON erasure_assets (asset_id) WHERE asset_id IS NOT NULL;
+
+  -- Objects of removed assets that could not be removed yet; without a version the text is empty.
+  CREATE TABLE leftovers (
+    key text NOT NULL,
+    version_id text NOT NULL,
+    hash text NOT NULL,
+    bytes bigint NOT NULL,
+    locked_until timestamptz,
+    retry_at timestamptz NOT NULL,
+    PRIMARY KEY (key, version_id)
+  );
+  CREATE INDEX leftovers_due ON leftovers (retry_at);
+  CREATE INDEX leftovers_by_asset ON leftovers (hash);`;
+
 const operators = `
   -- Ids are assigned before transactions end, so a reader in the order of ids could miss events. In the order of
   -- transactions, without those still open, no event is inserted in between.
@@ -468,7 +530,7 @@ const operators = `
 /** The first migration creates the whole schema. */
 export const initialSchema: Migration = {
   async up(db) {
-    for (const part of [connections, assets, facets, counts(), syncs, bucket, operators])
+    for (const part of [connections, assets, facets, counts(), syncs, bucket, removals, operators])
       await sql.raw(part).execute(db);
   },
 };

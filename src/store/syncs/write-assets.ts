@@ -3,6 +3,7 @@ import { sql } from 'kysely';
 import type { Reason } from '../../reasons.ts';
 import type { Asset, AssetState, Database, ThumbnailState, TranscriptState } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
+import { erasedAmong } from '../removals/tombstones.ts';
 
 /** An asset as a page of the listing had it, or the reason why it cannot be read. */
 export interface ListedAsset {
@@ -96,12 +97,17 @@ export interface ListedPage {
 }
 
 /**
- * Writes the new and the changed assets of a page, with one statement each. Assets that a filter skips are recorded, but not
+ * Writes the new and the changed assets of a page, with one statement each. Erased assets are ignored. Assets that a filter skips are recorded, but not
  * counted; `again` counts unchanged assets that are fetched again. `known`: those in the records, locked.
  */
 export async function recordListed(tx: Database, page: ListedPage): Promise<Counts> {
   // If a page lists an asset twice, the last entry counts.
-  const listed = [...new Map(page.assets.map((asset) => [asset.id, asset])).values()];
+  const once = [...new Map(page.assets.map((asset) => [asset.id, asset])).values()];
+  const erased = await erasedAmong(
+    tx,
+    once.map(({ id }) => id),
+  );
+  const listed = once.filter(({ id }) => !erased.has(id));
   const fresh: Row[] = [];
   const changed: Row[] = [];
   const refused: Counts['refused'] = [];

@@ -153,6 +153,17 @@ describe.each(locking.filter(({ there }) => there))('S3_OBJECT_LOCK on $name', (
       times: Number.POSITIVE_INFINITY,
       answer: { status: 403, body: '<Error><Code>AccessDenied</Code></Error>' },
     });
+    const denied = { status: 403, body: '<Error><Code>AccessDenied</Code></Error>' };
+    const cannotList = await newHttpLine(place.server.endpoint);
+    cannotList.set({ on: ({ url }) => /[?&]versions/.test(url), times: Number.POSITIVE_INFINITY, answer: denied });
+    expect(await probe(await place.newBucket(), {}, cannotList.endpoint)).toContainEqual(
+      expect.objectContaining({
+        what: 'versions',
+        level: 'note',
+        remedy: expect.stringContaining('s3:ListBucketVersions'),
+      }),
+    );
+    await cannotList.close();
     const findings = await probe(await place.newBucket(), { objectLock: governance }, line.endpoint);
     expect(findings.filter(({ level }) => level === 'wrong')).toEqual([
       expect.objectContaining({ what: 'extend lock', remedy: 'allow s3:PutObjectRetention' }),

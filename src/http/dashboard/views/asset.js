@@ -4,6 +4,7 @@ import { api } from '../api.js';
 import { bytes, when } from '../format.js';
 import { connectionName } from '../names.js';
 import { canRetry, empty, skeleton, statePill, time, trouble } from '../parts.js';
+import { eraseDialog, holdButton } from '../removals.js';
 import { draw } from '../state.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { sentence, typeNames } from '../words.js';
@@ -67,13 +68,15 @@ export const assetView = {
           <p class="soft">${[typeNames[asset.type ?? ''] ?? asset.type, asset.mimeType, asset.projectId && (asset.projectName ?? `project ${asset.projectId}`)].filter(Boolean).join(' · ')}</p></div>
           <p class="state">${statePill(asset.state)}</p></div>
         ${explanationOf(asset)}
-        ${canRetry(asset) ? html`<div class="actions"><button class="main" @click=${() => act(() => retryAsset(/** @type {Asset} */ (asset)), load)}>Retry</button></div>` : nothing}
+        <div class="actions">${canRetry(asset) ? html`<button class="main" @click=${() => act(() => retryAsset(/** @type {Asset} */ (asset)), load)}>Retry</button>` : nothing}
+          ${holdButton(asset, load)} <button @click=${() => eraseDialog(/** @type {Asset} */ (asset), load)}>Erase …</button></div>
         <dl class="facts">
           <div><dt>Size</dt><dd>${(asset.bytes ?? asset.size) ? bytes(asset.bytes ?? asset.size ?? 0) : 'unknown'}${asset.variant === 'mp4' ? html` <small>mp4 rendition</small>` : nothing}</dd></div>
           <div><dt>Uploaded</dt><dd>${when(asset.uploadDate)}</dd></div>
           <div><dt>First seen</dt><dd>${time(asset.firstSeenAt)}</dd></div>
           <div><dt>Mirrored</dt><dd>${time(asset.mirroredAt, 'not yet')}</dd></div>
           ${asset.mirroredAt ? html`<div><dt>Verified</dt><dd>${time(asset.verifiedAt, 'not since')}</dd></div>` : nothing}
+          ${asset.held ? html`<div><dt>Protected</dt><dd>by a hold</dd></div>` : nothing}
           <div><dt>Attempts</dt><dd>${asset.attempts}</dd></div>
           <div><dt>Transcript</dt><dd>${sidecars[asset.transcript]}</dd></div>
           <div><dt>Thumbnail</dt><dd>${sidecars[asset.thumbnail]}</dd></div>

@@ -1,4 +1,4 @@
-/** @import { Connection, History, Status, Upcoming } from '../types.d.ts' */
+/** @import { Connection, History, Removals, Status, Upcoming } from '../types.d.ts' */
 import { api } from '../api.js';
 import '../chart.js';
 import { linkDialog } from '../dialogs.js';
@@ -16,6 +16,7 @@ import {
   time,
   trouble,
 } from '../parts.js';
+import { removalsCard } from '../removals.js';
 import { draw, say, state } from '../state.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { verifyDialog } from '../verify-dialog.js';
@@ -27,6 +28,8 @@ const connections = listOf('/connections', 'connections');
 let history;
 /** @type {Upcoming | undefined} */
 let upcoming;
+/** @type {Removals | undefined} */
+let removals;
 /** @type {'hour' | 'day' | 'week'} */
 let range = 'hour';
 let search = '';
@@ -73,7 +76,7 @@ async function loadHistory() {
 
 async function loadUpcoming() {
   try {
-    upcoming = await api('/upcoming?limit=6');
+    [upcoming, removals] = await Promise.all([api('/upcoming?limit=6'), api('/removals')]);
     draw();
   } catch {
     // The next refresh tries again.
@@ -97,6 +100,7 @@ export const overview = {
     ${state.status ? summary(state.status) : html`<section class="card">${skeleton(3)}</section>`}
     ${throughput()}
     ${isFirst ? nothing : connectionsCard()}
+    ${removalsCard(removals, loadUpcoming)}
     <div class="columns">
       <section class="card" aria-labelledby="next-title"><h2 id="next-title">Checks and retries in the next hour</h2>${nextHour()}</section>
       <section class="card" aria-labelledby="recent-title"><h2 id="recent-title">Recent activity</h2>${

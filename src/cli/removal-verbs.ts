@@ -1,0 +1,53 @@
+import type { ApiClient } from './client.ts';
+import { failIf, type NewVerb } from './verb.ts';
+import { type EraseOptions, erase, erasures } from './verbs/erase.ts';
+import { hold, release, removals } from './verbs/removals.ts';
+
+/** The verbs that remove objects from the bucket on purpose, and protect them from that. */
+export function removalVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): void {
+  verb(
+    'removals',
+    'list what GONE_RETENTION removes from the bucket in the next 7 days',
+    'asset-mirror removals --accept acme',
+  )
+    .option('--accept <company>', 'remove what is due of a company that is held because it is so much')
+    .action(async (options) => removals(await connect(), options));
+
+  verb(
+    'hold',
+    'protect assets, a project or a connection from removal',
+    ['asset-mirror hold ASSET --reason "case 42"', 'asset-mirror hold'],
+    'Neither GONE_RETENTION nor an erasure removes what is protected. Without arguments it lists what is.',
+  )
+    .argument('[asset...]', 'their ids, from `asset-mirror assets`')
+    .option('--project <id>', 'all assets of this project')
+    .option('--connection <name>', 'all assets of this connection')
+    .option('--reason <text>', 'why')
+    .action(async (ids: string[], options) => hold(await connect(), ids, options));
+
+  verb('release', 'end the protection from removal', 'asset-mirror release ASSET')
+    .argument('[asset...]', 'their ids')
+    .option('--project <id>', 'this project')
+    .option('--connection <name>', 'this connection')
+    .action(async (ids: string[], options) => release(await connect(), ids, options));
+
+  verb(
+    'erase',
+    'remove assets from bucket and database for good, and never mirror them again',
+    'asset-mirror erase ASSET --reason "requested by the owner" --certificate erasure.json',
+    'Shows what it would remove, and asks. Exits with 1 if something could not be erased, because it is held or locked.',
+  )
+    .argument('[asset...]', 'their ids, from `asset-mirror assets`')
+    .option('--project <id>', 'all assets of this project')
+    .option('--company <id>', 'all assets of this company')
+    .option('--connection <name>', 'all assets of this connection')
+    .requiredOption('--reason <text>', 'why; it is kept')
+    .option('--certificate <file>', 'write the certificate (JSON) to this new file instead of printing it')
+    .option('--yes', 'do not ask for confirmation')
+    .action(async (ids: string[], options: EraseOptions) => failIf(await erase(await connect(), ids, options)));
+
+  verb('erasures', 'list erasures, or print the certificate of one', 'asset-mirror erasures ERASURE')
+    .argument('[erasure]', 'its id')
+    .option('--certificate <file>', 'write the certificate (JSON) to this new file instead of printing it')
+    .action(async (id: string | undefined, options) => failIf(await erasures(await connect(), id, options)));
+}

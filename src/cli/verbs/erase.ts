@@ -1,0 +1,114 @@
+import { writeFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { formatBytes } from '../../units.ts';
+import type { Erasure, ErasureScopeRequest } from '../answers.ts';
+import type { ApiClient } from '../client.ts';
+import { confirmed, requireTerminal } from '../confirm.ts';
+import { UsageError } from '../failures.ts';
+import { findOptional } from '../find-connection.ts';
+import { ago, counted, harmless, jsonOf, paint, print, printJson, table } from '../output.ts';
+import { operatorName } from './removals.ts';
+
+export interface EraseOptions {
+  project?: string;
+  company?: string;
+  connection?: string;
+  reason: string;
+  certificate?: string;
+  yes?: boolean;
+  json?: boolean;
+}
+
+const pollMs = 500;
+
+/** Erases assets for good, after a confirmation, and writes the certificate. Returns how much could not be erased. */
+export async function erase(api: ApiClient, ids: string[], options: EraseOptions): Promise<number> {
+  const scope = await scopeOf(api, ids, options);
+  const preview = await api.previewErasure(scope);
+  const what = `this erases ${counted(preview.assets, 'asset')} (${formatBytes(preview.bytes)} of media) for good`;
+  if (!options.yes) {
+    requireTerminal(what, options);
+    print(`${paint('bold', counted(preview.assets, 'asset'))}, ${formatBytes(preview.bytes)} of media.`);
+    print('Their media, transcripts, thumbnails, records, all older versions and their history are removed from the');
+    print('bucket and the database. They are never mirrored again. This cannot be undone.');
+    if (preview.held > 0)
+      print(paint('yellow', `${counted(preview.held, 'asset')} are protected by a hold, and stay.`));
+    if (!(await confirmed('Erase them for good?'))) {
+      print('Cancelled; nothing was changed.');
+      return 0;
+    }
+  }
+  const { id } = await api.erase({ ...scope, reason: options.reason, by: operatorName() });
+  return finish(api, await follow(api, id, options), options);
+}
+
+async function follow(api: ApiClient, id: string, { json }: EraseOptions): Promise<Erasure> {
+  if (!json) print(paint('dim', `Erasure ${id} continues if this command is interrupted.`));
+  for (;;) {
+    const erasure = await api.erasure(id);
+    if (erasure.status === 'done') return erasure;
+    await sleep(pollMs);
+  }
+}
+
+/** Writes the certificate to a file, or prints it as JSON. */
+async function finish(api: ApiClient, erasure: Erasure, options: Pick<EraseOptions, 'certificate' | 'json'>) {
+  const certificate = await api.erasureCertificate(erasure.id);
+  const { certificate: path } = options;
+  if (path !== undefined) await writeFile(path, `${jsonOf(certificate, 2)}\n`, { flag: 'wx' });
+  if (options.json || path === undefined) printJson(certificate);
+  if (!options.json && path !== undefined) print(`${summaryOf(erasure)}\nCertificate: ${harmless(path)}`);
+  return erasure.assets.held + erasure.left;
+}
+
+function summaryOf({ assets, objects, bytes, left }: Erasure): string {
+  const lines = [
+    `Erased ${counted(assets.erased, 'asset')}: ${counted(objects - left, 'object')} of ${formatBytes(bytes)}.`,
+  ];
+  if (left > 0) lines.push(paint('yellow', `${counted(left, 'object')} are locked, and removed when the lock ends.`));
+  if (assets.held > 0) lines.push(paint('yellow', `${counted(assets.held, 'asset')} are protected by a hold.`));
+  return lines.join('\n');
+}
+
+/** Lists erasures; with an id, waits for its end and prints its certificate. */
+export async function erasures(
+  api: ApiClient,
+  id: string | undefined,
+  options: { certificate?: string; json?: boolean },
+): Promise<number> {
+  if (id !== undefined) {
+    const erasure = await api.erasure(id);
+    return finish(api, erasure, options);
+  }
+  const found = await api.erasures();
+  if (options.json) printJson(found);
+  else if (found.erasures.length === 0) print('Nothing was erased.');
+  else {
+    const rows = found.erasures.map(({ id, status, requestedAt, requestedBy, assets, left, reason }) => [
+      id,
+      status,
+      ago(requestedAt),
+      requestedBy,
+      String(assets.erased),
+      String(left),
+      reason,
+    ]);
+    const titles = ['ERASURE', 'STATUS', 'REQUESTED', 'BY', 'ASSETS', 'LEFT'].map((title) => ({ title }));
+    print(table([...titles, { title: 'REASON', least: 12 }], rows));
+  }
+  return 0;
+}
+
+/** @throws UsageError unless exactly one kind of thing is named */
+async function scopeOf(
+  api: ApiClient,
+  ids: string[],
+  { project, company, connection }: EraseOptions,
+): Promise<ErasureScopeRequest> {
+  const named = [ids.length > 0, project, company, connection].filter((it) => it !== undefined && it !== false);
+  if (named.length !== 1) throw new UsageError('name either assets, or --project, or --company, or --connection');
+  if (ids.length > 0) return { assetIds: ids };
+  if (project !== undefined) return { projectId: project };
+  if (company !== undefined) return { companyId: company };
+  return { connectionId: await findOptional(api, connection) };
+}

@@ -1,0 +1,98 @@
+import {
+  certificateAnswer,
+  erasureAnswer,
+  erasureList,
+  erasurePreview,
+  erasureRequest,
+  erasureScope,
+} from '../../operations/erasures.ts';
+import { idParams } from '../../operations/fields.ts';
+import type { Operations } from '../../operations/operations.ts';
+import {
+  acceptRequest,
+  changedHolds,
+  holdList,
+  holdRequest,
+  releaseRequest,
+  removalsAnswer,
+} from '../../operations/removals.ts';
+import { refused } from '../openapi.ts';
+import { type Api, route } from './route.ts';
+
+export function removalRoutes(app: Api, operations: Operations): void {
+  app.get(
+    '/removals',
+    route('removals', 'listRemovals', 'List what is removed from the bucket in the next 7 days', {
+      response: { 200: removalsAnswer },
+    }),
+    async () => operations.removals(),
+  );
+  app.post(
+    '/removals/accept',
+    route('removals', 'acceptRemoval', 'Accept the removal of everything of a company that is due now', {
+      body: acceptRequest,
+      response: { 200: removalsAnswer, ...refused(409) },
+    }),
+    async (request) => operations.acceptRemoval(request.body),
+  );
+  app.get(
+    '/holds',
+    route('removals', 'listHolds', 'List what is protected from removal, newest first, up to 1,000', {
+      response: { 200: holdList },
+    }),
+    async () => operations.holds(),
+  );
+  app.post(
+    '/holds',
+    route('removals', 'hold', 'Protect assets, projects or connections from removal', {
+      body: holdRequest,
+      response: { 200: changedHolds, ...refused(404) },
+    }),
+    async (request) => operations.hold(request.body, request.operator),
+  );
+  app.post(
+    '/holds/release',
+    route('removals', 'release', 'End this protection', {
+      body: releaseRequest,
+      response: { 200: changedHolds },
+    }),
+    async (request) => operations.release(request.body),
+  );
+  app.post(
+    '/erasures/preview',
+    route('removals', 'previewErasure', 'Say what an erasure would remove; changes nothing', {
+      body: erasureScope,
+      response: { 200: erasurePreview, ...refused(404) },
+    }),
+    async (request) => operations.previewErasure(request.body),
+  );
+  app.post(
+    '/erasures',
+    route('removals', 'erase', 'Erase assets for good, with all versions and their history', {
+      body: erasureRequest,
+      response: { 202: erasureAnswer, ...refused(404) },
+    }),
+    async (request, reply) => reply.code(202).send(await operations.erase(request.body, request.operator)),
+  );
+  app.get(
+    '/erasures',
+    route('removals', 'listErasures', 'List erasures, newest first, up to 100', { response: { 200: erasureList } }),
+    async () => operations.erasures(),
+  );
+  app.get(
+    '/erasures/:id',
+    route('removals', 'getErasure', 'Get the progress of an erasure', {
+      params: idParams,
+      response: { 200: erasureAnswer, ...refused(404) },
+    }),
+    async (request) => operations.erasure(request.params.id),
+  );
+  app.get(
+    '/erasures/:id/certificate',
+    route('removals', 'getErasureCertificate', 'Get what an erasure removed, and what it could not remove', {
+      params: idParams,
+      response: { 200: certificateAnswer, ...refused(404) },
+    }),
+    async (request) => operations.certificate(request.params.id),
+  );
+}

@@ -1,0 +1,60 @@
+import { concurrently } from '../../concurrently.ts';
+import { tombstoneKey } from '../../storage/keys.ts';
+import type { WaitingErasure } from '../../store/removals/erasures.ts';
+import { assetsAtOnce, purgeAsset } from './purge-asset.ts';
+import type { RemovalDeps } from './remove-gone.ts';
+
+const pageSize = 100;
+
+/**
+ * Erases the assets that operators asked to erase. The process may die between any two steps; each may run again:
+ *
+ * 1. The request saved a tombstone in the database, so no sync records the asset again.
+ * 2. The asset is leased, so no worker writes it.
+ * 3. A tombstone is written to the bucket, so no rebuild restores the asset.
+ * 4. What the bucket has of it is counted and saved, then removed, the records first.
+ * 5. The database deletes everything that it knows of the asset.
+ */
+export async function eraseAssets(deps: RemovalDeps): Promise<number> {
+  const { store, log, signal } = deps;
+  let erased = 0;
+  for (let after = ''; !signal.aborted; ) {
+    const page = await store.removals.waitingErasures(after, pageSize);
+    await concurrently(page, assetsAtOnce, async (waiting) => {
+      signal.throwIfAborted();
+      if (await eraseAsset(deps, waiting)) erased++;
+    });
+    if (page.length < pageSize) break;
+    after = page.at(-1)!.assetId;
+  }
+  for (const erasureId of await store.removals.finishErasures()) {
+    log.info({ event: 'erasure.finished', erasureId }, 'erasure finished');
+  }
+  return erased;
+}
+
+/** False: a worker holds the asset, so it is tried again later. */
+async function eraseAsset(deps: RemovalDeps, waiting: WaitingErasure): Promise<boolean> {
+  const { store, storage, log, leaseMs, signal } = deps;
+  const { erasureId, assetId, hash } = waiting;
+  const asset = await store.removals.takeForRemoval(assetId, { gone: false, leaseMs });
+  if (!asset) return (await store.assets.get(assetId)) ? false : store.removals.erased(waiting, undefined, []);
+  let isDone = false;
+  try {
+    const stored = { ...asset, versions: await store.versions.ofAsset(assetId) };
+    const tombstone = await store.removals.tombstone(assetId);
+    await storage.put(tombstoneKey(hash), `${JSON.stringify({ version: 1, ...tombstone }, null, 2)}\n`, {
+      contentType: 'application/json',
+      signal,
+    });
+    if (waiting.objects === null) {
+      await store.removals.erasureBegins(waiting, await purgeAsset(storage, stored, { signal, dryRun: true }));
+    }
+    const { left } = await purgeAsset(storage, stored, { signal });
+    isDone = await store.removals.erased(waiting, asset, left);
+    if (isDone) log.info({ event: 'asset.erased', erasureId, hash, left: left.length }, 'asset erased');
+    return isDone;
+  } finally {
+    if (!isDone) await store.removals.stopRemoval(asset).catch(() => {});
+  }
+}

@@ -1,0 +1,93 @@
+import { concurrently } from '../../concurrently.ts';
+import type { Log } from '../../log.ts';
+import type { Storage } from '../../storage/storage.ts';
+import type { CompanyDue } from '../../store/removals/gone.ts';
+import type { Store } from '../../store/store.ts';
+import { assetsAtOnce, purgeAsset } from './purge-asset.ts';
+
+export interface RemovalDeps {
+  store: Store;
+  storage: Storage;
+  log: Log;
+  /** After this time, another process continues where one died. */
+  leaseMs: number;
+  signal: AbortSignal;
+}
+
+const pageSize = 100;
+
+/** Whether too many assets of a company would be removed within a day: then an operator must accept it. */
+export function isTooMany({ fresh, today, mirrored }: Pick<CompanyDue, 'fresh' | 'today' | 'mirrored'>): boolean {
+  const removed = fresh + today;
+  return fresh > 0 && removed > 10 && removed > 0.2 * (mirrored + today);
+}
+
+/** Removes assets from the bucket that were gone for `retentionMs`. Returns how many. */
+export async function removeGone(deps: RemovalDeps, retentionMs: number): Promise<number> {
+  const { store, log, signal } = deps;
+  let removed = 0;
+  for (const company of await store.removals.companiesDue(retentionMs)) {
+    signal.throwIfAborted();
+    const { companyId, isHeld, fresh, today, mirrored } = company;
+    const onlyAccepted = isTooMany(company);
+    if (onlyAccepted && !isHeld) {
+      await store.removals.holdCompany(company);
+      const numbers = { companyId, assets: fresh, today, mirrored };
+      log.warn({ event: 'company.removal_held', ...numbers }, 'too many assets would be removed; none is');
+    }
+    if (!onlyAccepted && isHeld) await store.removals.releaseCompany(companyId);
+    removed += await removeOfCompany(deps, { companyId, retentionMs, onlyAccepted });
+  }
+  return removed;
+}
+
+async function removeOfCompany(
+  deps: RemovalDeps,
+  of: { companyId: string; retentionMs: number; onlyAccepted: boolean },
+): Promise<number> {
+  let removed = 0;
+  for (let after = ''; ; ) {
+    const page = await deps.store.removals.removable({ ...of, after, limit: pageSize });
+    await concurrently(page, assetsAtOnce, async ({ id, accepted }) => {
+      deps.signal.throwIfAborted();
+      if (await removeAsset(deps, id, accepted)) removed++;
+    });
+    if (page.length < pageSize) return removed;
+    after = page.at(-1)!.id;
+  }
+}
+
+/** False: it is back in the library, held, or leased by a worker. */
+async function removeAsset({ store, storage, log, leaseMs, signal }: RemovalDeps, id: string, accepted: boolean) {
+  const asset = await store.removals.takeForRemoval(id, { gone: true, leaseMs });
+  if (!asset) return false;
+  let isRemoved = false;
+  try {
+    const versions = await store.versions.ofAsset(id);
+    const found = await purgeAsset(storage, { ...asset, versions }, { signal });
+    isRemoved = await store.removals.removed(asset, { ...found, accepted });
+    if (!isRemoved) return false;
+    const { objects, bytes, left } = found;
+    const fields = { companyId: asset.companyId, assetId: id, objects, bytes, left: left.length };
+    log.info({ event: 'asset.removed', ...fields }, 'asset removed from the bucket');
+    return true;
+  } finally {
+    // Back in the library meanwhile: a worker fetches it again.
+    if (!isRemoved) await store.removals.stopRemoval(asset).catch(() => {});
+  }
+}
+
+/** Removes locked versions of removed assets whose lock has ended. */
+export async function removeLeftovers({ store, storage, signal }: RemovalDeps): Promise<void> {
+  while (!signal.aborted) {
+    const page = await store.removals.dueLeftovers(pageSize);
+    for (const { key, versionId, erased } of page) {
+      // Without a version, delete markers go, too. A removed asset may be back at the same key.
+      const options = { signal, ...(versionId !== '' && !erased && { versionId }) };
+      for await (const { left, versionId = '' } of storage.purge(key, options)) {
+        if (!left) await store.removals.leftoverRemoved({ key, versionId });
+      }
+    }
+    if (page.length < pageSize) return;
+  }
+}

@@ -1,0 +1,34 @@
+import { every } from '../../every.ts';
+import type { Timings } from '../../timings.ts';
+import { eraseAssets } from './erase.ts';
+import { type RemovalDeps, removeGone, removeLeftovers } from './remove-gone.ts';
+
+const hour = 3_600_000;
+
+/** Removes what is to be removed on purpose: erased assets soon, assets gone for GONE_RETENTION every hour. */
+export function startRemoving(
+  { store, storage, log, timings }: Omit<RemovalDeps, 'leaseMs' | 'signal'> & { timings: Timings },
+  goneRetention: number,
+) {
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  // Long enough for an asset with many versions.
+  const deps = { store, storage, log, leaseMs: 6 * timings.assetLease, signal };
+  const failed = (err: unknown) => log.warn({ event: 'removal.failed', err }, 'removal failed, will retry');
+  const pauseMs = Math.min(hour, goneRetention / 8);
+  const hourly = async () => {
+    if (!(await store.chores.take('remove', pauseMs))) return;
+    await removeLeftovers(deps);
+    if (Number.isFinite(goneRetention)) await removeGone(deps, goneRetention);
+  };
+  const running = Promise.all([
+    every(timings.sweep, () => eraseAssets(deps), { signal, failed }),
+    every(pauseMs, hourly, { signal, failed }),
+  ]);
+  return {
+    async stop(): Promise<void> {
+      stopping.abort(new Error('shutting down'));
+      await running;
+    },
+  };
+}

@@ -1,0 +1,136 @@
+import { z } from 'zod';
+import type { Asset } from '../store/database/schema.ts';
+import { holdKinds } from '../store/removals/holds.ts';
+import type { Store } from '../store/store.ts';
+import { existingConnection } from './connections.ts';
+import type { OperationsDeps } from './deps.ts';
+import { count, text, time } from './fields.ts';
+import { Refused } from './refused.ts';
+
+const week = 7 * 86_400_000;
+/** Assets that are named one by one. */
+const mostNamed = 100;
+
+export const removalsAnswer = z
+  .object({
+    goneRetentionSeconds: z.number().nullable().describe('GONE_RETENTION; null: forever.'),
+    nextWeek: z
+      .object({
+        assets: count,
+        bytes: count,
+        first: z.array(
+          z.object({
+            id: z.string(),
+            name: z.string().nullable(),
+            companyId: z.string(),
+            bytes: count.nullable(),
+            at: time.describe('When its objects are removed, at the earliest.'),
+          }),
+        ),
+      })
+      .describe('What is removed from the bucket in the next 7 days, unless it is back or held; the first 100 assets.'),
+    heldCompanies: z
+      .array(z.object({ companyId: z.string(), heldAt: time }))
+      .describe('Companies of which too many assets would be removed within a day: none is, until it is accepted.'),
+  })
+  .meta({ id: 'Removals' });
+
+export const acceptRequest = z.strictObject({ companyId: text }).meta({ id: 'AcceptRemovalRequest' });
+
+const holdTarget = { kind: z.enum(holdKinds), ids: z.array(text).min(1).max(1000) };
+export const holdRequest = z
+  .strictObject({ ...holdTarget, reason: text.optional(), by: text.optional() })
+  .meta({ id: 'HoldRequest' });
+export const releaseRequest = z.strictObject(holdTarget).meta({ id: 'ReleaseRequest' });
+export type HoldRequest = z.infer<typeof holdRequest>;
+export type ReleaseRequest = z.infer<typeof releaseRequest>;
+
+export const changedHolds = z.object({ changed: count }).meta({ id: 'ChangedHolds' });
+export const holdList = z
+  .object({
+    holds: z.array(
+      z.object({
+        kind: z.enum(holdKinds),
+        id: z.string(),
+        reason: z.string().nullable(),
+        heldBy: z.string(),
+        heldAt: time,
+      }),
+    ),
+  })
+  .meta({ id: 'HoldList' });
+
+/** What GONE_RETENTION removes in the next week. */
+export async function nextWeekOf(store: Store, goneRetention: number) {
+  const isForever = !Number.isFinite(goneRetention);
+  const { assets, bytes, first, held } = isForever
+    ? { assets: 0, bytes: 0, first: [], held: [] }
+    : await store.removals.upcoming(goneRetention, week, mostNamed);
+  return {
+    goneRetentionSeconds: isForever ? null : goneRetention / 1000,
+    nextWeek: { assets, bytes, first: first.map(({ at, ...asset }) => ({ ...asset, at: at.toISOString() })) },
+    heldCompanies: held.map(({ companyId, heldAt }) => ({ companyId, heldAt: heldAt.toISOString() })),
+  };
+}
+
+/** When the objects of an asset that is gone are removed; null: they stay. */
+export function removalOf({ goneAt, media }: Pick<Asset, 'goneAt' | 'media'>, goneRetention: number): Date | null {
+  return goneAt && media && Number.isFinite(goneRetention) ? new Date(goneAt.getTime() + goneRetention) : null;
+}
+
+/** @throws Refused 404 if the asset was erased */
+export async function requireNotErased(store: Store, assetId: string): Promise<void> {
+  const tombstone = await store.removals.tombstone(assetId);
+  if (!tombstone) return;
+  const { erasedAt, erasedBy, reason } = tombstone;
+  const how = `on ${erasedAt.toISOString()} by ${erasedBy}: ${reason}`;
+  throw new Refused(404, 'asset_erased', `The asset was erased ${how}. It is never mirrored again.`);
+}
+
+export function removalOperations({ store, goneRetention }: Pick<OperationsDeps, 'store' | 'goneRetention'>) {
+  const removals = () => nextWeekOf(store, goneRetention);
+  return {
+    removals,
+
+    /** Accepts the removal of everything of a company that is due now. */
+    async acceptRemoval({ companyId }: z.infer<typeof acceptRequest>) {
+      if (!(await store.removals.acceptRemoval(companyId))) {
+        throw new Refused(
+          409,
+          'removal_not_held',
+          `No removal is held for company ${companyId}. \`asset-mirror removals\` lists those that are.`,
+        );
+      }
+      return removals();
+    },
+
+    async holds() {
+      const found = await store.removals.holds();
+      return { holds: found.map(({ heldAt, ...hold }) => ({ ...hold, heldAt: heldAt.toISOString() })) };
+    },
+
+    /** Protects assets, projects or connections from removal. */
+    async hold({ kind, ids, reason, by }: HoldRequest, operator = 'an operator') {
+      await requireKnown(store, kind, ids);
+      return { changed: await store.removals.hold({ kind, ids, reason: reason ?? null, by: by ?? operator }) };
+    },
+
+    async release({ kind, ids }: ReleaseRequest) {
+      return { changed: await store.removals.release({ kind, ids }) };
+    },
+  };
+}
+
+/** @throws Refused 404 if an asset or a connection does not exist, or no asset has the project */
+async function requireKnown(store: Store, kind: HoldRequest['kind'], ids: string[]): Promise<void> {
+  if (kind === 'connection') for (const id of ids) await existingConnection(store, id);
+  const unknown =
+    kind === 'asset'
+      ? await store.removals.unknownAssets(ids)
+      : kind === 'project'
+        ? await store.assets.ofNone('projectId', ids)
+        : [];
+  if (unknown.length === 0) return;
+  const what = kind === 'asset' ? 'There is no asset' : 'No asset has the project';
+  throw new Refused(404, `${kind}_not_found`, `${what} ${unknown.slice(0, 10).join(', ')} in the database.`);
+}

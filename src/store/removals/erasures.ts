@@ -1,0 +1,166 @@
+import { randomUUID } from 'node:crypto';
+import { type RawBuilder, sql } from 'kysely';
+import type { Asset, Database } from '../database/schema.ts';
+import { isHeld } from './holds.ts';
+import { deleteAsset, type Leftover, type Removed, saveLeftovers } from './remove.ts';
+import { rowHash } from './tombstones.ts';
+
+/** Which assets to erase: exactly one of these. */
+export type ErasureScope =
+  | { assetIds: string[] }
+  | { projectId: string }
+  | { companyId: string }
+  | { connectionId: string };
+
+function within(scope: ErasureScope): RawBuilder<boolean> {
+  if ('assetIds' in scope) return sql`a.id = ANY(${scope.assetIds}::text[])`;
+  if ('projectId' in scope) return sql`a.project_id = ${scope.projectId}`;
+  if ('companyId' in scope) return sql`a.company_id = ${scope.companyId}`;
+  return sql`a.connection_id = ${scope.connectionId}`;
+}
+
+/** What an erasure would remove. */
+export async function previewErasure(db: Database, scope: ErasureScope) {
+  const { rows } = await sql<{ assets: number; bytes: number; held: number }>`
+    SELECT count(*) FILTER (WHERE NOT held) AS assets, coalesce(sum(bytes) FILTER (WHERE NOT held), 0)::bigint AS bytes,
+      count(*) FILTER (WHERE held) AS held
+    FROM (SELECT a.bytes, ${isHeld} AS held FROM assets a WHERE ${within(scope)}) AS them`.execute(db);
+  return rows[0]!;
+}
+
+/** Those of these ids that no asset has. */
+export async function unknownAssets(db: Database, ids: string[]): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`
+    SELECT id FROM unnest(${ids}::text[]) AS ids (id) WHERE NOT EXISTS (SELECT FROM assets a WHERE a.id = ids.id)`.execute(
+    db,
+  );
+  return rows.map(({ id }) => id);
+}
+
+/**
+ * Begins to erase assets: from now on no sync records them again. Those that a hold protects stay. Returns the id of the
+ * erasure; a worker does the rest.
+ */
+export async function requestErasure(
+  db: Database,
+  { scope, reason, by }: { scope: ErasureScope; reason: string; by: string },
+): Promise<string> {
+  const id = randomUUID();
+  await db.transaction().execute(async (tx) => {
+    await sql`INSERT INTO erasures (id, reason, requested_by) VALUES (${id}, ${reason}, ${by})`.execute(tx);
+    await sql`
+      INSERT INTO erasure_assets (erasure_id, hash, asset_id, state)
+      SELECT ${id}, ${rowHash}, CASE WHEN NOT ${isHeld} THEN a.id END, CASE WHEN ${isHeld} THEN 'held' ELSE 'waiting' END
+      FROM assets a WHERE ${within(scope)}`.execute(tx);
+    await sql`
+      INSERT INTO tombstones (hash, erased_at, erased_by, reason)
+      SELECT hash, now(), ${by}, ${reason} FROM erasure_assets WHERE erasure_id = ${id} AND state = 'waiting'
+      ON CONFLICT DO NOTHING`.execute(tx);
+  });
+  return id;
+}
+
+export interface WaitingErasure {
+  erasureId: string;
+  assetId: string;
+  hash: string;
+  /** What was in the bucket when its removal began; null: it has not. */
+  objects: number | null;
+  bytes: number | null;
+}
+
+/** A page of assets that are to be erased, after the last one of the page before. */
+export async function waitingErasures(db: Database, after: string, limit: number): Promise<WaitingErasure[]> {
+  const { rows } = await sql<WaitingErasure>`
+    SELECT erasure_id, asset_id, hash, objects, bytes FROM erasure_assets
+    WHERE asset_id IS NOT NULL AND asset_id > ${after} ORDER BY asset_id LIMIT ${limit}`.execute(db);
+  return rows;
+}
+
+/** Saves what is in the bucket before anything is removed, so that the certificate is right after a crash, too. */
+export async function erasureBegins(
+  db: Database,
+  { erasureId, hash }: Pick<WaitingErasure, 'erasureId' | 'hash'>,
+  { objects, bytes }: Pick<Removed, 'objects' | 'bytes'>,
+): Promise<void> {
+  await sql`
+    UPDATE erasure_assets SET objects = ${objects}, bytes = ${bytes}
+    WHERE erasure_id = ${erasureId} AND hash = ${hash} AND objects IS NULL`.execute(db);
+}
+
+/** Deletes everything that the database knows of an erased asset. `asset`: undefined if there is no row any more. */
+export async function erased(
+  db: Database,
+  { assetId, hash }: Pick<WaitingErasure, 'assetId' | 'hash'>,
+  asset: Pick<Asset, 'id' | 'lease'> | undefined,
+  left: Leftover[],
+): Promise<boolean> {
+  return db.transaction().execute(async (tx) => {
+    if (asset && !(await deleteAsset(tx, asset))) return false;
+    await sql`DELETE FROM events WHERE asset_id = ${assetId}`.execute(tx);
+    await sql`DELETE FROM holds WHERE kind = 'asset' AND id = ${assetId}`.execute(tx);
+    await saveLeftovers(tx, hash, left);
+    await sql`
+      UPDATE erasure_assets SET state = 'erased', asset_id = NULL, erased_at = now()
+      WHERE asset_id = ${assetId}`.execute(tx);
+    return true;
+  });
+}
+
+/** Ends erasures of which no asset is waiting. Returns their ids. */
+export async function finishErasures(db: Database): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`
+    UPDATE erasures e SET finished_at = now() WHERE finished_at IS NULL AND NOT EXISTS (
+      SELECT FROM erasure_assets WHERE erasure_id = e.id AND asset_id IS NOT NULL) RETURNING id`.execute(db);
+  return rows.map(({ id }) => id);
+}
+
+interface Erasure {
+  id: string;
+  reason: string;
+  requestedBy: string;
+  requestedAt: Date;
+  finishedAt: Date | null;
+  waiting: number;
+  erased: number;
+  held: number;
+  objects: number;
+  bytes: number;
+  /** Objects that are still in the bucket. */
+  left: number;
+}
+
+export async function erasures(db: Database, id?: string): Promise<Erasure[]> {
+  const { rows } = await sql<Erasure>`
+    SELECT e.*, c.* FROM (
+      SELECT * FROM erasures WHERE ${id ?? null}::text IS NULL OR id = ${id ?? null} ORDER BY requested_at DESC LIMIT 100
+    ) AS e CROSS JOIN LATERAL (
+      SELECT count(*) FILTER (WHERE state = 'waiting') AS waiting, count(*) FILTER (WHERE state = 'erased') AS erased,
+        count(*) FILTER (WHERE state = 'held') AS held, coalesce(sum(objects), 0)::bigint AS objects,
+        coalesce(sum(bytes), 0)::bigint AS bytes,
+        (SELECT count(*) FROM leftovers l JOIN erasure_assets x USING (hash) WHERE x.erasure_id = e.id) AS left
+      FROM erasure_assets WHERE erasure_id = e.id
+    ) AS c ORDER BY e.requested_at DESC`.execute(db);
+  return rows;
+}
+
+interface ErasedAsset {
+  hash: string;
+  state: 'erased' | 'held';
+  objects: number | null;
+  bytes: number | null;
+  erasedAt: Date | null;
+}
+
+/** The parts of the certificate of an erasure. */
+export async function erasureDetails(db: Database, id: string): Promise<{ assets: ErasedAsset[]; left: Leftover[] }> {
+  const assets = await sql<ErasedAsset>`
+    SELECT hash, state, objects, bytes, erased_at FROM erasure_assets
+    WHERE erasure_id = ${id} AND asset_id IS NULL ORDER BY hash`.execute(db);
+  const left = await sql<Leftover>`
+    SELECT l.key, nullif(l.version_id, '') AS version_id, l.bytes, l.locked_until
+    FROM leftovers l JOIN erasure_assets USING (hash) WHERE erasure_id = ${id} ORDER BY l.key, l.version_id`.execute(
+    db,
+  );
+  return { assets: assets.rows, left: left.rows };
+}

@@ -1,0 +1,48 @@
+import { type RawBuilder, sql } from 'kysely';
+import { rowsWritten } from '../database/results.ts';
+import type { Database } from '../database/schema.ts';
+
+export const holdKinds = ['asset', 'project', 'connection'] as const;
+type HoldKind = (typeof holdKinds)[number];
+
+interface Hold {
+  kind: HoldKind;
+  id: string;
+  reason: string | null;
+  heldBy: string;
+  heldAt: Date;
+}
+
+/** Whether a hold protects the row `a` of `assets` from removal. */
+export const isHeld: RawBuilder<boolean> = sql`EXISTS (
+  SELECT FROM holds h WHERE (h.kind, h.id) IN (('asset', a.id), ('project', a.project_id), ('connection', a.connection_id)))`;
+
+/** Protects these from removal. Returns how many were not protected yet. */
+export async function hold(
+  db: Database,
+  what: { kind: HoldKind; ids: string[]; reason: string | null; by: string },
+): Promise<number> {
+  const result = await sql`
+    INSERT INTO holds (kind, id, reason, held_by)
+    SELECT ${what.kind}, id, ${what.reason}, ${what.by} FROM unnest(${what.ids}::text[]) AS ids (id)
+    ON CONFLICT DO NOTHING`.execute(db);
+  return rowsWritten(result);
+}
+
+/** Returns how many were protected. */
+export async function release(db: Database, what: { kind: HoldKind; ids: string[] }): Promise<number> {
+  const result = await sql`DELETE FROM holds WHERE kind = ${what.kind} AND id = ANY(${what.ids}::text[])`.execute(db);
+  return rowsWritten(result);
+}
+
+export async function holds(db: Database): Promise<Hold[]> {
+  const { rows } = await sql<Hold>`
+    SELECT kind, id, reason, held_by, held_at FROM holds ORDER BY held_at DESC, kind, id LIMIT 1000`.execute(db);
+  return rows;
+}
+
+/** Whether one of the holds protects this asset. */
+export async function held(db: Database, assetId: string): Promise<boolean> {
+  const { rows } = await sql`SELECT FROM assets a WHERE a.id = ${assetId} AND ${isHeld}`.execute(db);
+  return rows.length > 0;
+}

@@ -1,0 +1,16 @@
+/** Everything that is removed on purpose, and what is protected from it. */
+export {
+  erased,
+  erasureBegins,
+  erasureDetails,
+  erasures,
+  finishErasures,
+  previewErasure,
+  requestErasure,
+  unknownAssets,
+  waitingErasures,
+} from './erasures.ts';
+export { acceptRemoval, companiesDue, holdCompany, releaseCompany, removable, upcoming } from './gone.ts';
+export { held, hold, holds, release } from './holds.ts';
+export { dueLeftovers, leftoverRemoved, removed, stopRemoval, takeForRemoval } from './remove.ts';
+export { erasedAmong, restoreTombstones, tombstone } from './tombstones.ts';

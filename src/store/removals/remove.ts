@@ -1,0 +1,101 @@
+import { sql } from 'kysely';
+import { free } from '../assets/leases.ts';
+import { recordset } from '../database/recordset.ts';
+import { wroteAny } from '../database/results.ts';
+import type { Asset, Database } from '../database/schema.ts';
+import { inMs } from '../database/time.ts';
+import { addEvent } from '../events/add-event.ts';
+import { isHeld } from './holds.ts';
+import { hashOf } from './tombstones.ts';
+
+/** An object, or a version of one, that a removal could not remove. */
+export interface Leftover {
+  key: string;
+  versionId: string | null;
+  bytes: number;
+  /** Until when it is locked; null: that is not known. */
+  lockedUntil: Date | null;
+}
+
+/** What a removal found in the bucket, and what of it is still there. */
+export interface Removed {
+  objects: number;
+  bytes: number;
+  left: Leftover[];
+}
+
+/**
+ * Leases an asset to be removed: nothing else is due for it from now on, and its copy no longer counts as one. `gone`: only if it is still gone, and no hold protects
+ * it. Undefined if that is not so, or if a worker holds it.
+ */
+export async function takeForRemoval(
+  db: Database,
+  id: string,
+  { gone, leaseMs }: { gone: boolean; leaseMs: number },
+): Promise<Asset | undefined> {
+  const still = gone ? sql`AND a.state = 'gone' AND NOT ${isHeld}` : sql``;
+  const { rows } = await sql<Asset>`
+    WITH taken AS (SELECT a.id FROM assets a WHERE a.id = ${id} ${still} FOR UPDATE)
+    UPDATE assets SET state = 'gone', mirrored_at = NULL, media = media || '{"version": ""}', next_at = NULL, queued_at = NULL, skipped = NULL, revision = revision + 1,
+      lease = lease + 1, lease_until = ${inMs(leaseMs)}
+    FROM taken WHERE assets.id = taken.id AND ${free} RETURNING assets.*`.execute(db);
+  return rows[0];
+}
+
+/** Ends the lease of an asset whose removal failed. */
+export async function stopRemoval(db: Database, { id, lease }: Pick<Asset, 'id' | 'lease'>): Promise<void> {
+  await sql`UPDATE assets SET lease_until = NULL WHERE id = ${id} AND lease = ${lease}`.execute(db);
+}
+
+/** Deletes the asset that was removed from the bucket. False if it was leased again, or is back in the library. */
+export async function removed(
+  db: Database,
+  { id, lease, connectionId, companyId }: Asset,
+  found: Removed & { accepted: boolean },
+): Promise<boolean> {
+  return db.transaction().execute(async (tx) => {
+    if (!(await deleteAsset(tx, { id, lease }))) return false;
+    await saveLeftovers(tx, hashOf(id), found.left);
+    const { objects, bytes, accepted } = found;
+    const data = { companyId, objects, bytes, left: found.left.length, ...(accepted && { accepted }) };
+    await addEvent(tx, { kind: 'asset.removed', assetId: id, data, ...(connectionId && { connectionId }) });
+    return true;
+  });
+}
+
+/** Deletes an asset with everything that the database knows of it. */
+export async function deleteAsset(tx: Database, { id, lease }: Pick<Asset, 'id' | 'lease'>): Promise<boolean> {
+  const result = await sql`DELETE FROM assets WHERE id = ${id} AND lease = ${lease} AND state = 'gone'`.execute(tx);
+  if (!wroteAny(result)) return false;
+  for (const table of ['asset_versions', 'asset_history', 'verification_lines', 'upload_keys', 'webhook_deliveries']) {
+    await sql`DELETE FROM ${sql.table(table)} WHERE asset_id = ${id}`.execute(tx);
+  }
+  return true;
+}
+
+export async function saveLeftovers(tx: Database, hash: string, left: Leftover[]): Promise<void> {
+  if (left.length === 0) return;
+  await sql`
+    INSERT INTO leftovers (hash, key, version_id, bytes, locked_until, retry_at)
+    SELECT ${hash}, key, coalesce(version_id, ''), bytes, locked_until, coalesce(locked_until, now() + interval '1 day')
+    FROM ${recordset(left)} AS l (key text, version_id text, bytes bigint, locked_until timestamptz)
+    ON CONFLICT (key, version_id) DO UPDATE SET locked_until = excluded.locked_until, retry_at = excluded.retry_at`.execute(
+    tx,
+  );
+}
+
+/** Leftovers whose lock has ended: the next attempt of each is a day later. `erased`: nothing else is ever stored at the key. */
+export async function dueLeftovers(
+  db: Database,
+  limit: number,
+): Promise<{ key: string; versionId: string; erased: boolean }[]> {
+  const { rows } = await sql<{ key: string; versionId: string; erased: boolean }>`
+    UPDATE leftovers SET retry_at = now() + interval '1 day' WHERE (key, version_id) IN (
+      SELECT key, version_id FROM leftovers WHERE retry_at <= now() ORDER BY retry_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
+    RETURNING key, version_id, EXISTS (SELECT FROM tombstones WHERE hash = leftovers.hash) AS erased`.execute(db);
+  return rows;
+}
+
+export async function leftoverRemoved(db: Database, at: { key: string; versionId: string }): Promise<void> {
+  await sql`DELETE FROM leftovers WHERE key = ${at.key} AND version_id = ${at.versionId}`.execute(db);
+}

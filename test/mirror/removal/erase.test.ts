@@ -1,0 +1,298 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { eraseAssets } from '../../../src/mirror/removal/erase.ts';
+import { removeLeftovers } from '../../../src/mirror/removal/remove-gone.ts';
+import type { Storage } from '../../../src/storage/storage.ts';
+import { hashOf } from '../../../src/store/removals/tombstones.ts';
+import type { Store } from '../../../src/store/store.ts';
+import { rebuild } from '../../../src/verify/rebuild.ts';
+import { locking, startLocking } from '../../storage/locking.ts';
+import { newStore } from '../../store/records.ts';
+import { ask } from '../../support/database.ts';
+import { contentOf, richest, startMirror } from '../../support/mirror.ts';
+import { newScene, type Scene } from '../../support/scene.ts';
+import { until } from '../../support/until.ts';
+
+type Certificate = {
+  objects: number;
+  bytes: number;
+  left: number;
+  assets: { erased: number; held: number };
+  erased: { sha256: string; objects: number; bytes: number }[];
+  notErased: { sha256: string; reason: string }[];
+  remaining: { key: string; versionId: string | null; lockedUntil: string | null }[];
+};
+
+const signal = new AbortController().signal;
+
+async function erase(scene: Scene, request: object): Promise<Certificate> {
+  const { id } = await scene.mirror.api('POST', '/erasures', { reason: 'requested', by: 'ada', ...request });
+  await until('the erasure to end', async () => (await scene.mirror.api('GET', `/erasures/${id}`)).status === 'done');
+  return scene.mirror.api('GET', `/erasures/${id}/certificate`);
+}
+
+describe('erasing assets', { timeout: 120_000 }, () => {
+  let scene: Scene;
+  beforeAll(async () => {
+    scene = await newScene({ redis: richest().redis, s3: richest().s3 });
+  });
+  afterAll(() => scene?.close());
+
+  async function film(more: object = {}): Promise<string> {
+    const id = await scene.film(more);
+    await scene.resync();
+    await scene.mirror.quiet();
+    return id;
+  }
+  const refusal = (path: string, body: object) =>
+    scene.mirror.api('POST', path, body).then(
+      () => 'done',
+      (error) => String(error),
+    );
+
+  test('an erased asset leaves a tombstone and a certificate, and is never mirrored again', async () => {
+    const id = await film();
+    const kept = await film();
+    expect(await scene.keys(id)).toHaveLength(6);
+    const preview = await scene.mirror.api('POST', '/erasures/preview', { assetIds: [id] });
+    expect(preview).toMatchObject({ assets: 1, held: 0, bytes: (await scene.mirror.asset(id)).bytes });
+    expect(await scene.keys(id)).toHaveLength(6);
+
+    const certificate = await erase(scene, { assetIds: [id] });
+    expect(certificate).toMatchObject({
+      version: 1,
+      reason: 'requested',
+      requestedBy: 'ada',
+      assets: { erased: 1, held: 0 },
+      objects: 6,
+      left: 0,
+      erased: [{ sha256: hashOf(id), objects: 6 }],
+      remaining: [],
+    });
+    expect(JSON.stringify(certificate)).not.toContain(id);
+    expect(await scene.keys(id)).toEqual([]);
+    expect(await scene.keys(kept)).toHaveLength(6);
+    const tombstone = await contentOf(scene.storage, `_mirror/tombstones/${hashOf(id)}.json`);
+    expect(JSON.parse(tombstone!.toString())).toMatchObject({ hash: hashOf(id), erasedBy: 'ada', reason: 'requested' });
+    const url = scene.ground.environment.DATABASE_URL!;
+    for (const table of ['asset_history', 'events', 'erasure_assets', 'verification_lines', 'upload_keys']) {
+      expect(await count(url, `${table} WHERE asset_id = '${id}'`)).toBe(0);
+    }
+    expect(await count(url, `events WHERE data::text LIKE '%${id}%'`)).toBe(0);
+
+    // The library still lists it.
+    await scene.resync();
+    await scene.mirror.quiet();
+    expect(await scene.mirror.asset(id)).toBeUndefined();
+    expect(await scene.keys(id)).toEqual([]);
+    await scene.mirror.store.syncs.request(scene.connectionId, 'full', { assetIds: [id] });
+    await scene.mirror.quiet();
+    expect(await scene.mirror.asset(id)).toBeUndefined();
+    await expect(scene.mirror.api('GET', `/assets/${id}`)).rejects.toThrow(/asset_erased.*requested/s);
+  });
+
+  test('superseded versions are erased with their asset, and a rebuild does not bring them back', async () => {
+    const id = await film();
+    await scene.admin.changeAsset(id, { content: { text: 'another cut' }, filename: 'cut 2.mp4' });
+    await scene.resync();
+    await scene.mirror.quiet();
+    await scene.checked();
+    const { store } = scene.mirror;
+    expect(await store.versions.ofAsset(id)).toHaveLength(1);
+    const kept = async () =>
+      (await Array.fromAsync(scene.storage.list('_mirror/versions/'))).filter(({ key }) => key.includes(id));
+    expect(await kept()).not.toEqual([]);
+    const [record] = (await kept()).filter(({ key }) => key.endsWith('.json'));
+    const content = (await contentOf(scene.storage, record!.key))!;
+    expect((await erase(scene, { assetIds: [id] })).objects).toBeGreaterThan(6);
+    expect(await kept()).toEqual([]);
+    expect(await store.versions.ofAsset(id)).toEqual([]);
+    expect(await scene.keys(id)).toEqual([]);
+
+    await scene.storage.put(record!.key, content);
+    const records = await newStore();
+    const options = { onProblem: () => {}, onProgress: () => {}, signal };
+    await rebuild({ store: records.store, storage: scene.storage, thumbnails: { mirror: true } }, options);
+    expect(await records.store.versions.ofAsset(id)).toEqual([]);
+    await records.close();
+    await scene.storage.remove(record!.key);
+  });
+
+  test('a rebuild respects tombstones, also of an asset whose record came back', async () => {
+    const id = await film();
+    const { key } = await scene.mirror.asset(id);
+    const record = (await contentOf(scene.storage, `${key}.asset.json`))!;
+    const media = (await contentOf(scene.storage, key))!;
+    await erase(scene, { assetIds: [id] });
+    await scene.storage.put(key, media);
+    await scene.storage.put(`${key}.asset.json`, record);
+    const records = await newStore();
+    const options = { onProblem: () => {}, onProgress: () => {}, signal };
+    await rebuild({ store: records.store, storage: scene.storage, thumbnails: { mirror: true } }, options);
+    expect(await records.store.assets.get(id)).toBeUndefined();
+    expect(await records.store.removals.tombstone(id)).toMatchObject({ erasedBy: 'ada', reason: 'requested' });
+    await records.close();
+    await scene.storage.remove(key);
+    await scene.storage.remove(`${key}.asset.json`);
+  });
+
+  test('an asset under a hold is not erased, and the certificate says so', async () => {
+    const [held, other] = [await film({ projectId: undefined }), await film()];
+    expect(await scene.mirror.api('POST', '/holds', { kind: 'asset', ids: [held], reason: 'case 42' })).toEqual({
+      changed: 1,
+    });
+    expect((await scene.mirror.api('GET', '/holds')).holds).toMatchObject([
+      { kind: 'asset', id: held, reason: 'case 42', heldBy: 'token' },
+    ]);
+    const certificate = await erase(scene, { assetIds: [held, other] });
+    expect(certificate).toMatchObject({
+      assets: { erased: 1, held: 1 },
+      notErased: [{ sha256: hashOf(held), reason: 'held' }],
+    });
+    expect(await scene.keys(held)).toHaveLength(6);
+    expect(await scene.keys(other)).toEqual([]);
+
+    const hold = { kind: 'connection', ids: [scene.connectionId] };
+    await scene.mirror.api('POST', '/holds', hold);
+    await scene.mirror.api('POST', '/holds/release', { kind: 'asset', ids: [held] });
+    expect(await scene.mirror.api('POST', '/erasures/preview', { assetIds: [held] })).toMatchObject({
+      assets: 0,
+      held: 1,
+    });
+    expect(await scene.mirror.api('POST', '/holds/release', hold)).toEqual({ changed: 1 });
+    expect(await erase(scene, { assetIds: [held] })).toMatchObject({ assets: { erased: 1, held: 0 } });
+  });
+
+  test('a request that names nothing, two things or an unknown asset erases nothing', async () => {
+    expect(await refusal('/erasures', { reason: 'x' })).toMatch(/invalid_request/);
+    expect(await refusal('/erasures', { reason: 'x', companyId: 'acme', projectId: 'p' })).toMatch(/invalid_request/);
+    expect(await refusal('/erasures', { companyId: 'acme' })).toMatch(/400/);
+    expect(await refusal('/erasures', { reason: 'x', assetIds: ['no-such-asset'] })).toMatch(/asset_not_found/);
+    expect(await refusal('/erasures', { reason: 'x', projectId: 'no-such-project' })).toMatch(/nothing_to_erase/);
+    expect(await refusal('/holds', { kind: 'asset', ids: ['no-such-asset'] })).toMatch(/asset_not_found/);
+  });
+
+  test('an erasure that dies after any step is continued, and its certificate is complete', async () => {
+    const ids: string[] = [];
+    for (let made = 0; made < 40; made++) ids.push(await scene.film());
+    await scene.resync();
+    await scene.mirror.quiet();
+    await scene.mirror.stop();
+    const web = await startMirror(scene.ground, scene.library, 'web');
+    const { store, storage, log } = web.service.context;
+    const url = scene.ground.environment.DATABASE_URL!;
+    let steps = 0;
+    for (; ; steps++) {
+      const id = ids[steps]!;
+      const keys = await scene.keys(id);
+      expect(keys).toHaveLength(6);
+      const erasureId = await store.removals.requestErasure({ scope: { assetIds: [id] }, reason: 'r', by: 'b' });
+      const dying = mortal({ store, storage }, steps);
+      const survived = await eraseAssets({ ...dying, log, leaseMs: 60_000, signal }).then(
+        () => true,
+        () => false,
+      );
+      // The lease of the process that died.
+      await ask(url, 'UPDATE assets SET lease_until = now() WHERE lease_until IS NOT NULL');
+      await eraseAssets({ store, storage, log, leaseMs: 60_000, signal });
+      const [erasure] = await store.removals.erasures(erasureId);
+      expect({ steps, ...erasure }).toMatchObject({ steps, waiting: 0, erased: 1, objects: 6, left: 0 });
+      expect(erasure!.finishedAt).not.toBeNull();
+      expect(await scene.keys(id)).toEqual([]);
+      expect(await store.assets.get(id)).toBeUndefined();
+      if (survived) break;
+    }
+    // Waiting, lease, tombstone, count, purges, end: each of them was the last step of a process.
+    expect(steps).toBeGreaterThan(8);
+    await web.stop();
+    await scene.restart();
+  });
+});
+
+const count = async (url: string, from: string) => Number((await ask(url, `SELECT count(*) FROM ${from}`))[0]!.count);
+
+/** A process that dies before its nth use of the database or the bucket: then nothing works any more. */
+function mortal({ store, storage }: { store: Store; storage: Storage }, uses: number) {
+  let used = 0;
+  const use = () => {
+    if (used++ >= uses) throw new Error('killed');
+  };
+  const wrap = <T extends object>(target: T): T =>
+    new Proxy(target, {
+      get(of, name) {
+        const value = of[name as keyof T];
+        if (typeof value !== 'function') return value;
+        return (...args: unknown[]) => {
+          use();
+          return value.apply(of, args);
+        };
+      },
+    });
+  const wrapped = wrap(storage);
+  return {
+    store: { ...store, removals: wrap(store.removals) },
+    storage: {
+      ...storage,
+      put: wrapped.put,
+      async *purge(at: string, options = {}) {
+        use();
+        for await (const purged of storage.purge(at, options)) {
+          use();
+          yield purged;
+        }
+      },
+    } as Storage,
+  };
+}
+
+describe.each(locking.filter(({ there }) => there))(
+  'erasing locked assets on $name',
+  { timeout: 120_000 },
+  ({ start }) => {
+    let place: Awaited<ReturnType<typeof startLocking>>;
+    let bucket: string;
+    let scene: Scene;
+    beforeAll(async () => {
+      place = await startLocking(start);
+      bucket = await place.newBucket();
+      const { endpoint, region } = place.server;
+      const at = {
+        STORAGE_URL: `s3://${bucket}`,
+        S3_ENDPOINT: endpoint,
+        S3_REGION: region,
+        S3_FORCE_PATH_STYLE: 'true',
+      };
+      scene = await newScene({ environment: { ...at, S3_OBJECT_LOCK: 'compliance:8s' } });
+    });
+    afterAll(async () => {
+      await scene?.close();
+      await place?.stop();
+    });
+
+    test('what is locked is named in the certificate, and removed when its lock has ended', async () => {
+      const id = await scene.film();
+      await scene.resync();
+      await scene.mirror.quiet();
+      const { key } = await scene.mirror.asset(id);
+      const certificate = await erase(scene, { assetIds: [id] });
+      expect(certificate).toMatchObject({
+        assets: { erased: 1 },
+        objects: expect.any(Number),
+        left: 1,
+        remaining: [{ key }],
+      });
+      expect(Date.parse(certificate.remaining[0]!.lockedUntil!)).toBeGreaterThan(Date.now() - 1000);
+      const mine = async () => (await place.versions(bucket)).filter((version) => version.key.includes(id));
+      expect((await mine()).filter(({ isMarker }) => !isMarker)).toHaveLength(1);
+
+      const { store, storage, log } = scene.mirror.service.context;
+      await until('the locked version to be removed', async () => {
+        await removeLeftovers({ store, storage, log, leaseMs: 60_000, signal });
+        // A lock that had not quite ended is tried again a day later.
+        await ask(scene.ground.environment.DATABASE_URL!, 'UPDATE leftovers SET retry_at = least(retry_at, now())');
+        return (await mine()).length === 0;
+      });
+      const { id: erasureId } = (await scene.mirror.api('GET', '/erasures')).erasures[0];
+      expect(await scene.mirror.api('GET', `/erasures/${erasureId}`)).toMatchObject({ left: 0 });
+    });
+  },
+);

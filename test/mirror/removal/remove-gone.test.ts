@@ -1,0 +1,151 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { isTooMany, removeGone } from '../../../src/mirror/removal/remove-gone.ts';
+import type { Storage } from '../../../src/storage/storage.ts';
+import { ask } from '../../support/database.ts';
+import { richest } from '../../support/mirror.ts';
+import { newScene, type Scene } from '../../support/scene.ts';
+import { until } from '../../support/until.ts';
+
+const signal = new AbortController().signal;
+const day = 86_400_000;
+
+test.each([
+  { fresh: 10, today: 0, mirrored: 10, held: false },
+  { fresh: 11, today: 0, mirrored: 11, held: true },
+  { fresh: 11, today: 0, mirrored: 55, held: false },
+  { fresh: 11, today: 0, mirrored: 54, held: true },
+  { fresh: 6, today: 6, mirrored: 20, held: true },
+  { fresh: 0, today: 30, mirrored: 1, held: false },
+])('with $fresh of $mirrored assets due and $today removed today, the brake holds: $held', ({ held, ...company }) => {
+  expect(isTooMany(company)).toBe(held);
+});
+
+describe('GONE_RETENTION', { timeout: 60_000 }, () => {
+  let scene: Scene;
+  let url: string;
+  beforeAll(async () => {
+    // Nothing is removed by itself within the test.
+    scene = await newScene({ redis: richest().redis, s3: richest().s3, environment: { GONE_RETENTION: '30d' } });
+    url = scene.ground.environment.DATABASE_URL!;
+  });
+  afterAll(() => scene?.close());
+
+  const removals = () => scene.mirror.api('GET', '/removals');
+  function pass(storage: Storage = scene.mirror.service.context.storage): Promise<number> {
+    const { store, log } = scene.mirror.service.context;
+    return removeGone({ store, storage, log, leaseMs: 60_000, signal }, 30 * day);
+  }
+  /** Uploads, mirrors and deletes assets, which are then gone for so many days. */
+  async function gone(count: number, days: number, more: object = {}): Promise<string[]> {
+    const ids: string[] = [];
+    for (let made = 0; made < count; made++) ids.push(await scene.upload({ name: `gone ${made}`, ...more }));
+    await scene.resync();
+    await scene.mirror.quiet();
+    for (const id of ids) await scene.admin.removeAsset(id);
+    await scene.resync({ mode: 'full', acceptGone: true }).catch(() => scene.resync());
+    for (const id of ids) await scene.mirror.assetIn(id, 'gone');
+    const named = ids.map((id) => `'${id}'`).join();
+    await ask(url, `UPDATE assets SET gone_at = now() - interval '${days} days' WHERE id IN (${named})`);
+    return ids;
+  }
+
+  test('assets stay until the retention is over, are listed a week before, and are then removed', async () => {
+    const [later] = await gone(1, 20);
+    const [soon] = await gone(1, 25);
+    const [due] = await gone(1, 31);
+    const stays = await scene.upload();
+    await scene.resync();
+    await scene.mirror.quiet();
+    const { nextWeek, goneRetentionSeconds } = await removals();
+    expect(goneRetentionSeconds).toBe(30 * 86_400);
+    expect(nextWeek).toMatchObject({ assets: 2, bytes: 10, first: [{ id: due, bytes: 5 }, { id: soon }] });
+    expect(await pass()).toBe(1);
+    expect(await scene.keys(due!)).toEqual([]);
+    expect(await scene.mirror.asset(due!)).toBeUndefined();
+    for (const id of [later!, soon!, stays]) expect(await scene.keys(id)).toHaveLength(2);
+    const events = await scene.mirror.store.events.search({ kind: 'asset.removed', limit: 1 });
+    expect(events[0]).toMatchObject({ assetId: due, data: { companyId: 'acme', objects: 2, left: 0 } });
+    expect(await pass()).toBe(0);
+  });
+
+  test('an asset that is back in the library is mirrored again, also after its removal began', async () => {
+    const [id] = await gone(1, 31);
+    const { storage } = scene.mirror.service.context;
+    // Dies after the first object.
+    const dying: Storage = {
+      ...storage,
+      async *purge(at, options) {
+        for await (const purged of storage.purge(at, options)) {
+          yield purged;
+          throw new Error('killed');
+        }
+      },
+    };
+    await expect(pass(dying)).rejects.toThrow('killed');
+    expect(await scene.keys(id!)).toHaveLength(1);
+    await scene.admin.addAsset({
+      id: id!,
+      companyId: 'acme',
+      name: 'gone 0',
+      mimeType: 'application/octet-stream',
+      assetType: 'documents',
+      uploadDate: Date.UTC(2024, 1, 29),
+      content: { text: 'hello' },
+    });
+    await scene.resync();
+    await scene.mirror.assetIn(id!, 'mirrored');
+    await scene.mirror.quiet();
+    expect(await pass()).toBe(0);
+    expect(await scene.keys(id!)).toHaveLength(2);
+    expect((await scene.media(id!))?.toString()).toBe('hello');
+  });
+
+  test('a hold protects an asset, a project and a connection', async () => {
+    const [id] = await gone(1, 31);
+    for (const hold of [
+      { kind: 'asset', ids: [id] },
+      { kind: 'connection', ids: [scene.connectionId] },
+    ]) {
+      await scene.mirror.api('POST', '/holds', hold);
+      expect(await pass()).toBe(0);
+      expect(await scene.keys(id!)).toHaveLength(2);
+      await scene.mirror.api('POST', '/holds/release', hold);
+    }
+    expect(await pass()).toBe(1);
+  });
+
+  test('if too many assets of a company would be removed, none is until an operator accepts it', async () => {
+    const ids = await gone(12, 31);
+    expect(await pass()).toBe(0);
+    expect(await pass()).toBe(0);
+    const events = await scene.mirror.store.events.search({ kind: 'company.removal_held', limit: 10 });
+    expect(events).toHaveLength(1);
+    expect(events[0]!.data).toMatchObject({ companyId: 'acme', assets: 12 });
+    expect((await removals()).heldCompanies).toMatchObject([{ companyId: 'acme' }]);
+    for (const id of ids) expect(await scene.keys(id)).toHaveLength(2);
+
+    await expect(scene.mirror.api('POST', '/removals/accept', { companyId: 'other' })).rejects.toThrow(
+      /removal_not_held/,
+    );
+    expect(await scene.mirror.api('POST', '/removals/accept', { companyId: 'acme' })).toMatchObject({
+      heldCompanies: [],
+    });
+    expect(await pass()).toBe(12);
+    for (const id of ids) expect(await scene.keys(id)).toEqual([]);
+  });
+});
+
+describe('a mirror with a short GONE_RETENTION', { timeout: 60_000 }, () => {
+  test('removes by itself what is gone', async () => {
+    const scene = await newScene({ environment: { GONE_RETENTION: '1s' } });
+    const id = await scene.film();
+    const stays = await scene.upload();
+    await scene.resync();
+    await scene.mirror.quiet();
+    await scene.admin.removeAsset(id);
+    await scene.resync();
+    await until('its objects to be removed', async () => (await scene.keys(id)).length === 0);
+    expect(await scene.keys(stays)).toHaveLength(2);
+    await scene.close();
+  });
+});
