@@ -47,10 +47,11 @@ async function eraseAsset(deps: RemovalDeps, waiting: WaitingErasure): Promise<b
       contentType: 'application/json',
       signal,
     });
+    const options = { signal, isShared: store.removals.isShared };
     if (waiting.objects === null) {
-      await store.removals.erasureBegins(waiting, await purgeAsset(storage, stored, { signal, dryRun: true }));
+      await store.removals.erasureBegins(waiting, await purgeAsset(storage, stored, { ...options, dryRun: true }));
     }
-    const { left } = await purgeAsset(storage, stored, { signal });
+    const { left } = await purgeAsset(storage, stored, options);
     isDone = await store.removals.erased(waiting, asset, left);
     if (isDone) log.info({ event: 'asset.erased', erasureId, hash, left: left.length }, 'asset erased');
     return isDone;

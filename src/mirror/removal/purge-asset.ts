@@ -14,33 +14,40 @@ type Stored = Pick<Asset, 'id' | 'media' | 'recordKey' | 'superseded' | 'sidecar
  * Where the objects of an asset are, with those of superseded files: the folder of each key that has the asset's own folder,
  * else the key itself. The records come first, so that a rebuild finds no half of an asset.
  */
-function placesOf(asset: Stored): string[] {
+async function placesOf(asset: Stored, isShared: IsShared): Promise<string[]> {
   const { id, media, recordKey, superseded, sidecarFiles, upload, versions } = asset;
   const records = [recordKey, media && sidecarKeys.record(media.key)].filter((key) => typeof key === 'string');
   const keys = [...records, media?.key, upload?.key, ...superseded, ...Object.keys(sidecarFiles)];
   const older = versions.flatMap(({ files }) => files.map(({ key }) => key));
   const own = idSegment(id);
-  const folders = [...keys, ...older].filter((key) => typeof key === 'string').map((key) => folderOf(key, own) ?? key);
-  return [...new Set([...records, ...folders, `${versionKeys.prefix}${own}/`])];
+  const all = [...keys, ...older].filter((key) => typeof key === 'string');
+  const folders = new Set(all.map((key) => folderOf(key, own)).filter((folder) => folder !== undefined));
+  // A project may have the id of the asset, so that the folder is that of the project.
+  for (const folder of folders) if (await isShared(folder, id)) folders.delete(folder);
+  const places = all.map((key) => [...folders].find((folder) => key.startsWith(folder)) ?? key);
+  return [...new Set([...records, ...places, `${versionKeys.prefix}${own}/`])];
 }
 
-/** `c/p/a/` of `c/p/a/film.mp4`; undefined if the asset has no folder of its own there. */
+/** Whether a folder holds files of another asset. */
+export type IsShared = (folder: string, assetId: string) => Promise<boolean>;
+
+/** `c/p/a/` of `c/p/a/film.mp4`; undefined if no folder has the asset's id as its name. */
 function folderOf(key: string, own: string): string | undefined {
   const segments = key.split('/');
-  const at = segments.indexOf(own, 1);
-  return at > 0 && at < segments.length - 1 ? `${segments.slice(0, at + 1).join('/')}/` : undefined;
+  const at = segments.lastIndexOf(own, segments.length - 2);
+  return at > 0 ? `${segments.slice(0, at + 1).join('/')}/` : undefined;
 }
 
 /** Removes all objects of an asset, with all their versions. `dryRun`: only counts them. */
 export async function purgeAsset(
   storage: Storage,
   asset: Stored,
-  options: { signal: AbortSignal; dryRun?: boolean },
+  options: { signal: AbortSignal; dryRun?: boolean; isShared: IsShared },
 ): Promise<Removed> {
   const found: Removed = { objects: 0, bytes: 0, left: [] };
   const seen = new Set<string>();
   if (asset.upload && !options.dryRun) await storage.uploads.abort(asset.upload);
-  for (const place of placesOf(asset)) {
+  for (const place of await placesOf(asset, options.isShared)) {
     for await (const { key, versionId, bytes, left } of storage.purge(place, options)) {
       options.signal.throwIfAborted();
       const name = JSON.stringify([key, versionId]);

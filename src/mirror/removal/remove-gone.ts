@@ -64,7 +64,7 @@ async function removeAsset({ store, storage, log, leaseMs, signal }: RemovalDeps
   let isRemoved = false;
   try {
     const versions = await store.versions.ofAsset(id);
-    const found = await purgeAsset(storage, { ...asset, versions }, { signal });
+    const found = await purgeAsset(storage, { ...asset, versions }, { signal, isShared: store.removals.isShared });
     isRemoved = await store.removals.removed(asset, { ...found, accepted });
     if (!isRemoved) return false;
     const { objects, bytes, left } = found;

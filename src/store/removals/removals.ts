@@ -12,5 +12,5 @@ export {
 } from './erasures.ts';
 export { acceptRemoval, companiesDue, holdCompany, releaseCompany, removable, upcoming } from './gone.ts';
 export { held, hold, holds, release } from './holds.ts';
-export { dueLeftovers, leftoverRemoved, removed, stopRemoval, takeForRemoval } from './remove.ts';
+export { dueLeftovers, isShared, leftoverRemoved, removed, stopRemoval, takeForRemoval } from './remove.ts';
 export { erasedAmong, restoreTombstones, tombstone } from './tombstones.ts';

@@ -42,6 +42,15 @@ export async function takeForRemoval(
   return rows[0];
 }
 
+/** Whether another asset has its media in this folder, which ends with `/`. */
+export async function isShared(db: Database, folder: string, assetId: string): Promise<boolean> {
+  // The keys in a folder lie between its name and the name with the character after `/`.
+  const { rows } = await sql`
+    SELECT FROM assets WHERE media IS NOT NULL AND (media->>'key') COLLATE "C" >= ${folder}
+      AND (media->>'key') COLLATE "C" < ${`${folder.slice(0, -1)}0`} AND id <> ${assetId} LIMIT 1`.execute(db);
+  return rows.length > 0;
+}
+
 /** Ends the lease of an asset whose removal failed. */
 export async function stopRemoval(db: Database, { id, lease }: Pick<Asset, 'id' | 'lease'>): Promise<void> {
   await sql`UPDATE assets SET lease_until = NULL WHERE id = ${id} AND lease = ${lease}`.execute(db);

@@ -90,6 +90,27 @@ describe('erasing assets', { timeout: 120_000 }, () => {
     await expect(scene.mirror.api('GET', `/assets/${id}`)).rejects.toThrow(/asset_erased.*requested/s);
   });
 
+  test.each(['{companyId}/{projectId}/{assetId}/{filename}', '{companyId}/{assetId}/{projectId}/{filename}'])(
+    'files of a project with the id of the erased asset stay, with the keys %s',
+    async (template) => {
+      const other = await newScene({ environment: { KEY_TEMPLATE: template } });
+      try {
+        const id = await other.upload({ name: 'a.txt' });
+        const kept = await other.upload({ name: 'b.txt', override: { projectId: id } });
+        await other.admin.changeAsset(id, { override: { projectId: id } });
+        await other.resync();
+        await other.mirror.quiet();
+        const { key } = await other.mirror.asset(kept);
+        expect(await other.media(kept)).toBeDefined();
+        expect(await erase(other, { assetIds: [id] })).toMatchObject({ objects: 2, left: 0 });
+        expect(await other.storage.head(key)).toBeDefined();
+        expect(await other.storage.head(`${key}.asset.json`)).toBeDefined();
+      } finally {
+        await other.close();
+      }
+    },
+  );
+
   test('superseded versions are erased with their asset, and a rebuild does not bring them back', async () => {
     const id = await film();
     await scene.admin.changeAsset(id, { content: { text: 'another cut' }, filename: 'cut 2.mp4' });
