@@ -4,7 +4,7 @@ import type { ApiAsset } from '../source/schemas.ts';
 import { versionKeys } from '../storage/keys.ts';
 import { measure } from '../storage/meter.ts';
 import type { Storage } from '../storage/storage.ts';
-import { note } from '../store/assets/history.ts';
+import { databaseTime, note } from '../store/assets/history.ts';
 import type { AssetVersion, Media, VersionFile } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { versionOf } from './media.ts';
@@ -22,19 +22,25 @@ export interface VersionRecord extends AssetRecord {
   files: VersionFile[];
 }
 
+const day = 86_400_000;
+
 /**
  * Keeps the stored file of an asset, with its sidecars and its record, before `next` replaces it. Undefined if there is no
  * correct copy to keep. May be repeated: the row remembers the time, so the objects go to the same keys.
  */
 export async function keepVersion(
   deps: MirrorDeps,
-  { asset, lease, signal }: LeasedAsset,
+  leased: LeasedAsset,
   next: Pick<Media, 'key' | 'version'>,
 ): Promise<AssetVersion | undefined> {
   const { storage, store, log } = deps;
+  const { asset, lease, signal } = leased;
   const { media, detail } = asset;
   // A damaged file has no version, and one that was never recorded has that of another detail.
   if (!media || !detail || media.version !== versionOf(detail as ApiAsset)) return undefined;
+  // One that was begun long ago, before the asset was gone for some time, would expire too early.
+  if (asset.keepingAt && databaseTime(lease) - asset.keepingAt.getTime() > day)
+    await dropUnfinishedVersion(deps, leased);
   const replacedAt = await store.versions.begin(lease);
   requireLease(replacedAt !== undefined);
 

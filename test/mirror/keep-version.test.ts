@@ -174,6 +174,20 @@ describe.each(stores)('a superseded file in $name', ({ s3, versions }) => {
     expect(await isCurrent(id, 'old.mp4', 'kept after all')).toBe(true);
   });
 
+  test('a version that was begun long ago is removed, and begun again', async () => {
+    const id = await newFilm('first');
+    const longAgo = new Date((await stage.store.now()) - 2 * 86_400_000);
+    await stage.query('UPDATE assets SET keeping_at = $2 WHERE id = $1', [id, longAgo]);
+    await storage().put(`${versionKeys.folder(id, longAgo)}old.mp4`, 'remains');
+    await replace(id, 'second one');
+    await worker.complete(id);
+    const [version, ...more] = await versionsOf(id);
+    expect(more).toEqual([]);
+    expect(version!.replacedAt.getTime()).toBeGreaterThan(longAgo.getTime() + 86_400_000);
+    expect(await keysBelow(versionKeys.folder(id, longAgo))).toEqual([]);
+    expect(await isKept(id, 'first')).toBe(true);
+  });
+
   test('a damaged file is not kept', async () => {
     const id = await newFilm('good');
     const { media } = (await stage.store.assets.get(id))!;

@@ -295,6 +295,16 @@ describe('a directory', () => {
     expect(await underLimit('-n 256', full)).toMatch(/^StorageUnavailable .* raise its limit \(ulimit -n\)/);
   });
 
+  test('a kept file is another link, which needs no space and is not changed by a later put', async () => {
+    const storage = await openDirectory({ path });
+    await storage.put('c/p/a/file', 'the good one');
+    await storage.keep('c/p/a/file', 'kept/file');
+    expect((await stat(join(path, 'kept/file'))).ino).toBe((await stat(join(path, 'c/p/a/file'))).ino);
+    await storage.put('c/p/a/file', 'another');
+    expect((await collected((await storage.get('kept/file'))!)).toString()).toBe('the good one');
+    expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
+  });
+
   if (!canMount) test.skip('full and read-only disks are not tested: this process may not mount any');
 
   if (!hasExfat)
@@ -363,6 +373,18 @@ describe('a directory', () => {
       ]);
       await storage.put('c/p/a/file', 'text');
       expect(lines).toHaveLength(1);
+    });
+
+    test('a file is kept as a copy, which is verified, where the file system has no links', async () => {
+      await mountExfat();
+      const storage = await openDirectory({ path });
+      await storage.put('c/p/a/file', 'the good one');
+      for (const text of ['the good one', 'the next']) {
+        expect(await storage.keep('c/p/a/file', '_mirror/versions/a/1/file')).toMatchObject({ bytes: text.length });
+        expect((await collected((await storage.get('_mirror/versions/a/1/file'))!)).toString()).toBe(text);
+        await storage.put('c/p/a/file', 'the next');
+      }
+      expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
     });
 
     test('of two keys that differ in case and are written at the same time, one is refused', async () => {
