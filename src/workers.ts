@@ -6,7 +6,7 @@ import type { MirrorDeps } from './mirror/deps.ts';
 import { startExtendingLocks } from './mirror/extend-locks.ts';
 import { followUp } from './mirror/follow-up.ts';
 import { mirrorAsset } from './mirror/mirror-asset.ts';
-import { type Outcome, resultOf } from './mirror/outcome.ts';
+import { type Outcome, resultOf } from './mirror/settle.ts';
 import { startRemoving } from './mirror/removal/start-removing.ts';
 import { createBudget } from './pacing/byte-budget.ts';
 import { createCircuitBreaker } from './pacing/circuit-breaker.ts';

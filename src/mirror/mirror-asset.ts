@@ -12,7 +12,7 @@ import { fenced } from './fenced-storage.ts';
 import { initialSidecars, nextFollowUp } from './follow-up.ts';
 import { dropUnfinishedVersion } from './keep-version.ts';
 import { objectNameOf, versionOf } from './media.ts';
-import { type Outcome, settle } from './outcome.ts';
+import { type Outcome, settle } from './settle.ts';
 import { sidecarsOf, writeRecord } from './record.ts';
 import { isSameFile, removeSuperseded } from './supersede.ts';
 import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';

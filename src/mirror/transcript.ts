@@ -5,7 +5,7 @@ import { sidecarKeys } from '../storage/keys.ts';
 import { databaseTime } from '../store/assets/history.ts';
 import type { SidecarStates } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
-import { keepGoing } from './outcome.ts';
+import { keepGoing } from './settle.ts';
 import { keptOf } from './record.ts';
 
 /**
