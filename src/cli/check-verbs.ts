@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { date } from './options.ts';
 import { examples, failIf, type NewVerb, type Verbs } from './verb.ts';
-import { rotateKeys } from './verbs/keys.ts';
+import { rotateKeys } from './verbs/encryption-keys.ts';
 import type { RestoreOptions } from './verbs/restore.ts';
 import { type VerifyOptions, verify } from './verbs/verify.ts';
 import { testWebhook } from './verbs/webhooks.ts';

@@ -4,7 +4,7 @@ import { connectionOperations } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { erasureOperations } from './erasures.ts';
 import { eventOperations } from './events.ts';
-import { keyOperations } from './keys.ts';
+import { keyOperations } from './encryption-keys.ts';
 import { planOperations } from './plan.ts';
 import { projectOperations } from './projects.ts';
 import { removalOperations } from './removals.ts';

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openPair, purposeOf, sealPair } from '../../src/oauth/pair.ts';
-import { rotateKeys } from '../../src/oauth/rotate-keys.ts';
+import { rotateKeys } from '../../src/oauth/reencrypt-tokens.ts';
 import { createSealer } from '../../src/oauth/seal.ts';
 import { newStore } from '../store/records.ts';
 import { newScene, type Scene } from '../support/scene.ts';

@@ -1,4 +1,4 @@
-import { rotatedKeysAnswer } from '../../operations/keys.ts';
+import { rotatedKeysAnswer } from '../../operations/encryption-keys.ts';
 import type { Operations } from '../../operations/operations.ts';
 import { settingsAnswer, settingsRequest } from '../../operations/settings.ts';
 import { statusAnswer } from '../../operations/status.ts';
