@@ -89,7 +89,7 @@ async function measure(connections: number): Promise<Found> {
   };
 }
 
-/** Each connection has its own moment in the interval, by its id (`src/queue/scheduler.ts`). */
+/** Each connection has its own moment in the interval, by its id (`src/queue/schedule.ts`). */
 const offsetOf = (id: string, intervalMs: number) =>
   createHash('sha256').update(id).digest().readUInt32BE(0) % intervalMs;
 

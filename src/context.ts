@@ -13,7 +13,7 @@ import { Limiter } from './pacing/adaptive-concurrency.ts';
 import { followBandwidth } from './pacing/follow-bandwidth.ts';
 import { createAccess } from './pacing/with-token.ts';
 import { Queues } from './queue/queues.ts';
-import { Schedule } from './queue/scheduler.ts';
+import { Schedule } from './queue/schedule.ts';
 import { createLines, createTraffic } from './source/bandwidth.ts';
 import { LibraryClient } from './source/client.ts';
 import { createDownloader } from './source/download.ts';

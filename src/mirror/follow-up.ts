@@ -9,8 +9,8 @@ import { askLibrary } from './ask-library.ts';
 import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced-storage.ts';
 import { versionOf } from './media.ts';
-import { keepGoing, type Outcome, settle } from './settle.ts';
 import { sidecarsOf, writeRecord } from './record.ts';
+import { keepGoing, type Outcome, settle } from './settle.ts';
 import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
 import { fetchTranscript, transcriptDeadline } from './transcript.ts';
 

@@ -5,8 +5,8 @@ import { sidecarKeys } from '../storage/keys.ts';
 import { databaseTime } from '../store/assets/history.ts';
 import type { SidecarStates } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
-import { keepGoing } from './settle.ts';
 import { keptOf } from './record.ts';
+import { keepGoing } from './settle.ts';
 
 /**
  * The deadline of a transcript; undefined: none is expected. Transcripts exist for video and audio only, some minutes

@@ -3,8 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Disconnected, RetryLater, reasonOf } from '../errors.ts';
 import type { Grant } from '../store/database/schema.ts';
 import { openPair, purposeOf, sealPair, type TokenPair } from './pair.ts';
-import { type AccessToken, type RefreshDeps, refreshPair, revoke } from './refresh.ts';
 import { type KeyRotation, rotateKeys } from './reencrypt-tokens.ts';
+import { type AccessToken, type RefreshDeps, refreshPair, revoke } from './refresh.ts';
 
 /** How long the refresh lease of a dead process lasts: a running one renews it while a refresh may still be answered. */
 const defaultLeaseMs = 45_000;

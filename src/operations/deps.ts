@@ -4,7 +4,7 @@ import type { Sealer } from '../oauth/seal.ts';
 import type { Tokens } from '../oauth/tokens.ts';
 import type { Access } from '../pacing/with-token.ts';
 import type { Queues } from '../queue/queues.ts';
-import type { Schedule } from '../queue/scheduler.ts';
+import type { Schedule } from '../queue/schedule.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { VerificationLine } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';

@@ -5,7 +5,7 @@ import { openPair, purposeOf } from '../oauth/pair.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import type { Tokens } from '../oauth/tokens.ts';
 import type { Queues } from '../queue/queues.ts';
-import type { Schedule } from '../queue/scheduler.ts';
+import type { Schedule } from '../queue/schedule.ts';
 import type { LibraryClient, Me } from '../source/client.ts';
 import { storable } from '../source/schemas.ts';
 import type { Connection, Consent } from '../store/database/schema.ts';

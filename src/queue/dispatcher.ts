@@ -6,7 +6,7 @@ import type { Horizon } from '../store/database/correct-future.ts';
 import type { Store } from '../store/store.ts';
 import type { Timings } from '../timings.ts';
 import type { Queues } from './queues.ts';
-import type { Schedule } from './scheduler.ts';
+import type { Schedule } from './schedule.ts';
 import { sweep } from './sweep.ts';
 
 /** While another process dispatches, it is asked again after this time. */

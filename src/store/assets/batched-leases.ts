@@ -1,8 +1,8 @@
 import { batched } from '../database/batch.ts';
 import type { Database, Media } from '../database/schema.ts';
-import { takeAssets } from './lease-assets.ts';
 import type { AssetLease, Mirrored } from './leases.ts';
 import { endMirrored, endMirroredWithEvent } from './mirrored.ts';
+import { takeAssets } from './take-lease.ts';
 import { saveMedia } from './transfers.ts';
 
 /** The usual steps of a lease: it begins, the media is saved, it ends. Calls at the same moment share a statement. */
