@@ -8,6 +8,7 @@ import { restoreFrom } from '../src/restore.ts';
 import { openDirectory } from '../src/storage/directory/directory.ts';
 import { openStore } from '../src/store/store.ts';
 import { compareVersions } from '../src/verify/compare-versions.ts';
+import { nothingFound } from '../src/verify/counts.ts';
 import { writeInventory } from '../src/verify/inventory.ts';
 import { createRandom } from './chaos/prng.ts';
 import { newDatabase } from './support/database.ts';
@@ -58,7 +59,7 @@ describe.each([
       const { storage } = stage.ground;
       const all = await store.versions.page({ after: undefined, limit: 10_000 });
       expect(all.length).toBeGreaterThan(days);
-      const found = await compareVersions({ store, storage }, all, { deep: true, signal, onRead() {} });
+      const found = await compareVersions({ store, storage }, all, { deep: true, signal, counts: { ...nothingFound } });
       expect(found.filter((line) => line?.difference)).toEqual([]);
       const manifest = await writeInventory({ store, storage, log }, { day: '2026-01-31', now: new Date(), signal });
       expect(manifest.versions).toEqual(await store.versions.total());

@@ -1,9 +1,15 @@
 import { concurrently } from '../concurrently.ts';
-import { reasonOf, StorageUnavailable } from '../errors.ts';
+import { Archived, reasonOf, StorageUnavailable } from '../errors.ts';
 import { versionKeys } from '../storage/keys.ts';
 import { measure } from '../storage/meter.ts';
 import type { Storage } from '../storage/storage.ts';
-import type { AssetVersion, ObjectKind, VerificationLine, VersionFile } from '../store/database/schema.ts';
+import type {
+  AssetVersion,
+  ObjectKind,
+  VerificationCounts,
+  VerificationLine,
+  VersionFile,
+} from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import { versionName } from '../version-name.ts';
 import type { Finding } from './compare-objects.ts';
@@ -17,11 +23,17 @@ type Part = Pick<VersionFile, 'at' | 'versionId' | 'crc32'> & {
   etag: string | null;
 };
 
+interface Comparing {
+  deep?: boolean | undefined;
+  counts: Pick<VerificationCounts, 'bytesRead' | 'archived'>;
+  signal: AbortSignal;
+}
+
 /** The result for each object of these versions. Undefined: its version has expired meanwhile. */
 export async function compareVersions(
   { store, storage }: { store: Pick<Store, 'versions'>; storage: Storage },
   versions: AssetVersion[],
-  options: { deep?: boolean | undefined; signal: AbortSignal; onRead: (bytes: number) => void },
+  options: Comparing,
 ): Promise<Finding[]> {
   const findings = await concurrently(versions, atOnce, async (version) => {
     const found: Finding[] = [];
@@ -54,25 +66,32 @@ async function compare(
   storage: Storage,
   { assetId, replacedAt }: AssetVersion,
   { at, versionId, kind, bytes, etag, crc32 }: Part,
-  { deep, signal, onRead }: { deep?: boolean | undefined; signal: AbortSignal; onRead: (bytes: number) => void },
+  { deep, signal, counts }: Comparing,
 ): Promise<VerificationLine> {
   const line = (mark: VerificationLine['mark'], text: string | null = null): VerificationLine => ({
     ...{ mark, key: at, assetId, kind, remedy: null, difference: mark !== '=' },
-    text: text && `${text}: the ${kind} of version ${versionName(replacedAt)}, which cannot be fetched again`,
+    text:
+      mark === '=' ? text : `${text}: the ${kind} of version ${versionName(replacedAt)}, which cannot be fetched again`,
   });
+  /** Compared without reading it. */
+  const archived = () => {
+    counts.archived++;
+    return line('=', 'the bucket has archived it; its length was compared');
+  };
   try {
     const object = await storage.head(at, { signal, versionId });
     if (!object) return line('-', 'missing in the bucket');
     if (bytes !== undefined && object.bytes !== bytes) return line('*', `${object.bytes} bytes, ${bytes} were kept`);
     // A copied bucket has other ETags: then the content decides.
     const isOther = etag !== null && object.etag !== undefined && object.etag !== etag;
-    if (crc32 === undefined || !(deep || isOther)) return line('=');
+    if (crc32 === undefined || !(deep || isOther)) return object.archived ? archived() : line('=');
     const body = await storage.get(at, { signal, versionId });
     if (!body) return line('-', 'missing in the bucket');
     const found = await measure(body, signal);
-    onRead(object.bytes);
+    counts.bytesRead += object.bytes;
     return found.crc32 === crc32 ? line('=') : line('*', `CRC-32 ${found.crc32}, ${crc32} was kept`);
   } catch (error) {
+    if (error instanceof Archived) return archived();
     if (signal.aborted || error instanceof StorageUnavailable) throw error;
     return line('!', `cannot be read (${reasonOf(error)})`);
   }

@@ -151,10 +151,7 @@ async function compareKeptVersions({ deps, run, progress, signal, batchSize }: V
     left = page.length;
     after = page.at(-1);
     if (!after) return;
-    const onRead = (bytes: number) => {
-      progress.counts.bytesRead += bytes;
-    };
-    const findings = await compareVersions(deps, page, { ...run.options, signal, onRead });
+    const findings = await compareVersions(deps, page, { ...run.options, counts: progress.counts, signal });
     if (findings.some((finding) => finding?.difference)) await storage.check();
     await progress.save(findings, {
       phase: 'versions',

@@ -3,10 +3,13 @@ import { promisify } from 'node:util';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { readConfig } from '../../src/config/config.ts';
+import { Archived } from '../../src/errors.ts';
 import { rebuildFrom } from '../../src/rebuild.ts';
 import { versionKeys } from '../../src/storage/keys.ts';
+import type { Storage } from '../../src/storage/storage.ts';
 import { openStore } from '../../src/store/store.ts';
 import { compareVersions } from '../../src/verify/compare-versions.ts';
+import { nothingFound } from '../../src/verify/counts.ts';
 import { writeInventory } from '../../src/verify/inventory.ts';
 import { versionName } from '../../src/version-name.ts';
 import { newDatabase } from '../support/database.ts';
@@ -121,9 +124,24 @@ describe.each([
     await database.drop();
   });
 
+  test('an archived one is compared by its length, and is no difference', async () => {
+    const archiving: Storage = {
+      ...stage.ground.storage,
+      get: () => Promise.reject(new Archived()),
+    };
+    const counts = { ...nothingFound };
+    const lines = await compareVersions({ store: stage.store, storage: archiving }, await kept(), {
+      deep: true,
+      counts,
+      signal,
+    });
+    expect(lines.map((line) => line!.mark)).toEqual(lines.map(() => '='));
+    expect(counts.archived).toBe((await kept()).flatMap(({ files }) => files).length);
+  });
+
   test('a verification finds missing and damaged ones', async () => {
     const { storage } = stage.ground;
-    const all = { deep: true, signal, onRead() {} };
+    const all = { deep: true, signal, counts: { ...nothingFound } };
     const compared = async (options = all) =>
       (await compareVersions({ store: stage.store, storage }, await kept(), options)).filter(
         (line) => line?.difference,
