@@ -85,7 +85,7 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
   const request = (token: string) =>
     deps.client.listAssets({ token, signal, companyId: company.id, cursor, since, ...filter });
   // The first page is requested right after /me, so the token that was read with the lease is still valid.
-  const grant = pages === 0 && !listing.start.done ? sync.grant : undefined;
+  const grant = pages === 0 && !listing.start.done?.length ? sync.grant : undefined;
   try {
     return await deps.withToken(sync.connectionId, request, grant);
   } catch (error) {
