@@ -5,6 +5,7 @@ import type { Browser, BrowserContext, Page } from 'puppeteer-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { newBrowser } from '../support/browser.ts';
 import { chromium, flawsOf, leftOut, startChromium } from '../support/chromium.ts';
+import { ask } from '../support/database.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { newStage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
@@ -25,7 +26,10 @@ const complaints: string[] = [];
 describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
   beforeAll(async () => {
     [scene, chrome] = await Promise.all([
-      newScene({ environment: { CONNECTION_CONCURRENCY: '2' }, library: { transcriptDelay: 600_000 } }),
+      newScene({
+        environment: { CONNECTION_CONCURRENCY: '2', GONE_RETENTION: '30d' },
+        library: { transcriptDelay: 600_000 },
+      }),
       startChromium(),
     ]);
     await scene.admin.addProject({ id: 'campaign', companyId: 'acme', name: 'Campaign' });
@@ -233,6 +237,33 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows(data.reason);
     await page.evaluate(`location.hash = '#/connections/${connectionId}'`);
     await shows('Not mirrored');
+  });
+
+  test('the overview lists what is removed in the next week, and an operator accepts what is held', async () => {
+    const id = await scene.upload({ name: 'soon gone.txt' });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    await scene.admin.removeAsset(id);
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'gone');
+    const url = scene.ground.environment.DATABASE_URL!;
+    await ask(url, `UPDATE assets SET gone_at = now() - interval '29 days' WHERE id = '${id}'`);
+    await ask(url, `INSERT INTO removal_brakes (company_id, held_at) VALUES ('acme', now())`);
+    await page.evaluate(`location.hash = '#/'`);
+    await shows('Removed in the next 7 days');
+    await shows('soon gone.txt');
+    await shows('acme: too many assets would be removed, so none is.');
+    expect(await flawsOf(page)).toEqual([]);
+    await tabTo('button', 'Accept …');
+    await page.keyboard.press('Enter');
+    await eventually(dialogs).toEqual(['Remove what is due of acme?']);
+    await tabTo('button', 'Remove');
+    await page.keyboard.press('Enter');
+    await shows('Accepted.');
+    await eventually(async () => (await scene.mirror.api('GET', '/removals')).heldCompanies).toEqual([]);
+    await eventually(async () => (await text()).includes('too many assets')).toBe(false);
+    await page.evaluate(`location.hash = '#/assets/${id}'`);
+    await shows(/Its files are removed from the bucket after .* \(GONE_RETENTION\)/);
   });
 
   test('an operator protects an asset, releases it, and erases it after a confirmation', async () => {
