@@ -1,12 +1,18 @@
 import { randomUUID } from 'node:crypto';
-import { HeadObjectCommand, type HeadObjectCommandOutput, type S3Client } from '@aws-sdk/client-s3';
+import {
+  GetBucketVersioningCommand,
+  HeadObjectCommand,
+  type HeadObjectCommandOutput,
+  type S3Client,
+} from '@aws-sdk/client-s3';
 import { StorageUnavailable } from '../../errors.ts';
+import { recent } from '../../recent.ts';
 import { unlessAborted } from '../abort.ts';
 import { bucketIdKey } from '../keys.ts';
 import type { PutOptions, StoredObject } from '../storage.ts';
 import { findProofs, type Proof, probeKey, proofs, removeProbes } from './checksum-support.ts';
 import { agentsTo, connect, memoryKeyOf, type S3Options, stoppedBy, unquoted, writeSettings } from './client.ts';
-import { classify, gotNoAnswer, statusOf } from './errors.ts';
+import { classify, gotNoAnswer, isUnsupported, statusOf } from './errors.ts';
 import { createSender, type Send } from './send.ts';
 
 /** A header holds printable ASCII (RFC 9110, section 8.3.1), but the library may send any text as a content type. */
@@ -29,6 +35,8 @@ export class Bucket {
   readonly name: string;
   readonly client: S3Client;
   readonly send: Send;
+  /** Whether the bucket never had versions. False if the store does not say. */
+  readonly hasNoVersions = recent(() => this.#hasNoVersions());
   #proof: Promise<Proof> | undefined;
   #asking: Promise<boolean> | undefined;
 
@@ -91,6 +99,11 @@ export class Bucket {
     } finally {
       await removeProbes(this.client, this.at(probeKey), probe.written);
     }
+  }
+
+  async #hasNoVersions(): Promise<boolean> {
+    const command = new GetBucketVersioningCommand({ Bucket: this.options.bucket });
+    return this.client.send(command).then(({ Status }) => Status === undefined, isUnsupported);
   }
 
   /** Undefined without the object. */

@@ -1,7 +1,6 @@
 import {
   type DeleteMarkerEntry,
   DeleteObjectCommand,
-  GetBucketVersioningCommand,
   HeadObjectCommand,
   ListObjectsV2Command,
   ListObjectVersionsCommand,
@@ -10,10 +9,13 @@ import {
 import type { Purged, PurgeOptions } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
 import { stoppedBy } from './client.ts';
-import { codeOf, isUnsupported, statusOf } from './errors.ts';
+import { codeOf, statusOf } from './errors.ts';
 
 /** A version of an object, or a delete marker. */
 type Entry = DeleteMarkerEntry & Pick<ObjectVersion, 'Size'> & { isMarker: boolean };
+
+/** How long an answer to whether the bucket has versions is valid. */
+const recentMs = 10_000;
 
 /** See `Storage.purge`. */
 export async function* purge(bucket: Bucket, at: string, options: PurgeOptions): AsyncGenerator<Purged> {
@@ -92,18 +94,15 @@ async function* byKey(entries: AsyncIterable<Entry>): AsyncGenerator<Entry[]> {
 async function* entriesBelow(bucket: Bucket, at: string, signal: AbortSignal | undefined): AsyncGenerator<Entry> {
   const { Bucket, Key: Prefix } = bucket.at(at);
   const isWanted = (key: string | undefined) => (at.endsWith('/') ? key?.startsWith(Prefix) : key === Prefix);
+  if (await bucket.hasNoVersions(recentMs)) {
+    yield* currentBelow(bucket, Prefix, isWanted);
+    return;
+  }
   let KeyMarker: string | undefined;
   let VersionIdMarker: string | undefined;
   do {
     const command = new ListObjectVersionsCommand({ Bucket, Prefix, KeyMarker, VersionIdMarker });
-    const page = await bucket.client.send(command, stoppedBy(signal)).catch(async (error) => {
-      const isWithout = isUnsupported(error) || (statusOf(error) === 403 && (await hasNoVersions(bucket)));
-      if (!isWithout || KeyMarker !== undefined) throw error;
-    });
-    if (!page) {
-      yield* currentBelow(bucket, Prefix, isWanted);
-      return;
-    }
+    const page = await bucket.client.send(command, stoppedBy(signal));
     const versions = (page.Versions ?? []).map((entry): Entry => ({ ...entry, isMarker: false }));
     const markers = (page.DeleteMarkers ?? []).map((entry): Entry => ({ ...entry, isMarker: true }));
     // The two lists are separate: both are sorted by key.
@@ -113,14 +112,7 @@ async function* entriesBelow(bucket: Bucket, at: string, signal: AbortSignal | u
   } while (KeyMarker);
 }
 
-/** The permission to list versions is not needed in a bucket that has none. */
-const hasNoVersions = (bucket: Bucket) =>
-  bucket.client.send(new GetBucketVersioningCommand({ Bucket: bucket.options.bucket })).then(
-    ({ Status }) => Status === undefined,
-    () => false,
-  );
-
-/** For stores without versions, and buckets that never had any. */
+/** In a bucket that never had versions, neither of the permissions for versions is needed. */
 async function* currentBelow(
   bucket: Bucket,
   Prefix: string,
