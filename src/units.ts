@@ -41,6 +41,12 @@ export function parseRate(text: string): number | undefined {
   return (match && parseSize(match[1]!)) || undefined;
 }
 
+/** `20%,10`: more than 20 percent, and more than 10. Undefined for any other text. */
+export function parseHoldLimit(text: string): { percent: number; assets: number } | undefined {
+  const match = /^(\d{1,3}) *% *, *(\d{1,9})$/.exec(text.trim());
+  return match ? { percent: Number(match[1]), assets: Number(match[2]) } : undefined;
+}
+
 /** `1.5 GiB` */
 export function formatBytes(count: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];

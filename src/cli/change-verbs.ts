@@ -30,7 +30,8 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .option('--project <id>', 'only this project')
     .option('--type <type>', 'only this asset type, such as videos or "brand assets"')
     .option('--asset <id>', 'only this asset; may be repeated', collect)
-    .option('--accept-gone', 'full, and mark missing assets as gone even if half of all are missing')
+    .option('--accept-gone', 'full, and mark missing assets as gone, however many')
+    .option('--accept-replaced', 'full, and replace stored files by those that the library has now, however many')
     .option(
       '--wait',
       'wait until everything found is mirrored; exit with 1 if anything failed or waits for over 5 minutes',
@@ -88,6 +89,8 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .option('--exclude <what>', 'skip this, in the same form; may be repeated', collect)
     .option('--concurrency <n>', 'maximum assets in transfer')
     .option('--bandwidth <rate>', 'download limit of each process, such as 20MiB/s')
+    .option('--hold-missing <limit>', 'hold a company of which more is missing at once, such as 50%,1')
+    .option('--hold-replaced <limit>', 'hold a company of which more would be replaced at once, such as 20%,10')
     .option('--force', 'accept companies, projects and types that are unknown')
     .action(async (connection: string | undefined, options: SetOptions) => set(await connect(), connection, options));
 }

@@ -48,6 +48,12 @@ export function recordGauges(
     labelNames: ['connection'],
     registers,
   });
+  const held = new Gauge({
+    name: 'asset_mirror_held_companies',
+    help: 'Companies whose changes wait until an operator accepts them, by kind.',
+    labelNames: ['kind'],
+    registers,
+  });
   const interval = new Gauge({
     name: 'asset_mirror_sync_interval_seconds',
     help: 'Seconds between incremental syncs of an active connection.',
@@ -72,16 +78,18 @@ export function recordGauges(
       patienceMs,
       Promise.all([
         store.connections.countByStatus(),
+        store.connections.countHeld(),
         store.connections.lags(syncInterval),
         store.counts.totals(),
         store.versions.total(),
       ]),
     ).catch(() => undefined);
-    for (const gauge of [connections, assets, syncLag, interval]) gauge.reset();
+    for (const gauge of [connections, assets, syncLag, interval, held]) gauge.reset();
     // Without labels, a reset would set them to 0.
     for (const gauge of [stored, versionBytes]) gauge.remove();
     if (!found) return;
-    const [counts, lags, rows, versions] = found;
+    const [counts, holds, lags, rows, versions] = found;
+    for (const [kind, count] of Object.entries(holds)) held.set({ kind }, count);
     versionBytes.set(versions.bytes);
     for (const status of statuses) connections.set({ status }, counts[status] ?? 0);
     stored.set(rows.reduce((sum, { bytes }) => sum + bytes, 0));

@@ -65,13 +65,18 @@ export async function followUp(all: MirrorDeps, leased: LeasedAsset): Promise<Ou
     if (asset.state !== 'mirrored' || !media) return await startOver(deps, leased);
     const detail = await askLibrary(deps, leased);
     note(lease, 'library_answered', { status: detail.status ?? null });
-    if (detail.status === 'ready' && versionOf(detail) !== media.version) return await startOver(deps, leased);
-
     const reasons: Reason[] = [];
     const sidecars = sidecarsSoFar(asset);
-    await completeTranscript(deps, leased, detail, sidecars, reasons);
-    await completeThumbnail(deps, leased, detail, media.key, sidecars, reasons);
-    return await finish(deps, leased, { detail, media, sidecars, reasons });
+    const isReplaced = detail.status === 'ready' && versionOf(detail) !== media.version;
+    if (isReplaced) {
+      // The next sync decides whether the other file may replace the stored one.
+      requireLease(await deps.store.assets.setAside(lease));
+      note(lease, 'set_aside');
+    } else {
+      await completeTranscript(deps, leased, detail, sidecars, reasons);
+      await completeThumbnail(deps, leased, detail, media.key, sidecars, reasons);
+    }
+    return await finish(deps, leased, { detail, media, sidecars, reasons, isReplaced });
   } catch (error) {
     return await settle(deps, leased, error, async (reason) => {
       // The media is complete. Only the sidecars are given up.
@@ -130,11 +135,11 @@ async function completeThumbnail(
 async function finish(
   deps: MirrorDeps,
   leased: LeasedAsset,
-  found: { detail: AssetDetail; media: Media; sidecars: SidecarStates; reasons: Reason[] },
+  found: { detail: AssetDetail; media: Media; sidecars: SidecarStates; reasons: Reason[]; isReplaced: boolean },
 ): Promise<Outcome> {
   const { asset, lease } = leased;
-  const { detail, media, sidecars, reasons } = found;
-  // A detail without a file may be of another version. Then the record keeps describing the version in the bucket.
+  const { detail, media, sidecars, reasons, isReplaced } = found;
+  // The record keeps describing the version in the bucket.
   const api = versionOf(detail) === media.version || !asset.detail ? withoutLinks(detail) : asset.detail;
   const changed =
     sidecars.transcriptState !== asset.transcriptState ||
@@ -146,7 +151,7 @@ async function finish(
     recordKey = await writeRecord(deps, leased, { media, api, sidecars, mirroredAt });
   }
   const tries = asset.attempts + 1;
-  const waitMs = nextFollowUp(deps, leased, sidecars, detail, tries);
+  const waitMs = isReplaced ? null : nextFollowUp(deps, leased, sidecars, detail, tries);
   requireLease(
     await deps.store.assets.mirrored(lease, {
       detail: storable(api),
@@ -165,7 +170,7 @@ async function finish(
   return waitMs === null ? { outcome: 'complete' } : { outcome: 'later', retryInMs: Math.round(waitMs) };
 }
 
-/** Another version, or no media: the asset is mirrored again. */
+/** There is no media: the asset is mirrored again. */
 async function startOver(deps: MirrorDeps, leased: LeasedAsset): Promise<Outcome> {
   await deps.store.assets.startOver(leased.lease);
   return { outcome: 'started_over' };

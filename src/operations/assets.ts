@@ -174,17 +174,20 @@ async function describe({ store, bucketTrouble, checkAsset, goneRetention }: Dep
   const found = await existingAsset(store, id);
   const waiting = found.nextAt !== null;
   const stop = AbortSignal.timeout(checkMs);
-  const [now, parts, { rows }, events, connection, trouble, objects, findings, held] = await Promise.all([
-    store.now(),
-    found.upload ? store.assets.parts(id) : [],
-    store.history.ofAsset(id),
-    store.events.search({ assetId: id, limit: 100 }),
-    found.connectionId === null ? undefined : store.connections.get(found.connectionId),
-    waiting ? within(patienceMs, bucketTrouble()) : null,
-    checkAsset(id, stop).catch((error) => (stop.aborted ? `no answer within ${checkMs / 1000} s` : reasonOf(error))),
-    store.verifications.latestOfAsset(found),
-    store.removals.held(id),
-  ]);
+  const [now, parts, { rows }, events, connection, trouble, objects, findings, held, setAsideSince] = await Promise.all(
+    [
+      store.now(),
+      found.upload ? store.assets.parts(id) : [],
+      store.history.ofAsset(id),
+      store.events.search({ assetId: id, limit: 100 }),
+      found.connectionId === null ? undefined : store.connections.get(found.connectionId),
+      waiting ? within(patienceMs, bucketTrouble()) : null,
+      checkAsset(id, stop).catch((error) => (stop.aborted ? `no answer within ${checkMs / 1000} s` : reasonOf(error))),
+      store.verifications.latestOfAsset(found),
+      store.removals.held(id),
+      store.replacements.since(id),
+    ],
+  );
   const details = detailsOf(found, parts, now);
   return {
     ...details,
@@ -199,6 +202,7 @@ async function describe({ store, bucketTrouble, checkAsset, goneRetention }: Dep
       findings,
       held,
       removedAt: removalOf(found, goneRetention),
+      setAsideSince,
     }),
     timeline: timelineOf(found, rows, events),
   };

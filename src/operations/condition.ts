@@ -8,6 +8,7 @@ const texts = {
   disconnected: 'Disconnected',
   paused: 'Paused',
   waiting: 'Waiting',
+  held: 'Held',
   error: 'Problem',
   late: 'Late',
   all_skipped: 'All skipped',
@@ -31,6 +32,8 @@ export function conditionOf(
   connection: Connection,
   options: {
     byState: Record<AssetState, number>;
+    /** A company of it is held. */
+    isHeld: boolean;
     skipped: number;
     syncInterval: number;
     delayedUntil: string | null;
@@ -45,6 +48,7 @@ function codeOf(connection: Connection, options: Parameters<typeof conditionOf>[
   const { byState, skipped, delayedUntil } = options;
   if (connection.status !== 'active') return connection.status;
   if (delayedUntil !== null) return 'waiting';
+  if (options.isHeld) return 'held';
   if (connection.lastError !== null) return 'error';
   if (isLate(connection, options)) return 'late';
   if (skipped > 0 && expectedOf(byState) === 0) return 'all_skipped';

@@ -3,7 +3,8 @@ import { applyFilters } from '../filters/apply-filters.ts';
 import { type Choice, filtersOf, isWider } from '../filters/filters.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import type { Connection } from '../store/database/schema.ts';
-import { parseDuration, syncIntervals } from '../units.ts';
+import { limitOf } from '../sync/brake.ts';
+import { parseDuration, parseHoldLimit, syncIntervals } from '../units.ts';
 import { within } from '../within.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text } from './fields.ts';
@@ -19,6 +20,14 @@ const milliseconds = z.int(wanted).min(syncIntervals.least, wanted).max(syncInte
 const interval = z.union([milliseconds, text.transform(parseDuration).pipe(milliseconds)], wanted);
 
 const wholeNumber = 'expected a whole number from 1 to 1000';
+
+const wantedLimit = 'expected percent and assets, such as 20%,10';
+const percentAndAssets = z.strictObject({
+  percent: z.int(wantedLimit).min(0, wantedLimit).max(100, wantedLimit),
+  assets: z.int(wantedLimit).min(0, wantedLimit),
+});
+/** Percent and assets, or a text such as `20%,10`. */
+const holdLimit = z.union([percentAndAssets, text.transform(parseHoldLimit).pipe(percentAndAssets)], wantedLimit);
 
 const names = z.array(text).max(1000).nullable().optional();
 
@@ -37,6 +46,10 @@ export const connectionSettingsRequest = z
     concurrency: z.int(wholeNumber).min(1, wholeNumber).max(1000, wholeNumber).nullable().optional(),
     /** Download limit per process: bytes per second, or a text such as `20MiB/s`. BANDWIDTH_LIMIT applies, too. */
     bandwidth: rate.nullable().optional(),
+    /** Holds a company of which more would be marked as gone at once: percent and number, or a text such as `50%,1`. */
+    holdMissing: holdLimit.nullable().optional(),
+    /** Holds a company of which more files would be replaced at once. */
+    holdReplaced: holdLimit.nullable().optional(),
     /** Accepts companies, projects and types that are unknown. */
     force: z.boolean().optional(),
   })
@@ -52,6 +65,8 @@ const chosen = z.object({
   assetTypes: z.array(z.string()),
 });
 
+const shownLimit = z.object({ percent: z.int(), assets: z.int() });
+
 /** The settings in effect: its own, or those of the environment. */
 export const connectionSettings = z
   .object({
@@ -60,6 +75,12 @@ export const connectionSettings = z
     exclude: chosen,
     concurrency: z.int(),
     bandwidth: z.number().nullable().describe('Bytes per second and process; null: no own limit.'),
+    holdMissing: shownLimit.describe(
+      'A company is held if at least this percentage and more than this number of its assets are missing.',
+    ),
+    holdReplaced: shownLimit.describe(
+      'A company is held if more than this percentage and number of its assets would be replaced within 24 hours.',
+    ),
     own: z.array(z.string()).describe('The names of the settings that it has of its own.'),
   })
   .meta({ id: 'ConnectionSettings' });
@@ -86,9 +107,13 @@ export function settingsOf(
     ...filtersOf(settings, deps.filters),
     concurrency: ceilingOf(settings, deps.perConnection),
     bandwidth: typeof settings.bandwidth === 'number' ? settings.bandwidth : null,
+    holdMissing: limitOf(settings, 'missing'),
+    holdReplaced: limitOf(settings, 'replaced'),
     own: Object.entries(settings)
       .flatMap(([name, value]) =>
-        value !== null && typeof value === 'object' ? Object.keys(value).map((list) => `${name}.${list}`) : [name],
+        isChoice(name) && value !== null && typeof value === 'object'
+          ? Object.keys(value).map((list) => `${name}.${list}`)
+          : [name],
       )
       .sort(),
   };
@@ -98,12 +123,14 @@ export function settingsOf(
 function merged(before: Record<string, unknown>, change: Change): Record<string, unknown> {
   const after: Record<string, unknown> = { ...before };
   for (const [name, value] of Object.entries(change)) {
-    const next = value !== null && typeof value === 'object' ? withLists(before[name], value) : value;
+    const next = isChoice(name) && value ? withLists(before[name], value as Record<string, string[] | null>) : value;
     if (next === null) delete after[name];
     else if (next !== undefined) after[name] = next;
   }
   return after;
 }
+
+const isChoice = (name: string) => name === 'include' || name === 'exclude';
 
 function withLists(before: unknown, change: Record<string, string[] | null | undefined>) {
   const after = { ...(before as Record<string, string[]> | undefined) };

@@ -3,7 +3,7 @@ import { connectUrl } from '../oauth/authorize.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import { limitOf } from '../pacing/concurrency-limit.ts';
 import { byState, expectedOf, skipped } from '../store/assets/counts.ts';
-import type { Connection } from '../store/database/schema.ts';
+import type { Connection, HoldKind } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import { within } from '../within.ts';
 import { condition, conditionOf } from './condition.ts';
@@ -19,6 +19,18 @@ const retriedAtOnce = 5000;
 export const connectLinkRequest = z.strictObject({ connectionId: text.optional() }).meta({ id: 'ConnectLinkRequest' });
 
 export const connectLink = z.object({ url: z.url(), expiresAt: time }).meta({ id: 'ConnectLink' });
+
+const hold = z
+  .object({
+    kind: z
+      .enum(['missing', 'replaced'])
+      .describe('missing: accept with `acceptGone` of a resync; replaced: with `acceptReplaced`.'),
+    count: count.describe('How many assets would change.'),
+    known: count.describe('Of how many.'),
+    sample: z.array(z.string()).describe('Ids of some of them.'),
+    since: time,
+  })
+  .meta({ id: 'Hold' });
 
 const connectionStatuses = ['active', 'paused', 'disconnected'] as const;
 
@@ -45,6 +57,7 @@ export const connectionAnswer = z
           id: z.string(),
           name: z.string(),
           highWaterMark: time.nullable().describe('The upload date up to which the company is completely listed.'),
+          held: z.array(hold).describe('Changes that wait until an operator accepts them.'),
         }),
       )
       .describe('The companies that it can read now.'),
@@ -130,21 +143,24 @@ async function describe(deps: Deps, connections: Connection[]) {
     const states = byState(own);
     const adaptiveLimit = limitsOf(connection, deps.perConnection, now);
     const settings = settingsOf(connection, deps);
+    const readable = companiesOf.get(connection.id) ?? [];
     return {
       id: connection.id,
       status: connection.status,
       condition: conditionOf(connection, {
         byState: states,
+        isHeld: readable.some(({ held }) => Object.keys(held).length > 0),
         skipped: skipped(own),
         syncInterval: settings.syncInterval,
         delayedUntil: adaptiveLimit.delayedUntil,
         now,
       }),
       user: { id: connection.userId, name: connection.userName, email: connection.userEmail },
-      companies: (companiesOf.get(connection.id) ?? []).map(({ id, name, highWaterMark }) => ({
+      companies: readable.map(({ id, name, highWaterMark, held }) => ({
         id,
         name,
         highWaterMark: isoOf(highWaterMark),
+        held: (Object.keys(held) as HoldKind[]).sort().map((kind) => ({ kind, ...held[kind]! })),
       })),
       connectedAt: connection.connectedAt.toISOString(),
       lastSyncAt: connection.lastSyncAt?.toISOString() ?? null,

@@ -21,6 +21,8 @@ export interface Circumstances {
   removedAt?: Date | null;
   /** The stored parts of an unfinished upload. */
   stored: { parts: number; bytes: number };
+  /** Since when another file in the library is set aside; undefined: there is none. */
+  setAsideSince?: Date | undefined;
 }
 
 /** Explains where an asset is, or why it is not mirrored, what it waits for, and what to do. Pure. */
@@ -34,7 +36,12 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
   }
   switch (asset.state) {
     case 'mirrored':
-      return [...whereItIs(asset, at), ...sidecarLines(asset), ...(asset.nextAt ? waitsFor(asset, at) : [])];
+      return [
+        ...whereItIs(asset, at),
+        ...replacementLines(asset, at),
+        ...sidecarLines(asset),
+        ...(asset.nextAt ? waitsFor(asset, at) : []),
+      ];
     case 'gone':
       if (!media) return ['It is no longer in the library, and it was never mirrored. There is nothing to do.'];
       return [`It is no longer in the library. ${removalLine(at)}`, ...whereItIs(asset, at)];
@@ -87,6 +94,14 @@ function whereItIs({ media, mirroredAt, verifiedAt }: Asset, at: Circumstances):
     ...at.findings.map(({ at: date, key, text }) => `The verification of ${iso(date)} found: ${key}: ${text}.`),
     ...checkLines(at.objects),
     ...(canBeRepaired(at) ? ['Repair it with `asset-mirror verify --repair`.'] : []),
+  ];
+}
+
+function replacementLines({ connectionId, companyId }: Asset, { setAsideSince }: Circumstances): string[] {
+  if (!setAsideSince) return [];
+  return [
+    `The library has had another file for it since ${iso(setAsideSince)}. The stored one stays until the next sync has listed the whole company, or longer if too many files of the company have changed.`,
+    `Accept the other files of the company with \`asset-mirror resync ${connectionId} --company ${companyId} --accept-replaced\`.`,
   ];
 }
 

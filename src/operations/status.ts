@@ -16,7 +16,9 @@ export const statusAnswer = z
       active: count,
       paused: count,
       disconnected: count,
-      troubled: count.describe('Active ones with an error or a late sync; see `condition` of a connection.'),
+      troubled: count.describe(
+        'Active ones with an error, a held company or a late sync; see `condition` of a connection.',
+      ),
     }),
     assets: z.object({
       total: count,

@@ -17,10 +17,11 @@ const scope = {
   projectId: text.optional(),
   assetType: text.optional(),
   assetIds: z.array(text).min(1).max(1000).optional(),
-  acceptGone: z
+  acceptGone: z.literal(true).optional().describe('Mark assets that the listing lacks as gone, however many.'),
+  acceptReplaced: z
     .literal(true)
     .optional()
-    .describe('Mark assets that the listing lacks as gone, even if they are half of all.'),
+    .describe('Replace stored files by those that the library has now, however many.'),
 };
 
 export const resyncRequest = z
@@ -33,9 +34,10 @@ export const resyncRequest = z
       .describe('Only uploads after this time: ISO 8601, or epoch milliseconds as in the library.'),
   })
   .refine(
-    ({ mode, since, projectId, assetType, assetIds, acceptGone }) =>
-      !acceptGone || (mode === 'full' && [since, projectId, assetType, assetIds].every((it) => it === undefined)),
-    'acceptGone needs mode "full", without since, projectId, assetType and assetIds',
+    ({ mode, since, projectId, assetType, assetIds, acceptGone, acceptReplaced }) =>
+      !(acceptGone || acceptReplaced) ||
+      (mode === 'full' && [since, projectId, assetType, assetIds].every((it) => it === undefined)),
+    'acceptGone and acceptReplaced need mode "full", without since, projectId, assetType and assetIds',
   )
   .meta({ id: 'ResyncRequest' });
 export type ResyncRequest = z.infer<typeof resyncRequest>;
@@ -65,7 +67,10 @@ export const syncAnswer = z
       .string()
       .nullable()
       .describe('Of a full sync that has ended: the verification that follows it. See /api/verify/{id}.'),
-    error: z.string().nullable().describe('Why it failed; or, if it is done, what could not be read.'),
+    error: z
+      .string()
+      .nullable()
+      .describe('Why it failed; or, if it is done, what could not be read, and which companies are held.'),
     requestedAt: time,
     startedAt: time.nullable(),
     finishedAt: time.nullable(),
@@ -75,7 +80,7 @@ export const syncAnswer = z
 export const syncList = z.object({ syncs: z.array(syncAnswer), nextCursor }).meta({ id: 'SyncList' });
 
 /** A full sync without limits, which is followed by a verification. */
-function isWhole({ mode, acceptGone: _, ...part }: ResyncRequest): boolean {
+function isWhole({ mode, acceptGone: _, acceptReplaced: __, ...part }: ResyncRequest): boolean {
   return mode === 'full' && Object.values(part).every((it) => it === undefined);
 }
 
@@ -144,7 +149,7 @@ const describeSync = (sync: Sync) => ({
   changed: sync.changed,
   gone: sync.gone,
   verificationId: sync.verificationId,
-  error: sync.error,
+  error: [sync.error, sync.held].filter((text) => text !== null).join('; ') || null,
   requestedAt: sync.requestedAt.toISOString(),
   startedAt: sync.startedAt?.toISOString() ?? null,
   finishedAt: sync.finishedAt?.toISOString() ?? null,

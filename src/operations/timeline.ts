@@ -74,9 +74,11 @@ function entriesOf({ at, kind, syncId, data }: HistoryEntry): TimelineEntry[] {
 
 type Data = HistoryEntry['data'];
 
-function listedText({ news = 'new', state, due, fields, reason }: Data): string {
+function listedText({ news = 'new', state, due, fields, reason, replacement }: Data): string {
+  if (replacement === 'released') return 'the file in the library may replace the stored one: to be mirrored';
   const again = fields ? `seen with a changed ${listOf(fields)}` : 'seen again, unchanged';
   const seen = news === 'new' ? 'seen for the first time' : again;
+  if (replacement) return `${seen}: another file, set aside until the listing of its company ends`;
   if (reason) return `${seen}${because(reason)}`;
   const work = state === 'mirrored' ? 'its record is written again' : 'to be mirrored';
   return `${seen}: ${due ? work : state}`;
@@ -101,6 +103,8 @@ function stepText(step: Step): string {
   switch (step.did) {
     case 'library_answered':
       return `the library answered: ${status ?? 'no status'}`;
+    case 'set_aside':
+      return 'the library has another file; the next sync decides whether it may replace the stored one';
     case 'found_in_bucket':
       return `this version is already in the bucket (${size})`;
     case 'began':
@@ -151,7 +155,7 @@ function outcomeText(outcome: Outcome, { reason, nextAt, ms = 0 }: Data): string
     case 'again':
       return `${reason ? `attempt failed${because(reason)}` : 'returned to the queue'}${again}`;
     case 'started_over':
-      return 'the file in the library changed: starting over';
+      return 'starting over';
     case 'gave_up':
       return `transcript or thumbnail given up${because(reason)}`;
     case 'skipped':

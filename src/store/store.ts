@@ -38,8 +38,10 @@ import * as bucket from './settings/mirror-id.ts';
 import * as sessions from './settings/sessions.ts';
 import * as settings from './settings/settings.ts';
 import { endSync } from './syncs/end-sync.ts';
+import { countHeld } from './syncs/holds.ts';
 import * as missing from './syncs/missing.ts';
 import { recordPage } from './syncs/record-page.ts';
+import * as replacements from './syncs/replacements.ts';
 import * as syncs from './syncs/syncs.ts';
 import * as contents from './verifications/contents.ts';
 import * as inventories from './verifications/inventories.ts';
@@ -69,6 +71,7 @@ export async function openStore(options: { url: string; log: Log }) {
     ...readable(db),
     ...bind(db, { prune, correctFuture }),
     missing: bind(db, missing),
+    replacements: bind(db, replacements),
     bucket: bind(db, bucket),
     history: bind(db, { ofAsset }),
     consents: bind(db, consents),
@@ -124,7 +127,7 @@ export async function openStore(options: { url: string; log: Log }) {
 }
 
 const readable = (db: Database) => ({
-  connections: bind(db, { ...connections, ...grants, ...status, countTroubled, lags, setCompanies }),
+  connections: bind(db, { ...connections, ...grants, ...status, countHeld, countTroubled, lags, setCompanies }),
   assets: {
     ...bind(db, { ...assets, ...search, ...transfers, ...finish, dispatch, overdue, renew }),
     ...batchedLeases(db),

@@ -15,7 +15,8 @@ interface DecideOptions {
 /**
  * Decides what to do with a listed asset. Pure. `full`: a full sync, which also retries failed, unavailable and given-up
  * assets; `requested`: an operator named this asset; `skipped`: the connection's filter that skips it. An asset that moved to
- * another company is written even if nothing else has changed.
+ * another company is written even if nothing else has changed. A file that would replace a stored one is set aside
+ * (brake.ts).
  */
 export function decide(
   before: KnownAsset | undefined,
@@ -46,6 +47,9 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
 
   const changed = !isDeepStrictEqual(before.listed, listed.listed);
   const replaced = before.size !== listed.size || before.uploadDate !== listed.uploadDate;
+  if (replaced && hasCopy(before)) {
+    return isDeepStrictEqual(before.replacement?.listed, listed.listed) ? undefined : setAside(before);
+  }
   switch (before.state) {
     case 'mirrored': {
       if (replaced) return pending;
@@ -63,21 +67,22 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
         again;
       const news = changed || transcript || thumbnail;
       const readable = before.reason?.code === 'unreadable_listing';
-      if (!news && !readable) return undefined;
+      if (!news && !readable && !before.replacement) return undefined;
       return {
         state: 'mirrored',
         reason: readable ? null : before.reason,
         reset: false,
-        due: news,
+        // A follow-up check stopped when it found what was set aside.
+        due: news || Boolean(before.replacement),
         ...(transcript && { transcriptState: 'pending' as const }),
         ...(thumbnail && { thumbnailState: 'pending' as const }),
       };
     }
     case 'unavailable':
     case 'failed':
-      return changed || options.full ? pending : undefined;
+      return changed || options.full || before.replacement ? pending : undefined;
     case 'gone':
-      return before.media && before.mirroredAt && !replaced ? { ...pending, state: 'mirrored' } : pending;
+      return hasCopy(before) ? { ...pending, state: 'mirrored' } : pending;
     default:
       // Pending or in transfer. A replaced file starts over; a new status, such as a video that became ready, is handled now.
       if (!changed) return undefined;
@@ -89,6 +94,24 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
         due: before.listed.status !== listed.listed.status,
       };
   }
+}
+
+/** Whether the bucket has a copy that another file would replace. While it is being replaced or repaired, it has none. */
+function hasCopy({ state, media, mirroredAt }: KnownAsset): boolean {
+  const isMoving = state === 'pending' || state === 'processing' || state === 'transferring';
+  return Boolean(!isMoving && media?.version && mirroredAt);
+}
+
+/** The stored file stays. An asset that was gone is in the library again. */
+function setAside({ state, reason }: KnownAsset): Decision {
+  const isBack = state === 'gone';
+  return {
+    state: isBack ? 'mirrored' : state,
+    reason: isBack ? null : reason,
+    reset: isBack,
+    due: false,
+    setAside: true,
+  };
 }
 
 /**
@@ -110,6 +133,7 @@ function skip(
   if (before.skipped) {
     return before.skipped === rule && isDeepStrictEqual(before.listed, listed.listed) ? undefined : skipping;
   }
+  if (before.replacement) return { state: before.state, reason: before.reason, reset: false, due: false };
   if (before.state === 'mirrored' || before.state === 'unavailable') return undefined;
   return before.media === null && (before.state === 'failed' || before.state === 'gone') ? skipping : 'not here';
 }

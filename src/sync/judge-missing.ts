@@ -2,17 +2,20 @@ import { concurrently } from '../concurrently.ts';
 import { Rejected } from '../errors.ts';
 import { HttpError } from '../source/http.ts';
 import type { SyncPosition } from '../store/database/schema.ts';
+import { isTooMany, limitOf, reportHold } from './brake.ts';
 import type { Run, SyncDeps } from './deps.ts';
 
 /** Missing assets that are read at a time. */
 const pageSize = 1000;
+/** How many ids a hold names. */
+const sampleSize = 10;
 /** Requests to the library at a time. */
 const requestsAtOnce = 4;
 
 /**
  * Judges the assets that a complete listing of a company lacks. An asset is gone only if a request for it confirms
- * that: a page can lose one when another is deleted meanwhile, and an asset can move to another company. If at least half
- * of the known assets are missing, none is marked as gone until an operator confirms it (`acceptGone`).
+ * that: a page can lose one when another is deleted meanwhile, and an asset can move to another company. If too many are
+ * missing, none is marked as gone until an operator confirms it (`acceptGone`).
  */
 export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string, position: SyncPosition): Promise<void> {
   const { store, log } = deps;
@@ -21,33 +24,20 @@ export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string, 
   const company = { sync, owner, leaseMs: deps.timings.syncLease, companyId };
   const accepted = sync.scope.acceptGone === true;
   const found = await store.missing.count(company);
-  const held = !accepted && implausible(found) ? found : undefined;
+  const isHeld = !accepted && isTooMany('missing', found, limitOf(run.settings, 'missing'));
   let gone = 0;
-  for (let after = ''; found.missing > 0 && !held; ) {
+  for (let after = ''; found.count > 0 && !isHeld; ) {
     signal.throwIfAborted();
     const ids = await store.missing.page(company, { after, limit: pageSize });
     if (ids.length === 0) break;
     after = ids.at(-1)!;
     gone += await store.missing.gone(company, accepted ? ids : await goneOf(deps, connectionId, ids, signal));
   }
-  await store.missing.settle(company, position, held);
+  const sample = isHeld ? await store.missing.page(company, { after: '', limit: sampleSize }) : [];
+  const held = isHeld ? { ...found, sample } : undefined;
+  const isNew = await store.missing.settle(company, position, held);
   if (gone > 0) log.warn({ event: 'asset.gone', connectionId, companyId, gone }, 'assets gone from the library');
-  if (!held) return;
-  const { known, missing } = held;
-  log.warn(
-    { event: 'company.held', connectionId, companyId, known, missing },
-    'too many assets missing from a listing',
-  );
-  run.problems.add(
-    `company ${companyId}: its listing lacks ${missing} of ${known} known assets; nothing is marked as gone. ` +
-      `If they are: asset-mirror resync ${connectionId} --full --company ${companyId} --accept-gone`,
-    { fatal: false },
-  );
-}
-
-/** Whether the listing may be wrong. One asset may well be half of a small library. */
-function implausible({ known, missing }: { known: number; missing: number }): boolean {
-  return missing > 1 && missing * 2 >= known;
+  if (held) reportHold(deps, run, { kind: 'missing', companyId, isNew, ...held });
 }
 
 /** Those of `ids` that the library does not have. */

@@ -9,6 +9,7 @@ import { decide } from './decide.ts';
 import type { Run, SyncDeps } from './deps.ts';
 import { doubtfulEnd, followCursors } from './follow-cursors.ts';
 import { judgeMissing } from './judge-missing.ts';
+import { judgeReplaced } from './judge-replaced.ts';
 import { listedOn, selectable, unreadable } from './listed-asset.ts';
 import { interruptListing } from './problems.ts';
 
@@ -21,8 +22,8 @@ const cursorRefused = new Set([400, 404, 410, 422]);
 
 /**
  * Lists one company into the records, page by page, newest first. The high-water mark moves with the last page only, to the
- * newest upload date seen, so a crash in the middle never hides older assets. An interrupted run resumes at its cursor. A
- * full run ends with the search for assets that are on no page.
+ * newest upload date seen, so a crash in the middle never hides older assets. An interrupted run resumes at its cursor. At
+ * the end, replaced files are judged and, in a full run, assets that are on no page.
  */
 export async function listCompany(
   deps: SyncDeps,
@@ -34,11 +35,13 @@ export async function listCompany(
   const start = position.companyId === company.id ? position : { done: position.done ?? [] };
   const listing = openListing(deps, run, company, start);
   let isListed = start.listed === true;
+  let toJudge = isListed;
   while (!isListed) {
     const page = await requestPage(deps, run, listing);
     if (page === 'cursor expired') return listCompany(deps, run, company, { ...start, cursor: null, newest: null });
-    isListed = await recordPage(deps, run, listing, page);
+    ({ isLast: isListed, toJudge } = await recordPage(deps, run, listing, page));
   }
+  if (toJudge) await judgeReplaced(deps, run, company.id, { complete: listing.unfiltered });
   if (listing.reconciles) await judgeMissing(deps, run, company.id, listing.done);
   return listing.done;
 }
@@ -102,8 +105,8 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
   }
 }
 
-/** Writes a page into the records. Returns whether it was the last. */
-async function recordPage(deps: SyncDeps, run: Run, listing: Listing, page: AssetPage): Promise<boolean> {
+/** Writes a page into the records. Returns whether it was the last, and whether the company has replacements to judge. */
+async function recordPage(deps: SyncDeps, run: Run, listing: Listing, page: AssetPage) {
   const { sync, owner, problems } = run;
   const { company, cursors, reconciles } = listing;
   const { transcripts, thumbnails } = deps;
@@ -149,7 +152,7 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, page: Asse
   listing.pages++;
   listing.previousCursor = listing.cursor;
   listing.cursor = next;
-  return isLast;
+  return { isLast, toJudge: counts.toJudge };
 }
 
 /** Updates the state of the listing from a page. */

@@ -236,6 +236,7 @@ export function kindOf(
   }
   const { transcripts, thumbnails } = options;
   const decision = decide(before, listed, { full: true, transcripts, thumbnails });
+  if (decision?.setAside) return 'changed';
   const state = decision?.state ?? before!.state;
   if (state === 'mirrored') return decision ? 'record' : 'same';
   const { status } = listed.listed;

@@ -2,21 +2,44 @@ import { Disconnected, Rejected, RetryLater, reasonOf } from '../errors.ts';
 import { HttpError } from '../source/http.ts';
 import { LeaseLost } from '../store/syncs/lease.ts';
 
-/** Problems that did not stop a run: the first five, and the number of others. */
-export class Problems {
-  fatal = false;
+/** The first five texts, and the number of others. */
+class FirstTexts {
   #texts: string[] = [];
   #more = 0;
 
-  add(text: string, options: { fatal: boolean }): void {
+  add(text: string): void {
     if (this.#texts.length < 5) this.#texts.push(text);
     else this.#more++;
-    this.fatal ||= options.fatal;
   }
 
   get text(): string | null {
     if (this.#texts.length === 0) return null;
     return this.#texts.join('; ') + (this.#more > 0 ? `; and ${this.#more} more` : '');
+  }
+}
+
+/** Problems that did not stop a run. */
+export class Problems {
+  fatal = false;
+  #problems = new FirstTexts();
+  #holds = new FirstTexts();
+
+  add(text: string, options: { fatal: boolean }): void {
+    this.#problems.add(text);
+    this.fatal ||= options.fatal;
+  }
+
+  /** Changes that an operator must accept first. */
+  hold(text: string): void {
+    this.#holds.add(text);
+  }
+
+  get text(): string | null {
+    return this.#problems.text;
+  }
+
+  get held(): string | null {
+    return this.#holds.text;
   }
 }
 

@@ -115,13 +115,15 @@ async function runSync(
   );
   const error = problems.text;
   // Problems with single assets are reported, but do not fail the run.
-  const ended = await store.syncs.finish(sync, owner, { status: problems.fatal ? 'failed' : 'done', error });
+  const { held } = problems;
+  const ended = await store.syncs.finish(sync, owner, { status: problems.fatal ? 'failed' : 'done', error, held });
   if (!ended) return 'handed_back';
   deps.onEnd(problems.fatal ? 'failed' : 'done');
   const { more, caughtUp, pages, seen, new: isNew, changed, gone } = ended;
   if (caughtUp) log.info({ event: 'connection.caught_up', connectionId, ...caughtUp }, 'caught up after reconnect');
   const ms = Math.round(performance.now() - started);
-  const found = { mode: sync.mode, pages, seen, new: isNew, changed, gone, ms, ...(error && { reason: error }) };
+  const reason = [error, held].filter((text) => text !== null).join('; ');
+  const found = { mode: sync.mode, pages, seen, new: isNew, changed, gone, ms, ...(reason && { reason }) };
   if (problems.fatal) log.warn({ event: 'sync.failed', ...fields, ...found }, 'sync failed');
   else log.info({ event: 'sync.done', ...fields, ...found }, 'sync done');
   return more ? 'more_wait' : 'done';

@@ -1,6 +1,7 @@
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import pg from 'pg';
 import type { Browser, BrowserContext, Page } from 'puppeteer-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { newBrowser } from '../support/browser.ts';
@@ -207,6 +208,26 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
       return settings.own.length === 0;
     });
     await page.reload();
+  });
+
+  test('an operator accepts the replaced files of a held company', async () => {
+    const database = new pg.Client({ connectionString: scene.ground.environment.DATABASE_URL! });
+    await database.connect();
+    const hold = { count: 60, known: 60, sample: ['ast_1'], since: new Date().toISOString() };
+    await database.query(`UPDATE access SET held = $1 WHERE company_id = 'acme'`, [{ replaced: hold }]);
+    await page.goto(`${scene.ground.publicUrl}/#/connections/${scene.connectionId}`);
+    await page.reload();
+    await shows(/Acme is held: the library has other files for 60 of 60 mirrored assets/);
+    await press('Accept the other files');
+    await until('the sync', async () => {
+      const { syncs } = await scene.mirror.api('GET', `/syncs?connectionId=${scene.connectionId}`);
+      return syncs.some(({ scope }: { scope: object }) => 'acceptReplaced' in scope);
+    });
+    await until('the end of the hold', async () => {
+      const { companies } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
+      return companies.every(({ held }: { held: object[] }) => held.length === 0);
+    });
+    await database.end();
   });
 
   test('an operator filters projects by id while the library is away, and confirms unknown ones', async () => {

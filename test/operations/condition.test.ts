@@ -13,7 +13,14 @@ const connection = {
   connectedAt: new Date(now - 100 * hour),
   lastSyncAt: new Date(now - 60_000),
 } as Connection;
-const options = { byState: byState([]), skipped: 0, syncInterval: 300_000, delayedUntil: null as string | null, now };
+const options = {
+  byState: byState([]),
+  isHeld: false,
+  skipped: 0,
+  syncInterval: 300_000,
+  delayedUntil: null as string | null,
+  now,
+};
 const ago = (ms: number) => ({ ...connection, lastSyncAt: new Date(now - ms) });
 
 describe('the condition of a connection', () => {
@@ -25,6 +32,7 @@ describe('the condition of a connection', () => {
     ['whose assets are all skipped', connection, { skipped: 3 }, 'all_skipped'],
     ['that was never synced', { ...connection, connectedAt: new Date(now), lastSyncAt: null }, {}, 'first_sync'],
     ['that was never synced, for a day', { ...connection, lastSyncAt: null }, {}, 'late'],
+    ['with a held company', { ...connection, lastError: 'no answer' }, { isHeld: true }, 'held'],
     ['that waits', { ...connection, lastError: 'asked to wait' }, { delayedUntil: '2026-03-01T12:10:00Z' }, 'waiting'],
     ['paused by an operator', { ...connection, status: 'paused', lastError: 'x' }, {}, 'paused'],
     ['disconnected', { ...connection, status: 'disconnected', lastError: 'x' }, {}, 'disconnected'],

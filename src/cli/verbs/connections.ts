@@ -9,6 +9,7 @@ const conditionColours: Record<ConnectionSummary['condition']['code'], 'green' |
   disconnected: 'red',
   paused: 'yellow',
   waiting: 'yellow',
+  held: 'red',
   error: 'red',
   late: 'yellow',
   all_skipped: 'yellow',
@@ -63,7 +64,7 @@ export function connectionTable(connections: ConnectionSummary[], maxWidth?: num
 
 /** Why connections wait or are slow, one line each. */
 export function troubles(connections: ConnectionSummary[]): string[] {
-  return connections.flatMap(({ id, status, adaptiveLimit, condition, lastError }) => {
+  return connections.flatMap(({ id, status, adaptiveLimit, companies, condition, lastError }) => {
     const slow = [
       adaptiveLimit.delayedUntil ? `waiting, continues ${ago(adaptiveLimit.delayedUntil)}` : '',
       adaptiveLimit.limit < adaptiveLimit.ceiling
@@ -74,10 +75,29 @@ export function troubles(connections: ConnectionSummary[]): string[] {
       ...(condition.code === 'all_skipped'
         ? [`${paint('yellow', '!')} ${id}: the filters skip all assets; see \`asset-mirror set ${id}\``]
         : []),
+      ...companies.flatMap((company) =>
+        company.held.map((hold) => `${paint('red', '!')} ${id}: ${holdLine(id, company, hold)}`),
+      ),
       ...(status === 'active' && slow.length > 0 ? [`${paint('yellow', '~')} ${id}: ${slow.join(', ')}`] : []),
       ...(lastError ? [`${paint('yellow', '!')} ${id}: ${harmless(lastError)}`] : []),
     ];
   });
+}
+
+type Company = ConnectionSummary['companies'][number];
+
+/** What is held, and how to accept it. */
+function holdLine(
+  connectionId: string,
+  { id, name }: Company,
+  { kind, count, known }: Company['held'][number],
+): string {
+  const what =
+    kind === 'missing'
+      ? `${number(count)} of ${number(known)} assets of ${harmless(name)} are missing in the library; none is marked as gone`
+      : `the library has other files for ${number(count)} of ${number(known)} mirrored assets of ${harmless(name)}; none is replaced`;
+  const flag = kind === 'missing' ? '--accept-gone' : '--accept-replaced';
+  return `${what}. To accept it: asset-mirror resync ${connectionId} --company ${id} ${flag}`;
 }
 
 export async function connections(

@@ -16,6 +16,7 @@ export interface ResyncOptions {
   type?: string;
   asset?: string[];
   acceptGone?: boolean;
+  acceptReplaced?: boolean;
   wait?: boolean;
   json?: boolean;
 }
@@ -31,13 +32,14 @@ const checkMs = 10_000;
 export async function resync(api: ApiClient, given: string, options: ResyncOptions): Promise<number> {
   const connectionId = await findConnection(api, given);
   const request: ResyncRequest = {
-    mode: options.full || options.acceptGone ? 'full' : 'incremental',
+    mode: options.full || options.acceptGone || options.acceptReplaced ? 'full' : 'incremental',
     ...(options.since !== undefined && { since: timeOf(options.since) }),
     ...(options.company !== undefined && { companyId: options.company }),
     ...(options.project !== undefined && { projectId: options.project }),
     ...(options.type !== undefined && { assetType: options.type }),
     ...(options.asset !== undefined && { assetIds: options.asset }),
     ...(options.acceptGone && { acceptGone: true }),
+    ...(options.acceptReplaced && { acceptReplaced: true }),
   };
   const before = options.wait ? (await api.connection(connectionId)).counts.byState.failed : 0;
   const { syncId } = await api.resync(connectionId, request);

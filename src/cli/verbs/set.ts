@@ -1,4 +1,4 @@
-import { formatBytes, formatDuration, parseDuration, parseRate } from '../../units.ts';
+import { formatBytes, formatDuration, parseDuration, parseHoldLimit, parseRate } from '../../units.ts';
 import type { ConnectionSettingsRequest, ConnectionSummary, Settings } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { RefusedByService, UsageError } from '../failures.ts';
@@ -11,6 +11,8 @@ export interface SetOptions {
   exclude?: string[];
   concurrency?: string;
   bandwidth?: string;
+  holdMissing?: string;
+  holdReplaced?: string;
   force?: boolean;
   json?: boolean;
 }
@@ -67,13 +69,15 @@ function describeAll({ bandwidth, from }: Settings): string {
 }
 
 function requestOf(options: SetOptions): ConnectionSettingsRequest {
-  const { interval, include, exclude, concurrency, bandwidth } = options;
+  const { interval, include, exclude, concurrency, bandwidth, holdMissing, holdReplaced } = options;
   return {
     ...(interval !== undefined && { syncInterval: intervalOf(interval) }),
     ...(include !== undefined && { include: choiceOf('include', include) }),
     ...(exclude !== undefined && { exclude: choiceOf('exclude', exclude) }),
     ...(concurrency !== undefined && { concurrency: concurrencyOf(concurrency) }),
     ...(bandwidth !== undefined && { bandwidth: bandwidthOf(bandwidth) }),
+    ...(holdMissing !== undefined && { holdMissing: limitOf('hold-missing', holdMissing) }),
+    ...(holdReplaced !== undefined && { holdReplaced: limitOf('hold-replaced', holdReplaced) }),
   };
 }
 
@@ -87,6 +91,13 @@ function intervalOf(text: string): number | null {
   const ms = text === 'default' ? null : parseDuration(text);
   if (ms === undefined) throw new UsageError(`--interval ${text}: expected a duration such as 15m or 1h, or default`);
   return ms;
+}
+
+function limitOf(option: string, text: string) {
+  const limit = text === 'default' ? null : parseHoldLimit(text);
+  if (limit === undefined)
+    throw new UsageError(`--${option} ${text}: expected percent and assets, such as 20%,10, or default`);
+  return limit;
 }
 
 function concurrencyOf(text: string): number | null {
@@ -130,8 +141,12 @@ function describe(settings: ConnectionSummary['settings']): string {
     `exclude      ${choice(settings.exclude, 'nothing')}${own('exclude')}`,
     `concurrency  ${settings.concurrency} assets at once${own('concurrency')}`,
     `bandwidth    ${settings.bandwidth === null ? 'no own limit' : `${formatBytes(settings.bandwidth)}/s in each process`}${own('bandwidth')}`,
+    `hold         above ${limit(settings.holdMissing)} missing${own('holdMissing')}`,
+    `             above ${limit(settings.holdReplaced)} replaced${own('holdReplaced')}`,
   ].join('\n');
 }
+
+const limit = ({ percent, assets }: ConnectionSummary['settings']['holdMissing']) => `${percent}% and ${assets}`;
 
 type Changed = Awaited<ReturnType<ApiClient['changeConnection']>>['changed'];
 

@@ -22,6 +22,9 @@ const interval = (ms) => {
   return `${ms / size}${unit}`;
 };
 
+/** @param {{ percent: number, assets: number }} limit */
+const limit = ({ percent, assets }) => `${percent}%,${assets}`;
+
 const lists = /** @type {const} */ (['assetTypes', 'projectIds', 'companyIds']);
 
 /** The labels of the fields; for a list, after its side. @type {Record<string, string>} */
@@ -29,6 +32,8 @@ const labels = {
   syncInterval: 'Time between syncs',
   concurrency: 'Assets at once',
   bandwidth: 'Bandwidth per process',
+  holdMissing: 'More missing than',
+  holdReplaced: 'More replaced than',
   include: 'Mirror only these',
   exclude: 'Skip these',
   assetTypes: 'Types',
@@ -57,6 +62,8 @@ export function settingsDialog(connection, seenTypes, then) {
     syncInterval: isOwn('syncInterval') ? interval(settings.syncInterval) : '',
     concurrency: isOwn('concurrency') ? String(settings.concurrency) : '',
     bandwidth: settings.bandwidth === null ? '' : `${bytes(settings.bandwidth)}/s`,
+    holdMissing: isOwn('holdMissing') ? limit(settings.holdMissing) : '',
+    holdReplaced: isOwn('holdReplaced') ? limit(settings.holdReplaced) : '',
   };
   const field = (/** @type {keyof typeof before} */ name, /** @type {string} */ hint) =>
     html`<label>${labels[name]}<input name=${name} .value=${before[name]} placeholder=${hint} autocomplete="off"></label>`;
@@ -80,7 +87,10 @@ export function settingsDialog(connection, seenTypes, then) {
           ${lists.map((list) => choices.picker(side, list))}</fieldset>`,
         )
       }
-`,
+      <fieldset class="fields two"><legend>Hold a company until you accept it, if at once there are</legend>
+        ${field('holdMissing', limit(settings.holdMissing))}
+        ${field('holdReplaced', limit(settings.holdReplaced))}
+      </fieldset>`,
     async send(form) {
       /** @type {Record<string, any>} */
       const change = choices.changes();

@@ -1,5 +1,5 @@
 /** @import { Connection, MirrorEvent } from './types.d.ts' */
-import { ago, counted } from './format.js';
+import { ago, counted, number } from './format.js';
 
 /** The states of an asset, in the order of the bars. */
 export const states = /** @type {const} */ ([
@@ -51,6 +51,7 @@ const conditionTones = {
   disconnected: 'bad',
   paused: 'warn',
   waiting: 'warn',
+  held: 'bad',
   error: 'bad',
   late: 'warn',
   all_skipped: 'warn',
@@ -75,6 +76,7 @@ export const conditionOf = (connection) => ({
 function moreOf({ condition: { code, until }, counts }) {
   const { pending, transferring, failed } = counts.byState;
   if (code === 'disconnected') return 'The user must connect again.';
+  if (code === 'held') return 'Too many changes: an operator must accept them.';
   if (code === 'waiting' && until) return `Continues ${ago(until)}.`;
   if (code === 'late') return 'The last sync is overdue.';
   if (code === 'all_skipped') return 'The filters skip all assets.';
@@ -93,7 +95,6 @@ const happened = {
   'connection.resumed': 'was resumed',
   'connection.changed': 'has changed settings',
   'connection.caught_up': 'has caught up',
-  'company.held': 'listed half or less of a company, so nothing was marked as gone',
   'asset.failed': 'failed',
   'company.removal_held': 'too many assets of a company would be removed, so none is',
   'asset.gone': 'is gone from the library',
@@ -104,11 +105,19 @@ const happened = {
 };
 
 /** @param {string} kind @param {MirrorEvent['data']} data */
-function companyWords(kind, { companyName = 'a company' }) {
+function companyWords(kind, data) {
+  const { companyName = 'a company' } = data;
+  if (kind === 'company.held') return `${heldWords(/** @type {any} */ (data))} in ${companyName}; held`;
   if (kind === 'company.gained') return `can now read ${companyName}`;
   if (kind === 'company.lost') return `can no longer read ${companyName}`;
   return undefined;
 }
+
+/** What is held: the changes that are too many. @param {{ kind: string, count: number, known: number }} hold */
+export const heldWords = ({ kind, count, known }) =>
+  kind === 'missing'
+    ? `${number(count)} of ${number(known)} assets are missing in the library`
+    : `the library has other files for ${number(count)} of ${number(known)} mirrored assets`;
 
 /** Operator actions: the text before the name of the object. @type {Record<string, string>} */
 const actions = {

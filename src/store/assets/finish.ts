@@ -59,7 +59,19 @@ export async function handOver(db: Database, lease: AssetLease, connectionId: st
   return endLease(db, lease, values, { outcome: 'handed_over' });
 }
 
-/** The media must be handled again: the library has another version. */
+/** The library has another file: it is set aside until the next sync, which decides whether it may replace the stored one. */
+export async function setAside(db: Database, lease: AssetLease): Promise<boolean> {
+  const { rows } = await sql`
+    WITH leased AS (SELECT id, company_id FROM assets WHERE ${inHand(lease)} FOR UPDATE), aside AS (
+      INSERT INTO replacements AS old (asset_id, company_id) SELECT id, company_id FROM leased
+      ON CONFLICT (asset_id) DO UPDATE SET listed = NULL, sync_id = NULL, found_at = now(), released_at = NULL
+        WHERE old.released_at IS NOT NULL
+    )
+    SELECT FROM leased`.execute(db);
+  return rows.length > 0;
+}
+
+/** The media must be handled again. */
 export async function startOver(db: Database, lease: AssetLease): Promise<boolean> {
   const values = sql`state = 'pending', next_at = now(), attempts = 0, waits = 0, reason = NULL`;
   return endLease(db, lease, values, { outcome: 'started_over' });

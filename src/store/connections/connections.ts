@@ -71,13 +71,13 @@ export async function bandwidths(db: Database): Promise<Map<string, number>> {
   );
 }
 
-/** The companies that these connections can read now, each with its high-water mark. */
+/** The companies that these connections can read now, each with its high-water mark and what is held. */
 export async function companies(db: Database, connectionIds: string[]) {
   if (connectionIds.length === 0) return [];
   return db
     .selectFrom('access')
     .innerJoin('companies', 'companies.id', 'access.companyId')
-    .select(['access.connectionId', 'companies.id', 'companies.name', 'access.highWaterMark'])
+    .select(['access.connectionId', 'companies.id', 'companies.name', 'access.highWaterMark', 'access.held'])
     .where('access.connectionId', 'in', connectionIds)
     .where('access.lostAt', 'is', null)
     .orderBy('companies.id')

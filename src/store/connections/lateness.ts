@@ -29,10 +29,11 @@ export async function lags(
   return rows;
 }
 
-/** How many active connections have an error or are late. */
+/** How many active connections have an error, a held company, or are late. */
 export async function countTroubled(db: Database, defaultInterval: number): Promise<number> {
   const { rows } = await sql<{ count: number }>`
     SELECT count(*) AS count FROM connections WHERE status = 'active' AND (last_error IS NOT NULL
+      OR EXISTS (SELECT FROM access WHERE connection_id = connections.id AND lost_at IS NULL AND held <> '{}')
       OR now() - greatest(last_sync_at, connected_at)
         > (${intervalOr(defaultInterval)} * ${intervals}::float8 + ${marginMs}::float8) * interval '1 ms')`.execute(db);
   return rows[0]!.count;

@@ -46,6 +46,8 @@ const connections = `
     connection_id text NOT NULL REFERENCES connections,
     company_id text NOT NULL REFERENCES companies,
     high_water_mark bigint,
+    -- Changes that are held until an operator accepts them, by kind: how many, of how many, a sample, and since when.
+    held jsonb NOT NULL DEFAULT '{}',
     gained_at timestamptz NOT NULL DEFAULT now(),
     lost_at timestamptz,
     PRIMARY KEY (connection_id, company_id)
@@ -202,6 +204,18 @@ const assets = `
     PRIMARY KEY (asset_id, number)
   );
 
+  -- Mirrored assets for which the library has another file. Released: it may replace the stored one.
+  CREATE TABLE replacements (
+    asset_id text PRIMARY KEY REFERENCES assets ON DELETE CASCADE,
+    company_id text NOT NULL,
+    -- The asset as it was listed, and by which sync; null: only a follow-up check has found it.
+    listed jsonb,
+    sync_id text,
+    found_at timestamptz NOT NULL DEFAULT now(),
+    released_at timestamptz
+  );
+  CREATE INDEX replacements_by_company ON replacements (company_id, asset_id);
+
   -- Keys at which an upload in parts may have begun. Written first, to find uploads whose id was never saved.
   CREATE TABLE upload_keys (
     key text PRIMARY KEY,
@@ -311,6 +325,8 @@ const syncs = `
     changed integer NOT NULL DEFAULT 0,
     gone integer NOT NULL DEFAULT 0,
     error text,
+    -- Which companies it has held, and how to accept that.
+    held text,
     -- Whether a routine verification follows, and which.
     with_bucket boolean NOT NULL DEFAULT false,
     verification_id text,

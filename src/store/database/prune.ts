@@ -1,6 +1,8 @@
 import { type RawBuilder, sql } from 'kysely';
 import { fold } from '../assets/counting.ts';
 import * as chores from '../settings/chores.ts';
+import { part } from '../syncs/end-sync.ts';
+import { pruneReplacements } from '../syncs/replacements.ts';
 import { rowsWritten } from './results.ts';
 import type { Database } from './schema.ts';
 
@@ -37,6 +39,7 @@ export async function prune(db: Database): Promise<Pruned | undefined> {
   try {
     await pruneSessions(db);
     await pruneCounts(db);
+    await pruneReplacements(db);
     await pruneDeliveries(db, remembered.events);
     return {
       syncs: await pruneSyncs(db),
@@ -57,7 +60,7 @@ async function pruneSyncs(db: Database): Promise<number> {
         SELECT id, finished_at,
           status = 'done' AND new = 0 AND changed = 0 AND gone = 0 AND error IS NULL AS quiet,
           row_number() OVER (
-            PARTITION BY connection_id, mode, status, scope - 'acceptGone' = '{}' ORDER BY finished_at DESC, id) AS rank
+            PARTITION BY connection_id, mode, status, ${part} = '{}' ORDER BY finished_at DESC, id) AS rank
         FROM syncs WHERE finished_at IS NOT NULL
       ) AS finished
       WHERE rank > 1

@@ -93,8 +93,22 @@ interface AccessTable {
   companyId: string;
   /** High-water mark: epoch milliseconds of the upload date up to which everything is recorded. */
   highWaterMark: number | null;
+  held: Generated<Partial<Record<HoldKind, Hold>>>;
   gainedAt: Generated<Date>;
   lostAt: Date | null;
+}
+
+/** Changes of a company that are held until an operator accepts them. */
+export type HoldKind = 'missing' | 'replaced';
+
+/** `count` of `known` assets would change. */
+export interface Hold {
+  count: number;
+  known: number;
+  /** Ids of some of them. */
+  sample: string[];
+  /** ISO 8601. */
+  since: string;
 }
 
 export type AssetState = 'pending' | 'processing' | 'transferring' | 'mirrored' | 'unavailable' | 'failed' | 'gone';
@@ -255,6 +269,8 @@ export interface SyncScope {
   assetIds?: string[] | undefined;
   /** An operator has confirmed that everything missing from the listing is gone. */
   acceptGone?: true | undefined;
+  /** An operator has confirmed that files in the library may replace the stored ones. */
+  acceptReplaced?: true | undefined;
 }
 /** Where an interrupted sync continues. */
 export interface SyncPosition {
@@ -290,6 +306,8 @@ interface SyncTable {
   /** That verification, once the sync has ended; it may be deleted before the sync. */
   verificationId: Generated<string | null>;
   error: string | null;
+  /** Which companies it has held, and how to accept that. */
+  held: string | null;
   /** Its trace (W3C Trace Context), if there is one. */
   traceparent: string | null;
   requestedAt: Generated<Date>;
@@ -407,6 +425,7 @@ export interface Step {
   ms: number;
   did:
     | 'library_answered'
+    | 'set_aside'
     | 'found_in_bucket'
     | 'began'
     | 'resumed'
@@ -443,6 +462,8 @@ interface HistoryTable {
     fields?: string[];
     state?: AssetState;
     due?: boolean;
+    /** Its file in the library is another one: set aside at first, and released later. */
+    replacement?: 'set_aside' | 'released';
     /** Of a lease. */
     outcome?: Outcome;
     ms?: number;

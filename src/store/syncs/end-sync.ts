@@ -15,6 +15,8 @@ export type EndedSync = Pick<Sync, 'pages' | 'seen' | 'new' | 'changed' | 'gone'
 export interface SyncOutcome {
   status: 'done' | 'failed';
   error: string | null;
+  /** Which companies it has held. */
+  held?: string | null;
 }
 
 /**
@@ -57,11 +59,11 @@ async function end(
   tx: Database,
   sync: Sync,
   owner: string,
-  { status, error }: SyncOutcome,
+  { status, error, held = null }: SyncOutcome,
 ): Promise<(EndedSync & { lastSyncAt: Date | null; connectedAt: Date }) | undefined> {
   const { connectionId } = sync;
   // A sync of one company is full if the connection could read only that one.
-  const full = sql`mode = 'full' AND (scope - 'acceptGone' = '{}' OR scope - 'acceptGone' = (
+  const full = sql`mode = 'full' AND (${part} = '{}' OR ${part} = (
       SELECT jsonb_build_object('companyId', min(company_id)) FROM access
       WHERE connection_id = ${connectionId} AND gained_at <= coalesce(finished_at, now())
         AND (lost_at IS NULL OR lost_at > coalesce(finished_at, now()))
@@ -88,7 +90,7 @@ async function end(
         AND EXISTS (SELECT FROM syncs WHERE syncs.id = ${sync.id} AND syncs.status = 'running')
       RETURNING before.*
     ), run AS (
-      UPDATE syncs SET status = ${status}, error = ${error}, position = '{}', finished_at = now()
+      UPDATE syncs SET status = ${status}, error = ${error}, held = ${held}, position = '{}', finished_at = now()
       FROM ended WHERE syncs.id = ${sync.id} AND syncs.status = 'running'
       RETURNING pages, seen, new, changed, gone
     )
@@ -96,8 +98,11 @@ async function end(
   return rows[0];
 }
 
+/** What a sync is limited to. */
+export const part = sql`(scope - 'acceptGone' - 'acceptReplaced')`;
+
 /** It covers everything that its connection can read. */
-function isWhole({ scope: { acceptGone: _, ...part } }: Sync): boolean {
+function isWhole({ scope: { acceptGone: _, acceptReplaced: __, ...part } }: Sync): boolean {
   return Object.keys(part).length === 0;
 }
 

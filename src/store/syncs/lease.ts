@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import { wroteAny } from '../database/results.ts';
-import type { Database } from '../database/schema.ts';
+import type { Database, Sync } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { isStranded, type LockedAsset } from './write-assets.ts';
 
@@ -31,18 +31,38 @@ export async function lockPage(
   leaseMs: number,
   ids: string[],
 ): Promise<{ settings: Record<string, unknown>; known: Map<string, LockedAsset> }> {
-  const { rows } = await sql<LockedAsset & { id: string | null; settings: Record<string, unknown> }>`
+  const { rows } = await sql<LockedAsset & { settings: Record<string, unknown> }>`
     WITH extended AS (${extending(connectionId, owner, leaseMs)} RETURNING settings),
     known AS (
       SELECT a.id, a.company_id, a.connection_id, a.state, a.reason, a.skipped, a.project_id, a.asset_type, a.name, a.size, a.upload_date,
         a.listed, a.media, a.mirrored_at, a.transcript_state, a.thumbnail_state,
-        ${isStranded} AS stranded
+        ${isStranded} AS stranded,
+        (SELECT coalesce(listed, '{}') FROM replacements WHERE asset_id = a.id AND released_at IS NULL) AS replacement
       FROM assets a CROSS JOIN extended WHERE a.id = ANY(${ids}::text[]) ORDER BY a.id FOR UPDATE OF a
     )
     SELECT extended.settings, known.* FROM extended LEFT JOIN known ON true`.execute(tx);
   if (!rows[0]) throw new LeaseLost(`another process has taken over the sync of connection ${connectionId}`);
   const known = new Map(rows.flatMap((asset) => (asset.id === null ? [] : [[asset.id, asset] as const])));
   return { settings: rows[0].settings, known };
+}
+
+/** A sync, leased to `owner`, that has listed a company to its end. */
+export interface Listed {
+  sync: Sync;
+  owner: string;
+  leaseMs: number;
+  companyId: string;
+}
+
+/** Does something in a transaction that extends the lease first. @throws LeaseLost */
+export async function underLease<T>(db: Database, listed: Listed, work: (tx: Database) => Promise<T>): Promise<T> {
+  const { connectionId } = listed.sync;
+  return db.transaction().execute(async (tx) => {
+    if (!(await extendLease(tx, connectionId, listed.owner, listed.leaseMs))) {
+      throw new LeaseLost(`another process has taken over the sync of connection ${connectionId}`);
+    }
+    return work(tx);
+  });
 }
 
 const extending = (connectionId: string, owner: string, leaseMs: number) => sql`

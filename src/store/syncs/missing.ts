@@ -2,17 +2,9 @@ import { sql } from 'kysely';
 import { clockToleranceMs } from '../../clock.ts';
 import type { Reason } from '../../reasons.ts';
 import { free } from '../assets/leases.ts';
-import type { Database, Sync, SyncPosition } from '../database/schema.ts';
-import { addEvent } from '../events/add-event.ts';
-import { extendLease, LeaseLost } from './lease.ts';
-
-/** A sync, leased to `owner`, that has listed a company to its end. */
-interface Listed {
-  sync: Sync;
-  owner: string;
-  leaseMs: number;
-  companyId: string;
-}
+import type { Database, SyncPosition } from '../database/schema.ts';
+import { setHold } from './holds.ts';
+import { type Listed, underLease } from './lease.ts';
 
 /**
  * Assets that a complete listing should have, without those of other connections, which may see more than this one. An asset
@@ -30,19 +22,10 @@ const isGone = (inBucket: boolean) => {
   return sql`${JSON.stringify(reason)}::jsonb`;
 };
 
-async function underLease<T>(db: Database, listed: Listed, work: (tx: Database) => Promise<T>): Promise<T> {
-  const { connectionId } = listed.sync;
-  return db.transaction().execute(async (tx) => {
-    if (!(await extendLease(tx, connectionId, listed.owner, listed.leaseMs))) {
-      throw new LeaseLost(`another process has taken over the sync of connection ${connectionId}`);
-    }
-    return work(tx);
-  });
-}
-
-export async function count(db: Database, listed: Listed): Promise<{ known: number; missing: number }> {
-  const { rows } = await sql<{ known: number; missing: number }>`
-    SELECT count(*) AS known, count(*) FILTER (WHERE s.id IS NULL) AS missing
+/** How many of the known assets the listing lacks. */
+export async function count(db: Database, listed: Listed): Promise<{ known: number; count: number }> {
+  const { rows } = await sql<{ known: number; count: number }>`
+    SELECT count(*) AS known, count(*) FILTER (WHERE s.id IS NULL) AS count
     FROM assets a LEFT JOIN ${sighted(listed)} s ON s.id = a.id WHERE ${known(listed)}`.execute(db);
   return rows[0]!;
 }
@@ -75,6 +58,8 @@ export async function gone(db: Database, listed: Listed, ids: string[]): Promise
         FROM lacking WHERE assets.id = lacking.id RETURNING assets.id
       ), parts AS (
         DELETE FROM upload_parts USING changed WHERE asset_id = changed.id
+      ), withdrawn AS (
+        DELETE FROM replacements USING changed WHERE asset_id = changed.id AND released_at IS NULL
       ), logged AS (
         INSERT INTO events (kind, connection_id, asset_id)
         SELECT 'asset.gone', ${listed.sync.connectionId}, id FROM changed
@@ -88,20 +73,19 @@ export async function gone(db: Database, listed: Listed, ids: string[]): Promise
 
 /**
  * Ends the listing of a company; the sync continues at `position`. `held`: too many are missing, so an operator must confirm
- * it before any is marked as gone.
+ * it before any is marked as gone. True if that is new.
  * @throws LeaseLost
  */
 export async function settle(
   db: Database,
   listed: Listed,
   position: SyncPosition,
-  held: { known: number; missing: number } | undefined,
-): Promise<void> {
+  held: { known: number; count: number; sample: string[] } | undefined,
+): Promise<boolean> {
   const { sync, companyId } = listed;
-  await underLease(db, listed, async (tx) => {
+  return underLease(db, listed, async (tx) => {
     await tx.deleteFrom('sightings').where('syncId', '=', sync.id).where('companyId', '=', companyId).execute();
     await sql`UPDATE syncs SET position = ${JSON.stringify(position)}::jsonb WHERE id = ${sync.id}`.execute(tx);
-    const { connectionId } = sync;
-    if (held) await addEvent(tx, { kind: 'company.held', connectionId, data: { companyId, ...held } });
+    return setHold(tx, listed, 'missing', held);
   });
 }

@@ -2,13 +2,14 @@ import { sql } from 'kysely';
 import pg from 'pg';
 import { reasonOf } from '../../errors.ts';
 import type { Database, Sync, SyncPosition } from '../database/schema.ts';
+import { hasReplacements } from './holds.ts';
 import { lockPage } from './lease.ts';
 import { type Counts, type Decide, type ListedAsset, type ListedPage, recordListed } from './write-assets.ts';
 
 /**
  * Records a page of a company's listing and the position after it, in one transaction. If the database refuses an asset, the
  * others are recorded nevertheless. `highWaterMark`, on the last page of a complete listing, never moves back. Returns the
- * settings that were applied.
+ * settings that were applied, and whether replacements of the company are to be judged.
  * @throws LeaseLost
  */
 export async function recordPage(
@@ -27,7 +28,7 @@ export async function recordPage(
     /** Deletes the records of unreadable items, whose ids begin with `prefix`; the items in `except` are still listed. */
     repaired?: { prefix: string; except: string[] };
   },
-): Promise<Counts & { settings: Record<string, unknown> }> {
+): Promise<Counts & { settings: Record<string, unknown>; toJudge: boolean }> {
   const { sync, owner, companyId, assets } = page;
   const { connectionId } = sync;
   const write = (record: typeof recordListed) =>
@@ -42,14 +43,14 @@ export async function recordPage(
         known,
         decide: (before, asset) => page.decide(before, asset, settings),
       });
-      await sql`
+      const { rows } = await sql<{ toJudge: boolean }>`
       WITH moved AS (
         UPDATE access SET high_water_mark = greatest(high_water_mark, ${page.highWaterMark ?? null}::bigint)
         WHERE connection_id = ${connectionId} AND company_id = ${companyId} AND ${page.highWaterMark ?? null}::bigint IS NOT NULL
       )
       UPDATE syncs SET position = ${JSON.stringify(page.position)}::jsonb, pages = pages + 1,
         seen = seen + ${assets.length}::int, new = new + ${counts.new}::int, changed = changed + ${counts.changed}::int
-      WHERE id = ${sync.id}`.execute(tx);
+      WHERE id = ${sync.id} RETURNING ${hasReplacements(connectionId, companyId)} AS to_judge`.execute(tx);
       if (page.sighted && page.sighted.length > 0) {
         await tx.insertInto('sightings').values({ syncId: sync.id, companyId, ids: page.sighted }).execute();
       }
@@ -58,7 +59,7 @@ export async function recordPage(
         DELETE FROM assets WHERE company_id = ${companyId} AND starts_with(id, ${page.repaired.prefix})
           AND state = 'failed' AND media IS NULL AND NOT id = ANY(${page.repaired.except}::text[])`.execute(tx);
       }
-      return { ...counts, settings };
+      return { ...counts, settings, toJudge: rows[0]!.toJudge };
     });
   return write(recordListed).catch((error) => {
     if (!isRefusal(error)) throw error;

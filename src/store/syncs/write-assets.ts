@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { sql } from 'kysely';
 import type { Reason } from '../../reasons.ts';
+import { recordset } from '../database/recordset.ts';
 import type { Asset, AssetState, Database, ThumbnailState, TranscriptState } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
 import { erasedAmong } from '../removals/tombstones.ts';
@@ -29,6 +30,8 @@ export interface Decision {
   due: boolean;
   /** The filter that skips it: then nothing is due. */
   skipped?: string;
+  /** It would replace a stored file, so it is set aside until the company's listing ends. */
+  setAside?: boolean;
   transcriptState?: TranscriptState;
   thumbnailState?: ThumbnailState;
 }
@@ -52,9 +55,12 @@ export type KnownAsset = Pick<
 > & {
   /** No connection can read its company: if another company lists it, it has moved there. */
   stranded?: boolean;
+  /** What was set aside, as it was listed; `{}`: only a follow-up check has found it. */
+  replacement?: { listed?: Record<string, unknown> } | null;
 };
 /** A known asset as a page locks it. */
 export interface LockedAsset extends KnownAsset {
+  id: string;
   companyId: string;
   stranded: boolean;
 }
@@ -112,34 +118,60 @@ export async function recordListed(tx: Database, page: ListedPage): Promise<Coun
   const changed: Row[] = [];
   const refused: Counts['refused'] = [];
   for (const asset of listed) {
-    const before = page.known.get(asset.id);
+    let before = page.known.get(asset.id);
     if (before && before.companyId !== page.companyId) {
       const isFree = before.stranded || before.state === 'gone';
       // A free asset with the same file has moved here. An unreadable listing says nothing about the file.
-      const isConflict = asset.problem === undefined && (!isFree || isAnotherFile(before, asset));
+      const isAnother = asset.problem === undefined && isAnotherFile(before, asset);
+      const isConflict = asset.problem === undefined && (!isFree || isAnother);
       if (isConflict) await reportConflict(tx, page, before.companyId, asset.id);
       if (!isFree) {
         const problem = `company ${before.companyId} has an asset with this id, and only that one is mirrored`;
         if (isConflict) refused.push({ id: asset.id, problem });
         continue;
       }
+      // What is in the bucket belongs to the other company.
+      if (isAnother) before = { ...before, media: null };
     }
     const decision = page.decide(before, asset);
     if (!decision) continue;
     if (!before) fresh.push({ asset, decision });
-    // An unreadable entry keeps the fields of the last readable one.
+    // An unreadable entry keeps the fields of the last readable one, one that is set aside those of the stored file.
     else {
-      const kept = asset.problem === undefined ? asset : { ...before, id: asset.id, problem: asset.problem };
-      const fields = differing(before.listed, kept.listed);
-      const isSame = fields.length === 0 && asset.problem === undefined;
+      const { problem } = asset;
+      const kept =
+        problem === undefined && !decision.setAside ? asset : { ...before, ...(problem !== undefined && { problem }) };
+      const fields = differing(before.listed, problem === undefined ? asset.listed : before.listed);
+      const isSame = fields.length === 0 && problem === undefined;
       const again = isSame && before.state !== 'gone' && !before.skipped;
       changed.push({ asset: kept, decision, fields, again });
     }
   }
   const inserted = fresh.length && (await insert(tx, page, fresh));
   const updated = changed.length && (await update(tx, page, changed));
+  await setAside(tx, page, listed, changed);
   const again = changed.filter((row) => row.again && !row.decision.skipped).length;
   return { new: inserted, changed: updated - again, again, refused };
+}
+
+/** Writes which changed assets are set aside, and deletes what no longer is. */
+async function setAside(tx: Database, page: ListedPage, listed: ListedAsset[], changed: Row[]): Promise<void> {
+  const ids = new Set(changed.filter(({ decision }) => decision.setAside).map(({ asset }) => asset.id));
+  const withdrawn = changed.flatMap(({ asset: { id } }) =>
+    !ids.has(id) && page.known.get(id)?.replacement ? [id] : [],
+  );
+  if (withdrawn.length > 0) {
+    await sql`
+      DELETE FROM replacements WHERE asset_id = ANY(${withdrawn}::text[]) AND released_at IS NULL`.execute(tx);
+  }
+  if (ids.size === 0) return;
+  const rows = listed.filter(({ id }) => ids.has(id)).map((asset) => ({ id: asset.id, asset }));
+  await sql`
+    INSERT INTO replacements AS old (asset_id, company_id, listed, sync_id)
+    SELECT id, ${page.companyId}, asset, ${page.syncId} FROM ${recordset(rows)} AS r (id text, asset jsonb) ORDER BY id
+    ON CONFLICT (asset_id) DO UPDATE SET company_id = excluded.company_id, listed = excluded.listed,
+      sync_id = excluded.sync_id, released_at = NULL,
+      found_at = CASE WHEN old.released_at IS NULL THEN old.found_at ELSE now() END`.execute(tx);
 }
 
 const isAnotherFile = (before: LockedAsset, asset: ListedAsset) =>
@@ -166,7 +198,7 @@ function differing(before: Record<string, unknown>, after: Record<string, unknow
 async function insert(tx: Database, page: ListedPage, rows: Row[]): Promise<number> {
   // Another connection of the company may have inserted it first; if its filter skips the asset, this one takes it over.
   const inserted = await sql<{ skipped: string | null }>`
-    WITH r AS (SELECT * FROM ${recordset(rows, 'new')}), taken AS (INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, reason,
+    WITH r AS (SELECT * FROM ${decided(rows, 'new')}), taken AS (INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, reason,
       skipped, next_at, sync_id)
     SELECT r.id, ${page.connectionId}, ${page.companyId}, r.project_id, r.asset_type, r.name, r.size, r.upload_date, r.listed,
       r.state, r.reason, r.skipped, CASE WHEN r.due THEN now() END, ${page.syncId}
@@ -186,7 +218,7 @@ async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
     sql`${sql.ref(column)} = CASE WHEN ${isAnother} THEN ${sql.raw(value)} ELSE a.${sql.ref(column)} END`;
   // An asset on the queue stays with its connection; one that is not goes to the connection that can read it now.
   const updated = await sql<{ skipped: string | null }>`
-    WITH r AS (SELECT * FROM ${recordset(rows, 'changed')}), taken AS (UPDATE assets AS a SET
+    WITH r AS (SELECT * FROM ${decided(rows, 'changed')}), taken AS (UPDATE assets AS a SET
       connection_id = CASE WHEN a.queued_at IS NULL THEN ${connectionId} ELSE a.connection_id END,
       -- Another company's asset is here only if that company no longer has it, so it has moved to this one.
       company_id = ${companyId},
@@ -216,7 +248,7 @@ const addEntries = ({ syncId }: ListedPage) => sql`, logged AS (
 
 const wanted = (rows: { skipped: string | null }[]) => rows.filter((row) => row.skipped === null).length;
 
-const recordset = (rows: Row[], news: 'new' | 'changed') => sql`
+const decided = (rows: Row[], news: 'new' | 'changed') => sql`
   jsonb_to_recordset(${JSON.stringify(
     rows.map(({ asset, decision, fields }) => ({
       id: asset.id,
@@ -237,6 +269,7 @@ const recordset = (rows: Row[], news: 'new' | 'changed') => sql`
         news,
         state: decision.state,
         due: decision.due,
+        ...(decision.setAside && { replacement: 'set_aside' }),
         ...(decision.reason !== null && { reason: decision.reason }),
         ...(fields && fields.length > 0 && { fields }),
       },

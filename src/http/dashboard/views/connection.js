@@ -12,7 +12,7 @@ import { draw, say } from '../state.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { verifyDialog } from '../verify-dialog.js';
-import { conditionOf, stateNames, states, withFile } from '../words.js';
+import { conditionOf, heldWords, stateNames, states, withFile } from '../words.js';
 
 /** @type {Connection | undefined} */
 let connection;
@@ -66,6 +66,7 @@ export const connectionView = {
         <div class="head"><div><h1 id="connection-title" tabindex="-1">${nameOf(connection)}</h1>
           <p class="soft">${[connection.user.email, companiesOf(connection)].filter(Boolean).join(' · ')}</p></div>
           <p class="state">${pill(condition.tone, condition.word)}${condition.more ? html`<small>${condition.more}</small>` : nothing}</p></div>
+        ${connection.companies.flatMap((company) => company.held.map((hold) => holdBanner(company, hold)))}
         ${connection.lastError ? html`<p class="banner ${condition.tone === 'bad' ? 'bad' : 'warn'}"><strong>Reason:</strong> ${connection.lastError}</p>` : nothing}
         ${bar(byState)}
         <ul class="legend">${states
@@ -119,6 +120,16 @@ export const connectionView = {
       </section>`;
   },
 };
+
+/** @param {Connection['companies'][number]} company @param {Connection['companies'][number]['held'][number]} hold */
+function holdBanner({ id: companyId, name }, hold) {
+  const isMissing = hold.kind === 'missing';
+  const request = { mode: 'full', companyId, ...(isMissing ? { acceptGone: true } : { acceptReplaced: true }) };
+  return html`<div class="banner bad"><p><strong>${name} is held:</strong> ${heldWords(hold)} since ${time(hold.since)}.
+    ${isMissing ? 'Nothing is marked as gone' : 'No file is replaced'} until you accept it.
+    For example ${hold.sample.slice(0, 3).map((id, index) => html`${index > 0 ? ', ' : ''}<a href="#/assets/${encodeURIComponent(id)}">${id}</a>`)}.</p>
+    <p class="row"><button @click=${() => act(() => resync(id, request), again)}>${isMissing ? 'Accept as gone' : 'Accept the other files'}</button></p></div>`;
+}
 
 /** @param {Connection} connection */
 const activeFacts = ({ nextSyncAt, settings, adaptiveLimit: { limit, ceiling } }) => html`

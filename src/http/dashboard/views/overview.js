@@ -155,7 +155,7 @@ function warnings(now) {
   return html`
     ${now.bucket.ok ? nothing : html`<p class="banner bad" role="alert"><strong>The bucket is unavailable, so all assets wait:</strong> ${now.bucket.reason}</p>`}
     ${now.queues === null ? html`<p class="banner warn"><strong>The queue does not answer.</strong> Jobs wait; nothing is lost.</p>` : nothing}
-    ${troubled > 0 ? html`<p class="banner warn">${counted(troubled, 'connection')} ${troubled === 1 ? 'has' : 'have'} an error, or a late sync. See the state below.</p>` : nothing}
+    ${troubled > 0 ? html`<p class="banner warn">${counted(troubled, 'connection')} ${troubled === 1 ? 'has' : 'have'} an error, a held company, or a late sync. See the state below.</p>` : nothing}
     ${
       disconnected > 0
         ? html`<p class="banner warn">${counted(disconnected, 'connection')} ${disconnected === 1 ? 'is' : 'are'} disconnected. The user must connect again.

@@ -1,0 +1,56 @@
+import { sql } from 'kysely';
+import type { Database, Hold, HoldKind } from '../database/schema.ts';
+import { addEvent } from '../events/add-event.ts';
+import type { Listed } from './lease.ts';
+
+/**
+ * Holds changes of a company until an operator accepts them, or ends that (undefined). The first time, an event reports it
+ * and the result is true. Replacements are of all connections that can read the company, so one of them ends it for all.
+ */
+export async function setHold(
+  tx: Database,
+  { sync: { connectionId }, companyId }: Listed,
+  kind: HoldKind,
+  held: Omit<Hold, 'since'> | undefined,
+): Promise<boolean> {
+  const isShared = kind === 'replaced';
+  if (!held) {
+    await sql`
+      UPDATE access SET held = held - ${kind}::text
+      WHERE company_id = ${companyId} AND (connection_id = ${connectionId} OR ${isShared}) AND held ? ${kind}`.execute(
+      tx,
+    );
+    return false;
+  }
+  const { rows } = await sql<{ isNew: boolean }>`
+    WITH before AS (
+      SELECT NOT EXISTS (
+        SELECT FROM access WHERE company_id = ${companyId} AND (connection_id = ${connectionId} OR ${isShared})
+          AND held ? ${kind}) AS is_new
+    )
+    UPDATE access SET held = held || jsonb_build_object(${kind}::text,
+      jsonb_build_object('since', coalesce(held->${kind}->>'since', ${new Date().toISOString()})) || ${JSON.stringify(held)}::jsonb)
+    FROM before WHERE connection_id = ${connectionId} AND company_id = ${companyId}
+    RETURNING is_new`.execute(tx);
+  const isNew = rows[0]?.isNew === true;
+  if (isNew) await addEvent(tx, { kind: 'company.held', connectionId, data: { companyId, kind, ...held } });
+  return isNew;
+}
+
+/** Whether a company has replacements that were set aside, or are held. */
+export const hasReplacements = (connectionId: string, companyId: string) => sql<boolean>`(
+  EXISTS (SELECT FROM replacements WHERE company_id = ${companyId} AND released_at IS NULL)
+  OR EXISTS (SELECT FROM access WHERE connection_id = ${connectionId} AND company_id = ${companyId} AND held ? 'replaced'))`;
+
+/** How many companies are held, by kind. A company that several connections can read counts once. */
+export async function countHeld(db: Database): Promise<Record<HoldKind, number>> {
+  const { rows } = await sql<{ kind: HoldKind; count: number }>`
+    SELECT kind, count(DISTINCT company_id) AS count
+    FROM access CROSS JOIN LATERAL jsonb_object_keys(held) AS kind
+    WHERE held <> '{}' AND ${isInEffect} GROUP BY kind`.execute(db);
+  return { missing: 0, replaced: 0, ...Object.fromEntries(rows.map(({ kind, count }) => [kind, count])) };
+}
+
+/** For a row of `access`: its connection still works on the company. */
+const isInEffect = sql`lost_at IS NULL
+  AND EXISTS (SELECT FROM connections c WHERE c.id = access.connection_id AND c.status <> 'disconnected')`;

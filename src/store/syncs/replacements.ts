@@ -1,0 +1,108 @@
+import { sql } from 'kysely';
+import type { Database, Hold } from '../database/schema.ts';
+import { setHold } from './holds.ts';
+import { type Listed, underLease } from './lease.ts';
+
+/** Replacements of these hours count together, so that several syncs cannot replace more than one may. */
+const windowHours = 24;
+
+/** How many ids a hold names. */
+const sampleSize = 10;
+
+const inWindow = sql`(r.released_at IS NULL OR r.released_at > now() - ${windowHours}::int * interval '1 hour')`;
+
+/** Since when a file for an asset is set aside, or held; undefined: there is none. */
+export async function since(db: Database, assetId: string): Promise<Date | undefined> {
+  const { rows } = await sql<{ foundAt: Date }>`
+    SELECT found_at FROM replacements WHERE asset_id = ${assetId} AND released_at IS NULL`.execute(db);
+  return rows[0]?.foundAt;
+}
+
+/**
+ * How many of a company's mirrored assets are to be replaced, or were in the last hours, with a sample of those that are to
+ * be. Replacements that an operator has accepted do not count.
+ */
+export async function count(db: Database, { companyId }: Listed): Promise<Omit<Hold, 'since'>> {
+  const { rows } = await sql<Omit<Hold, 'since'>>`
+    WITH counted AS (
+      SELECT r.asset_id, r.released_at, a.state FROM replacements r JOIN assets a ON a.id = r.asset_id
+      WHERE r.company_id = ${companyId} AND ${inWindow}
+    ), mirrored AS (
+      SELECT assets FROM asset_counts WHERE company_id = ${companyId} AND state = 'mirrored' UNION ALL
+      SELECT assets FROM asset_count_changes WHERE company_id = ${companyId} AND state = 'mirrored'
+    )
+    SELECT (SELECT count(*) FROM counted) AS count,
+      -- Those that are just being replaced belong to the mirrored ones, too.
+      ((SELECT coalesce(sum(assets), 0) FROM mirrored)
+        + (SELECT count(*) FROM counted WHERE state <> 'mirrored'))::bigint AS known,
+      ARRAY(SELECT asset_id FROM counted WHERE released_at IS NULL ORDER BY asset_id LIMIT ${sampleSize}) AS sample`.execute(
+    db,
+  );
+  return rows[0]!;
+}
+
+/**
+ * Releases up to `limit` replacements that were set aside: the assets are pending, with the file that was listed. Returns how many.
+ * `which`: those that this sync has found; `settled`: also those of follow-up checks and of syncs that have ended or cannot
+ * continue; `accepted`: all, and the counting starts anew.
+ * @throws LeaseLost
+ */
+export async function release(
+  db: Database,
+  listed: Listed,
+  { which, limit }: { which: 'own' | 'settled' | 'accepted'; limit: number },
+): Promise<number> {
+  const { sync, companyId } = listed;
+  // The listing of another connection may still find more.
+  const isOpen = sql`EXISTS (SELECT FROM syncs s JOIN connections c ON c.id = s.connection_id
+    WHERE s.id = r.sync_id AND s.status = 'running' AND c.status = 'active')`;
+  const isOwn = sql`r.sync_id = ${sync.id}`;
+  const chosen = { own: isOwn, settled: sql`(${isOwn} OR NOT ${isOpen})`, accepted: sql`true` }[which];
+  return underLease(db, listed, async (tx) => {
+    const { rows } = await sql<{ count: number }>`
+      WITH chosen AS (
+        SELECT a.id, r.listed FROM replacements r JOIN assets a ON a.id = r.asset_id
+        WHERE r.company_id = ${companyId} AND r.released_at IS NULL AND ${chosen}
+        ORDER BY a.id LIMIT ${limit} FOR UPDATE OF a
+      ), changed AS (
+        UPDATE assets AS a SET state = 'pending', reason = NULL, revision = a.revision + 1, next_at = now(), attempts = 0,
+          waits = 0, processing_since = NULL, sync_id = ${sync.id},
+          (project_id, asset_type, name, size, upload_date, listed) = (
+            SELECT project_id, asset_type, name, size, upload_date, listed
+            FROM jsonb_to_record(CASE WHEN chosen.listed IS NULL
+              THEN to_jsonb(a) ELSE jsonb_build_object('project_id', chosen.listed->'projectId',
+                'asset_type', chosen.listed->'assetType', 'name', chosen.listed->'name', 'size', chosen.listed->'size',
+                'upload_date', chosen.listed->'uploadDate', 'listed', chosen.listed->'listed') END)
+              AS now (project_id text, asset_type text, name text, size bigint, upload_date bigint, listed jsonb))
+        FROM chosen WHERE a.id = chosen.id RETURNING a.id
+      ), released AS (
+        UPDATE replacements SET released_at = now() FROM changed WHERE asset_id = changed.id
+      ), logged AS (
+        INSERT INTO asset_history (asset_id, kind, sync_id, data)
+        SELECT id, 'listed', ${sync.id}, '{"news": "changed", "state": "pending", "due": true, "replacement": "released"}'
+        FROM changed
+      )
+      SELECT count(*) AS count FROM changed`.execute(tx);
+    return rows[0]!.count;
+  });
+}
+
+/** Ends the judgement on the replacements of a company. True if they are held from now on. @throws LeaseLost */
+export async function settle(
+  db: Database,
+  listed: Listed,
+  outcome: { held: Omit<Hold, 'since'> | undefined; accepted: boolean },
+): Promise<boolean> {
+  return underLease(db, listed, async (tx) => {
+    if (outcome.accepted) {
+      await sql`
+        DELETE FROM replacements WHERE company_id = ${listed.companyId} AND released_at IS NOT NULL`.execute(tx);
+    }
+    return setHold(tx, listed, 'replaced', outcome.held);
+  });
+}
+
+/** Deletes replacements that no longer count. */
+export async function pruneReplacements(db: Database): Promise<void> {
+  await sql`DELETE FROM replacements AS r WHERE NOT ${inWindow}`.execute(db);
+}

@@ -1,0 +1,33 @@
+import { isTooMany, limitOf, reportHold } from './brake.ts';
+import type { Run, SyncDeps } from './deps.ts';
+
+/** Assets that are released at a time. */
+const batchSize = 1000;
+
+/**
+ * Judges the files of a company that were set aside because they would replace stored ones. If they are too many, together
+ * with those of the last hours, none is released until an operator accepts it (`acceptReplaced`) or the library has the old
+ * files again. `complete`: the listing was not limited to a part of the company.
+ */
+export async function judgeReplaced(
+  deps: SyncDeps,
+  run: Run,
+  companyId: string,
+  { complete }: { complete: boolean },
+): Promise<void> {
+  const { replacements } = deps.store;
+  const { sync, owner, signal } = run;
+  const listed = { sync, owner, leaseMs: deps.timings.syncLease, companyId };
+  const accepted = sync.scope.acceptReplaced === true;
+  const found = await replacements.count(listed);
+  const isHeld = found.sample.length > 0 && isTooMany('replaced', found, limitOf(run.settings, 'replaced'));
+  const held = isHeld && !accepted ? found : undefined;
+  const which = accepted ? 'accepted' : complete ? 'settled' : 'own';
+  for (let released = batchSize; !held && released === batchSize; ) {
+    signal.throwIfAborted();
+    released = await replacements.release(listed, { which, limit: batchSize });
+    if (released > 0) deps.onWork();
+  }
+  const isNew = await replacements.settle(listed, { held, accepted });
+  if (held) reportHold(deps, run, { kind: 'replaced', companyId, isNew, ...held });
+}
