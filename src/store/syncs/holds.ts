@@ -22,7 +22,7 @@ export async function setHold(
     );
     return false;
   }
-  const { rows } = await sql<{ isNew: boolean }>`
+  const { rows } = await sql<{ isNew: boolean; companyName: string }>`
     WITH before AS (
       SELECT NOT EXISTS (
         SELECT FROM access WHERE company_id = ${companyId} AND (connection_id = ${connectionId} OR ${isShared})
@@ -31,10 +31,11 @@ export async function setHold(
     UPDATE access SET held = held || jsonb_build_object(${kind}::text,
       jsonb_build_object('since', coalesce(held->${kind}->>'since', ${new Date().toISOString()})) || ${JSON.stringify(held)}::jsonb)
     FROM before WHERE connection_id = ${connectionId} AND company_id = ${companyId}
-    RETURNING is_new`.execute(tx);
-  const isNew = rows[0]?.isNew === true;
-  if (isNew) await addEvent(tx, { kind: 'company.held', connectionId, data: { companyId, kind, ...held } });
-  return isNew;
+    RETURNING is_new, (SELECT name FROM companies WHERE id = ${companyId}) AS company_name`.execute(tx);
+  if (!rows[0]?.isNew) return false;
+  const { companyName } = rows[0];
+  await addEvent(tx, { kind: 'company.held', connectionId, data: { companyId, companyName, kind, ...held } });
+  return true;
 }
 
 /** Whether a company has replacements that were set aside, or are held. */
