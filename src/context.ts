@@ -78,6 +78,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     bucketTrouble: watchBucket(storage.check),
     checkAsset: (assetId, stop) => checkAsset(stores, assetId, stop),
     traffic: traffic.bytesPerSecond,
+    scrub: config.scrub,
     ownBandwidth: transfer.bandwidth,
     perConnection: transfer.perConnection,
     syncInterval: config.sync.interval,

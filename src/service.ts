@@ -48,7 +48,12 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   const records =
     role === 'worker'
       ? undefined
-      : recordGauges(metrics.registry, { store, queues, syncInterval: config.sync.interval });
+      : recordGauges(metrics.registry, {
+          store,
+          queues,
+          syncInterval: config.sync.interval,
+          scrubCycle: config.scrub.cycle,
+        });
   const health = createHealth(readiness, createExposition({ metrics, readiness, refresh: records?.refresh }));
   if (metricsPort !== undefined) {
     const server = await startHealthServer(health, { host, port: metricsPort });

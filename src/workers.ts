@@ -24,6 +24,7 @@ import { span } from './tracing/tracing.ts';
 import { formatDuration } from './units.ts';
 import { startExpiring } from './verify/expire-versions.ts';
 import { startScheduledVerification } from './verify/scheduled.ts';
+import { startScrubbing } from './verify/scrub.ts';
 import { startSweeping } from './verify/sweep-uploads.ts';
 import { longestWebhookWait, Webhooks } from './webhooks/deliver.ts';
 
@@ -38,7 +39,7 @@ const handBackMs = 2000;
 
 /** Starts taking jobs off the queues, and putting due work on them. */
 export async function startWorkers(context: Context) {
-  const { config, log, storage, queues, timings, tokens } = context;
+  const { config, log, storage, queues, timings, tokens, metrics } = context;
   const stopping = new AbortController();
   const leases = new Leases(context);
   const breaker = createCircuitBreaker({ storage, log, timings, onClose: () => dispatcher.wake() });
@@ -54,6 +55,18 @@ export async function startWorkers(context: Context) {
 
   const jobs = openJobs(context, { mirror, sync, dispatcher, signal: stopping.signal });
   const scheduled = startScheduledVerification({ ...context, instance, reconcileInterval: filters.reconcileInterval });
+  const { cycle, bandwidth } = config.scrub;
+  const scrubbing =
+    cycle === undefined
+      ? undefined
+      : startScrubbing({
+          ...context,
+          breaker,
+          instance,
+          cycle,
+          bandwidth,
+          onRead: (bytes) => metrics.scrubbedBytes.inc(bytes),
+        });
   const pruning = startPruning(context);
   const locks = startExtendingLocks(context);
   const removing = startRemoving(context, config.goneRetention);
@@ -71,7 +84,7 @@ export async function startWorkers(context: Context) {
     async stop(graceMs: number): Promise<void> {
       const started = performance.now();
       stopping.abort(new Error('shutting down'));
-      const verified = scheduled.stop();
+      const verified = Promise.all([scheduled.stop(), scrubbing?.stop()]);
       await Promise.all([dispatcher.stop(), sweeping.stop(), expiring.stop()]);
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));
       await tokens.settled();

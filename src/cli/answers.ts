@@ -22,6 +22,7 @@ export type ErasureCertificate = Answer<'certificate'>;
 export type TestedWebhook = Answer<'testWebhook'>;
 export type RotatedKeys = Answer<'rotateKeys'>;
 export type ChangedConnection = Answer<'changeConnection'>;
+export type Scrub = Answer<'scrub'>;
 export type Settings = Answer<'settings'>;
 export type Status = Answer<'status'>;
 export type ConnectionList = Answer<'connections'>;

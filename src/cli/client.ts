@@ -25,6 +25,7 @@ import type {
   Removals,
   ResyncRequest,
   RotatedKeys,
+  Scrub,
   Settings,
   SettingsRequest,
   Status,
@@ -58,6 +59,7 @@ export function createApiClient(service: Service) {
       send<{ url: string; expiresAt: string }>('POST', '/connect-links', request),
     settings: () => get<Settings>('/settings'),
     changeSettings: (request: SettingsRequest) => send<Settings>('PATCH', '/settings', request),
+    scrub: () => get<Scrub>('/scrub'),
     status: () => get<Status>('/status'),
 
     connections,

@@ -6,7 +6,7 @@ import { type AssetsOptions, assets } from './verbs/assets.ts';
 import { connections } from './verbs/connections.ts';
 import { type EventsOptions, events } from './verbs/events.ts';
 import { explain } from './verbs/explain.ts';
-import { plan } from './verbs/plan.ts';
+import { type PlanOptions, plan } from './verbs/plan.ts';
 import { status } from './verbs/status.ts';
 import { syncs } from './verbs/syncs.ts';
 import { versions } from './verbs/versions.ts';
@@ -94,10 +94,11 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'plan',
     'list the library and show what a full sync would transfer, without changing anything',
     'asset-mirror plan CONNECTION',
-    'It takes as long as a full listing. Ctrl-C stops it in asset-mirror, too.',
+    'It takes as long as a full listing. Ctrl-C stops it in asset-mirror, too. With --scrub, it lists nothing.',
   )
     .argument('[connection]', `${connectionName} (default: all active connections)`)
-    .action(async (connection: string | undefined, options) =>
+    .option('--scrub', 'instead, show how many requests and bytes the scrub needs')
+    .action(async (connection: string | undefined, options: PlanOptions) =>
       failIf(await plan(await connect(), connection, options)),
     );
 }

@@ -77,6 +77,11 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
       /** Hosts with private addresses that download links may point to. */
       allowPrivate: env.DOWNLOAD_ALLOW_PRIVATE,
     },
+    scrub: {
+      /** Undefined: none. */
+      cycle: env.SCRUB_CYCLE || undefined,
+      bandwidth: env.SCRUB_BANDWIDTH,
+    },
     webhook: {
       url: env.WEBHOOK_URL,
       keys: env.WEBHOOK_SECRET,

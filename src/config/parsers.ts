@@ -74,6 +74,9 @@ export const keepTime = (fallback: string) =>
     return text === 'none' ? 0 : within(parseDuration(text), 1000, 36_500 * days);
   }, 'all, none, or a duration with units, such as 90d, from 1s to 36500 days').prefault(fallback);
 
+/** A cycle may be longer than a timer. */
+export const parseCycle = (text: string) => within(parseDuration(text), 1000, 3650 * days);
+
 /** A duration for a timer of Node: a longer timer would fire at once. */
 export const timer = (fallback: string, least = 1) => duration(fallback, { least, most: 24 * days });
 

@@ -17,7 +17,12 @@ const statuses = ['active', 'paused', 'disconnected'] as const;
  */
 export function recordGauges(
   registry: Registry,
-  { store, queues, syncInterval }: { store: Store; queues: Queues; syncInterval: number },
+  {
+    store,
+    queues,
+    syncInterval,
+    scrubCycle: cycle,
+  }: { store: Store; queues: Queues; syncInterval: number; scrubCycle: number | undefined },
 ) {
   const registers = [registry];
   const connections = new Gauge({
@@ -54,6 +59,16 @@ export function recordGauges(
     labelNames: ['kind'],
     registers,
   });
+  const oldestVerification = new Gauge({
+    name: 'asset_mirror_oldest_verification_seconds',
+    help: 'Seconds since the file that was not verified for the longest time was verified.',
+    registers,
+  });
+  const scrubCycle = new Gauge({
+    name: 'asset_mirror_scrub_cycle_seconds',
+    help: 'Seconds within which the scrub verifies each file.',
+    registers,
+  });
   const interval = new Gauge({
     name: 'asset_mirror_sync_interval_seconds',
     help: 'Seconds between incremental syncs of an active connection.',
@@ -82,13 +97,16 @@ export function recordGauges(
         store.connections.lags(syncInterval),
         store.counts.totals(),
         store.versions.total(),
+        store.scrub.progress(),
       ]),
     ).catch(() => undefined);
     for (const gauge of [connections, assets, syncLag, interval, held]) gauge.reset();
     // Without labels, a reset would set them to 0.
-    for (const gauge of [stored, versionBytes]) gauge.remove();
+    for (const gauge of [stored, versionBytes, oldestVerification, scrubCycle]) gauge.remove();
     if (!found) return;
-    const [counts, holds, lags, rows, versions] = found;
+    const [counts, holds, lags, rows, versions, { oldest: verified }] = found;
+    if (verified) oldestVerification.set(Math.max(0, (Date.now() - verified.getTime()) / 1000));
+    if (cycle !== undefined) scrubCycle.set(cycle / 1000);
     for (const [kind, count] of Object.entries(holds)) held.set({ kind }, count);
     versionBytes.set(versions.bytes);
     for (const status of statuses) connections.set({ status }, counts[status] ?? 0);

@@ -40,6 +40,11 @@ export function createMetrics() {
       help: 'Bytes that resumed transfers did not download again.',
       registers,
     }),
+    scrubbedBytes: new Counter({
+      name: 'asset_mirror_scrubbed_bytes_total',
+      help: 'Bytes that the scrub read back from the bucket.',
+      registers,
+    }),
     transferSeconds: new Histogram({
       name: 'asset_mirror_transfer_seconds',
       help: 'Seconds from the start of the transfer of a media file until it was verified and recorded.',

@@ -22,6 +22,8 @@ export interface OperationsDeps {
   checkAsset: (assetId: string, signal: AbortSignal) => Promise<VerificationLine[]>;
   /** Bytes per second that this process downloads now. */
   traffic: () => number;
+  /** How often each file is read back, in ms (undefined: never), and how fast at most. */
+  scrub: { cycle: number | undefined; bandwidth: number };
   /** BANDWIDTH_LIMIT of this process. */
   ownBandwidth: number | undefined;
   /** Sends a test message to the webhook endpoint. Undefined: none is configured. */

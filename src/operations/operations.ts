@@ -8,6 +8,7 @@ import { eventOperations } from './events.ts';
 import { planOperations } from './plan.ts';
 import { projectOperations } from './projects.ts';
 import { removalOperations } from './removals.ts';
+import { scrubOperations } from './scrub.ts';
 import { settingsOperations } from './settings.ts';
 import { statusOperations } from './status.ts';
 import { syncOperations } from './syncs.ts';
@@ -37,6 +38,7 @@ export function createOperations(deps: OperationsDeps) {
     ...historyOperations(deps),
     ...upcomingOperations(deps),
     ...keyOperations(deps),
+    ...scrubOperations(deps),
     ...settingsOperations(deps),
     ...webhookOperations(deps),
     ...removalOperations(deps),

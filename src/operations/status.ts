@@ -4,6 +4,7 @@ import { within } from '../within.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, stateCounts } from './fields.ts';
 import { nextWeekOf } from './removals.ts';
+import { scrubStatus, scrubStatusOf } from './scrub.ts';
 
 /** Seconds of transfers before the time left is estimated. */
 const soonestEstimate = 5;
@@ -44,6 +45,7 @@ export const statusAnswer = z
     removals: z
       .object({ assets: count, bytes: count, heldCompanies: count })
       .describe('What GONE_RETENTION removes in the next 7 days; companies for which too much would be removed.'),
+    scrub: scrubStatus,
     queues: z.record(z.string(), z.record(z.string(), count)).nullable().describe('null: the queue does not answer.'),
     bucket: z.object({
       ok: z.boolean(),
@@ -53,14 +55,17 @@ export const statusAnswer = z
   .meta({ id: 'Status' });
 
 export function statusOperations(
-  options: Pick<OperationsDeps, 'store' | 'queues' | 'bucketTrouble' | 'traffic' | 'syncInterval' | 'goneRetention'>,
+  options: Pick<
+    OperationsDeps,
+    'store' | 'queues' | 'bucketTrouble' | 'traffic' | 'syncInterval' | 'goneRetention' | 'scrub'
+  >,
 ) {
   const { store, queues } = options;
 
   return {
     /** Totals, rates of the last minute, queue depths, time left at that rate. */
     async status() {
-      const [records, removals, queued, trouble] = await Promise.all([
+      const [records, removals, queued, trouble, now] = await Promise.all([
         // One snapshot: between two reads, an asset that changes its state could be missing from both figures.
         store.snapshot(async (at) => ({
           connections: await at.connections.countByStatus(),
@@ -71,10 +76,12 @@ export function statusOperations(
           recent: await at.assets.recent(60_000),
           syncs: await at.syncs.open(),
           verifications: await at.verifications.open(),
+          scrub: await at.scrub.progress(),
         })),
         nextWeekOf(store, options.goneRetention),
         within(5000, queues.counts()),
         within(5000, options.bucketTrouble()),
+        store.now(),
       ]);
       const { connections, troubled, counts, versions, outstanding, recent, syncs, verifications } = records;
       const states = byState(counts);
@@ -106,6 +113,7 @@ export function statusOperations(
           bytes: removals.nextWeek.bytes,
           heldCompanies: removals.heldCompanies.length,
         },
+        scrub: scrubStatusOf(records.scrub, options.scrub, now),
         queues: queued ?? null,
         bucket: { ok: trouble === null, reason: trouble === undefined ? 'it does not answer' : trouble },
       };

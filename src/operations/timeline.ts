@@ -172,6 +172,8 @@ function eventText(kind: string, { companyId, recordedFor, outcome, reason }: Re
   switch (kind) {
     case 'asset.gone':
       return 'no longer in the library';
+    case 'asset.damaged':
+      return 'found damaged or missing in the bucket';
     case 'asset.conflict':
       return `company ${companyId} lists it, too; only that of company ${recordedFor} is mirrored`;
     case 'operator.retryAsset':

@@ -47,6 +47,7 @@ import * as contents from './verifications/contents.ts';
 import * as inventories from './verifications/inventories.ts';
 import * as lines from './verifications/lines.ts';
 import * as repairs from './verifications/repairs.ts';
+import * as scrub from './verifications/scrub.ts';
 import * as verifications from './verifications/verifications.ts';
 
 /** The database, by aggregate. */
@@ -135,5 +136,6 @@ const readable = (db: Database) => ({
   versions: bind(db, versions),
   counts: bind(db, counting),
   syncs: bind(db, { ...syncs, recordPage, finish: endSync }),
+  scrub: bind(db, scrub),
   verifications: bind(db, { ...verifications, ...lines }),
 });

@@ -133,7 +133,7 @@ async function inventoryNow(deps: ScheduledDeps, signal: AbortSignal): Promise<v
 }
 
 /** Renews a lease until `end`; `lost` is aborted when another process has it. */
-function keep(leaseMs: number, renew: () => Promise<boolean>) {
+export function keep(leaseMs: number, renew: () => Promise<boolean>) {
   const aborter = new AbortController();
   const timer = setInterval(async () => {
     const isHolder = await renew().catch(() => true);

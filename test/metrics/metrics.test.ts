@@ -26,7 +26,7 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
   const uploaded = Date.now() - 7_200_000;
 
   beforeAll(async () => {
-    scene = await newScene({ redis, role: 'web' });
+    scene = await newScene({ redis, role: 'web', environment: { SCRUB_CYCLE: '90d' } });
     metricsPort = await freePort();
     worker = await startMirror(
       { ...scene.ground, environment: { ...scene.ground.environment, METRICS_PORT: String(metricsPort) } },

@@ -1,15 +1,25 @@
 import { formatBytes, formatDuration } from '../../units.ts';
-import type { Plan, PlanProgress } from '../answers.ts';
+import type { Plan, PlanProgress, Scrub } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
+import { UsageError } from '../failures.ts';
 import { findOptional } from '../find-connection.ts';
-import { ago, counted, cut, harmless, overwrite, paint, print, printJson, table } from '../output.ts';
+import { ago, counted, cut, harmless, number, overwrite, paint, print, printJson, table } from '../output.ts';
+import { scrubLine } from './status.ts';
 
-/** Shows what a full sync would transfer. Returns the number of companies that could not be listed. */
-export async function plan(
-  api: ApiClient,
-  connectionId: string | undefined,
-  options: { json?: boolean },
-): Promise<number> {
+export interface PlanOptions {
+  scrub?: boolean;
+  json?: boolean;
+}
+
+/** Shows what a full sync would transfer, or what the scrub reads. Returns the number of companies that could not be listed. */
+export async function plan(api: ApiClient, connectionId: string | undefined, options: PlanOptions): Promise<number> {
+  if (options.scrub) {
+    if (connectionId !== undefined) throw new UsageError('--scrub is about the whole mirror; omit the connection');
+    const found = await api.scrub();
+    if (options.json) printJson(found);
+    else print(describeScrub(found));
+    return 0;
+  }
   const line = process.stderr.isTTY && !options.json;
   const found = await api.plan(await findOptional(api, connectionId), (progress) => {
     if (line) overwrite(process.stderr, cut(describeProgress(progress), (process.stderr.columns || 80) - 1));
@@ -18,6 +28,17 @@ export async function plan(
   if (options.json) printJson(found);
   else print(describe(found));
   return found.problems.length;
+}
+
+function describeScrub({ cycle, perDay, assets, objects, bytes, bandwidth, bytesPerSecond, ...state }: Scrub): string {
+  const what = `${number(assets)} assets, ${number(objects)} objects, ${formatBytes(bytes)}`;
+  if (cycle === null || perDay === null) return `The scrub is off (SCRUB_CYCLE). It would read ${what} in each cycle.`;
+  return [
+    `The scrub reads ${paint('bold', what)} in ${formatDuration(cycle)}.`,
+    `  ${number(perDay.requests)} requests and ${formatBytes(perDay.bytes)} a day in the mean`,
+    `  ${formatBytes(bytesPerSecond)}/s needed now, at most ${formatBytes(bandwidth)}/s`,
+    `  ${scrubLine({ cycle, ...state })}`,
+  ].join('\n');
 }
 
 function describeProgress({ companyId, listed, pages, waitsUntil }: PlanProgress): string {

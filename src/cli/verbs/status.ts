@@ -58,6 +58,7 @@ function describe(totals: Status, connections: ConnectionSummary[], watched: boo
     totals.removals.heldCompanies > 0
       ? paint('yellow', 'too many removals at once, so none happens; see `asset-mirror removals`')
       : '',
+    scrubLine(totals.scrub),
     totals.bucket.ok
       ? ''
       : paint('red', `bucket unavailable, all assets wait: ${harmless(totals.bucket.reason ?? '')}`),
@@ -79,6 +80,15 @@ function describe(totals: Status, connections: ConnectionSummary[], watched: boo
   }
   const trouble = troubles(connections);
   return [...lines, ...(trouble.length > 0 ? ['', ...trouble] : [])].join('\n');
+}
+
+/** The oldest verification, and whether the scrub is on time. */
+export function scrubLine({ cycle, oldest, onTime, unverifiable }: Status['scrub']): string {
+  if (oldest === null) return '';
+  const verified = `oldest verification ${ago(oldest)}`;
+  const not = unverifiable > 0 ? `, ${number(unverifiable)} cannot be verified` : '';
+  if (cycle === null) return `${verified}${not}; the scrub is off`;
+  return onTime ? `${verified}${not}` : paint('yellow', `${verified}${not}; the scrub is late`);
 }
 
 function progressOf({ assets, outstanding }: Status): string {

@@ -97,6 +97,7 @@ const happened = {
   'connection.caught_up': 'has caught up',
   'asset.failed': 'failed',
   'company.removal_held': 'too many assets of a company would be removed, so none is',
+  'asset.damaged': 'was damaged or missing in the bucket',
   'asset.gone': 'is gone from the library',
   'asset.removed': 'was removed from the bucket',
   'asset.mirrored': 'was mirrored',
@@ -166,7 +167,7 @@ export function eventWords({ kind, data }) {
       ...more,
     };
   }
-  const tone = /disconnected|failed|differs|given_up|webhook/.test(kind)
+  const tone = /disconnected|failed|damaged|differs|given_up|webhook/.test(kind)
     ? 'bad'
     : /paused|lost|held|gone/.test(kind)
       ? 'warn'

@@ -1,5 +1,6 @@
 import { rotatedKeysAnswer } from '../../operations/encryption-keys.ts';
 import type { Operations } from '../../operations/operations.ts';
+import { scrubAnswer } from '../../operations/scrub.ts';
 import { settingsAnswer, settingsRequest } from '../../operations/settings.ts';
 import { statusAnswer } from '../../operations/status.ts';
 import { type Api, route } from './route.ts';
@@ -11,6 +12,13 @@ export function serviceRoutes(app: Api, operations: Operations): void {
       response: { 200: statusAnswer },
     }),
     async () => operations.status(),
+  );
+  app.get(
+    '/scrub',
+    route('service', 'getScrub', 'Get the progress of the scrub, and how many requests and bytes it needs', {
+      response: { 200: scrubAnswer },
+    }),
+    async () => operations.scrub(),
   );
   app.get(
     '/settings',

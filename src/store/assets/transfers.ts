@@ -55,7 +55,7 @@ export async function saveMedia(db: Database, saves: { lease: AssetLease; media:
       DELETE FROM upload_parts USING leased WHERE asset_id = leased.id
     )
     UPDATE assets SET media = leased.media, bytes = (leased.media->>'bytes')::bigint, verified_at = now(), upload = NULL,
-      retained_until = NULL
+      retained_until = NULL, unverifiable_at = NULL
     FROM leased WHERE assets.id = leased.id AND assets.id = ANY(${ids}::text[]) RETURNING assets.id, assets.lease`,
   );
   const saved = new Set(rows.map(({ id, lease }) => `${lease} ${id}`));

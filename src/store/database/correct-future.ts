@@ -64,6 +64,7 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
           SELECT id FROM assets WHERE queued_at IS NOT NULL AND ${isWrong})
         ORDER BY id FOR UPDATE SKIP LOCKED)`,
     verifications: sql`UPDATE verifications SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
+    scrub: sql`UPDATE scrub SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
     inventories: sql`UPDATE inventories SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
     // Its day is in the future: the real inventory of that day is still to be written.
     inventoryDays: sql`DELETE FROM inventories WHERE ${isBeyond('written_at', 0)}`,

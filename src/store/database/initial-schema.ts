@@ -116,6 +116,8 @@ const assets = `
     keeping_at timestamptz,
     -- When the media's bytes were last compared with their checksum.
     verified_at timestamptz,
+    -- When they were last found not to be comparable: archived, or damaged and gone from the library.
+    unverifiable_at timestamptz,
     -- Until when the media is locked, as checked there; null: not checked since it was stored.
     retained_until timestamptz,
     gone_at timestamptz,
@@ -153,6 +155,11 @@ const assets = `
   CREATE INDEX assets_skipped ON assets (company_id, id) WHERE skipped IS NOT NULL;
   CREATE INDEX assets_gone ON assets (gone_at, id) WHERE state = 'gone';
   CREATE INDEX assets_retained ON assets (retained_until, id) WHERE retained_until IS NOT NULL AND state <> 'gone';
+  -- The scrub reads the longest unverified file next.
+  CREATE INDEX assets_to_verify ON assets ((coalesce(verified_at, mirrored_at)))
+    WHERE state IN ('mirrored', 'gone') AND media IS NOT NULL AND unverifiable_at IS NULL;
+  CREATE INDEX assets_unverifiable ON assets (unverifiable_at)
+    WHERE state IN ('mirrored', 'gone') AND media IS NOT NULL AND unverifiable_at IS NOT NULL;
   CREATE INDEX assets_uploads ON assets (id) WHERE upload IS NOT NULL;
 
   -- Written by any statement that makes an asset mirrored or gone: of a worker, a listing or a rebuild.
@@ -408,6 +415,20 @@ const bucket = `
     PRIMARY KEY (verification_id, number)
   );
   CREATE INDEX verification_remedies ON verification_lines (verification_id, asset_id) WHERE remedy IS NOT NULL;
+
+  -- The scrub: the lease of the one process that runs it, and its rate. At most one row.
+  CREATE TABLE scrub (
+    single boolean PRIMARY KEY DEFAULT true CHECK (single),
+    owner text,
+    until timestamptz,
+    -- Weight per ms, and bytes per second of it, as computed last; and how many files could not be compared then.
+    rate float8 NOT NULL DEFAULT 0,
+    bytes_per_second float8 NOT NULL DEFAULT 0,
+    unverifiable bigint NOT NULL DEFAULT 0,
+    planned_at timestamptz,
+    -- When the last asset was read.
+    read_at timestamptz
+  );
 
   -- One row a day. Its lease holder writes the day's inventory.
   CREATE TABLE inventories (

@@ -213,6 +213,8 @@ interface AssetTable {
   verifiedAt: Date | null;
   /** Until when the media is locked in the bucket, as checked there; null: not checked since it was stored. */
   retainedUntil: Date | null;
+  /** When they were last found not to be comparable: archived, or damaged and gone from the library. */
+  unverifiableAt: Generated<Date | null>;
   /** Keys that another version of it may have: deleted once the record of this one is written. */
   superseded: Generated<string[]>;
   upload: UploadUnderWay | null;

@@ -12,7 +12,7 @@ export async function verified(db: Database, seen: { id: string; lease: number }
       JOIN unnest(${seen.map(({ id }) => id)}::text[], ${seen.map(({ lease }) => lease)}::int[]) AS seen (id, lease)
         ON a.id = seen.id AND a.lease = seen.lease
       ORDER BY a.id FOR UPDATE OF a)
-    UPDATE assets SET verified_at = now() FROM same WHERE assets.id = same.id`.execute(db);
+    UPDATE assets SET verified_at = now(), unverifiable_at = NULL FROM same WHERE assets.id = same.id`.execute(db);
 }
 
 /** Saves new ETags of objects whose content was read and is intact, as after a copy of the bucket. */

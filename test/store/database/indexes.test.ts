@@ -62,6 +62,20 @@ test('the dispatcher does not read assets that are not due, however many wait', 
   expect(await opened.store.assets.dispatch({ perConnection: 4 })).toMatchObject([{ id: 'film 7', state: 'mirrored' }]);
 });
 
+test('the scrub does not read all assets to find the next and the oldest one', async () => {
+  await client.query(`UPDATE assets SET media = '{}', verified_at = now() - random() * interval '90 days'`);
+  const rounds = 20;
+  const rows = await readBy(rounds, async (store) => {
+    for (let round = 0; round < rounds; round++) {
+      const next = (await store.scrub.next(['film 1']))!;
+      const { oldest } = await store.scrub.progress();
+      expect(Math.abs(Date.now() - next.ageMs - oldest!.getTime())).toBeLessThan(60_000 + 86_400_000);
+    }
+  });
+  expect(rows).toBeLessThan(waiting);
+  await client.query('UPDATE assets SET media = NULL, verified_at = NULL');
+});
+
 test('adopting assets of an ended connection reads neither all of its assets nor those of the adopter', async () => {
   const ended = (await running(opened.store, 'acme', 'elsewhere')).connectionId;
   await opened.store.connections.end(ended, 'as a test');

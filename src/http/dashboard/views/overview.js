@@ -168,7 +168,7 @@ function warnings(now) {
 }
 
 /** @param {Status} now */
-function summary({ assets, bytes: stored, versions, outstanding, rate, timeLeft, syncs, connections: of }) {
+function summary({ assets, bytes: stored, versions, outstanding, rate, timeLeft, syncs, scrub, connections: of }) {
   const { byState } = assets;
   const all = assets.expected;
   const part = share(assets);
@@ -194,7 +194,17 @@ function summary({ assets, bytes: stored, versions, outstanding, rate, timeLeft,
       )}
       ${assets.skipped > 0 ? html`<li><a href="#/assets?skipped=true"><i class="gone"></i>Skipped <b>${number(assets.skipped)}</b></a></li>` : nothing}</ul>
       ${all === 0 ? nothing : html`<button @click=${() => verifyDialog(undefined)}>Verify …</button>`}</div>
+    ${scrubOf(scrub)}
   </section>`;
+}
+
+/** @param {Status['scrub']} scrub */
+function scrubOf({ cycle, oldest, onTime, unverifiable }) {
+  if (oldest === null) return nothing;
+  const late = onTime === false ? html` · <b>the scrub is late</b>` : nothing;
+  return html`<p class="soft small">Oldest verification: ${time(oldest)}${cycle === null ? ' · the scrub is off' : ` · every file within ${duration(cycle / 1000)}`}${late}${
+    unverifiable > 0 ? ` · ${counted(unverifiable, 'file')} cannot be verified` : nothing
+  }</p>`;
 }
 
 const spans = {

@@ -1,0 +1,144 @@
+import { type RawBuilder, sql } from 'kysely';
+import { wroteAny } from '../database/results.ts';
+import type { Database } from '../database/schema.ts';
+import { inMs } from '../database/time.ts';
+
+/** How fast files must be read back so that each is verified in time, and the lease of the one process that does so. */
+export interface ScrubState {
+  /** Weight per ms: see `Unverified`. */
+  rate: number;
+  /** Bytes per second of this. */
+  bytesPerSecond: number;
+  /** How many cannot be compared: archived, or damaged beyond repair. */
+  unverifiable: number;
+  /** Ms since the rate was computed, and since the last asset was read; undefined: never. */
+  plannedMsAgo: number | null;
+  readMsAgo: number | null;
+}
+
+/** The asset that was not verified for the longest time. */
+export interface Unverified {
+  id: string;
+  /** What reading it costs: its bytes, and its requests. */
+  weight: number;
+  /** How long ago, in ms. */
+  ageMs: number;
+}
+
+/** What the requests for an asset cost, in bytes. */
+const perAsset = 2 ** 20;
+
+/** In how many parts of a cycle the deadlines are grouped. What is overdue is caught up within one of them. */
+const parts = 20;
+
+/** Worded like the indexes `assets_to_verify` and `assets_unverifiable`. */
+const verifiable = sql`state IN ('mirrored', 'gone') AND media IS NOT NULL AND unverifiable_at IS NULL`;
+const unverifiable = sql`state IN ('mirrored', 'gone') AND media IS NOT NULL AND unverifiable_at IS NOT NULL`;
+const verifiedAt = sql<Date>`coalesce(verified_at, mirrored_at)`;
+const ageOf = (at: RawBuilder<Date>) => sql<number>`(extract(epoch FROM now() - ${at}) * 1000)::float8`;
+
+const state = sql`rate, bytes_per_second, unverifiable, ${ageOf(sql`planned_at`)} AS planned_ms_ago,
+  ${ageOf(sql`read_at`)} AS read_ms_ago`;
+
+/** Leases the scrub to `owner`. Undefined: another process has it. */
+export async function take(db: Database, owner: string, leaseMs: number): Promise<ScrubState | undefined> {
+  const { rows } = await sql<ScrubState>`
+    INSERT INTO scrub (owner, until) VALUES (${owner}, ${inMs(leaseMs)})
+    ON CONFLICT (single) DO UPDATE SET owner = excluded.owner, until = excluded.until
+      WHERE scrub.until IS NULL OR scrub.until < now()
+    RETURNING ${state}`.execute(db);
+  return rows[0];
+}
+
+/** Extends the lease. False if it is lost. */
+export async function renew(db: Database, owner: string, leaseMs: number): Promise<boolean> {
+  return wroteAny(await sql`UPDATE scrub SET until = ${inMs(leaseMs)} WHERE owner = ${owner}`.execute(db));
+}
+
+export async function release(db: Database, owner: string): Promise<void> {
+  await sql`UPDATE scrub SET owner = NULL, until = NULL WHERE owner = ${owner}`.execute(db);
+}
+
+/** An asset was read, successfully or not. Undefined: the lease is lost. */
+export async function read(db: Database, owner: string): Promise<ScrubState | undefined> {
+  const { rows } = await sql<ScrubState>`
+    UPDATE scrub SET read_at = now() WHERE owner = ${owner} RETURNING ${state}`.execute(db);
+  return rows[0];
+}
+
+/**
+ * Computes the lowest constant rate with which each file is verified within `cycleMs` of its last verification, if the
+ * longest unverified come first. So files that were stored at the same time are spread over the whole cycle, and what was
+ * missed while nothing ran is caught up slowly. Reads all assets: seconds for a million.
+ * Undefined: the lease is lost.
+ */
+export async function plan(db: Database, owner: string, cycleMs: number): Promise<ScrubState | undefined> {
+  const part = cycleMs / parts;
+  const { rows } = await sql<ScrubState>`
+    WITH assets AS (
+      SELECT ${ageOf(verifiedAt)} AS age, bytes, false AS unverifiable FROM assets WHERE ${verifiable}
+      UNION ALL
+      SELECT ${ageOf(sql`unverifiable_at`)}, 0, true FROM assets WHERE ${unverifiable}
+    ), grouped AS (
+      SELECT least(greatest(ceil((${cycleMs}::float8 - age) / ${part}::float8), 1), ${parts}::int) AS part,
+        sum(bytes)::float8 AS bytes, sum(bytes + ${perAsset}::int)::float8 AS weight,
+        count(*) FILTER (WHERE unverifiable) AS unverifiable
+      FROM assets GROUP BY part
+    ), rates AS (
+      SELECT sum(weight) OVER until / (part * ${part}::float8) AS rate,
+        sum(bytes) OVER until / (part * ${part}::float8) * 1000 AS bytes_per_second, unverifiable
+      FROM grouped WINDOW until AS (ORDER BY part)
+    ), planned AS (
+      SELECT coalesce(max(rate), 0) AS rate, coalesce(max(bytes_per_second), 0) AS bytes_per_second,
+        coalesce(sum(unverifiable), 0)::bigint AS unverifiable FROM rates
+    )
+    UPDATE scrub SET (rate, bytes_per_second, unverifiable) = (SELECT * FROM planned), planned_at = now()
+    WHERE owner = ${owner} RETURNING ${state}`.execute(db);
+  return rows[0];
+}
+
+/** The asset to be read next, without these. */
+export async function next(db: Database, except: string[]): Promise<Unverified | undefined> {
+  const others = sql`id <> ALL(${except}::text[])`;
+  const { rows } = await sql<Unverified>`
+    SELECT id, weight, ${ageOf(sql`at`)} AS age_ms FROM (
+      (SELECT id, coalesce(bytes, 0) + ${perAsset}::int AS weight, ${verifiedAt} AS at FROM assets WHERE ${verifiable} AND ${others}
+        ORDER BY ${verifiedAt} LIMIT 1)
+      UNION ALL
+      (SELECT id, ${perAsset}::int, unverifiable_at FROM assets WHERE ${unverifiable} AND ${others} ORDER BY unverifiable_at LIMIT 1)
+    ) AS heads ORDER BY at LIMIT 1`.execute(db);
+  return rows[0];
+}
+
+/** The bytes of this media cannot be compared: it is archived, or damaged and gone from the library. It is due a cycle later. */
+export async function cannotVerify(db: Database, asset: { id: string; lease: number }): Promise<void> {
+  await sql`
+    UPDATE assets SET unverifiable_at = now() WHERE id = ${asset.id} AND lease = ${asset.lease}`.execute(db);
+}
+
+/** Whether any process transfers media now. */
+export async function isTransferring(db: Database): Promise<boolean> {
+  const { rows } = await sql<{ some: boolean }>`
+    SELECT EXISTS (SELECT FROM assets WHERE queued_at IS NOT NULL AND state <> 'mirrored') AS some`.execute(db);
+  return rows[0]!.some;
+}
+
+/** The state of the scrub, and when the longest unverified file was verified; null: there are no files. */
+export async function progress(db: Database): Promise<{ scrub: ScrubState | undefined; oldest: Date | null }> {
+  const { rows } = await sql<ScrubState>`SELECT ${state} FROM scrub`.execute(db);
+  const { rows: oldest } = await sql<{ at: Date }>`
+    SELECT ${verifiedAt} AS at FROM assets WHERE ${verifiable} ORDER BY ${verifiedAt} LIMIT 1`.execute(db);
+  return { scrub: rows[0], oldest: oldest[0]?.at ?? null };
+}
+
+/** How many files there are to verify, with their sidecars. Reads all assets. */
+export async function sizes(db: Database): Promise<{ assets: number; objects: number; bytes: number }> {
+  const { rows } = await sql<{ assets: number; objects: number; bytes: number }>`
+    SELECT count(*) AS assets, coalesce(sum(1 + sidecars.objects), 0)::bigint AS objects,
+      coalesce(sum(assets.bytes + sidecars.bytes), 0)::bigint AS bytes
+    FROM assets CROSS JOIN LATERAL (
+      SELECT count(*) AS objects, coalesce(sum((file.value->>'bytes')::bigint), 0) AS bytes
+      FROM jsonb_each(sidecar_files) AS file) AS sidecars
+    WHERE ${verifiable}`.execute(db);
+  return rows[0]!;
+}

@@ -1,0 +1,213 @@
+import { randomUUID } from 'node:crypto';
+import { pipeline, Transform } from 'node:stream';
+import { every } from '../every.ts';
+import type { Log } from '../log.ts';
+import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
+import { createThrottle } from '../source/bandwidth.ts';
+import type { Storage } from '../storage/storage.ts';
+import type { Store } from '../store/store.ts';
+import type { ScrubState, Unverified } from '../store/verifications/scrub.ts';
+import type { Timings } from '../timings.ts';
+import { type Inspection, inspect } from './compare-objects.ts';
+import { nothingFound } from './counts.ts';
+import { expectedOf } from './expected-objects.ts';
+import { keep } from './scheduled.ts';
+
+export interface ScrubDeps {
+  store: Store;
+  storage: Storage;
+  breaker: Pick<CircuitBreaker, 'open'>;
+  log: Log;
+  /** Called with the number of bytes that were read. */
+  onRead: (bytes: number) => void;
+  instance: string;
+  timings: Timings;
+  /** Within this time, in ms, each mirrored file is read back. */
+  cycle: number;
+  /** Bytes per second. */
+  bandwidth: number;
+}
+
+/** The rate is that of a slightly shorter cycle, so that small delays make nothing late. */
+const margin = 0.95;
+/** The longest pause; also after an error. */
+const longestPause = 60_000;
+/** How often to check whether transfers have ended. */
+const transfersMs = 1000;
+/** How long an asset that a worker is changing, or that cannot be read, is left alone. */
+const movingMs = 60_000;
+const unreadableMs = 3_600_000;
+/** If more assets cannot be read, the bucket has a problem. */
+const mostUnreadable = 1000;
+
+/**
+ * Reads all mirrored files back within each cycle, the longest unverified first, and compares them with their checksums. One
+ * process at a time does so, at an even rate and never faster than `bandwidth`, and waits for transfers unless it would be
+ * late. What differs is repaired as `verify --repair` does.
+ */
+export function startScrubbing(deps: ScrubDeps) {
+  const { log, timings } = deps;
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  const scrubber = new Scrubber(deps);
+  const failed = (err: unknown) => log.warn({ event: 'scrub.failed', err }, 'scrub interrupted, will retry');
+  const running = every(timings.poll, () => scrubber.round(signal), { signal, failed, later: true });
+  return {
+    async stop(): Promise<void> {
+      stopping.abort(new Error('shutting down'));
+      await running;
+    },
+  };
+}
+
+export class Scrubber {
+  readonly #deps: ScrubDeps;
+  readonly #throttled: Storage;
+  /** Nothing is due before this time, by the monotonic clock. */
+  #notBefore = 0;
+  /** Assets that could not be checked, and until when they are left alone. */
+  readonly #later = new Map<string, number>();
+
+  constructor(deps: ScrubDeps) {
+    this.#deps = deps;
+    this.#throttled = slow(deps);
+  }
+
+  /** Reads all assets that are due now, if no other process does. */
+  async round(stop: AbortSignal): Promise<void> {
+    const { store, breaker, instance, timings } = this.#deps;
+    if (performance.now() < this.#notBefore || breaker.open !== undefined) return;
+    const owner = `${instance} ${randomUUID()}`;
+    const leaseMs = timings.verificationLease;
+    const state = await store.scrub.take(owner, leaseMs);
+    if (!state) return this.#pause(leaseMs / 2);
+    const lease = keep(leaseMs, () => store.scrub.renew(owner, leaseMs));
+    try {
+      await this.#read(owner, state, AbortSignal.any([stop, lease.lost]));
+    } catch (error) {
+      this.#pause(longestPause);
+      if (!stop.aborted && !lease.lost.aborted) throw error;
+    } finally {
+      lease.end();
+      await store.scrub.release(owner).catch(() => {});
+    }
+  }
+
+  #pause(ms: number): void {
+    this.#notBefore = performance.now() + Math.min(ms, longestPause);
+  }
+
+  async #read(owner: string, first: ScrubState, signal: AbortSignal): Promise<void> {
+    const { store, cycle } = this.#deps;
+    for (let state: ScrubState | undefined = first; state; ) {
+      signal.throwIfAborted();
+      if (!isWithin(state.plannedMsAgo, this.#replanAfter)) {
+        state = await store.scrub.plan(owner, cycle * margin);
+        if (!state) return;
+      }
+      const next = await store.scrub.next(this.#leftAlone());
+      const waitMs = next ? await this.#waitFor(state, next) : this.#replanAfter;
+      if (!next || waitMs > 0) return this.#pause(waitMs);
+      // One that was not read does not hold up the next.
+      if (await this.#check(next, signal)) state = await store.scrub.read(owner);
+    }
+  }
+
+  /** Every six hours in a cycle of 90 days. */
+  get #replanAfter(): number {
+    return Math.max(1000, this.#deps.cycle / 360);
+  }
+
+  /** How long the next asset has to wait: for its turn, or for transfers. */
+  async #waitFor(state: ScrubState, next: Unverified): Promise<number> {
+    const { store, cycle, bandwidth } = this.#deps;
+    if (state.rate === 0) return this.#replanAfter;
+    const turnMs = next.weight / state.rate;
+    if (isWithin(state.readMsAgo, turnMs)) return turnMs - state.readMsAgo!;
+    const isUrgent = next.ageMs > cycle || state.bytesPerSecond > bandwidth / 2;
+    return !isUrgent && (await store.scrub.isTransferring()) ? transfersMs : 0;
+  }
+
+  #leftAlone(): string[] {
+    const now = performance.now();
+    for (const [id, until] of this.#later) if (until <= now) this.#later.delete(id);
+    if (this.#later.size > mostUnreadable) throw new Error(`${this.#later.size} assets cannot be read`);
+    return [...this.#later.keys()];
+  }
+
+  #leaveAlone(id: string, ms: number): false {
+    this.#later.set(id, performance.now() + ms);
+    return false;
+  }
+
+  /** Reads the objects of one asset, and requests their repair if they differ. False: it could not be read. */
+  async #check({ id }: Unverified, signal: AbortSignal): Promise<boolean> {
+    const { store, storage, log } = this.#deps;
+    const asset = await store.contents.get(id);
+    if (!asset) return false;
+    const pairs = expectedOf(asset).map((left) => ({ key: left.key, left, right: 'unlisted' as const }));
+    const found: Inspection = { deep: true, one: true, counts: { ...nothingFound }, seen: [], copied: [], signal };
+    const findings = await inspect({ store, storage: this.#throttled }, pairs, found);
+    const differences = findings.flatMap((finding) => (finding?.difference ? [finding] : []));
+    // Without the right disk or bucket, everything would be missing or different.
+    if (differences.length > 0) await storage.check();
+    await store.contents.verified(found.seen);
+    await store.contents.copied(found.copied);
+
+    const unreadable = differences.find(({ mark }) => mark === '!');
+    const damaged = differences.filter(({ mark }) => mark !== '!');
+    const what = damaged.flatMap(({ kind, remedy }) => (kind && remedy ? [{ kind, remedy }] : []));
+    const isRepaired = what.length > 0 && (await store.contents.requestRepair(id, what));
+    if (damaged.length > 0) {
+      const objects = damaged.map(({ key, text }) => ({ key, text }));
+      const { connectionId } = asset;
+      await store.events.add({
+        kind: 'asset.damaged',
+        assetId: id,
+        ...(connectionId !== null && { connectionId }),
+        data: { objects, repaired: isRepaired },
+      });
+      log.warn(
+        { event: 'asset.damaged', assetId: id, connectionId, objects, repaired: isRepaired },
+        'asset damaged in the bucket',
+      );
+    }
+    if (unreadable) {
+      log.warn(
+        { event: 'object.unreadable', assetId: id, key: unreadable.key, reason: unreadable.text },
+        'object cannot be read',
+      );
+      return this.#leaveAlone(id, unreadableMs);
+    }
+    if (found.seen.length > 0 || isRepaired) return true;
+    const media = findings.find((finding) => finding?.kind === 'media');
+    if (!media || (what.length > 0 && !isRepaired)) return this.#leaveAlone(id, movingMs);
+    // Archived, or damaged and no longer in the library.
+    await store.scrub.cannotVerify(asset);
+    return true;
+  }
+}
+
+/** Whether something happened less than `ms` ago. The database's clock may have been set back since. */
+const isWithin = (msAgo: number | null, ms: number) => msAgo !== null && msAgo >= 0 && msAgo < ms;
+
+/** The bucket, read at most at the bandwidth of the scrub. */
+function slow({ storage, bandwidth, onRead }: ScrubDeps): Storage {
+  const throttle = createThrottle(bandwidth);
+  return {
+    ...storage,
+    async get(key, options = {}) {
+      const body = await storage.get(key, options);
+      if (!body) return undefined;
+      const signal = options.signal ?? new AbortController().signal;
+      const slowed = new Transform({
+        transform(chunk: Buffer, _encoding, done) {
+          onRead(chunk.length);
+          Promise.resolve(throttle.take(chunk.length, signal)).then(() => done(null, chunk), done);
+        },
+      });
+      pipeline(body, slowed, () => {});
+      return slowed;
+    },
+  };
+}
