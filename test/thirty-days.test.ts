@@ -95,6 +95,8 @@ async function textsIn(storage: Stage['ground']['storage'], ids?: Set<string>): 
 
 async function live(stage: Stage, worker: ReturnType<typeof workerOf>): Promise<Day[]> {
   const { companyId, connectionId } = await stage.company();
+  // All days pass within minutes, so their replacements count together.
+  await stage.mirror.api('PATCH', `/connections/${connectionId}`, { holdReplaced: '100%,0' });
   const { between, chance, pick } = createRandom('thirty days');
   const present = new Set<string>();
   const past: Day[] = [];

@@ -169,6 +169,7 @@ export async function openWorld(options: Options & { directory: string; hasDisk:
     LIBRARY_CLIENT_ID: 'the-fault-suite',
     LIBRARY_CLIENT_SECRET: clientSecret,
     SYNC_INTERVAL: '5s',
+    SCRUB_CYCLE: '2m',
     PROCESSING_POLL: '1s',
     TRANSCRIPT_DELAY: '0s',
     TRANSFER_STALL_TIMEOUT: '2s',
