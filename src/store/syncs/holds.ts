@@ -44,12 +44,13 @@ export const hasReplacements = (connectionId: string, companyId: string) => sql<
   OR EXISTS (SELECT FROM access WHERE connection_id = ${connectionId} AND company_id = ${companyId} AND held ? 'replaced'))`;
 
 /** How many companies are held, by kind. A company that several connections can read counts once. */
-export async function countHeld(db: Database): Promise<Record<HoldKind, number>> {
-  const { rows } = await sql<{ kind: HoldKind; count: number }>`
+export async function countHeld(db: Database): Promise<Record<HoldKind | 'removal', number>> {
+  const { rows } = await sql<{ kind: string; count: number }>`
     SELECT kind, count(DISTINCT company_id) AS count
     FROM access CROSS JOIN LATERAL jsonb_object_keys(held) AS kind
-    WHERE held <> '{}' AND ${isInEffect} GROUP BY kind`.execute(db);
-  return { missing: 0, replaced: 0, ...Object.fromEntries(rows.map(({ kind, count }) => [kind, count])) };
+    WHERE held <> '{}' AND ${isInEffect} GROUP BY kind
+    UNION ALL SELECT 'removal', count(*) FROM removal_brakes WHERE held_at IS NOT NULL`.execute(db);
+  return { missing: 0, replaced: 0, removal: 0, ...Object.fromEntries(rows.map(({ kind, count }) => [kind, count])) };
 }
 
 /** For a row of `access`: its connection still works on the company. */

@@ -122,6 +122,7 @@ describe('GONE_RETENTION', { timeout: 60_000 }, () => {
     expect(events).toHaveLength(1);
     expect(events[0]!.data).toMatchObject({ companyId: 'acme', assets: 12 });
     expect((await removals()).heldCompanies).toMatchObject([{ companyId: 'acme' }]);
+    expect(await scene.mirror.store.connections.countHeld()).toEqual({ missing: 0, replaced: 0, removal: 1 });
     for (const id of ids) expect(await scene.keys(id)).toHaveLength(2);
 
     await expect(scene.mirror.api('POST', '/removals/accept', { companyId: 'other' })).rejects.toThrow(
