@@ -45,6 +45,7 @@ export async function* selectCopies(
   const { assetIds, companyId, projectId, asOf } = selection;
   const filter = { ids: assetIds, companyId, projectId, connectionId };
   const unknown = new Set(assetIds);
+  let isAny = false;
   for (let after = ''; ; ) {
     const ids = await store.versions.restorable({ ...filter, after, limit: pageSize });
     const [assets, versions] = await Promise.all([store.assets.some(ids), store.versions.ofAssets(ids)]);
@@ -56,6 +57,7 @@ export async function* selectCopies(
       if (chosen && (projectId === undefined || chosen.projectId === projectId)) yield chosen;
       else if (!chosen && asOf === undefined) yield { assetId, problem: whyNone(asset) };
     }
+    if (ids.length > 0) isAny = true;
     if (ids.length < pageSize) break;
     after = ids.at(-1)!;
   }
@@ -63,6 +65,7 @@ export async function* selectCopies(
     const other = (connectionId ?? companyId ?? projectId) ? ' that matches the other options' : '';
     throw new WrongSelection(`There is no asset ${[...unknown].join(', ')}${other}.`);
   }
+  if (!isAny) throw new WrongSelection('No asset in the bucket matches these options.');
 }
 
 type Candidate = Copy & { projectId: string | null; mirroredAt: Date };

@@ -224,11 +224,12 @@ describe.each([
     };
     expect(await ids({ companyId: one.companyId })).toEqual([inProject, other].sort());
     expect(await ids({ projectId })).toEqual([inProject]);
-    expect(await ids({ companyId: two.companyId, projectId })).toEqual([]);
+    await expect(ids({ companyId: two.companyId, projectId })).rejects.toThrow('No asset in the bucket matches');
     expect(await ids({ connection: two.connectionId })).toEqual([elsewhere]);
     expect(await ids({ connection: `${two.userId}@example.com` })).toEqual([elsewhere]);
     await expect(ids({ connection: 'nobody' })).rejects.toThrow('No connection has the id, e-mail or name nobody.');
     await expect(ids({ assetIds: [other!, 'unknown'] })).rejects.toThrow('There is no asset unknown.');
+    await expect(ids({ companyId: 'unknown' })).rejects.toThrow('No asset in the bucket matches these options.');
     await expect(ids({ assetIds: [other!], version: 'x' })).rejects.toThrow('There is no version x. None is kept.');
   });
 
