@@ -199,12 +199,14 @@ describe('a company that two connections read', () => {
 describe('settings of a connection', () => {
   test('the API returns all settings of a connection, and names those that are its own', async () => {
     const { connectionId } = await stage.company();
+    const limits = { holdMissing: { percent: 50, assets: 1 }, holdReplaced: { percent: 20, assets: 10 } };
     const defaults = {
       syncInterval: 365 * 24 * 3_600_000,
       include: nothing,
       exclude: nothing,
       concurrency: 4,
       bandwidth: null,
+      ...limits,
       own: [],
     };
     expect((await stage.mirror.api('GET', `/connections/${connectionId}`)).settings).toEqual(defaults);
@@ -221,6 +223,7 @@ describe('settings of a connection', () => {
       exclude: nothing,
       concurrency: 2,
       bandwidth: 2 * 2 ** 20,
+      ...limits,
       own: ['bandwidth', 'concurrency', 'include.assetTypes', 'syncInterval'],
     });
     const one = await patch(connectionId, { include: { companyIds: ['x'] }, concurrency: null, force: true });
