@@ -53,6 +53,7 @@ describe.each([richest()])('a listing of the bucket during work ($name)', { time
     for (const [i, id] of ids.entries()) {
       await scene.admin.changeAsset(id, { filename: `new ${i}.bin`, content: { seed: `new ${i}`, size: 5000 + i } });
     }
+    await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { holdReplaced: '100%,0' });
     await scene.resync();
     await watch(versions);
     expect((await keysOf(scene.storage)).toSorted()).toEqual(
