@@ -103,15 +103,17 @@ export interface ListedPage {
 }
 
 /**
- * Writes the new and the changed assets of a page, with one statement each. Erased assets are ignored. Assets that a filter skips are recorded, but not
- * counted; `again` counts unchanged assets that are fetched again. `known`: those in the records, locked.
+ * Writes the new and the changed assets of a page, with one statement each. Erased assets are ignored. Assets that a filter skips
+ * are recorded, but not counted; `again` counts unchanged assets that are fetched again. `known`: those in the records, locked.
  */
 export async function recordListed(tx: Database, page: ListedPage): Promise<Counts> {
   // If a page lists an asset twice, the last entry counts.
   const once = [...new Map(page.assets.map((asset) => [asset.id, asset])).values()];
+  // An asset that is being erased is gone in the records.
+  const mayBeErased = once.filter(({ id }) => (page.known.get(id)?.state ?? 'gone') === 'gone');
   const erased = await erasedAmong(
     tx,
-    once.map(({ id }) => id),
+    mayBeErased.map(({ id }) => id),
   );
   const listed = once.filter(({ id }) => !erased.has(id));
   const fresh: Row[] = [];
