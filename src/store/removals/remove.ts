@@ -25,8 +25,8 @@ export interface Removed {
 }
 
 /**
- * Leases an asset to be removed: nothing else is due for it from now on, and its copy no longer counts as one. `gone`: only if it is still gone, and no hold protects
- * it. Undefined if that is not so, or if a worker holds it.
+ * Leases an asset to be removed. Nothing else is due for it from now on, and its copy no longer counts as one. `gone`: only if it is
+ * still gone and no hold protects it. Undefined if that is not so, or if a worker has it.
  */
 export async function takeForRemoval(
   db: Database,
