@@ -6,6 +6,7 @@ import { probeQueue } from '../src/queue/probe-queue.ts';
 import { createAgent } from '../src/source/http.ts';
 import { openS3 } from '../src/storage/s3/s3.ts';
 import { openStore } from '../src/store/store.ts';
+import { answer, startBare } from './source/bare.ts';
 import { silent } from './store/records.ts';
 import { type Certificates, newCertificates } from './support/certificates.ts';
 import { installed } from './support/installed.ts';
@@ -46,11 +47,13 @@ async function newSite(
   const mirror = await spawnMirror(ground, library);
   const connectionId = await mirror.connect();
   let files = 0;
+  const resync = () => mirror.api('POST', `/connections/${connectionId}/resync`, { mode: 'full' });
   return {
     ground,
     library,
     admin,
     mirror,
+    resync,
     /** Uploads a file, and waits until it is mirrored, without an attempt having failed. */
     async mirrors(size = 1000): Promise<void> {
       const seed = `file ${files++}`;
@@ -62,7 +65,7 @@ async function newSite(
         uploadDate: Date.UTC(2024, 0, files),
         content: { seed, size },
       });
-      await mirror.api('POST', `/connections/${connectionId}/resync`, { mode: 'full' });
+      await resync();
       expect(await mirror.assetIn(id, 'mirrored', 120_000)).toMatchObject({ spent: 0, bytes: size });
     },
     async close(): Promise<void> {
@@ -191,6 +194,39 @@ test.runIf(versitygw)(
     expect(await site.mirror.kill('SIGTERM'), site.mirror.output()).toBe(0);
   },
 );
+
+test('a library with https mirrors https links, and an http link or redirect is refused without a request', async () => {
+  await using open = new AsyncDisposableStack();
+  const port = await freePort();
+  const front = await newTlsFront(certificates, `http://127.0.0.1:${port}`);
+  open.defer(() => front.close());
+  const plain = await startBare();
+  open.defer(() => plain.close());
+  plain.answer(answer(200, 'sent without TLS', { 'content-type': 'video/mp4' }));
+  const site = await newSite(
+    { DOWNLOAD_ALLOW_PRIVATE: 'true' },
+    {},
+    { publicUrl: `https://localhost:${front.port}`, port },
+  );
+  open.defer(() => site.close());
+  await site.mirrors();
+
+  const film = { companyId: 'acme', name: 'film.mp4', mimeType: 'video/mp4', assetType: 'videos', uploadDate: 1 };
+  const linked = await site.admin.addAsset({
+    ...film,
+    overrideDetail: { asset: { download: { url: `${plain.url}/film.mp4` } } },
+  });
+  const redirected = await site.admin.addAsset(film);
+  const location = `${plain.url}/elsewhere.mp4`;
+  await site.admin.addFault({ endpoint: 'media', assetId: redirected.id, status: 302, headers: { location } });
+  await site.resync();
+  for (const { id } of [linked, redirected]) {
+    const { reason } = await site.mirror.assetIn(id, 'failed', 120_000);
+    expect(reason.text).toMatch(/leads to 127\.0\.0\.1 by http, while LIBRARY_API_URL is https/);
+    expect(await site.mirror.asset(id)).toMatchObject({ bytes: null });
+  }
+  expect(plain.requests).toEqual([]);
+});
 
 test('a proxy is used for http addresses too, and not for those in NO_PROXY', async () => {
   await using open = new AsyncDisposableStack();

@@ -70,11 +70,7 @@ export async function follow(options: LinkOptions, url: string, signal: AbortSig
     await discard(options, response);
     if (hops === 10) throw new Error('the download link has too many redirects');
     if (!URL.canParse(location, at)) throw new Error('the download link redirects to an invalid address');
-    const next = new URL(location, at);
-    if (new URL(at).protocol === 'https:' && next.protocol === 'http:') {
-      throw new Error('the download link redirects from https to http');
-    }
-    at = next.href;
+    at = new URL(location, at).href;
   }
 }
 
