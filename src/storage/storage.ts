@@ -8,6 +8,8 @@ export interface StoredObject {
   modified: Date | undefined;
   /** It is in a storage class whose objects cannot be read without a restore. A listing does not know of restored ones. */
   archived?: true;
+  /** In a bucket with versions. A listing does not say it. */
+  versionId?: string;
 }
 
 /** An object that was kept. In a bucket with versions it is a version of its key. */

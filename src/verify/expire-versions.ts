@@ -6,7 +6,7 @@ import type { Log } from '../log.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import { versionKeys } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
-import type { AssetVersion } from '../store/database/schema.ts';
+import type { AssetVersion, VersionFile } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 
 const everyMs = 3_600_000;
@@ -86,7 +86,21 @@ export async function expireVersions(
 /** Its record after its other objects, and its row last: a crash in between leaves what is still to be removed. */
 async function remove({ store, storage }: ExpireDeps, version: AssetVersion): Promise<void> {
   const { assetId, replacedAt, files } = version;
-  for (const { at, versionId } of files) await storage.remove(at, { versionId });
+  const all = await store.versions.ofAsset(assetId);
+  const others = all.filter((other) => other.replacedAt.getTime() !== replacedAt.getTime());
+  for (const file of files) {
+    if (!(await isInUse(storage, file, others))) await storage.remove(file.at, { versionId: file.versionId });
+  }
   await storage.remove(versionKeys.record(assetId, replacedAt));
   await store.versions.remove(version);
+}
+
+/**
+ * Whether an object of a version is also the current one, or that of another version. That happens in a bucket with versions: a
+ * process dies when it has just kept a file, before it replaces it, and a rebuild finds both.
+ */
+async function isInUse(storage: Storage, { at, versionId }: VersionFile, others: AssetVersion[]): Promise<boolean> {
+  if (versionId === undefined) return false;
+  const isSame = (file: VersionFile) => file.at === at && file.versionId === versionId;
+  return others.some(({ files }) => files.some(isSame)) || (await storage.head(at))?.versionId === versionId;
 }

@@ -1,6 +1,10 @@
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import type { Storage } from '../../src/storage/storage.ts';
+import type { Store } from '../../src/store/store.ts';
 import { expireVersions } from '../../src/verify/expire-versions.ts';
+import { rebuild } from '../../src/verify/rebuild.ts';
+import { newStore } from '../store/records.ts';
+import { contentOf } from '../support/mirror.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { workerOf } from '../support/worker.ts';
 
@@ -24,8 +28,8 @@ describe.each([
     await stage?.close();
   });
 
-  const expire = (keepMs: number, storage: Storage = stage.ground.storage) =>
-    expireVersions({ store: stage.store, storage, log: stage.mirror.service.context.log }, { keepMs, signal });
+  const expire = (keepMs: number, storage: Storage = stage.ground.storage, store: Store = stage.store) =>
+    expireVersions({ store, storage, log: stage.mirror.service.context.log }, { keepMs, signal });
   const ofAsset = (id: string) => stage.store.versions.ofAsset(id);
   const logged = (event: string) => stage.mirror.lines.filter((line) => line.event === event);
 
@@ -75,6 +79,51 @@ describe.each([
     expect(await ofAsset(id)).toHaveLength(1);
     await worker.complete(id);
     expect(await expire(0)).toBe(1);
+  });
+
+  /** A new database, rebuilt from the bucket. */
+  async function rebuilt() {
+    const { storage } = stage.ground;
+    const records = await newStore();
+    const options = { onProblem() {}, onProgress() {}, signal };
+    await rebuild({ store: records.store, storage, thumbnails: { mirror: true } }, options);
+    return records;
+  }
+
+  test('the only complete file of an asset stays after a rebuild, which finds only that version', async () => {
+    const id = await replaced('good once');
+    await stage.admin.addFault({ endpoint: 'media', assetId: id, shortBy: 1, chunked: true });
+    await stage.admin.changeAsset(id, { content: { text: 'not to be had' } });
+    await stage.sync(at.connectionId, 'full');
+    await worker.work(id);
+    await stage.admin.clearFaults();
+    const records = await rebuilt();
+    const [version] = await records.store.versions.ofAsset(id);
+    expect(version).toBeDefined();
+    await expire(0, stage.ground.storage, records.store);
+    expect(await records.store.versions.ofAsset(id)).toEqual([version]);
+    const [media] = version!.files;
+    expect(await stage.ground.storage.head(media!.at, media)).toBeDefined();
+    await records.close();
+    await worker.complete(id);
+    await expire(0);
+  });
+
+  test('the current file stays if a rebuild takes it for a version, too, because its replacement had begun', async () => {
+    const id = await replaced('current');
+    const { media } = (await stage.store.assets.get(id))!;
+    await stage.admin.changeAsset(id, { content: { text: 'the next one' } });
+    await stage.sync(at.connectionId, 'full');
+    const isKept = async () => (await objects()).some((key) => key.includes(id) && /Z\.json$/.test(key));
+    for (let step = 1; !(await isKept()); step++) await worker.dieAt(id, step);
+    const records = await rebuilt();
+    expect(await records.store.versions.ofAsset(id)).toHaveLength(1);
+    await expire(0, stage.ground.storage, records.store);
+    expect(await records.store.versions.ofAsset(id)).toEqual([]);
+    expect((await contentOf(stage.ground.storage, media!.key))?.toString()).toBe('current');
+    await records.close();
+    await worker.complete(id);
+    await expire(0);
   });
 
   test('a version that is locked is tried again later, is reported once, and delays no other', async () => {

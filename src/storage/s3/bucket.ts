@@ -110,8 +110,9 @@ export class Bucket {
   async describe(key: string, signal?: AbortSignal, VersionId?: string): Promise<StoredObject | undefined> {
     try {
       const head = await this.client.send(new HeadObjectCommand({ ...this.at(key), VersionId }), stoppedBy(signal));
-      const { ContentLength: bytes = 0, ETag, LastModified: modified } = head;
-      return { key, bytes, etag: unquoted(ETag), modified, ...(isArchived(head) && { archived: true }) };
+      const { ContentLength: bytes = 0, ETag, LastModified: modified, VersionId: versionId } = head;
+      const archived = isArchived(head) && { archived: true as const };
+      return { key, bytes, etag: unquoted(ETag), modified, ...(versionId && { versionId }), ...archived };
     } catch (error) {
       // The answer to a HEAD has no body that would name a missing bucket; `check` finds that.
       if (statusOf(error) === 404) return undefined;

@@ -43,7 +43,8 @@ export async function ofAsset(db: Database, assetId: string): Promise<AssetVersi
 }
 
 /**
- * Versions that were superseded more than `keepMs` ago, oldest first. The newest version of an asset without a complete copy stays.
+ * Versions that were superseded more than `keepMs` ago, oldest first. The newest version of an asset without a complete copy
+ * stays, also if a rebuild has found nothing else of the asset.
  */
 export async function expired(
   db: Database,
@@ -51,8 +52,9 @@ export async function expired(
 ): Promise<(AssetVersion & { retryAt: Date | null })[]> {
   const { rows } = await sql<AssetVersion & { retryAt: Date | null }>`
     SELECT * FROM asset_versions v
-    WHERE replaced_at < ${msAgo(keepMs)} AND (retry_at IS NULL OR retry_at <= now()) AND NOT EXISTS (
-      SELECT FROM assets a WHERE a.id = v.asset_id AND a.mirrored_at IS NULL AND NOT EXISTS (
+    WHERE replaced_at < ${msAgo(keepMs)} AND (retry_at IS NULL OR retry_at <= now()) AND (
+      EXISTS (SELECT FROM assets a WHERE a.id = v.asset_id AND a.mirrored_at IS NOT NULL AND a.media->>'version' <> '')
+      OR EXISTS (
         SELECT FROM asset_versions newer WHERE newer.asset_id = v.asset_id AND newer.replaced_at > v.replaced_at))
     ORDER BY replaced_at LIMIT ${limit}`.execute(db);
   return rows;
