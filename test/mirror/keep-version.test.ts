@@ -190,6 +190,19 @@ describe.each(stores)('a superseded file in $name', ({ s3, versions }) => {
     expect(await isKept(id, 'first')).toBe(true);
   });
 
+  test('the newest version stays the newest if the clock is set back between two replacements', async () => {
+    const id = await newFilm('first');
+    await replace(id, 'second one');
+    await worker.complete(id);
+    await stage.query(`UPDATE asset_versions SET replaced_at = replaced_at + interval '2 days' WHERE asset_id = $1`, [
+      id,
+    ]);
+    await replace(id, 'third');
+    await worker.complete(id);
+    expect((await versionsOf(id)).map(({ media }) => media.bytes)).toEqual([10, 5]);
+    expect(await isKept(id, 'second one')).toBe(true);
+  });
+
   test('a damaged file is not kept', async () => {
     const id = await newFilm('good');
     const { media } = (await stage.store.assets.get(id))!;

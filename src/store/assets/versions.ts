@@ -7,11 +7,12 @@ import { type AssetLease, inHand } from './leases.ts';
 
 /**
  * Saves that a version of a leased asset is being kept, and under which time: the time of an earlier lease that did not end this.
- * Undefined: the worker has lost its lease.
+ * Each version of an asset is later than the one before, also after the clock was set back. Undefined: the worker has lost its lease.
  */
 export async function begin(db: Database, lease: AssetLease): Promise<Date | undefined> {
   const { rows } = await sql<{ keepingAt: Date }>`
-    UPDATE assets SET keeping_at = coalesce(keeping_at, date_trunc('milliseconds', clock_timestamp()))
+    UPDATE assets SET keeping_at = coalesce(keeping_at, greatest(date_trunc('milliseconds', clock_timestamp()),
+      (SELECT max(replaced_at) FROM asset_versions WHERE asset_id = assets.id) + interval '1 ms'))
     WHERE ${inHand(lease)} RETURNING keeping_at`.execute(db);
   return rows[0]?.keepingAt;
 }
