@@ -27,12 +27,16 @@ export function size(text: string): number {
   throw new InvalidArgumentError('Expected a size, such as 10MiB.');
 }
 
-/** A day means its end, in UTC. */
+/** A day means its end, in UTC; a time needs its zone. */
 export function date(text: string): Date {
-  const isDay = /^\d{4}-\d\d-\d\d$/.test(text);
-  const time = new Date(isDay ? `${text}T23:59:59.999Z` : text);
-  if (/^\d{4}-\d\d-\d\d/.test(text) && !Number.isNaN(time.getTime())) return time;
-  throw new InvalidArgumentError('Expected a date, such as 2026-01-31 or 2026-01-31T12:00:00Z.');
+  const [, day, time] = /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d))?$/.exec(text) ?? [];
+  const at = new Date(time ? text : `${day}T23:59:59.999Z`);
+  // JavaScript takes 31 February for 3 March.
+  const isDay = !Number.isNaN(at.getTime()) && new Date(`${day}T00:00:00Z`).toISOString().startsWith(day!);
+  if (isDay) return at;
+  throw new InvalidArgumentError(
+    'Expected a date, such as 2026-01-31, 2026-01-31T12:00:00Z or 2026-01-31T14:00:00+02:00.',
+  );
 }
 
 const address = (expected: string, protocols: RegExp) => (text: string) => {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { exitCodeOf } from '../../src/cli/failures.ts';
-import { directory } from '../../src/cli/options.ts';
+import { date, directory } from '../../src/cli/options.ts';
 import { program } from '../../src/cli/program.ts';
 import { demo } from '../../src/cli/verbs/demo.ts';
 import { library } from '../../src/cli/verbs/library.ts';
@@ -79,7 +79,7 @@ test('library and demo refuse a directory that cannot be read', () => {
   const closed = mkdtempSync(join(place, 'closed-'));
   chmodSync(closed, 0);
   const script = `
-    import { directory } from ${JSON.stringify(new URL('../../src/cli/options.ts', import.meta.url))};
+    import { date, directory } from ${JSON.stringify(new URL('../../src/cli/options.ts', import.meta.url))};
     if (process.getuid() === 0) process.seteuid(65534);
     try { directory(${JSON.stringify(closed)}); } catch (error) { console.log(error.message); }`;
   chmodSync(place, 0o755);
@@ -87,4 +87,18 @@ test('library and demo refuse a directory that cannot be read', () => {
   expect(said).toBe(`${closed} is not readable for this user. Name a directory that you can read.\n`);
   chmodSync(closed, 0o700);
   expect(directory(closed)).toBe(closed);
+});
+
+test.each([
+  ['2026-01-31', '2026-01-31T23:59:59.999Z'],
+  ['2026-01-31T12:00Z', '2026-01-31T12:00:00.000Z'],
+  ['2026-03-29T02:30:00+02:00', '2026-03-29T00:30:00.000Z'],
+  ['2026-02-31', undefined],
+  ['2026-02-30T12:00:00Z', undefined],
+  ['2026-01-31T12:00:00', undefined],
+  ['2026-01-31 PST', undefined],
+  ['yesterday', undefined],
+])('the date %s is %s', (text, expected) => {
+  if (expected) expect(date(text).toISOString()).toBe(expected);
+  else expect(() => date(text)).toThrow('Expected a date');
 });
