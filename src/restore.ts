@@ -4,6 +4,7 @@ import type { Config } from './config/config.ts';
 import type { StorageTarget } from './config/parsers.ts';
 import type { Log } from './log.ts';
 import { draftFolder } from './storage/directory/root.ts';
+import { bucketIdKey } from './storage/keys.ts';
 import { identified } from './storage/mirror-id.ts';
 import { openStorage } from './storage/open.ts';
 import { openVerbDatabase } from './verb-database.ts';
@@ -46,6 +47,9 @@ export async function restoreFrom(
   open.defer(() => storage.close());
   await storage.check();
   const target = await openStorage({ target: to, s3: config.storage.s3 }, { connections: 32, log });
+  // Perhaps this mirror under another name.
+  if (await target.head(bucketIdKey))
+    throw new WrongSelection(`The target is that of a mirror: ${target.name} has ${bucketIdKey}.`);
   open.defer(async () => {
     await target.close();
     if (to.kind === 'directory') await rmdir(join(to.path, draftFolder)).catch(() => {});

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -156,6 +156,25 @@ describe.each([
       present: 0,
     });
     expect(await textsAt(path)).toEqual(all);
+  });
+
+  test('a place that belongs to a mirror is refused, also this mirror under another name', async () => {
+    const id = await newFilm('the old one');
+    await replace(id, 'the current one');
+    const [version] = await stage.store.versions.ofAsset(id);
+    const current = await objectsOf(id);
+    const other = newPlace();
+    await (await openDirectory({ path: other })).put('_mirror/id', 'another mirror');
+    const places = [other];
+    if (!s3) {
+      places.push(newPlace());
+      await symlink(stage.ground.environment.STORAGE_URL!.slice('file://'.length), places[1]!);
+    }
+    for (const path of places) {
+      const request = { to: to(path), assetIds: [id], version: versionName(version!.replacedAt), overwrite: true };
+      await expect(restored(request)).rejects.toThrow('The target is that of a mirror');
+    }
+    expect(await objectsOf(id)).toEqual(current);
   });
 
   test('a damaged file is not restored, and fails no other', async () => {
