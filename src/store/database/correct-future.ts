@@ -63,6 +63,21 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
           UNION ALL
           SELECT id FROM assets WHERE queued_at IS NOT NULL AND ${isWrong})
         ORDER BY id FOR UPDATE SKIP LOCKED)`,
+    // Versions first: of two copies with times in the future, the current one stays the newer.
+    versions: sql`
+      UPDATE asset_versions SET mirrored_at = now() WHERE ${isBeyond('replaced_at', 0)} AND ${isBeyond('mirrored_at', 0)}`,
+    // Otherwise a restore of a date would not find the file, and the scrub would leave it out.
+    files: sql`
+      UPDATE assets SET ${corrected('mirrored_at', 0)}, ${corrected('verified_at', 0)}, ${corrected('gone_at', 0)}
+      WHERE id IN (
+        SELECT id FROM assets WHERE id IN (
+          SELECT id FROM assets WHERE mirrored_at IS NOT NULL AND ${isBeyond('mirrored_at', 0)}
+          UNION ALL
+          SELECT id FROM assets WHERE state IN ('mirrored', 'gone') AND media IS NOT NULL AND unverifiable_at IS NULL
+            AND coalesce(verified_at, mirrored_at) > ${ahead(clockToleranceMs)}
+          UNION ALL
+          SELECT id FROM assets WHERE state = 'gone' AND ${isBeyond('gone_at', 0)})
+        ORDER BY id FOR UPDATE SKIP LOCKED)`,
     verifications: sql`UPDATE verifications SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
     scrub: sql`UPDATE scrub SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
     inventories: sql`UPDATE inventories SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,

@@ -56,6 +56,28 @@ test('an inventory that was written in the future is forgotten, so that its day 
   await client.query('DELETE FROM inventories');
 });
 
+test('files that were mirrored, verified or deleted in the future are found by a restore of today, and by the scrub', async () => {
+  const file = `media = '{"key": "k", "version": "5:1000"}', next_at = NULL`;
+  const mirrored = await newAsset(`state = 'mirrored', ${file}, mirrored_at = now() + interval '1 year'`);
+  const verified = await newAsset(
+    `state = 'mirrored', ${file}, mirrored_at = now() - interval '1 h', verified_at = now() + interval '1 year'`,
+  );
+  const gone = await newAsset(`state = 'gone', ${file}, mirrored_at = now() - interval '1 h'`);
+  await client.query(`UPDATE assets SET gone_at = now() + interval '1 year' WHERE id = $1`, [gone]);
+  await client.query(
+    `INSERT INTO asset_versions (asset_id, replaced_at, company_id, mirrored_at, reason, media, files, bytes)
+     SELECT id, mirrored_at, company_id, mirrored_at - interval '1 h', '{}', media, '[]', 0 FROM assets WHERE id = $1`,
+    [mirrored],
+  );
+  expect(await store.correctFuture(horizon)).toEqual({ files: 3, versions: 1 });
+  expect(await ahead('assets', mirrored, 'mirrored_at')).toEqual([0]);
+  expect(await ahead('assets', verified, 'mirrored_at', 'verified_at')).toEqual([-60, 0]);
+  expect(await ahead('assets', gone, 'mirrored_at', 'gone_at')).toEqual([-60, 0]);
+  const [version] = await store.versions.ofAsset(mirrored);
+  expect(version!.mirroredAt.getTime()).toBeLessThanOrEqual((await store.assets.get(mirrored))!.mirroredAt!.getTime());
+  expect(await store.correctFuture(horizon)).toEqual({});
+});
+
 test('times further ahead than anything is planned are corrected; other times and empty ones stay', async () => {
   const { connectionId, sync } = await running(store, 'company');
   await client.query(
