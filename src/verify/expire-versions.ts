@@ -14,6 +14,8 @@ const everyMs = 3_600_000;
 const checkMs = 10 * 60_000;
 /** When a version that could not be removed, such as a locked one, is tried again. */
 const retryMs = 24 * 3_600_000;
+/** How long expiry is put off after a time in which nothing ran, or after a step of the clock. */
+const graceMs = 24 * 3_600_000;
 /** Versions per page, and how many are removed at once. */
 const pageSize = 100;
 const atOnce = 4;
@@ -33,7 +35,8 @@ export function startExpiring(
   const { signal } = stopping;
 
   async function expireIfDue(): Promise<void> {
-    if (breaker.open !== undefined || !(await store.chores.take('versions', everyMs))) return;
+    if (breaker.open !== undefined) return;
+    if (!(await store.chores.take('versions', everyMs, Math.min(graceMs, config.keepVersions)))) return;
     await expireVersions(options, { keepMs: config.keepVersions, signal });
   }
 

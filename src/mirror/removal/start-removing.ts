@@ -5,7 +5,10 @@ import { type RemovalDeps, removeGone, removeLeftovers } from './remove-gone.ts'
 
 const hour = 3_600_000;
 
-/** Removes what is to be removed on purpose: erased assets soon, assets gone for GONE_RETENTION every hour. */
+/**
+ * Removes what is to be removed on purpose: erased assets soon, assets gone for GONE_RETENTION every hour, but not in the first day
+ * after a time in which nothing ran, or after a step of the clock.
+ */
 export function startRemoving(
   { store, storage, log, timings }: Omit<RemovalDeps, 'leaseMs' | 'signal'> & { timings: Timings },
   goneRetention: number,
@@ -17,7 +20,7 @@ export function startRemoving(
   const failed = (err: unknown) => log.warn({ event: 'removal.failed', err }, 'removal failed, will retry');
   const pauseMs = Math.min(hour, goneRetention / 8);
   const hourly = async () => {
-    if (!(await store.chores.take('remove', pauseMs))) return;
+    if (!(await store.chores.take('remove', pauseMs, Math.min(24 * hour, goneRetention)))) return;
     await removeLeftovers(deps);
     if (Number.isFinite(goneRetention)) await removeGone(deps, goneRetention);
   };

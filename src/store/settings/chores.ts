@@ -1,9 +1,20 @@
 import { sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
-import { inMs } from '../database/time.ts';
+import { inMs, msAgo } from '../database/time.ts';
 
-/** True if this chore is due and this process must do it. Unless it reports it done, it is due again in `retryMs`. */
-export async function take(db: Database, name: string, retryMs: number): Promise<boolean> {
+/**
+ * True if this chore is due and this process must do it. Unless it reports it done, it is due again in `retryMs`. With `graceMs`, a
+ * chore that is new, or late by more than that, is put off by as much: the clock may be wrong, or the database rebuilt, and what
+ * it would remove could not be brought back.
+ */
+export async function take(db: Database, name: string, retryMs: number, graceMs?: number): Promise<boolean> {
+  if (graceMs !== undefined) {
+    const putOff = await sql`
+      INSERT INTO chores (name, due_at) VALUES (${name}, ${inMs(graceMs)})
+      ON CONFLICT (name) DO UPDATE SET due_at = excluded.due_at WHERE chores.due_at < ${msAgo(graceMs)}
+      RETURNING name`.execute(db);
+    if (putOff.rows.length > 0) return false;
+  }
   const { rows } = await sql`
     INSERT INTO chores (name, due_at) VALUES (${name}, ${inMs(retryMs)})
     ON CONFLICT (name) DO UPDATE SET due_at = excluded.due_at WHERE chores.due_at <= now()
