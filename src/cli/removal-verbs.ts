@@ -21,7 +21,7 @@ export function removalVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
   )
     .argument('[asset...]', 'their ids, from `asset-mirror assets`')
     .option('--project <id>', 'all assets of this project')
-    .option('--connection <name>', 'all assets of this connection')
+    .option('--connection <name>', 'all assets of the companies that this connection can read, or could')
     .option('--reason <text>', 'why')
     .action(async (ids: string[], options) => hold(await connect(), ids, options));
 

@@ -13,9 +13,13 @@ interface Hold {
   heldAt: Date;
 }
 
-/** Whether a hold protects the row `a` of `assets` from removal. */
-export const isHeld: RawBuilder<boolean> = sql`EXISTS (
-  SELECT FROM holds h WHERE (h.kind, h.id) IN (('asset', a.id), ('project', a.project_id), ('connection', a.connection_id)))`;
+/**
+ * Whether a hold protects the row `a` of `assets` from removal. That of a connection protects the companies that it can read, or
+ * could: each of their assets may continue with another connection.
+ */
+export const isHeld: RawBuilder<boolean> = sql`(
+  EXISTS (SELECT FROM holds h WHERE (h.kind, h.id) IN (('asset', a.id), ('project', a.project_id), ('connection', a.connection_id)))
+  OR EXISTS (SELECT FROM access x JOIN holds h ON (h.kind, h.id) = ('connection', x.connection_id) WHERE x.company_id = a.company_id))`;
 
 /** Protects these from removal. Returns how many were not protected yet. */
 export async function hold(
