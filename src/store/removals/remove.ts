@@ -56,15 +56,19 @@ export async function stopRemoval(db: Database, { id, lease }: Pick<Asset, 'id' 
   await sql`UPDATE assets SET lease_until = NULL WHERE id = ${id} AND lease = ${lease}`.execute(db);
 }
 
-/** Deletes the asset that was removed from the bucket. False if it was leased again, or is back in the library. */
+/**
+ * Deletes the asset that was removed from the bucket. False if it was leased again, or is back in the library: then it keeps its
+ * row, without versions.
+ */
 export async function removed(
   db: Database,
   { id, lease, connectionId, companyId }: Asset,
   found: Removed & { accepted: boolean },
 ): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
-    if (!(await deleteAsset(tx, { id, lease }))) return false;
-    await saveLeftovers(tx, hashOf(id), found.left);
+    const isDeleted = await deleteAsset(tx, { id, lease });
+    if (isDeleted || (await forgetVersions(tx, { id, lease }))) await saveLeftovers(tx, hashOf(id), found.left);
+    if (!isDeleted) return false;
     const { objects, bytes, accepted } = found;
     const data = { companyId, objects, bytes, left: found.left.length, ...(accepted && { accepted }) };
     await addEvent(tx, { kind: 'asset.removed', assetId: id, data, ...(connectionId && { connectionId }) });
@@ -80,6 +84,13 @@ export async function deleteAsset(tx: Database, { id, lease }: Pick<Asset, 'id' 
     await sql`DELETE FROM ${sql.table(table)} WHERE asset_id = ${id}`.execute(tx);
   }
   return true;
+}
+
+/** The versions of an asset are no longer in the bucket. False: it was leased again. */
+async function forgetVersions(tx: Database, { id, lease }: Pick<Asset, 'id' | 'lease'>): Promise<boolean> {
+  const { rows } = await sql`SELECT FROM assets WHERE id = ${id} AND lease = ${lease} FOR UPDATE`.execute(tx);
+  if (rows.length > 0) await sql`DELETE FROM asset_versions WHERE asset_id = ${id}`.execute(tx);
+  return rows.length > 0;
 }
 
 export async function saveLeftovers(tx: Database, hash: string, left: Leftover[]): Promise<void> {

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { removeGone } from '../../../src/mirror/removal/remove-gone.ts';
+import type { Storage } from '../../../src/storage/storage.ts';
 import { newStage, type Stage } from '../../support/stage.ts';
 import { workerOf } from '../../support/worker.ts';
 
@@ -16,9 +17,9 @@ afterAll(async () => {
   await stage?.close();
 });
 
-const remove = () => {
-  const { store, mirror, ground } = stage;
-  return removeGone({ store, storage: ground.storage, log: mirror.service.context.log, leaseMs: 60_000, signal }, 0);
+const remove = (storage: Storage = stage.ground.storage) => {
+  const { store, mirror } = stage;
+  return removeGone({ store, storage, log: mirror.service.context.log, leaseMs: 60_000, signal }, 0);
 };
 
 test('what a hold on a connection protects stays protected when another connection continues with it', async () => {
@@ -43,4 +44,36 @@ test('what a hold on a connection protects stays protected when another connecti
   expect(await remove()).toBe(0);
   await store.removals.release({ kind: 'connection', ids: [connectionId] });
   expect(await remove()).toBe(1);
+});
+
+test('an asset that comes back while it is removed has no versions any more, and is mirrored again', async () => {
+  const { store, admin, ground } = stage;
+  const { companyId, connectionId } = await stage.company();
+  const [id] = await stage.upload(companyId, 1, { content: { text: 'first' } });
+  await stage.sync(connectionId);
+  await worker.complete(id!);
+  await admin.changeAsset(id!, { content: { text: 'second one' } });
+  await stage.sync(connectionId, 'full');
+  await worker.complete(id!);
+  await admin.removeAsset(id!);
+  await stage.sync(connectionId, 'full');
+  expect(await store.versions.ofAsset(id!)).toHaveLength(1);
+
+  let isBack = false;
+  const storage: Storage = {
+    ...ground.storage,
+    async *purge(at, options) {
+      if (!isBack) {
+        isBack = true;
+        await stage.upload(companyId, 1, { id: id!, content: { text: 'second one' } });
+        await stage.sync(connectionId, 'full');
+      }
+      yield* ground.storage.purge(at, options);
+    },
+  };
+  expect(await remove(storage)).toBe(0);
+  expect(await store.versions.ofAsset(id!)).toEqual([]);
+  await worker.complete(id!);
+  const { media } = (await store.assets.get(id!))!;
+  expect(await ground.storage.head(media!.key)).toMatchObject({ bytes: 10 });
 });
