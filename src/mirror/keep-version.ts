@@ -103,7 +103,8 @@ async function keepFile(
     const body = await storage.get(key, { signal });
     if (!body || (await measure(body, signal)).crc32 !== crc32) return undefined;
   }
-  const kept = await storage.keep(key, as, { signal });
+  // A worker that froze here may find the next file at the key.
+  const kept = await storage.keep(key, as, { found, signal });
   if (!kept) return undefined;
   const { versionId } = kept;
   return {

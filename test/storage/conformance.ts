@@ -763,6 +763,19 @@ export function keptObjects(open: () => Storage): void {
       expect(await open().head(`${as}.none`)).toBeUndefined();
     });
 
+    test('an object that was replaced since it was found is not kept, and an earlier copy of it stays', async () => {
+      const storage = open();
+      await storage.put('kept/found', 'the good one');
+      const found = (await storage.head('kept/found'))!;
+      const kept = (await storage.keep('kept/found', as, { found }))!;
+      await until('a later file', async () => {
+        await storage.put('kept/found', 'the next one');
+        return (await storage.head('kept/found'))!.modified! > found.modified!;
+      });
+      await expect(storage.keep('kept/found', as, { found })).rejects.toThrow('another object has replaced it');
+      expect(await textOf(kept)).toBe('the good one');
+    });
+
     test('a large object in parts is kept byte for byte', async () => {
       const storage = open();
       const bytes = bytesOf(17 * MiB + 3);

@@ -46,7 +46,7 @@ export async function openDirectory(options: { path: string; touchMs?: number; l
       return root.describe(key);
     },
     list: (prefix, { signal } = {}) => walk(root, '', prefix, signal),
-    keep: (key, as, { signal } = {}) => keep(root, drafts, { key, as, signal }),
+    keep: (key, as, options = {}) => keep(root, drafts, { key, as, ...options }),
     remove,
     async *purge(at, { signal, dryRun } = {}) {
       for await (const { key, bytes } of walk(root, '', at, signal)) {

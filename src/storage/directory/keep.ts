@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { link, rm } from 'node:fs/promises';
+import { link, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { measure } from '../meter.ts';
-import type { KeptObject } from '../storage.ts';
+import type { KeptObject, StoredObject } from '../storage.ts';
 import type { Drafts } from './drafts.ts';
 import { codeOf } from './errors.ts';
 import type { Root } from './root.ts';
@@ -12,25 +12,35 @@ import { moveIntoPlace, write } from './write.ts';
 /** What file systems answer that have no hard links, or no more for this file, or none to another disk. */
 const noLink = ['EPERM', 'EXDEV', 'EMLINK', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP'];
 
+interface What {
+  key: string;
+  as: string;
+  found?: StoredObject;
+  signal?: AbortSignal;
+}
+
 /** Keeps a file by a second link to it: files are replaced, never changed. Without links it is copied, and the copy is read. */
-export async function keep(
-  root: Root,
-  drafts: Drafts,
-  { key, as, signal }: { key: string; as: string; signal: AbortSignal | undefined },
-): Promise<KeptObject | undefined> {
+export async function keep(root: Root, drafts: Drafts, what: What): Promise<KeptObject | undefined> {
+  const { key, as, signal } = what;
   signal?.throwIfAborted();
-  const found = await root.describe(key);
-  if (!found) return undefined;
-  const { bytes } = found;
-  const linked = await linkTo(root, drafts, key, as);
-  if (!linked) await copy(root, drafts, { key, as, bytes, signal });
+  const now = await root.describe(key);
+  if (!now) return undefined;
+  const { bytes } = now;
+  const linked = await linkTo(root, drafts, what);
+  if (!linked) await copy(root, drafts, what, bytes);
   const kept = await root.describe(as);
   if (kept?.bytes !== bytes) throw new Error(`keep ${key}: ${as} has ${kept?.bytes ?? 'no'} bytes of ${bytes}`);
   return { key: as, bytes, etag: undefined };
 }
 
+function requireSame({ key, found }: What, now: { bytes: number; modified: Date | undefined } | undefined): void {
+  if (!found || (now?.bytes === found.bytes && now.modified?.getTime() === found.modified?.getTime())) return;
+  throw new Error(`keep ${key}: another object has replaced it`);
+}
+
 /** False if the file system has no link for this file. */
-async function linkTo(root: Root, drafts: Drafts, key: string, as: string): Promise<boolean> {
+async function linkTo(root: Root, drafts: Drafts, what: What): Promise<boolean> {
+  const { key, as } = what;
   const [file, target] = [root.fileOf(key), root.fileOf(as)];
   const draft = join(root.drafts, randomUUID());
   const claim = { key: as, draft, bytes: 0, meter: { passed: 0, bodyError: undefined } };
@@ -45,20 +55,21 @@ async function linkTo(root: Root, drafts: Drafts, key: string, as: string): Prom
             throw error;
           },
         );
-        if (isLinked) await moveIntoPlace(root, draft, target, as);
-        return isLinked;
+        if (!isLinked) return false;
+        const { size: bytes, mtime: modified } = await stat(draft);
+        requireSame(what, { bytes, modified });
+        await moveIntoPlace(root, draft, target, as);
+        return true;
       })
       // A rename onto another link of the same file leaves both (rename(2)).
       .finally(() => rm(draft, { force: true }).catch(() => {}))
   );
 }
 
-async function copy(
-  root: Root,
-  drafts: Drafts,
-  { key, as, bytes, signal }: { key: string; as: string; bytes: number; signal: AbortSignal | undefined },
-): Promise<void> {
-  const { checksums } = await write(root, drafts, as, createReadStream(root.fileOf(key)), { bytes, signal });
+async function copy(root: Root, drafts: Drafts, what: What, bytes: number): Promise<void> {
+  const { key, as, signal } = what;
+  const fence = async () => requireSame(what, await root.describe(key));
+  const { checksums } = await write(root, drafts, as, createReadStream(root.fileOf(key)), { bytes, signal, fence });
   const { crc32 } = await measure(createReadStream(root.fileOf(as)), signal);
   if (crc32 !== checksums.crc32)
     throw new Error(`keep ${key}: its copy has CRC-32 ${crc32} instead of ${checksums.crc32}`);

@@ -8,7 +8,7 @@ import {
   UploadPartCopyCommand,
 } from '@aws-sdk/client-s3';
 import { measure } from '../meter.ts';
-import type { KeptObject } from '../storage.ts';
+import type { KeptObject, StoredObject } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
 import { crc32OfWhole } from './checksum-support.ts';
 import { stoppedBy, unquoted } from './client.ts';
@@ -25,12 +25,14 @@ export async function keep(
   bucket: Bucket,
   key: string,
   as: string,
-  signal: AbortSignal | undefined,
+  { found, signal }: { found?: StoredObject; signal?: AbortSignal } = {},
 ): Promise<KeptObject | undefined> {
   try {
     const source = await headOf(bucket, key, signal);
     if (!source) return undefined;
     const { VersionId, bytes, etag } = source;
+    if (found && (found.bytes !== bytes || found.etag !== etag))
+      throw new Error(`keep ${key}: another object has replaced it`);
     // The version `null` is of a time without versions, and is overwritten when they are suspended.
     if (VersionId && VersionId !== 'null') return { key, versionId: VersionId, bytes, etag };
     if (bytes > (bucket.options.largestCopy ?? largestCopy)) await copyInParts(bucket, key, as, source, signal);

@@ -36,7 +36,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
     get: (key, options) => readObject(bucket, key, options),
     head: (key, { signal, versionId } = {}) => bucket.describe(key, signal, versionId),
     list: (prefix, { signal } = {}) => list(bucket, prefix, signal),
-    keep: (key, as, { signal } = {}) => keep(bucket, key, as, signal),
+    keep: (key, as, options) => keep(bucket, key, as, options),
     async remove(key, { versionId: VersionId } = {}) {
       await client.send(new DeleteObjectCommand({ ...bucket.at(key), VersionId })).catch(async (error) => {
         // A version may be locked, which says nothing about the store.
