@@ -14,6 +14,8 @@ export type AssetResult = (typeof assetResults)[number];
 /** How a run of a sync ended. `delayed`: asked to wait; `interrupted`: it resumes at its cursor. */
 const syncResults = ['done', 'failed', 'delayed', 'interrupted'] as const;
 
+const lockResults = ['extended', 'failed'] as const;
+
 /** `given_up` counts events, the others attempts. */
 const webhookResults = ['delivered', 'failed', 'given_up'] as const;
 
@@ -75,6 +77,12 @@ export function createMetrics() {
       labelNames: ['result'],
       registers,
     }),
+    lockExtensions: new Counter({
+      name: 'asset_mirror_lock_extensions_total',
+      help: 'Attempts to extend the Object Lock of a media file, by result.',
+      labelNames: ['result'],
+      registers,
+    }),
     webhookDeliveries: new Counter({
       name: 'asset_mirror_webhook_deliveries_total',
       help: 'Attempts to deliver an event to the webhook endpoint, and events given up, by result.',
@@ -85,6 +93,7 @@ export function createMetrics() {
   // Initialized to 0, so that the first event is an increase.
   for (const result of assetResults) metrics.assets.inc({ result }, 0);
   for (const result of syncResults) metrics.syncs.inc({ result }, 0);
+  for (const result of lockResults) metrics.lockExtensions.inc({ result }, 0);
   for (const result of webhookResults) metrics.webhookDeliveries.inc({ result }, 0);
   for (const result of ['refreshed', 'refused', 'unanswered', 'failed']) metrics.tokenRefreshes.inc({ result }, 0);
   new Gauge({

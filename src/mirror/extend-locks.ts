@@ -2,6 +2,7 @@ import { concurrently } from '../concurrently.ts';
 import { reasonOf, StorageUnavailable } from '../errors.ts';
 import { every } from '../every.ts';
 import type { Log } from '../log.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { LockedMedia } from '../store/assets/retention.ts';
 import type { Store } from '../store/store.ts';
@@ -9,6 +10,7 @@ import type { Store } from '../store/store.ts';
 interface Deps {
   store: Store;
   storage: Storage;
+  metrics: Metrics;
   log: Log;
   signal: AbortSignal;
 }
@@ -23,7 +25,7 @@ const chore = 'extend-locks';
  * Extends the locks of media while its asset is in the library: at the latest when half of the retention is left. One
  * process at a time does this; each page is saved, so an interrupted pass continues.
  */
-export function startExtendingLocks({ store, storage, log }: Omit<Deps, 'signal'>) {
+export function startExtendingLocks({ store, storage, metrics, log }: Omit<Deps, 'signal'>) {
   const stopping = new AbortController();
   const { signal } = stopping;
   const { lock } = storage;
@@ -31,7 +33,7 @@ export function startExtendingLocks({ store, storage, log }: Omit<Deps, 'signal'
   const pauseMs = Math.min(longestPauseMs, lock.ms / 8);
   const pass = async () => {
     if (!(await store.chores.take(chore, pauseMs))) return;
-    await extendLocks({ store, storage, log, signal });
+    await extendLocks({ store, storage, metrics, log, signal });
   };
   const failed = (err: unknown) => log.warn({ event: 'lock.extension_failed', err }, 'locks not extended, will retry');
   const running = every(pauseMs, pass, { signal, failed });
@@ -64,7 +66,7 @@ export async function extendLocks(deps: Deps): Promise<number> {
   return extended;
 }
 
-async function extendPage({ store, storage, log, signal }: Deps, page: LockedMedia[]): Promise<number> {
+async function extendPage({ store, storage, metrics, log, signal }: Deps, page: LockedMedia[]): Promise<number> {
   const locks: { id: string; lease: number; until: Date }[] = [];
   try {
     await concurrently(page, atOnce, async ({ id, lease, key }) => {
@@ -73,12 +75,14 @@ async function extendPage({ store, storage, log, signal }: Deps, page: LockedMed
         const until = await storage.lock!.extend(key);
         if (until) locks.push({ id, lease, until });
       } catch (error) {
+        metrics.lockExtensions.inc({ result: 'failed' });
         if (error instanceof StorageUnavailable) throw error;
         log.warn({ event: 'lock.not_extended', assetId: id, reason: reasonOf(error) }, 'lock not extended, will retry');
       }
     });
   } finally {
     await store.retention.saveLocks(locks);
+    metrics.lockExtensions.inc({ result: 'extended' }, locks.length);
   }
   return locks.length;
 }

@@ -36,8 +36,8 @@ describe.each(locking.filter(({ there }) => there))(
     const retention = async (key: string) =>
       (await place.raw.send(new HeadObjectCommand({ Bucket: bucket, Key: key }))).ObjectLockRetainUntilDate;
     function pass(storage: Storage = scene.mirror.service.context.storage) {
-      const { store, log } = scene.mirror.service.context;
-      return extendLocks({ store, storage, log, signal: new AbortController().signal });
+      const { store, metrics, log } = scene.mirror.service.context;
+      return extendLocks({ store, storage, metrics, log, signal: new AbortController().signal });
     }
     const lockOf = async (id: string) => (await scene.mirror.store.assets.get(id))!.retainedUntil;
     const age = (id: string, to: Date) =>
@@ -77,7 +77,12 @@ describe.each(locking.filter(({ there }) => there))(
       expect(await pass()).toBe(1);
     });
 
-    test('one object that cannot be extended does not stop the others', async () => {
+    test('one object that cannot be extended does not stop the others, and is counted', async () => {
+      const results = async () => {
+        const { values } = await scene.mirror.service.context.metrics.lockExtensions.get();
+        return Object.fromEntries(values.map(({ labels, value }) => [labels.result, value]));
+      };
+      const before = await results();
       const ids = [await scene.upload({ name: 'one' }), await scene.upload({ name: 'two' })].sort();
       await scene.resync();
       await scene.mirror.quiet();
@@ -94,6 +99,7 @@ describe.each(locking.filter(({ there }) => there))(
         },
       };
       expect(await pass(failing)).toBe(1);
+      expect(await results()).toEqual({ extended: before.extended! + 1, failed: before.failed! + 1 });
       expect([await lockOf(ids[0]!), await lockOf(ids[1]!)]).toEqual([null, expect.any(Date)]);
       expect(await pass()).toBe(1);
     });
