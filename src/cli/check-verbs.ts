@@ -29,7 +29,7 @@ export function checkVerbs(
 
   verb(
     'doctor',
-    'check configuration, database, queues, bucket and library, and say what to fix',
+    'check settings, database, queue, bucket and library, and say what to fix',
     'asset-mirror doctor',
     'Exits with 1 if anything is to be fixed.',
   ).action((options) => verbs.doctor(options));

@@ -75,7 +75,7 @@ Exit codes:
     'source <(asset-mirror completion bash)',
     'asset-mirror completion fish | source',
   ])
-    .addArgument(new Argument('<shell>').choices(shells))
+    .addArgument(new Argument('<shell>', 'the shell').choices(shells))
     .action((shell: Shell, { json }: { json?: boolean }) => {
       const script = completionScript(app, shell);
       if (json) printJson({ shell, script });

@@ -4,6 +4,7 @@ import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { program } from '../../src/cli/program.ts';
+import { shells } from '../../src/cli/verbs/completion.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
@@ -203,6 +204,19 @@ describe('commands of operators', () => {
     const at = '\\d{4}-\\d\\d-\\d\\dT[\\d:.]+Z';
     const failures = await run(['events', '--kind', 'asset.failed', '--asset', failed, '--connection', id]);
     expect(failures.stdout).toMatch(new RegExp(`^${at} {2}asset.failed {2}${failed}, connection ${id} {2}.+\\n$`));
+    const data = {
+      since: '2026-01-31T12:00:00.000Z',
+      new: 3,
+      from: '2026-02-01T00:00:00.000Z',
+      to: '2026-02-02T00:00:00.000Z',
+    };
+    await scene.mirror.store.events.add({ kind: 'connection.caught_up', connectionId: id, data });
+    const after = await run(['events', '--kind', 'connection.caught_up']);
+    expect(after.stdout).toMatch(
+      new RegExp(
+        `^${at} {2}connection.caught_up {2}connection ${id} {2}3 new assets since 2026-01-31T12:00:00.000Z, uploaded from 2026-02-01T00:00:00.000Z to 2026-02-02T00:00:00.000Z\n$`,
+      ),
+    );
     expect((await run(['events', '--kind', 'nothing.such'])).stdout).toMatch(/^No matching events/);
     const page = JSON.parse((await run(['events', '--limit', '2', '--json'])).stdout);
     expect(page).toMatchObject({ events: [{}, {}], nextCursor: expect.any(String) });
@@ -427,5 +441,7 @@ describe('commands of operators', () => {
       expect(command.helpInformation(), path).toMatch(new RegExp(`^Usage: asset-mirror ${path}.*\n\n[A-Z][^]*\\.\n`));
       expect(app.helpInformation(), path).toContain(`\n  ${path.split(' ')[0]}`);
     }
+    const completion = app.commands.find((command) => command.name() === 'completion')!;
+    for (const shell of shells) expect(completion.helpInformation()).toContain(shell);
   });
 });

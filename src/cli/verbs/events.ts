@@ -1,7 +1,7 @@
 import type { MirrorEvent } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { findOptional } from '../find-connection.ts';
-import { harmless, paint, print, printError, printJson, printJsonLine } from '../output.ts';
+import { counted, harmless, paint, print, printError, printJson, printJsonLine } from '../output.ts';
 
 export interface EventsOptions {
   connection?: string;
@@ -54,11 +54,23 @@ const tones = [
 /** `2026-01-31T12:00:00.000Z  asset.failed  a1  the reason` */
 function lineOf({ at, kind, connectionId, assetId, data }: MirrorEvent): string {
   const [, tone = 'cyan'] = tones.find(([pattern]) => pattern.test(kind)) ?? [];
-  const { reason, ...rest } = data;
+  const about = [assetId, connectionId && `connection ${connectionId}`].filter(Boolean).join(', ');
+  const details = [about, ...(kind === 'connection.caught_up' ? [caughtUp(data)] : factsOf(data))]
+    .filter(Boolean)
+    .join('  ');
+  return `${paint('dim', at)}  ${paint(tone, kind)}  ${harmless(details)}`.trimEnd();
+}
+
+/** `3 new assets since 2026-01-31T12:00:00.000Z, uploaded from … to …` */
+function caughtUp({ since, new: added, from, to }: MirrorEvent['data']): string {
+  const uploaded = from === null || to === null ? '' : `, uploaded from ${from} to ${to}`;
+  return `${counted(Number(added), 'new asset')} since ${since}${uploaded}`;
+}
+
+/** The reason, and other data as `name=value`. */
+function factsOf({ reason, ...rest }: MirrorEvent['data']): string[] {
   const facts = Object.entries(rest).map(
     ([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`,
   );
-  const about = [assetId, connectionId && `connection ${connectionId}`].filter(Boolean).join(', ');
-  const details = [about, typeof reason === 'string' ? reason : '', facts.join(' ')].filter(Boolean).join('  ');
-  return `${paint('dim', at)}  ${paint(tone, kind)}  ${harmless(details)}`.trimEnd();
+  return [typeof reason === 'string' ? reason : '', facts.join(' ')];
 }
