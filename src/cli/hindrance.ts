@@ -1,4 +1,4 @@
-import type { AssetList, ConnectionSummary } from './answers.ts';
+import type { AssetList, ConnectionSummary, Status } from './answers.ts';
 import type { ApiClient } from './client.ts';
 import { counted, harmless } from './output.ts';
 
@@ -8,14 +8,14 @@ const patienceMs = 5 * 60_000;
 const isFarOff = (time: string | null) => time !== null && Date.parse(time) > Date.now() + patienceMs;
 
 /** Says why a connection does no work now, or none for long, and what to do. */
-export function hindranceOf({ id, status, adaptiveLimit, lastError }: ConnectionSummary): string | undefined {
+export function hindranceOf(connection: ConnectionSummary): string | undefined {
+  const { id, status, adaptiveLimit } = connection;
   if (status !== 'active') {
     const remedy = status === 'paused' ? 'resume' : 'connect-link --connection';
     return `the connection is ${status}. The rest is mirrored after \`asset-mirror ${remedy} ${id}\`.`;
   }
   if (!isFarOff(adaptiveLimit.delayedUntil)) return undefined;
-  const why = lastError ? `: ${harmless(lastError)}` : '';
-  return `the connection waits until ${adaptiveLimit.delayedUntil}${why}. Then it continues by itself.`;
+  return `the connection ${delayOf(connection)}. Then it continues by itself.`;
 }
 
 /**
@@ -49,4 +49,28 @@ export async function stuckAssets(
   ].filter(Boolean);
   if (sentences.length === 0) return undefined;
   return `${sentences.join(' ')} List them with \`asset-mirror assets --state pending --connection ${connectionId}\`.`;
+}
+
+/**
+ * Says why nothing is mirrored for now: when the bucket becomes unavailable, and at each new delay of the connection. Returns
+ * whether the connection is delayed.
+ */
+export function waitReporter(say: (text: string) => void) {
+  let bucketWasOk = true;
+  let lastDelay: string | undefined;
+  return ({ bucket }: Status, connection: ConnectionSummary | undefined): boolean => {
+    if (!bucket.ok && bucketWasOk)
+      say(`~ The bucket is unavailable, so all assets wait: ${harmless(bucket.reason ?? '')}`);
+    bucketWasOk = bucket.ok;
+    const delay = connection && delayOf(connection);
+    if (delay !== undefined && delay !== lastDelay) say(`~ The connection ${delay}`);
+    lastDelay = delay;
+    return delay !== undefined;
+  };
+}
+
+/** The end of a connection's delay, and the reason. */
+function delayOf({ adaptiveLimit: { delayedUntil }, lastError }: ConnectionSummary): string | undefined {
+  if (delayedUntil === null) return undefined;
+  return `waits until ${delayedUntil}${lastError ? `: ${harmless(lastError)}` : ''}`;
 }

@@ -1,4 +1,4 @@
-import { clean, cut, overwrite, print, width } from './output.ts';
+import { clean, cut, overwrite, print, printError, width } from './output.ts';
 
 /** How often a line is printed if it cannot be overwritten. */
 const saidMs = 5000;
@@ -8,6 +8,10 @@ export function liveLine({ silent = false }: { silent?: boolean } = {}) {
   const { stdout } = process;
   let last = '';
   let saidAt = 0;
+  const end = (): void => {
+    if (stdout.isTTY && last !== '') overwrite(stdout);
+    last = '';
+  };
   return {
     show(text: string): void {
       if (silent || text === last) return;
@@ -20,16 +24,12 @@ export function liveLine({ silent = false }: { silent?: boolean } = {}) {
       }
       last = text;
     },
-    /** Prints a line that stays, above the live line. */
+    /** Prints a line that stays, above the live line, on standard error. */
     say(text: string): void {
-      if (silent) return;
-      if (stdout.isTTY && last !== '') overwrite(stdout);
-      print(text);
-      last = '';
+      end();
+      printError(text);
     },
-    end(): void {
-      if (!silent && stdout.isTTY && last !== '') overwrite(stdout);
-    },
+    end,
   };
 }
 

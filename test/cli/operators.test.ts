@@ -1,7 +1,8 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFile, rm } from 'node:fs/promises';
+import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { program } from '../../src/cli/program.ts';
 import { shells } from '../../src/cli/verbs/completion.ts';
@@ -266,18 +267,42 @@ describe('commands of operators', () => {
     child.stdout.on('data', (chunk) => (out += chunk));
     child.stderr.on('data', (chunk) => (said += chunk));
     const ended = once(child, 'exit');
-    await until('the first reason', () => out.includes('asked to wait'));
+    await until('the first reason', () => said.includes('asked to wait'));
     await delay(41_000, 'read /me: connect ECONNREFUSED');
-    await until('the second reason', () => out.includes('ECONNREFUSED'));
+    await until('the second reason', () => said.includes('ECONNREFUSED'));
     await scene.mirror.api('POST', `/connections/${id}/pause`);
     expect(await ended).toEqual([1, null]);
-    expect(out).toMatch(
-      /^Started .*\n~ The connection waits until \S+Z: read \/me: the library asked to wait \(429\)\n~ The .*ECONNREFUSED\n$/,
-    );
-    expect(said).toBe(
-      `asset-mirror: stopped waiting: the connection is paused. The rest is mirrored after \`asset-mirror resume ${id}\`.\n`,
-    );
+    expect(out).toMatch(/^Started .*\n$/);
+    const [first, second, ...rest] = said.trimEnd().split('\n');
+    expect(first).toMatch(/^~ The connection waits until \S+Z: read \/me: the library asked to wait \(429\)$/);
+    expect(second).toMatch(/^~ The connection waits until \S+Z: .*ECONNREFUSED$/);
+    expect(rest).toEqual([
+      `asset-mirror: stopped waiting: the connection is paused. The rest is mirrored after \`asset-mirror resume ${id}\`.`,
+    ]);
     await scene.mirror.api('POST', `/connections/${id}/resume`);
+  });
+
+  test('resync --wait prints once that the bucket is unavailable, and Ctrl-C ends the wait', async () => {
+    const own = await newScene();
+    onTestFinished(() => own.close());
+    const bucket = fileURLToPath(own.ground.environment.STORAGE_URL!);
+    // A file at the path: not even root can write below it.
+    await rename(bucket, `${bucket}.aside`);
+    await writeFile(bucket, '');
+    await own.upload({ name: 'waits.mov' });
+    const env = { ...client(), ASSET_MIRROR_URL: own.ground.publicUrl };
+    const child = spawn(process.execPath, ['src/main.ts', 'resync', own.connectionId, '--wait', '--json'], { env });
+    let [out, said] = ['', ''];
+    child.stdout.on('data', (chunk) => (out += chunk));
+    child.stderr.on('data', (chunk) => (said += chunk));
+    const ended = once(child, 'exit');
+    await until('the reason', () => said.includes('The bucket is unavailable'));
+    child.kill('SIGINT');
+    expect(await ended).toEqual([130, null]);
+    expect(said).toMatch(
+      /^~ The bucket is unavailable, so all assets wait: .*a file has the path.*\nStopped waiting\. The work continues in asset-mirror: .*\n$/,
+    );
+    expect(out).toBe('');
   });
 
   test('resync --wait ends if the rest is not mirrored soon, and says what waits, why, and what to do', async () => {

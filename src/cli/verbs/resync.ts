@@ -4,7 +4,7 @@ import type { ConnectionSummary, ResyncRequest, Status, Sync, Verification } fro
 import type { ApiClient } from '../client.ts';
 import { RefusedByService, UsageError } from '../failures.ts';
 import { findConnection } from '../find-connection.ts';
-import { hindranceOf, stuckAssets } from '../hindrance.ts';
+import { hindranceOf, stuckAssets, waitReporter } from '../hindrance.ts';
 import { liveLine } from '../live.ts';
 import { bar, counted, harmless, number, paint, print, printJson } from '../output.ts';
 
@@ -61,8 +61,12 @@ export async function resync(api: ApiClient, given: string, options: ResyncOptio
 /** Waits until the sync and its verification have ended, and nothing of the connection is pending. */
 async function untilMirrored(api: ApiClient, connectionId: string, syncId: string, silent: boolean) {
   const live = liveLine({ silent });
+  const reportWaits = waitReporter(live.say);
+  process.once('SIGINT', () => {
+    live.say('Stopped waiting. The work continues in asset-mirror: see `asset-mirror status --watch`.');
+    process.exit(130);
+  });
   let wasCompared = false;
-  let said: string | undefined;
   let nextCheck = 0;
   try {
     for (;;) {
@@ -89,23 +93,15 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
         nextCheck = performance.now() + checkMs;
       }
       if (hindrance) throw new Error(`stopped waiting: ${hindrance}`);
-      const pause = pauseOf(connection);
-      if (pause === undefined) {
+      if (!reportWaits(status, connection)) {
         const waits = pending + transferring > 0 || verification === undefined;
         live.show(!ended ? listingLine(sync) : waits ? transferLine(connection, status) : bucketLine(verification));
-      } else if (pause !== said) live.say(`${paint('yellow', '~')} ${pause}`);
-      said = pause;
+      }
       await sleep(pollMs);
     }
   } finally {
     live.end();
   }
-}
-
-/** The reason and the end of the connection's delay. */
-function pauseOf({ adaptiveLimit, lastError }: ConnectionSummary): string | undefined {
-  if (adaptiveLimit.delayedUntil === null) return undefined;
-  return `The connection waits until ${adaptiveLimit.delayedUntil}${lastError ? `: ${harmless(lastError)}` : ''}`;
 }
 
 const listingLine = ({ status, pages, seen, new: fresh, changed }: Sync) =>

@@ -5,8 +5,8 @@ import type { Verification } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { UsageError } from '../failures.ts';
 import { findOptional } from '../find-connection.ts';
-import { hindranceOf, stuckAssets } from '../hindrance.ts';
-import { harmless, paint, print, printJsonLine, speed } from '../output.ts';
+import { hindranceOf, stuckAssets, waitReporter } from '../hindrance.ts';
+import { harmless, paint, print, printError, printJsonLine, speed } from '../output.ts';
 
 export interface VerifyOptions {
   connection?: string;
@@ -79,13 +79,16 @@ async function follow(
  * sidecar than before the repair.
  */
 async function untilRepaired(api: ApiClient, connectionId: string | undefined, sidecarsBefore: number): Promise<void> {
+  const reportWaits = waitReporter(printError);
   for (;;) {
-    const { outstanding } = await api.status();
+    const status = await api.status();
+    const { outstanding } = status;
     const connection = connectionId === undefined ? undefined : await api.connection(connectionId);
     const { pending, transferring } = connection?.counts.byState ?? { pending: outstanding.assets, transferring: 0 };
     if (pending + transferring <= outstanding.later && outstanding.sidecars <= sidecarsBefore) return;
     const hindrance = connection && (hindranceOf(connection) ?? (await stuckAssets(api, connection)));
     if (hindrance) throw new Error(`stopped waiting: ${hindrance}`);
+    reportWaits(status, connection);
     await sleep(pollMs);
   }
 }
