@@ -290,6 +290,12 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
       'metrics.port is 8080, the port of',
     ],
     ['a port of another container for metrics', 'everything', { metrics: { port: 5432 } }, 'the container proxy'],
+    [
+      'a port of a sidecar for metrics',
+      'minimal',
+      { initContainers: [{ name: 'mesh', restartPolicy: 'Always', ports: [{ containerPort: 9090 }] }] },
+      'metrics.port is 9090, a port of the container mesh',
+    ],
     ['a port that does not exist', 'minimal', { metrics: { port: 70_000 } }, 'metrics/port'],
     [
       'a label that selectors use',
