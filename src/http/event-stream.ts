@@ -70,7 +70,12 @@ export class EventStreams {
   }
 
   async #tick(): Promise<void> {
-    if (this.#streams.size === 0 || this.#isReading) return;
+    if (this.#isReading) return;
+    if (this.#streams.size === 0) {
+      // The next stream begins with the status of its time.
+      this.#progress = undefined;
+      return;
+    }
     this.#isReading = true;
     try {
       this.#progress = JSON.stringify(await this.#operations.status());

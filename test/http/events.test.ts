@@ -1,6 +1,8 @@
 import { connect } from 'node:net';
+import { PassThrough } from 'node:stream';
 import pg from 'pg';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
+import { EventStreams } from '../../src/http/event-stream.ts';
 import { startMirror } from '../support/mirror.ts';
 import { freePort } from '../support/ports.ts';
 import { newStage, type Stage } from '../support/stage.ts';
@@ -197,4 +199,32 @@ test('past events are listed in pages, newest first, and by asset or connection'
   expect(ids).toHaveLength(
     await stage.query('SELECT 1 FROM events WHERE connection_id = $1', [connectionId]).then((it) => it.length),
   );
+});
+
+test('a stream begins with the status of its time, also after a time without streams', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  onTestFinished(() => void vi.useRealTimers());
+  let reads = 0;
+  const operations = {
+    onEvents: () => () => {},
+    followFrom: async () => ({ xact: '1', id: 0 }),
+    follow: async () => [],
+    status: async () => ({ reads: ++reads }),
+  };
+  const streams = new EventStreams({ operations: operations as never, log: {} as never });
+  onTestFinished(() => streams.close());
+  const firstStatus = async () => {
+    const raw = Object.assign(new PassThrough(), { writeHead: () => {} });
+    const ended = streams.open({ id: 'r', headers: {} } as never, { hijack: () => {}, raw } as never, {});
+    let text = '';
+    for await (const chunk of raw) {
+      text += chunk;
+      if (text.includes('event: progress')) break;
+    }
+    await ended;
+    return JSON.parse(/^event: progress\ndata: (.*)$/m.exec(text)![1]!);
+  };
+  expect(await firstStatus()).toEqual({ reads: 1 });
+  vi.advanceTimersByTime(2000);
+  expect(await firstStatus()).toEqual({ reads: 2 });
 });
