@@ -1,4 +1,4 @@
-import { mkdir, rm } from 'node:fs/promises';
+import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
@@ -94,6 +94,9 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     const seen = (await page.evaluate('[...seen]')) as string[];
     expect(seen.filter((part) => /^\d/.test(part ?? '')).length).toBeGreaterThanOrEqual(2);
     await shows('Broken cut.mov failed');
+    // Nothing more is transferred, but not everything is mirrored.
+    await shows('1 not mirrored');
+    expect(await text()).not.toContain('All assets that have a file are mirrored.');
     await scene.admin.clearFaults();
   });
 
@@ -118,7 +121,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.keyboard.type('Camp');
     await tabTo('button', 'Sync now');
     await page.keyboard.press('Enter');
-    await shows('project campaign');
+    await shows('Project campaign');
     await eventually(focused).toEqual({ role: 'button', name: 'Sync …' });
     const { syncs } = await scene.mirror.api('GET', `/syncs?connectionId=${scene.connectionId}`);
     expect(syncs[0]).toMatchObject({ mode: 'full', scope: { companyId: 'acme', projectId: 'campaign' } });
@@ -254,8 +257,11 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     const { connectionId } = scene;
     const data = { reason: 'icon set 42: the listing was cut off' };
     await scene.mirror.store.events.add({ kind: 'sync.failed', connectionId, data });
+    const command = { reason: 'disconnected; see `asset-mirror connect-link`' };
+    await scene.mirror.store.events.add({ kind: 'sync.failed', connectionId, data: command });
     await page.evaluate(`location.hash = '#/activity'`);
     await shows(data.reason);
+    await shows('disconnected; see asset-mirror connect-link');
     await page.evaluate(`location.hash = '#/connections/${connectionId}'`);
     await shows('Not mirrored');
   });
@@ -392,6 +398,32 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows('The library has another file: its size changed');
     await page.evaluate(`location.hash = '#/'`);
     await shows(/in 1 superseded file/);
+  });
+
+  test('the page of an asset that a filter skips says so', async () => {
+    const change = (exclude: object | null) =>
+      scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { exclude });
+    await change({ projectIds: ['campaign'] });
+    const id = await scene.upload({ name: 'skipped.pdf', projectId: 'campaign' });
+    await scene.resync({ mode: 'incremental' });
+    await scene.mirror.assetIn(id, 'pending');
+    await page.evaluate(`location.hash = '#/assets/${id}'`);
+    await shows('It is skipped by a filter');
+    const state = () => page.$eval('.state', (it) => (it as { innerText: string }).innerText);
+    await eventually(state).toBe('Skipped');
+    await change(null);
+    await eventually(state).toBe('Mirrored');
+  });
+
+  test('the page of a connection says that the bucket is unavailable', async () => {
+    const bucket = fileURLToPath(scene.ground.environment.STORAGE_URL!);
+    await rename(bucket, `${bucket}.aside`);
+    await writeFile(bucket, '');
+    await page.evaluate(`location.hash = '#/connections/${scene.connectionId}'`);
+    await shows(/The bucket is unavailable, so all assets wait:.*a file has the path/);
+    await rm(bucket);
+    await rename(`${bucket}.aside`, bucket);
+    await eventually(async () => (await text()).includes('The bucket is unavailable')).toBe(false);
   });
 
   test('an operator opens the queue dashboard', async () => {

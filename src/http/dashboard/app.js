@@ -2,7 +2,7 @@ import { api } from './api.js';
 import { focusHeading } from './focus.js';
 import { follow } from './live.js';
 import { connectionName } from './names.js';
-import { trouble } from './parts.js';
+import { share, trouble } from './parts.js';
 import { clearNotices, draw, onDraw, say, state } from './state.js';
 import { render } from './vendor/lit-html/lit-html.js';
 import { activity } from './views/activity.js';
@@ -102,7 +102,7 @@ follow({
     const before = state.status;
     state.status = status;
     // Progress is visible; the end is announced.
-    if (before && before.outstanding.assets > 0 && status.outstanding.assets === 0)
+    if (before && share(before.assets) < 1 && share(status.assets) === 1)
       say('All assets that have a file are mirrored.');
     draw();
     refresh();

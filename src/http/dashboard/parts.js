@@ -18,12 +18,20 @@ const tones = {
   unavailable: 'warn',
   gone: 'plain',
 };
-/** @param {string} state */
-export const statePill = (state) => pill(tones[state] ?? 'plain', stateNames[state] ?? state);
+/** @param {Pick<AssetSummary, 'state' | 'skipped'>} asset */
+export const statePill = ({ state, skipped }) =>
+  skipped === null ? pill(tones[state] ?? 'plain', stateNames[state] ?? state) : pill('plain', 'Skipped');
 
 /** A relative time, with the exact one as its title. @param {string | null | undefined} at @param {string} [never] */
 export const time = (at, never = 'never') =>
   at ? html`<time datetime=${at} title=${when(at)}>${ago(at)}</time>` : html`<span class="soft">${never}</span>`;
+
+/** @param {string} text */
+export const withLocalTimes = (text) => text.replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, (at) => when(at));
+
+/** Shows text in backticks as code. @param {string} text */
+export const withCode = (text) =>
+  text.split('`').map((part, i) => (i % 2 === 1 ? html`<code>${part}</code>` : withLocalTimes(part)));
 
 /** A bar of the assets in each state. @param {Status['assets']['byState']} byState */
 export function bar(byState) {
@@ -49,6 +57,11 @@ export const skeleton = (lines) =>
 
 /** The error of a part of the page. @param {Error | undefined} error */
 export const trouble = (error) => (error ? html`<p class="banner bad" role="alert">${error.message}</p>` : nothing);
+
+/** Why nothing is transferred at all. @param {Status | undefined} now */
+export const outages = (now) =>
+  html`${!now || now.bucket.ok ? nothing : html`<p class="banner bad" role="alert"><strong>The bucket is unavailable, so all assets wait:</strong> ${now.bucket.reason}</p>`}
+    ${now?.queues === null ? html`<p class="banner warn"><strong>The queue does not answer.</strong> Jobs wait; nothing is lost.</p>` : nothing}`;
 
 /** @param {Connection} connection */
 export const companiesOf = ({ companies }) => companies.map(({ name }) => name).join(', ') || 'No company';
@@ -100,7 +113,7 @@ export const assetTable = (assets, retry) => html`<table role="table" class="car
     (asset) => html`<tr role="row">
       <th role="rowheader" scope="row"><a href="#/assets/${encodeURIComponent(asset.id)}">${asset.name ?? asset.id}</a>
         <small>${[typeNames[asset.type ?? ''] ?? asset.type, asset.projectName ?? asset.projectId].filter(Boolean).join(' · ') || asset.id}</small></th>
-      <td role="cell" data-label="State">${asset.skipped ? pill('plain', 'Skipped') : statePill(asset.state)}</td>
+      <td role="cell" data-label="State">${statePill(asset)}</td>
       <td role="cell" data-label="Reason" class="why">${asset.reason?.text ?? ''}${
         asset.nextAt && asset.state !== 'transferring'
           ? html` <span class="soft">${asset.reason ? html`· ${nextWords(asset)}` : sentence(nextWords(asset))} ${time(asset.nextAt)}</span>`
@@ -149,7 +162,7 @@ export const eventList = (events) =>
         typeof verificationId === 'string'
           ? html`. <a href="#/verify/${verificationId}">See the findings</a>`
           : nothing;
-      return html`<li class=${tone}><span>${before} ${link} ${after}${findings}${reason ? html`<small>${reason}</small>` : nothing}</span>${time(event.at)}</li>`;
+      return html`<li class=${tone}><span>${before} ${link} ${after}${findings}${reason ? html`<small>${withCode(reason)}</small>` : nothing}</span>${time(event.at)}</li>`;
     },
   )}</ul>`;
 

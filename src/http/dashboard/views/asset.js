@@ -3,7 +3,7 @@ import { act, retryAsset } from '../actions.js';
 import { api } from '../api.js';
 import { bytes, when } from '../format.js';
 import { connectionName } from '../names.js';
-import { canRetry, empty, skeleton, statePill, time, trouble } from '../parts.js';
+import { canRetry, empty, skeleton, statePill, time, trouble, withCode, withLocalTimes } from '../parts.js';
 import { eraseDialog, holdButton } from '../removals.js';
 import { draw } from '../state.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
@@ -66,7 +66,7 @@ export const assetView = {
       <section class="card" aria-labelledby="asset-title">
         <div class="head"><div><h1 id="asset-title" tabindex="-1">${asset.name ?? asset.id}</h1>
           <p class="soft">${[typeNames[asset.type ?? ''] ?? asset.type, asset.mimeType, asset.projectId && (asset.projectName ?? `project ${asset.projectId}`)].filter(Boolean).join(' · ')}</p></div>
-          <p class="state">${statePill(asset.state)}</p></div>
+          <p class="state">${statePill(asset)}</p></div>
         ${explanationOf(asset)}
         <div class="actions">${canRetry(asset) ? html`<button class="main" @click=${() => act(() => retryAsset(/** @type {Asset} */ (asset)), load)}>Retry</button>` : nothing}
           ${holdButton(asset, load)} <button @click=${() => eraseDialog(/** @type {Asset} */ (asset), load)}>Erase …</button></div>
@@ -120,13 +120,6 @@ const timelineOf = ({ timeline }) =>
   timeline.length > 0
     ? html`<ul class="events">${[...timeline].reverse().map(({ at, what, text }) => html`<li class=${toneOf(what)}><span>${withLocalTimes(sentence(text))}</span>${time(at)}</li>`)}</ul>`
     : empty('The history of this asset is no longer kept.');
-
-/** Shows text in backticks as code. @param {string} text */
-const withCode = (text) =>
-  text.split('`').map((part, i) => (i % 2 === 1 ? html`<code>${part}</code>` : withLocalTimes(part)));
-
-/** @param {string} text */
-const withLocalTimes = (text) => text.replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, (at) => when(at));
 
 /** @param {string} what */
 const toneOf = (what) => (/fail|gave_up/.test(what) ? 'bad' : /mirrored|stored|verified/.test(what) ? 'good' : 'plain');

@@ -5,14 +5,14 @@ import { disconnectDialog, linkDialog, planDialog } from '../dialogs.js';
 import { bytes, counted, day, duration, number } from '../format.js';
 import { listOf } from '../lists.js';
 import { nameOf } from '../names.js';
-import { assetTable, bar, companiesOf, empty, moreButton, pill, skeleton, time, trouble } from '../parts.js';
+import { assetTable, bar, companiesOf, empty, moreButton, outages, pill, skeleton, time, trouble } from '../parts.js';
 import { resyncDialog } from '../resync-dialog.js';
 import { settingsDialog } from '../settings-dialog.js';
-import { draw, say } from '../state.js';
+import { draw, say, state } from '../state.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { verifyDialog } from '../verify-dialog.js';
-import { conditionOf, heldWords, stateNames, states, withFile } from '../words.js';
+import { conditionOf, heldWords, stateNames, states, typeNames, withFile } from '../words.js';
 
 /** @type {Connection | undefined} */
 let connection;
@@ -61,6 +61,7 @@ export const connectionView = {
     const { byState } = connection.counts;
     return html`
       <nav aria-label="You are here" class="crumbs"><a href="#/">Overview</a></nav>
+      ${outages(state.status)}
       ${trouble(error)}
       <section class="card" aria-labelledby="connection-title">
         <div class="head"><div><h1 id="connection-title" tabindex="-1">${nameOf(connection)}</h1>
@@ -77,7 +78,8 @@ export const connectionView = {
           )}</ul>
         ${buttons(connection)}
         <dl class="facts">
-          <div><dt>Mirrored</dt><dd>${number(byState.mirrored)} of ${number(connection.counts.expected)}${withFile(byState)} · ${bytes(connection.bytes)}</dd></div>
+          <div><dt>Mirrored</dt><dd>${number(byState.mirrored)} of ${number(connection.counts.expected)}${withFile(byState)}</dd></div>
+          <div><dt>Stored</dt><dd>${bytes(connection.bytes)}</dd></div>
           <div><dt>Last sync</dt><dd>${time(connection.lastSyncAt, 'not yet')}</dd></div>
           ${connection.status === 'active' ? activeFacts(connection) : nothing}
           <div><dt>Connected</dt><dd>${time(connection.connectedAt)}</dd></div>
@@ -200,11 +202,11 @@ const syncTable = (rows) => html`<table role="table" class="cards small-figures"
 /** @param {Sync} sync */
 function scopeOf({ mode, scope }) {
   const part = [
-    scope.projectId ? `project ${scope.projectId}` : scope.companyId && `company ${scope.companyId}`,
-    scope.assetType,
-    scope.since !== undefined && `since ${day(scope.since)}`,
+    scope.projectId ? `Project ${scope.projectId}` : scope.companyId && `Company ${scope.companyId}`,
+    scope.assetType && (typeNames[scope.assetType] ?? scope.assetType),
+    scope.since !== undefined && `Since ${day(scope.since)}`,
     scope.assetIds && counted(scope.assetIds.length, 'asset'),
   ].filter(Boolean);
-  if (part.length > 0) return part.join(', ');
+  if (part.length > 0) return part.join(' · ');
   return mode === 'full' ? 'Full' : 'Incremental';
 }

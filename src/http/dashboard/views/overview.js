@@ -10,6 +10,7 @@ import {
   empty,
   eventList,
   moreButton,
+  outages,
   percent,
   share,
   skeleton,
@@ -153,8 +154,7 @@ function warnings(now) {
   if (!now) return nothing;
   const { disconnected, troubled } = now.connections;
   return html`
-    ${now.bucket.ok ? nothing : html`<p class="banner bad" role="alert"><strong>The bucket is unavailable, so all assets wait:</strong> ${now.bucket.reason}</p>`}
-    ${now.queues === null ? html`<p class="banner warn"><strong>The queue does not answer.</strong> Jobs wait; nothing is lost.</p>` : nothing}
+    ${outages(now)}
     ${troubled > 0 ? html`<p class="banner warn">${counted(troubled, 'connection')} ${troubled === 1 ? 'has' : 'have'} an error, a held company, or a late sync. See the state below.</p>` : nothing}
     ${
       disconnected > 0
@@ -180,7 +180,7 @@ function summary({ assets, bytes: stored, versions, outstanding, rate, timeLeft,
         <p class="soft">${all === 0 ? 'No assets yet' : html`<b>${number(byState.mirrored)}</b> of ${counted(all, 'asset')}${withFile(byState)}`}</p></div>
       <dl class="figures-row">
         <div><dt>Stored</dt><dd>${bytes(stored)}<small>of ${counted(of.active + of.paused + of.disconnected, 'connection')}</small>${versions.count > 0 ? html`<small>and ${bytes(versions.bytes)} in ${counted(versions.count, 'superseded file')}</small>` : nothing}</dd></div>
-        <div><dt>To transfer</dt><dd>${number(outstanding.assets)}<small>${moving ? bytes(outstanding.bytes) : 'complete'}</small></dd></div>
+        <div><dt>To transfer</dt><dd>${number(outstanding.assets)}<small>${moving ? bytes(outstanding.bytes) : all === 0 ? 'no assets yet' : part === 1 ? 'complete' : `${number(all - byState.mirrored)} not mirrored`}</small></dd></div>
         <div><dt>Rate</dt><dd>${bytes(rate.bytesPerSecond)}/s<small>${rate.assetsPerSecond < 10 ? rate.assetsPerSecond.toFixed(1) : number(Math.round(rate.assetsPerSecond))} assets/s</small></dd></div>
         <div><dt>Time left</dt><dd>${!moving ? '–' : timeLeft === null ? 'unknown' : duration(timeLeft)}<small>${syncs.running > 0 ? counted(syncs.running, 'sync running', 'syncs running') : syncs.waiting > 0 ? counted(syncs.waiting, 'sync waiting', 'syncs waiting') : moving ? 'at this rate' : 'idle'}</small></dd></div>
       </dl>
