@@ -18,7 +18,7 @@ export const verificationsView = {
   render: () => html`
     <section class="card" aria-labelledby="verifications-title">
       <div class="head"><h1 id="verifications-title" tabindex="-1">Verifications</h1>
-        <div class="tools"><button class="main" @click=${() => verifyDialog(undefined)}>Verify …</button></div></div>
+        <button class="main" @click=${() => verifyDialog(undefined)}>Verify …</button></div>
       ${trouble(runs.error)}
       ${
         runs.rows === undefined
