@@ -23,7 +23,7 @@ let said = '';
 for (;;) {
   const { assets, syncs, outstanding } = await api('GET', '/status');
   const { pending, transferring, processing, mirrored, unavailable, failed } = assets.byState;
-  const line = `${mirrored} of ${assets.total} assets mirrored`;
+  const line = `${mirrored} of ${assets.expected} assets mirrored`;
   if (line !== said) console.log(line);
   said = line;
   const moving = pending + transferring + processing + syncs.waiting + syncs.running + outstanding.sidecars;
