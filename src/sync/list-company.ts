@@ -2,7 +2,7 @@ import { filtersOf, skippingRule } from '../filters/filters.ts';
 import type { AssetPage } from '../source/client.ts';
 import { HttpError } from '../source/http.ts';
 import { storable } from '../source/schemas.ts';
-import type { ReadableCompany } from '../store/connections/readable-companies.ts';
+import type { ReadableCompany } from '../store/companies/readable-companies.ts';
 import type { SyncPosition } from '../store/database/schema.ts';
 import type { ListedAsset } from '../store/syncs/write-assets.ts';
 import { decide } from './decide.ts';

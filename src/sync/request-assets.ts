@@ -1,7 +1,7 @@
 import { reasonOf } from '../errors.ts';
 import { filtersOf, skippingRule } from '../filters/filters.ts';
 import { renderReason } from '../reasons.ts';
-import type { ReadableCompany } from '../store/connections/readable-companies.ts';
+import type { ReadableCompany } from '../store/companies/readable-companies.ts';
 import type { Asset } from '../store/database/schema.ts';
 import { decide } from './decide.ts';
 import type { Run, SyncDeps } from './deps.ts';

@@ -4,7 +4,7 @@ import { filtersOf, skipsCompany } from '../filters/filters.ts';
 import { withFields } from '../log.ts';
 import { HttpError } from '../source/http.ts';
 import { storable } from '../source/schemas.ts';
-import type { ReadableCompany } from '../store/connections/readable-companies.ts';
+import type { ReadableCompany } from '../store/companies/readable-companies.ts';
 import type { SyncMode } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import { LeaseLost } from '../store/syncs/lease.ts';

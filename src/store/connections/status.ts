@@ -1,11 +1,11 @@
 import { sql } from 'kysely';
 import { type Reason, renderReason } from '../../reasons.ts';
+import { adoptWork, leaveWork } from '../companies/hand-over.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Connection, Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent, notify } from '../events/add-event.ts';
 import { request } from '../syncs/syncs.ts';
-import { adoptWork, leaveWork } from './hand-over.ts';
 
 /**
  * Disconnects a connection. Only one caller gets true, and informs operators. Without `refused`, an operator does it, and

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
-import { type Standing, standingOf } from '../connections/readable-companies.ts';
+import { type Standing, standingOf } from '../companies/readable-companies.ts';
 import type { Database, Grant, Sync, SyncMode, SyncScope } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { extendLease } from './lease.ts';

@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { Queues } from '../../../src/queue/queues.ts';
-import { remembered } from '../../../src/store/database/prune.ts';
-import type { Sync } from '../../../src/store/database/schema.ts';
-import type { Store } from '../../../src/store/store.ts';
-import { decide } from '../../../src/sync/decide.ts';
-import { newRedis } from '../../support/redis.ts';
-import { until } from '../../support/until.ts';
-import { grantOf, listed, newStore, silent } from '../records.ts';
+import { Queues } from '../../src/queue/queues.ts';
+import type { Sync } from '../../src/store/database/schema.ts';
+import { remembered } from '../../src/store/prune.ts';
+import type { Store } from '../../src/store/store.ts';
+import { decide } from '../../src/sync/decide.ts';
+import { newRedis } from '../support/redis.ts';
+import { until } from '../support/until.ts';
+import { grantOf, listed, newStore, silent } from './records.ts';
 
 let opened: Awaited<ReturnType<typeof newStore>>;
 let store: Store;

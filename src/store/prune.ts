@@ -1,10 +1,10 @@
 import { type RawBuilder, sql } from 'kysely';
-import { fold } from '../assets/counting.ts';
-import * as chores from '../settings/chores.ts';
-import { part } from '../syncs/end-sync.ts';
-import { pruneReplacements } from '../syncs/replacements.ts';
-import { rowsWritten } from './results.ts';
-import type { Database } from './schema.ts';
+import { fold } from './assets/counting.ts';
+import { rowsWritten } from './database/results.ts';
+import type { Database } from './database/schema.ts';
+import * as chores from './settings/chores.ts';
+import { part } from './syncs/end-sync.ts';
+import { pruneReplacements } from './syncs/replacements.ts';
 
 /** How long things are kept, in days. */
 export const remembered = {
