@@ -39,6 +39,10 @@ const homes = {
   opentelemetry: ['@opentelemetry|bullmq-otel', 'tracing'],
 };
 
+/** The folders of the store: each may import those before it, so that there are no circles. */
+const storeFolders =
+  'database embedded events settings assets companies removals verifications syncs connections'.split(' ');
+
 /** These start and wire everything, so they are not part of the floor. */
 const roots = '^src/(main|command|service|context|workers|doctor|rebuild|restore|verb-database)\\.ts$';
 
@@ -58,6 +62,13 @@ export default {
       severity: 'error',
       from: { path: `^src/${name}/` },
       to: { path: ['^src/[^/]+/', roots], pathNot: `^src/(${[name, ...imports].join('|')})(/|$)` },
+    })),
+    ...storeFolders.map((folder, index) => ({
+      name: `store/${folder}`,
+      comment: `It may import ${storeFolders.slice(0, index).join(', ') || 'no other folder'}.`,
+      severity: 'error',
+      from: { path: `^src/store/${folder}/` },
+      to: { path: '^src/store/', pathNot: `^src/store/(${storeFolders.slice(0, index + 1).join('|')})/` },
     })),
     ...Object.entries(homes).map(([name, [packages, places]]) => ({
       name: `home-of-${name}`,

@@ -70,6 +70,15 @@ export class Disconnected extends Error {
   override readonly name = 'Disconnected';
 }
 
+/** Another process has taken over what this one had leased: this one must write nothing more. */
+export class LeaseLost extends Error {
+  override readonly name = 'LeaseLost';
+
+  constructor(leased: string) {
+    super(`another process has taken over ${leased}`);
+  }
+}
+
 /** An error that the mirror recognized. It is retried like any other error. */
 export class KnownError extends Error {
   override readonly name: string = 'KnownError';

@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Reason } from '../reasons.ts';
 import { mayHaveTranscript } from '../source/schemas.ts';
-import type { Decision, KnownAsset, ListedAsset } from '../store/syncs/write-assets.ts';
+import type { ListedAsset } from '../store/database/schema.ts';
+import type { Decision, KnownAsset } from '../store/syncs/write-assets.ts';
 
 interface DecideOptions {
   full: boolean;

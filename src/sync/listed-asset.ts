@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Selectable } from '../filters/filters.ts';
 import type { AssetPage } from '../source/client.ts';
 import { type ApiAsset, asset, storable, textOf, withoutLinks } from '../source/schemas.ts';
-import type { ListedAsset } from '../store/syncs/write-assets.ts';
+import type { ListedAsset } from '../store/database/schema.ts';
 
 /** The items of a page. Unreadable ones come last. */
 export const listedOn = ({ assets, broken }: Pick<AssetPage, 'assets' | 'broken'>): ListedAsset[] => [

@@ -5,9 +5,8 @@ import { type Filters, filtersOf, skippingRule, skipsCompany } from '../filters/
 import type { Access } from '../pacing/with-token.ts';
 import type { AssetPage, LibraryClient } from '../source/client.ts';
 import { storable } from '../source/schemas.ts';
-import type { Asset, Connection } from '../store/database/schema.ts';
+import type { Asset, Connection, ListedAsset } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
-import type { ListedAsset } from '../store/syncs/write-assets.ts';
 import { decide } from './decide.ts';
 import { doubtfulEnd, followCursors } from './follow-cursors.ts';
 import { listedOn } from './listed-asset.ts';

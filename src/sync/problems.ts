@@ -1,6 +1,5 @@
-import { Disconnected, Rejected, RetryLater, reasonOf } from '../errors.ts';
+import { Disconnected, LeaseLost, Rejected, RetryLater, reasonOf } from '../errors.ts';
 import { HttpError } from '../source/http.ts';
-import { LeaseLost } from '../store/syncs/lease.ts';
 
 /** The first five texts, and the number of others. */
 class FirstTexts {

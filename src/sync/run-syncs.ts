@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { Disconnected, RetryLater, reasonOf, toReason } from '../errors.ts';
+import { Disconnected, LeaseLost, RetryLater, reasonOf, toReason } from '../errors.ts';
 import { filtersOf, skipsCompany } from '../filters/filters.ts';
 import { withFields } from '../log.ts';
 import { HttpError } from '../source/http.ts';
@@ -7,7 +7,6 @@ import { storable } from '../source/schemas.ts';
 import type { ReadableCompany } from '../store/companies/readable-companies.ts';
 import type { SyncMode } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
-import { LeaseLost } from '../store/syncs/lease.ts';
 import type { TakenSync } from '../store/syncs/syncs.ts';
 import { span, traceHere } from '../tracing/tracing.ts';
 import type { Run, SyncDeps } from './deps.ts';
@@ -76,7 +75,7 @@ function keepLease(
     // A late notice of an earlier change may come while the lease is being taken.
     if (!isTaken) return;
     const isHolder = await store.syncs.renew(connectionId, owner, leaseMs).catch(() => true);
-    if (!isHolder) lost.abort(new LeaseLost(`another process has taken over the sync of connection ${connectionId}`));
+    if (!isHolder) lost.abort(new LeaseLost(`the sync of connection ${connectionId}`));
   };
   const silence = store.onNotice((notice) => {
     if (notice.connectionId === connectionId) void renew();

@@ -1,3 +1,4 @@
+import { LeaseLost } from '../errors.ts';
 import type {
   Verification,
   VerificationCounts,
@@ -7,11 +8,6 @@ import type {
 import type { Store } from '../store/store.ts';
 import type { Finding } from './compare-objects.ts';
 import { countOf, ignoresForeign, nothingFound } from './counts.ts';
-
-/** Another process has taken the verification over. */
-export class VerificationLost extends Error {
-  override readonly name = 'VerificationLost';
-}
 
 /** The findings of a verification, and the position where it continues after a crash. Both are saved together. */
 export class Progress {
@@ -31,7 +27,7 @@ export class Progress {
     this.#signal = signal;
   }
 
-  /** @throws VerificationLost */
+  /** @throws LeaseLost */
   async save(found: Finding[], next: VerificationPosition): Promise<void> {
     this.#signal.throwIfAborted();
     const { options } = this.#run;
@@ -50,7 +46,7 @@ export class Progress {
     const position = { ...(since !== undefined && { since }), ...next };
     this.position = position;
     if (!(await this.#store.verifications.save(this.#run.id, this.#owner, { lines, counts, position }))) {
-      throw new VerificationLost(`another process continues the verification ${this.#run.id}`);
+      throw new LeaseLost(`the verification ${this.#run.id}`);
     }
   }
 }

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { reasonOf, StorageUnavailable } from '../errors.ts';
+import { LeaseLost, reasonOf, StorageUnavailable } from '../errors.ts';
 import { every } from '../every.ts';
 import type { Log } from '../log.ts';
 import type { Queues } from '../queue/queues.ts';
@@ -8,7 +8,6 @@ import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
 import { defaultTimings, type Timings } from '../timings.ts';
 import { dayOf, onTheirWay, writeInventory } from './inventory.ts';
-import { VerificationLost } from './progress.ts';
 import { verify } from './verify.ts';
 
 export interface ScheduledDeps {
@@ -76,7 +75,7 @@ async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<
   try {
     await verify({ ...deps, writeInventory: (signal) => inventoryNow(deps, signal) }, run, owner, signal);
   } catch (error) {
-    if (error instanceof VerificationLost) return;
+    if (error instanceof LeaseLost) return;
     if (signal.aborted) {
       await store.verifications.release(run.id, owner);
       return;
@@ -137,7 +136,7 @@ export function keep(leaseMs: number, renew: () => Promise<boolean>) {
   const aborter = new AbortController();
   const timer = setInterval(async () => {
     const isHolder = await renew().catch(() => true);
-    if (!isHolder) aborter.abort(new VerificationLost('another process has taken over'));
+    if (!isHolder) aborter.abort(new LeaseLost('its lease'));
   }, leaseMs / 4).unref();
   return { lost: aborter.signal, end: () => clearInterval(timer) };
 }

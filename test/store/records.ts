@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { createLog } from '../../src/log.ts';
-import type { Sync } from '../../src/store/database/schema.ts';
+import type { ListedAsset, Sync } from '../../src/store/database/schema.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
-import type { ListedAsset } from '../../src/store/syncs/write-assets.ts';
 import { newDatabase } from '../support/database.ts';
 
 export const silent = createLog({ level: 'silent', pretty: false });

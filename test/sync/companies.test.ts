@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { LeaseLost } from '../../src/errors.ts';
 import { leaseOf } from '../../src/store/assets/leases.ts';
-import { LeaseLost } from '../../src/store/syncs/lease.ts';
 import { connectAs, longAgo, newStage, overlap, type Stage } from '../support/stage.ts';
 
 let stage: Stage;

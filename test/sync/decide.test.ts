@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { type Reason, renderReason } from '../../src/reasons.ts';
-import type { Asset, AssetState } from '../../src/store/database/schema.ts';
-import type { KnownAsset, ListedAsset } from '../../src/store/syncs/write-assets.ts';
+import type { Asset, AssetState, ListedAsset } from '../../src/store/database/schema.ts';
+import type { KnownAsset } from '../../src/store/syncs/write-assets.ts';
 import { decide } from '../../src/sync/decide.ts';
 
 /** A listed asset, with the fields of its row. */

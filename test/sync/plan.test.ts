@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Asset } from '../../src/store/database/schema.ts';
-import type { ListedAsset } from '../../src/store/syncs/write-assets.ts';
+import type { Asset, ListedAsset } from '../../src/store/database/schema.ts';
 import { kindOf, type PlanKind } from '../../src/sync/plan.ts';
 import { longAgo, newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';

@@ -34,6 +34,11 @@ export const workable = sql`(assets.next_at IS NOT NULL AND EXISTS (
   WHERE c.id = assets.connection_id AND c.status = 'active' AND (c.delayed_until IS NULL OR c.delayed_until <= now())
     AND a.company_id = assets.company_id AND a.lost_at IS NULL))`;
 
+/** For the row `a` of `assets`: no connection can read its company. */
+export const isStranded = sql<boolean>`NOT EXISTS (
+  SELECT FROM access x JOIN connections c ON c.id = x.connection_id
+  WHERE x.company_id = a.company_id AND x.lost_at IS NULL AND c.status <> 'disconnected')`;
+
 /** What the bucket has of an asset. `waitMs`: until its next follow-up check; null: none is due. */
 export interface Mirrored extends SidecarStates {
   detail: Record<string, unknown>;

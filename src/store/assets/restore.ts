@@ -2,8 +2,7 @@ import { type RawBuilder, sql } from 'kysely';
 import type { Reason } from '../../reasons.ts';
 import { recordset } from '../database/recordset.ts';
 import { rowsWritten } from '../database/results.ts';
-import type { AssetState, Database, Media, ThumbnailState, TranscriptState } from '../database/schema.ts';
-import type { ListedAsset } from '../syncs/write-assets.ts';
+import type { AssetState, Database, ListedAsset, Media, ThumbnailState, TranscriptState } from '../database/schema.ts';
 
 /** An asset as its record in the bucket describes it. */
 export interface RestoredAsset extends Omit<ListedAsset, 'problem'> {

@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
+import { LeaseLost } from '../../errors.ts';
 import type { Database } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
-import { LeaseLost } from '../syncs/lease.ts';
 import { adoptWork, leaveWork, tryAgain } from './hand-over.ts';
 import { adoptableBy, type ReadableCompany, type Standing, standing } from './readable-companies.ts';
 
@@ -82,7 +82,7 @@ async function change(
 
 function requireLease(id: string, owner: string | undefined, holder: string | null | undefined): void {
   if (owner !== undefined && holder !== owner) {
-    throw new LeaseLost(`another process has taken over the sync of connection ${id}`);
+    throw new LeaseLost(`the sync of connection ${id}`);
   }
 }
 

@@ -232,6 +232,20 @@ export type OwnedAsset = Asset & {
   settings: Record<string, unknown>;
 };
 
+/** An asset as a page of the listing had it, or the reason why it cannot be read. */
+export interface ListedAsset {
+  id: string;
+  projectId: string | null;
+  assetType: string | null;
+  name: string | null;
+  size: number | null;
+  uploadDate: number | null;
+  /** Without signed links; `hasThumbnail` in place of its link. */
+  listed: Record<string, unknown>;
+  /** Why it breaks the API's schema. */
+  problem?: string;
+}
+
 /** An object of a version. */
 export interface VersionFile {
   role: 'media' | 'record' | 'captions' | 'text' | 'transcript' | 'thumbnail';

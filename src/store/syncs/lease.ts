@@ -1,13 +1,10 @@
 import { sql } from 'kysely';
+import { LeaseLost } from '../../errors.ts';
+import { isStranded } from '../assets/leases.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database, Sync } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
-import { isStranded, type LockedAsset } from './write-assets.ts';
-
-/** Another process has taken over the lease of a sync, which must write nothing more. */
-export class LeaseLost extends Error {
-  override readonly name = 'LeaseLost';
-}
+import type { LockedAsset } from './write-assets.ts';
 
 /** Extends the lease of a connection's sync. False: another process has taken it over. */
 export async function extendLease(
@@ -41,7 +38,7 @@ export async function lockPage(
       FROM assets a CROSS JOIN extended WHERE a.id = ANY(${ids}::text[]) ORDER BY a.id FOR UPDATE OF a
     )
     SELECT extended.settings, known.* FROM extended LEFT JOIN known ON true`.execute(tx);
-  if (!rows[0]) throw new LeaseLost(`another process has taken over the sync of connection ${connectionId}`);
+  if (!rows[0]) throw new LeaseLost(`the sync of connection ${connectionId}`);
   const known = new Map(rows.flatMap((asset) => (asset.id === null ? [] : [[asset.id, asset] as const])));
   return { settings: rows[0].settings, known };
 }
@@ -59,7 +56,7 @@ export async function underLease<T>(db: Database, listed: Listed, work: (tx: Dat
   const { connectionId } = listed.sync;
   return db.transaction().execute(async (tx) => {
     if (!(await extendLease(tx, connectionId, listed.owner, listed.leaseMs))) {
-      throw new LeaseLost(`another process has taken over the sync of connection ${connectionId}`);
+      throw new LeaseLost(`the sync of connection ${connectionId}`);
     }
     return work(tx);
   });

@@ -1,10 +1,10 @@
 import { sql } from 'kysely';
 import pg from 'pg';
 import { reasonOf } from '../../errors.ts';
-import type { Database, Sync, SyncPosition } from '../database/schema.ts';
+import type { Database, ListedAsset, Sync, SyncPosition } from '../database/schema.ts';
 import { hasReplacements } from './holds.ts';
 import { lockPage } from './lease.ts';
-import { type Counts, type Decide, type ListedAsset, type ListedPage, recordListed } from './write-assets.ts';
+import { type Counts, type Decide, type ListedPage, recordListed } from './write-assets.ts';
 
 /**
  * Records a page of a company's listing and the position after it, in one transaction. If the database refuses an asset, the

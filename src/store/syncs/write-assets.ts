@@ -2,23 +2,9 @@ import { isDeepStrictEqual } from 'node:util';
 import { sql } from 'kysely';
 import type { Reason } from '../../reasons.ts';
 import { recordset } from '../database/recordset.ts';
-import type { Asset, AssetState, Database, ThumbnailState, TranscriptState } from '../database/schema.ts';
+import type { Asset, AssetState, Database, ListedAsset, ThumbnailState, TranscriptState } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
 import { erasedAmong } from '../removals/tombstones.ts';
-
-/** An asset as a page of the listing had it, or the reason why it cannot be read. */
-export interface ListedAsset {
-  id: string;
-  projectId: string | null;
-  assetType: string | null;
-  name: string | null;
-  size: number | null;
-  uploadDate: number | null;
-  /** Without signed links; `hasThumbnail` in place of its link. */
-  listed: Record<string, unknown>;
-  /** Why it breaks the API's schema. */
-  problem?: string;
-}
 
 /** The new state of a listed asset; undefined: nothing changes. */
 export interface Decision {
@@ -65,10 +51,6 @@ export interface LockedAsset extends KnownAsset {
   stranded: boolean;
 }
 
-/** See `KnownAsset.stranded`, for the row `a` of `assets`. */
-export const isStranded = sql<boolean>`NOT EXISTS (
-  SELECT FROM access x JOIN connections c ON c.id = x.connection_id
-  WHERE x.company_id = a.company_id AND x.lost_at IS NULL AND c.status <> 'disconnected')`;
 /** How much of a page was written. */
 export interface Counts {
   new: number;

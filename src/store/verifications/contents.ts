@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
+import { isStranded } from '../assets/leases.ts';
 import type { Asset, AssetState, Database } from '../database/schema.ts';
-import { isStranded } from '../syncs/write-assets.ts';
 
 const columns = [
   'id',

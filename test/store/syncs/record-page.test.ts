@@ -1,10 +1,11 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
+import { LeaseLost } from '../../../src/errors.ts';
 import type { Reason } from '../../../src/reasons.ts';
 import { leaseOf } from '../../../src/store/assets/leases.ts';
-import { LeaseLost } from '../../../src/store/syncs/lease.ts';
+import type { ListedAsset } from '../../../src/store/database/schema.ts';
 import type { TakenSync } from '../../../src/store/syncs/syncs.ts';
-import type { Decide, ListedAsset } from '../../../src/store/syncs/write-assets.ts';
+import type { Decide } from '../../../src/store/syncs/write-assets.ts';
 import { mirroredAlone as found } from '../../support/mirrored.ts';
 import { until } from '../../support/until.ts';
 import { grantOf, listed, newStore, running } from '../records.ts';
