@@ -1,36 +1,46 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
+export type Repeated = ReturnType<typeof every>;
+
 /**
- * Repeats `work`, `ms` after it last ended, until `signal` is aborted; starts at once, or `later`. Failures in a row are
- * reported once, to `failed`. `onPause` gets a function that ends the pause. Resolves when the last call has ended.
+ * Repeats `work`, `ms` after it last ended; starts at once, or `later`. Failures in a row are reported once, to `failed`.
+ * `wake` ends a pause. `stop` aborts the signal of `work` and waits until it has ended, or for `stopMs`.
  */
-export async function every(
+export function every(
   ms: number,
-  work: () => Promise<unknown>,
-  options: {
-    signal: AbortSignal;
-    failed: (err: unknown) => void;
-    later?: boolean;
-    onPause?: (end: () => void) => void;
-  },
-): Promise<void> {
-  const { signal, failed, later = false, onPause } = options;
-  let failing = false;
+  work: (signal: AbortSignal) => Promise<unknown>,
+  { failed, later = false, stopMs }: { failed: (err: unknown) => void; later?: boolean; stopMs?: number },
+) {
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  let wake = () => {};
   const pause = () => {
     const ended = new AbortController();
-    onPause?.(() => ended.abort());
+    wake = () => ended.abort();
     const either = AbortSignal.any([signal, ended.signal]);
     return sleep(ms, undefined, { signal: either, ref: false }).catch(() => {});
   };
-  if (later) await pause();
-  while (!signal.aborted) {
-    try {
-      await work();
-      failing = false;
-    } catch (err) {
-      if (!failing && !signal.aborted) failed(err);
-      failing = true;
+  async function repeat(): Promise<void> {
+    let failing = false;
+    if (later) await pause();
+    while (!signal.aborted) {
+      try {
+        await work(signal);
+        failing = false;
+      } catch (err) {
+        if (!failing && !signal.aborted) failed(err);
+        failing = true;
+      }
+      await pause();
     }
-    await pause();
   }
+  const running = repeat();
+  return {
+    wake: () => wake(),
+    async stop(): Promise<void> {
+      stopping.abort(new Error('shutting down'));
+      const late = stopMs === undefined ? [] : [sleep(stopMs, undefined, { ref: false })];
+      await Promise.race([running, ...late]);
+    },
+  };
 }

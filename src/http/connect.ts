@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
+import type { Repeated } from '../every.ts';
 import { type Attempt, beginAttempt, openAttempt, readConnectLink, sealAttempt } from '../oauth/authorize.ts';
 import { OAuthError } from '../oauth/client.ts';
 import { acceptConsent, finishConsents } from '../operations/consents.ts';
@@ -72,9 +73,11 @@ const donePurpose = 'connected page';
  * `/me` → a connection. State and verifier travel in a sealed cookie, so only the browser that began can finish.
  */
 export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
-  const stopping = new AbortController();
-  app.addHook('onReady', async () => finishConsents(deps, stopping.signal));
-  app.addHook('onClose', async () => stopping.abort(new Error('shutting down')));
+  let finishing: Repeated | undefined;
+  app.addHook('onReady', async () => {
+    finishing = finishConsents(deps);
+  });
+  app.addHook('onClose', async () => void finishing?.stop());
   const cookie = cookieOf(deps);
 
   app.get('/connect', { schema: schemas.connect }, async (request, reply) => {

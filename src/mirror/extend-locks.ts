@@ -26,23 +26,15 @@ const chore = 'extend-locks';
  * process at a time does this; each page is saved, so an interrupted pass continues.
  */
 export function startExtendingLocks({ store, storage, metrics, log }: Omit<Deps, 'signal'>) {
-  const stopping = new AbortController();
-  const { signal } = stopping;
   const { lock } = storage;
   if (!lock) return undefined;
   const pauseMs = Math.min(longestPauseMs, lock.ms / 8);
-  const pass = async () => {
+  const pass = async (signal: AbortSignal) => {
     if (!(await store.chores.take(chore, pauseMs))) return;
     await extendLocks({ store, storage, metrics, log, signal });
   };
   const failed = (err: unknown) => log.warn({ event: 'lock.extension_failed', err }, 'locks not extended, will retry');
-  const running = every(pauseMs, pass, { signal, failed });
-  return {
-    async stop(): Promise<void> {
-      stopping.abort(new Error('shutting down'));
-      await running;
-    },
-  };
+  return every(pauseMs, pass, { failed });
 }
 
 /** Extends each lock that is due, and finds out about those that are not known. */

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Rejected, RetryLater, reasonOf } from '../errors.ts';
-import { every } from '../every.ts';
+import { every, type Repeated } from '../every.ts';
 import { OAuthError } from '../oauth/client.ts';
 import { purposeOf, sealPair } from '../oauth/pair.ts';
 import { HttpError } from '../source/http.ts';
@@ -77,11 +77,11 @@ async function exchange({ store, sealer, oauth, log }: ConsentDeps, consented: C
   }
 }
 
-/** Finishes consents in the background, until `signal` is aborted. */
-export function finishConsents(deps: ConsentDeps, signal: AbortSignal): void {
+/** Finishes consents in the background. */
+export function finishConsents(deps: ConsentDeps): Repeated {
   const failed = (err: unknown) =>
     deps.log.warn({ event: 'consent.finish_failed', err }, 'consents not finished, will retry');
-  void every(tickMs, () => finishDue(deps, signal), { signal, failed });
+  return every(tickMs, (signal) => finishDue(deps, signal), { failed });
 }
 
 async function finishDue(deps: ConsentDeps, stopping: AbortSignal): Promise<void> {

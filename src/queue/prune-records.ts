@@ -6,8 +6,6 @@ const everyMs = 3_600_000;
 
 /** Deletes old records, now and every hour. The queue deletes finished jobs itself (see backend.ts). */
 export function startPruning({ store, log }: { store: Store; log: Log }) {
-  const stopping = new AbortController();
-
   async function prune(): Promise<void> {
     const pruned = await store.prune();
     if (pruned && pruned.syncs + pruned.events + pruned.history > 0) {
@@ -17,11 +15,5 @@ export function startPruning({ store, log }: { store: Store; log: Log }) {
 
   const failed = (err: unknown) =>
     log.warn({ event: 'database.prune_failed', err }, 'old records not deleted, will retry');
-  const running = every(everyMs, prune, { signal: stopping.signal, failed });
-  return {
-    async stop(): Promise<void> {
-      stopping.abort(new Error('shutting down'));
-      await running;
-    },
-  };
+  return every(everyMs, prune, { failed });
 }

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { concurrently } from '../concurrently.ts';
 import { RetryLater, StorageUnavailable } from '../errors.ts';
 import { every } from '../every.ts';
@@ -31,10 +30,7 @@ export function startExpiring(
   options: ExpireDeps & { store: Store; breaker: CircuitBreaker; config: { keepVersions: number } },
 ) {
   const { store, breaker, log, config } = options;
-  const stopping = new AbortController();
-  const { signal } = stopping;
-
-  async function expireIfDue(): Promise<void> {
+  async function expireIfDue(signal: AbortSignal): Promise<void> {
     if (breaker.open !== undefined) return;
     if (!(await store.chores.take('versions', everyMs, Math.min(graceMs, config.keepVersions)))) return;
     await expireVersions(options, { keepMs: config.keepVersions, signal });
@@ -42,14 +38,8 @@ export function startExpiring(
 
   const failed = (err: unknown) =>
     log.warn({ event: 'version.expiry_failed', err }, 'expired versions not removed, will retry');
-  const running = every(checkMs, expireIfDue, { signal, failed });
-  return {
-    async stop(): Promise<void> {
-      stopping.abort(new Error('shutting down'));
-      // A bucket that does not answer must not delay the shutdown.
-      await Promise.race([running, sleep(1000, undefined, { ref: false })]);
-    },
-  };
+  // A bucket that does not answer must not delay the shutdown.
+  return every(checkMs, expireIfDue, { failed, stopMs: 1000 });
 }
 
 /**

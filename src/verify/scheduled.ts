@@ -38,12 +38,9 @@ export function startScheduledVerification(
     reconcileInterval: number;
   },
 ) {
-  const stopping = new AbortController();
   const { store, log, reconcileInterval, timings = defaultTimings } = deps;
-  const { signal } = stopping;
   // Let a process that has just started do more urgent work first.
   const often = {
-    signal,
     failed: (err: unknown) =>
       log.warn({ event: 'verification.round_failed', err }, 'verification round failed, will retry'),
     later: true,
@@ -51,16 +48,11 @@ export function startScheduledVerification(
   const inventoryFailed = (err: unknown) =>
     log.warn({ event: 'inventory.failed', err }, 'inventory not written, will retry');
   const scheduled = [
-    every(timings.poll, () => runVerification(deps, signal), often),
-    every(dayEveryMs, () => runInventory(deps, signal), { ...often, failed: inventoryFailed }),
+    every(timings.poll, (signal) => runVerification(deps, signal), often),
+    every(dayEveryMs, (signal) => runInventory(deps, signal), { ...often, failed: inventoryFailed }),
     every(timings.routineCheck, () => store.verifications.routine(reconcileInterval), often),
   ];
-  return {
-    async stop(): Promise<void> {
-      stopping.abort(new Error('shutting down'));
-      await Promise.all(scheduled);
-    },
-  };
+  return { stop: () => Promise.all(scheduled.map((work) => work.stop())) };
 }
 
 /** Runs the next verification that waits or was interrupted. */

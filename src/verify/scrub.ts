@@ -47,17 +47,9 @@ const mostUnreadable = 1000;
  */
 export function startScrubbing(deps: ScrubDeps) {
   const { log, timings } = deps;
-  const stopping = new AbortController();
-  const { signal } = stopping;
   const scrubber = new Scrubber(deps);
   const failed = (err: unknown) => log.warn({ event: 'scrub.failed', err }, 'scrub interrupted, will retry');
-  const running = every(timings.poll, () => scrubber.round(signal), { signal, failed, later: true });
-  return {
-    async stop(): Promise<void> {
-      stopping.abort(new Error('shutting down'));
-      await running;
-    },
-  };
+  return every(timings.poll, (signal) => scrubber.round(signal), { failed, later: true });
 }
 
 export class Scrubber {

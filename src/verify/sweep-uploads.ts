@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { every } from '../every.ts';
 import type { Log } from '../log.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
@@ -16,10 +15,8 @@ const ages = { ageMs: day, patienceMs: 7 * day };
 /** Once a day, one process aborts abandoned uploads. */
 export function startSweeping(options: { store: Store; storage: Storage; breaker: CircuitBreaker; log: Log }) {
   const { store, storage, breaker, log } = options;
-  const stopping = new AbortController();
-  const { signal } = stopping;
 
-  async function sweepIfDue(): Promise<void> {
+  async function sweepIfDue(signal: AbortSignal): Promise<void> {
     if (breaker.open !== undefined || !(await store.chores.take('uploads', retryMs))) return;
     const ended = await sweepUploads({ store, storage }, { ...ages, signal });
     await store.chores.done('uploads', day);
@@ -28,15 +25,8 @@ export function startSweeping(options: { store: Store; storage: Storage; breaker
 
   const failed = (err: unknown) =>
     log.warn({ event: 'upload.removal_failed', err }, 'abandoned uploads not removed, will retry');
-  const running = every(checkMs, sweepIfDue, { signal, failed });
-
-  return {
-    async stop(): Promise<void> {
-      stopping.abort(new Error('shutting down'));
-      // A bucket that does not answer must not delay the shutdown.
-      await Promise.race([running, sleep(1000, undefined, { ref: false })]);
-    },
-  };
+  // A bucket that does not answer must not delay the shutdown.
+  return every(checkMs, sweepIfDue, { failed, stopMs: 1000 });
 }
 
 /**

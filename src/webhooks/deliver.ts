@@ -1,5 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { every } from '../every.ts';
+import { every, type Repeated } from '../every.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Sealer } from '../oauth/seal.ts';
@@ -41,10 +40,8 @@ export class Webhooks {
   readonly #deps: WebhookDeps;
   readonly #kinds: readonly WebhookKind[];
   readonly #sender: WebhookSender;
-  readonly #stopping = new AbortController();
-  readonly #running: Promise<void>;
-  readonly #silence: () => void;
-  #endPause = () => {};
+  readonly #rounds: Repeated;
+  readonly #unsubscribe: () => void;
   #begun = false;
   #failing = false;
   /** The endpoint answered 410: this process sends nothing until it is started again. */
@@ -54,25 +51,19 @@ export class Webhooks {
     this.#deps = deps;
     this.#kinds = kinds;
     this.#sender = sender;
-    this.#silence = deps.store.onEvents(() => this.#endPause());
-    this.#running = every(tickMs, () => this.#round(), {
-      signal: this.#stopping.signal,
-      failed: (err) => deps.log.warn({ event: 'webhook.round_failed', err }, 'webhook round failed, will retry'),
-      onPause: (end) => {
-        this.#endPause = end;
-      },
-    });
+    const failed = (err: unknown) =>
+      deps.log.warn({ event: 'webhook.round_failed', err }, 'webhook round failed, will retry');
+    this.#rounds = every(tickMs, (signal) => this.#round(signal), { failed, stopMs });
+    this.#unsubscribe = deps.store.onEvents(this.#rounds.wake);
   }
 
   async stop(): Promise<void> {
-    this.#silence();
-    this.#stopping.abort(new Error('shutting down'));
-    await Promise.race([this.#running, sleep(stopMs, undefined, { ref: false })]);
+    this.#unsubscribe();
+    await this.#rounds.stop();
   }
 
-  async #round(): Promise<void> {
+  async #round(signal: AbortSignal): Promise<void> {
     const { store, metrics, log } = this.#deps;
-    const { signal } = this.#stopping;
     if (!this.#begun) await store.webhooks.begin();
     this.#begun = true;
     while (await store.webhooks.collect(this.#kinds, giveUpMs)) signal.throwIfAborted();

@@ -13,25 +13,18 @@ export function startRemoving(
   { store, storage, log, timings }: Omit<RemovalDeps, 'leaseMs' | 'signal'> & { timings: Timings },
   goneRetention: number,
 ) {
-  const stopping = new AbortController();
-  const { signal } = stopping;
   // Long enough for an asset with many versions.
-  const deps = { store, storage, log, leaseMs: 6 * timings.assetLease, signal };
+  const deps = { store, storage, log, leaseMs: 6 * timings.assetLease };
   const failed = (err: unknown) => log.warn({ event: 'removal.failed', err }, 'removal failed, will retry');
   const pauseMs = Math.min(hour, goneRetention / 8);
-  const hourly = async () => {
+  const hourly = async (signal: AbortSignal) => {
     if (!(await store.chores.take('remove', pauseMs, Math.min(24 * hour, goneRetention)))) return;
-    await removeLeftovers(deps);
-    if (Number.isFinite(goneRetention)) await removeGone(deps, goneRetention);
+    await removeLeftovers({ ...deps, signal });
+    if (Number.isFinite(goneRetention)) await removeGone({ ...deps, signal }, goneRetention);
   };
-  const running = Promise.all([
-    every(timings.sweep, () => eraseAssets(deps), { signal, failed }),
-    every(pauseMs, hourly, { signal, failed }),
-  ]);
-  return {
-    async stop(): Promise<void> {
-      stopping.abort(new Error('shutting down'));
-      await running;
-    },
-  };
+  const running = [
+    every(timings.sweep, (signal) => eraseAssets({ ...deps, signal }), { failed }),
+    every(pauseMs, hourly, { failed }),
+  ];
+  return { stop: () => Promise.all(running.map((work) => work.stop())) };
 }
