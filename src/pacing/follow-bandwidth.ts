@@ -32,12 +32,12 @@ export function followBandwidth(options: {
     log.info({ event: 'bandwidth.limit_changed', bytesPerSecond: limit ?? null }, 'bandwidth limit changed');
   }
   void update();
-  const silence = store.onNotice((notice) => {
+  const unsubscribe = store.onNotice((notice) => {
     if (notice.settings || notice.connectionId !== undefined) void update();
   });
   const timer = setInterval(update, checkMs).unref();
   return () => {
-    silence();
+    unsubscribe();
     clearInterval(timer);
   };
 }

@@ -38,7 +38,7 @@ export class Dispatcher {
   readonly #options: DispatcherOptions;
   readonly #stopping = new AbortController();
   readonly #running: Promise<void>;
-  readonly #silence: () => void;
+  readonly #unsubscribe: () => void;
   #endPause = () => {};
   #woken = false;
   /** Whether to fill the free slots of all connections, or only of those in `#freed`. */
@@ -54,7 +54,7 @@ export class Dispatcher {
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
-    this.#silence = options.store.onNotice(({ connectionId }) => {
+    this.#unsubscribe = options.store.onNotice(({ connectionId }) => {
       if (connectionId !== undefined) this.#changed.add(connectionId);
       this.wake();
     });
@@ -80,7 +80,7 @@ export class Dispatcher {
   }
 
   async stop(): Promise<void> {
-    this.#silence();
+    this.#unsubscribe();
     clearTimeout(this.#retry);
     this.#stopping.abort();
     await Promise.race([this.#running, sleep(stopMs, undefined, { ref: false })]);

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { Disconnected, LeaseLost, RetryLater, reasonOf, toReason } from '../errors.ts';
 import { filtersOf, skipsCompany } from '../filters/filters.ts';
+import { keepLease } from '../keep-lease.ts';
 import { withFields } from '../log.ts';
 import { HttpError } from '../source/http.ts';
 import { storable } from '../source/schemas.ts';
 import type { ReadableCompany } from '../store/companies/readable-companies.ts';
 import type { SyncMode } from '../store/database/schema.ts';
-import type { Store } from '../store/store.ts';
 import type { TakenSync } from '../store/syncs/syncs.ts';
 import { span, traceHere } from '../tracing/tracing.ts';
 import type { Run, SyncDeps } from './deps.ts';
@@ -35,7 +35,13 @@ export async function runSyncs(
   const { syncs } = deps.store;
   const leaseMs = deps.timings.syncLease;
   const owner = `${deps.instance} ${randomUUID()}`;
-  const lease = keepLease(deps.store, connectionId, owner, leaseMs);
+  // A late notice of an earlier change may come while the lease is being taken.
+  let isTaken = false;
+  const renew = async () => !isTaken || syncs.renew(connectionId, owner, leaseMs);
+  const lease = keepLease(`the sync of connection ${connectionId}`, leaseMs, renew);
+  const unsubscribe = deps.store.onNotice((notice) => {
+    if (notice.connectionId === connectionId) void lease.check();
+  });
   const signal = AbortSignal.any([stop, lease.lost]);
   let isReleased = false;
   try {
@@ -46,51 +52,18 @@ export async function runSyncs(
       begun = undefined;
       if (sync === 'busy') return { outcome: 'busy', done };
       if (sync === undefined) return { outcome: 'done', done };
-      lease.taken();
+      isTaken = true;
       const end = await runSync(deps, sync, owner, signal).catch((error) => endEarly(deps, sync, owner, signal, error));
       isReleased = end === 'done';
       if (isReleased) return { outcome: 'done', done: done + 1 };
       if (end !== 'more_wait') return { outcome: end, done };
     }
   } finally {
-    lease.stop();
+    lease.end();
+    unsubscribe();
     // The next process to take the lease resumes a run that is still marked as running.
     if (!isReleased) await syncs.release(connectionId, owner).catch(() => {});
   }
-}
-
-/**
- * Renews a connection's lease from `taken` until `stop`: regularly, and at each notice about the connection. `lost` aborts when
- * it is lost.
- */
-function keepLease(
-  store: Store,
-  connectionId: string,
-  owner: string,
-  leaseMs: number,
-): { lost: AbortSignal; taken: () => void; stop: () => void } {
-  const lost = new AbortController();
-  let isTaken = false;
-  const renew = async () => {
-    // A late notice of an earlier change may come while the lease is being taken.
-    if (!isTaken) return;
-    const isHolder = await store.syncs.renew(connectionId, owner, leaseMs).catch(() => true);
-    if (!isHolder) lost.abort(new LeaseLost(`the sync of connection ${connectionId}`));
-  };
-  const silence = store.onNotice((notice) => {
-    if (notice.connectionId === connectionId) void renew();
-  });
-  const heartbeat = setInterval(() => void renew(), leaseMs / 4);
-  return {
-    lost: lost.signal,
-    taken: () => {
-      isTaken = true;
-    },
-    stop() {
-      clearInterval(heartbeat);
-      silence();
-    },
-  };
 }
 
 /** Runs one sync to its end. `done`: no other waits, and the lease is released; `more_wait`: others wait. */

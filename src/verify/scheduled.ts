@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LeaseLost, reasonOf, StorageUnavailable } from '../errors.ts';
 import { every } from '../every.ts';
+import { keepLease } from '../keep-lease.ts';
 import type { Log } from '../log.ts';
 import type { Queues } from '../queue/queues.ts';
 import type { Storage } from '../storage/storage.ts';
@@ -62,7 +63,8 @@ async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<
   const owner = `${deps.instance} ${randomUUID()}`;
   const run = await store.verifications.takeNext(owner, leaseMs);
   if (!run) return;
-  const lease = keep(leaseMs, () => store.verifications.renew(run.id, owner, leaseMs));
+  const renew = () => store.verifications.renew(run.id, owner, leaseMs);
+  const lease = keepLease(`the verification ${run.id}`, leaseMs, renew);
   const signal = AbortSignal.any([stop, lease.lost]);
   try {
     await verify({ ...deps, writeInventory: (signal) => inventoryNow(deps, signal) }, run, owner, signal);
@@ -102,7 +104,8 @@ export async function runInventory(
   const { verificationLease: leaseMs } = deps.timings ?? defaultTimings;
   const owner = `${deps.instance} ${randomUUID()}`;
   if (!(await store.inventories.take(day, owner, leaseMs, options))) return false;
-  const lease = keep(leaseMs, () => store.inventories.renew(day, owner, leaseMs));
+  const renew = () => store.inventories.renew(day, owner, leaseMs);
+  const lease = keepLease(`the inventory of ${day}`, leaseMs, renew);
   try {
     const manifest = await writeInventory(deps, { day, now, signal: AbortSignal.any([stop, lease.lost]) });
     await store.inventories.written(day, owner, onTheirWay(manifest));
@@ -121,14 +124,4 @@ async function inventoryNow(deps: ScheduledDeps, signal: AbortSignal): Promise<v
     if ((await deps.store.contents.byId({ after: '', limit: 1 })).length === 0) return;
     await sleep(1000, undefined, { signal });
   }
-}
-
-/** Renews a lease until `end`; `lost` is aborted when another process has it. */
-export function keep(leaseMs: number, renew: () => Promise<boolean>) {
-  const aborter = new AbortController();
-  const timer = setInterval(async () => {
-    const isHolder = await renew().catch(() => true);
-    if (!isHolder) aborter.abort(new LeaseLost('its lease'));
-  }, leaseMs / 4).unref();
-  return { lost: aborter.signal, end: () => clearInterval(timer) };
 }

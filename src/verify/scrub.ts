@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { pipeline, Transform } from 'node:stream';
 import { every } from '../every.ts';
+import { keepLease } from '../keep-lease.ts';
 import type { Log } from '../log.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import { createThrottle } from '../source/bandwidth.ts';
@@ -11,7 +12,6 @@ import type { Timings } from '../timings.ts';
 import { type Inspection, inspect } from './compare-objects.ts';
 import { nothingFound } from './counts.ts';
 import { expectedOf } from './expected-objects.ts';
-import { keep } from './scheduled.ts';
 
 export interface ScrubDeps {
   store: Store;
@@ -73,7 +73,7 @@ export class Scrubber {
     const leaseMs = timings.verificationLease;
     const state = await store.scrub.take(owner, leaseMs);
     if (!state) return this.#pause(leaseMs / 2);
-    const lease = keep(leaseMs, () => store.scrub.renew(owner, leaseMs));
+    const lease = keepLease('the scrub', leaseMs, () => store.scrub.renew(owner, leaseMs));
     try {
       await this.#read(owner, state, AbortSignal.any([stop, lease.lost]));
     } catch (error) {
