@@ -39,6 +39,7 @@ import * as sessions from './settings/sessions.ts';
 import * as settings from './settings/settings.ts';
 import { endSync } from './syncs/end-sync.ts';
 import { countHeld } from './syncs/holds.ts';
+import { extendLease } from './syncs/lease.ts';
 import * as missing from './syncs/missing.ts';
 import { recordPage } from './syncs/record-page.ts';
 import * as replacements from './syncs/replacements.ts';
@@ -135,7 +136,7 @@ const readable = (db: Database) => ({
   },
   versions: bind(db, versions),
   counts: bind(db, counting),
-  syncs: bind(db, { ...syncs, recordPage, finish: endSync }),
+  syncs: bind(db, { ...syncs, recordPage, renew: extendLease, finish: endSync }),
   scrub: bind(db, scrub),
   verifications: bind(db, { ...verifications, ...lines }),
 });

@@ -2,6 +2,7 @@ import type { Log } from '../log.ts';
 import type { Access } from '../pacing/with-token.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { Store } from '../store/store.ts';
+import type { SyncLease } from '../store/syncs/lease.ts';
 import type { TakenSync } from '../store/syncs/syncs.ts';
 import type { Timings } from '../timings.ts';
 import type { Problems } from './problems.ts';
@@ -33,8 +34,7 @@ export interface Run {
   sync: TakenSync;
   /** The connection's settings, as of the last page. */
   settings: Record<string, unknown>;
-  /** Names the lease. */
-  owner: string;
+  lease: SyncLease;
   problems: Problems;
   signal: AbortSignal;
 }

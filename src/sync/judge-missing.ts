@@ -19,9 +19,9 @@ const requestsAtOnce = 4;
  */
 export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string, position: SyncPosition): Promise<void> {
   const { store, log } = deps;
-  const { sync, owner, signal } = run;
+  const { sync, lease, signal } = run;
   const { connectionId } = sync;
-  const company = { sync, owner, leaseMs: deps.timings.syncLease, companyId };
+  const company = { sync, lease, companyId };
   const accepted = sync.scope.acceptGone === true;
   const found = await store.missing.count(company);
   const isHeld = !accepted && isTooMany('missing', found, limitOf(run.settings, 'missing'));

@@ -16,8 +16,8 @@ export async function judgeReplaced(
   { complete }: { complete: boolean },
 ): Promise<void> {
   const { replacements } = deps.store;
-  const { sync, owner, signal } = run;
-  const listed = { sync, owner, leaseMs: deps.timings.syncLease, companyId };
+  const { sync, lease, signal } = run;
+  const listed = { sync, lease, companyId };
   const accepted = sync.scope.acceptReplaced === true;
   const found = await replacements.count(listed);
   const isHeld = found.sample.length > 0 && isTooMany('replaced', found, limitOf(run.settings, 'replaced'));

@@ -106,7 +106,7 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
 
 /** Writes a page into the records. Returns whether it was the last, and whether the company has replacements to judge. */
 async function recordPage(deps: SyncDeps, run: Run, listing: Listing, page: AssetPage) {
-  const { sync, owner, problems } = run;
+  const { sync, lease, problems } = run;
   const { company, cursors, reconciles } = listing;
   const { transcripts, thumbnails } = deps;
   const { connectionId } = sync;
@@ -125,8 +125,7 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, page: Asse
   const counts = await deps.store.syncs
     .recordPage({
       sync,
-      owner,
-      leaseMs: deps.timings.syncLease,
+      lease,
       companyId: company.id,
       assets,
       decide: (before, asset, settings) =>

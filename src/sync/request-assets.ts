@@ -33,7 +33,7 @@ async function requestAsset(
   readable: ReadableCompany[],
 ): Promise<string | undefined> {
   const { store, client, withToken } = deps;
-  const { sync, owner, signal } = run;
+  const { sync, lease, signal } = run;
   const { connectionId } = sync;
   const detail = await withToken(connectionId, (token) => client.getAsset({ token, assetId: known.id, signal }));
   const { download: _, ...asset } = detail;
@@ -49,8 +49,7 @@ async function requestAsset(
   }
   const { refused } = await store.syncs.recordPage({
     sync,
-    owner,
-    leaseMs: deps.timings.syncLease,
+    lease,
     companyId,
     assets: [listed],
     decide: (before, listed) => decide(before, listed, { full: true, requested: true }),

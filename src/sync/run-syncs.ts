@@ -7,6 +7,7 @@ import { HttpError } from '../source/http.ts';
 import { storable } from '../source/schemas.ts';
 import type { ReadableCompany } from '../store/companies/readable-companies.ts';
 import type { SyncMode } from '../store/database/schema.ts';
+import type { SyncLease } from '../store/syncs/lease.ts';
 import type { TakenSync } from '../store/syncs/syncs.ts';
 import { span, traceHere } from '../tracing/tracing.ts';
 import type { Run, SyncDeps } from './deps.ts';
@@ -33,36 +34,36 @@ export async function runSyncs(
   mode?: SyncMode,
 ): Promise<RunsEnd> {
   const { syncs } = deps.store;
-  const leaseMs = deps.timings.syncLease;
   const owner = `${deps.instance} ${randomUUID()}`;
+  const lease = { connectionId, owner, leaseMs: deps.timings.syncLease };
   // A late notice of an earlier change may come while the lease is being taken.
   let isTaken = false;
-  const renew = async () => !isTaken || syncs.renew(connectionId, owner, leaseMs);
-  const lease = keepLease(`the sync of connection ${connectionId}`, leaseMs, renew);
+  const renew = async () => !isTaken || syncs.renew(lease);
+  const kept = keepLease(`the sync of connection ${connectionId}`, lease.leaseMs, renew);
   const unsubscribe = deps.store.onNotice((notice) => {
-    if (notice.connectionId === connectionId) void lease.check();
+    if (notice.connectionId === connectionId) void kept.check();
   });
-  const signal = AbortSignal.any([stop, lease.lost]);
+  const signal = AbortSignal.any([stop, kept.lost]);
   let isReleased = false;
   try {
-    let begun = mode && (await syncs.begin(connectionId, mode, owner, leaseMs));
+    let begun = mode && (await syncs.begin(lease, mode));
     if (mode && !begun) await syncs.request(connectionId, mode);
     for (let done = 0; ; done++) {
-      const sync = begun ?? (await syncs.takeNext(connectionId, owner, leaseMs));
+      const sync = begun ?? (await syncs.takeNext(lease));
       begun = undefined;
       if (sync === 'busy') return { outcome: 'busy', done };
       if (sync === undefined) return { outcome: 'done', done };
       isTaken = true;
-      const end = await runSync(deps, sync, owner, signal).catch((error) => endEarly(deps, sync, owner, signal, error));
+      const end = await runSync(deps, sync, lease, signal).catch((error) => endEarly(deps, sync, lease, signal, error));
       isReleased = end === 'done';
       if (isReleased) return { outcome: 'done', done: done + 1 };
       if (end !== 'more_wait') return { outcome: end, done };
     }
   } finally {
-    lease.end();
+    kept.end();
     unsubscribe();
     // The next process to take the lease resumes a run that is still marked as running.
-    if (!isReleased) await syncs.release(connectionId, owner).catch(() => {});
+    if (!isReleased) await syncs.release(lease).catch(() => {});
   }
 }
 
@@ -70,7 +71,7 @@ export async function runSyncs(
 async function runSync(
   deps: SyncDeps,
   sync: TakenSync,
-  owner: string,
+  lease: SyncLease,
   signal: AbortSignal,
 ): Promise<'done' | 'more_wait' | 'handed_back'> {
   const { store, log } = deps;
@@ -82,13 +83,13 @@ async function runSync(
     span('sync', { ...fields, mode: sync.mode }, async () => {
       const trace = traceHere();
       if (trace) await store.syncs.traced(sync.id, trace);
-      return list(deps, { sync, settings: sync.settings, owner, problems, signal });
+      return list(deps, { sync, settings: sync.settings, lease, problems, signal });
     }),
   );
   const error = problems.text;
   // Problems with single assets are reported, but do not fail the run.
   const { held } = problems;
-  const ended = await store.syncs.finish(sync, owner, { status: problems.fatal ? 'failed' : 'done', error, held });
+  const ended = await store.syncs.finish(sync, lease, { status: problems.fatal ? 'failed' : 'done', error, held });
   if (!ended) return 'handed_back';
   deps.onEnd(problems.fatal ? 'failed' : 'done');
   const { more, caughtUp, pages, seen, new: isNew, changed, gone } = ended;
@@ -105,7 +106,7 @@ async function runSync(
 async function endEarly(
   { store, log, onEnd }: SyncDeps,
   sync: TakenSync,
-  owner: string,
+  lease: SyncLease,
   signal: AbortSignal,
   error: unknown,
 ): Promise<Exclude<RunsEnd['outcome'], 'done' | 'busy'>> {
@@ -126,7 +127,7 @@ async function endEarly(
     return 'interrupted';
   }
   // If only the database's answer was lost, the run has ended already: then there is nothing to log.
-  if (!(await store.syncs.finish(sync, owner, { status: 'failed', error: reason }))) return 'handed_back';
+  if (!(await store.syncs.finish(sync, lease, { status: 'failed', error: reason }))) return 'handed_back';
   onEnd('failed');
   log.warn({ event: 'sync.failed', ...fields, err: error }, 'sync failed');
   return 'failed';
@@ -152,7 +153,7 @@ async function list(deps: SyncDeps, run: Run): Promise<void> {
 /** Requests the companies that the user can read now, and stores them. */
 async function readCompanies(
   { store, client, withToken, log }: SyncDeps,
-  { sync, owner, problems, signal }: Run,
+  { sync, lease, problems, signal }: Run,
 ): Promise<ReadableCompany[]> {
   const { connectionId } = sync;
   const me = storable(await withToken(connectionId, (token) => client.me({ token, signal }), sync.grant));
@@ -161,7 +162,7 @@ async function readCompanies(
   }
   const { gained, lost, readable } = await store.connections.setCompanies(connectionId, me.companies, {
     complete: me.problems.length === 0,
-    owner,
+    owner: lease.owner,
     before: sync.standing,
   });
   for (const id of lost) log.warn({ event: 'company.lost', connectionId, companyId: id }, 'company lost');

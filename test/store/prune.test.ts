@@ -8,7 +8,7 @@ import type { Store } from '../../src/store/store.ts';
 import { decide } from '../../src/sync/decide.ts';
 import { newRedis } from '../support/redis.ts';
 import { until } from '../support/until.ts';
-import { grantOf, listed, newStore, silent } from './records.ts';
+import { grantOf, leaseTo, listed, newStore, silent } from './records.ts';
 
 let opened: Awaited<ReturnType<typeof newStore>>;
 let store: Store;
@@ -49,11 +49,11 @@ async function run(
   companyId: string,
   what: { mode: 'incremental' | 'full'; ids: string[]; name?: string; error?: string },
 ): Promise<void> {
-  const owner = randomUUID();
+  const lease = leaseTo(connectionId, randomUUID());
   await store.syncs.request(connectionId, what.mode);
-  const sync = (await store.syncs.takeNext(connectionId, owner, 60_000)) as Sync;
+  const sync = (await store.syncs.takeNext(lease)) as Sync;
   const full = what.mode === 'full';
-  const at = { sync, owner, leaseMs: 60_000, companyId };
+  const at = { sync, lease, companyId };
   await store.syncs.recordPage({
     ...at,
     assets: what.ids.map((id) => listed(id, { name: what.name ?? id, listed: { id, name: what.name ?? id } })),
@@ -68,8 +68,8 @@ async function run(
     await store.missing.settle(at, { done: [companyId] }, undefined);
   }
   const error = what.error ?? null;
-  await store.syncs.finish(sync, owner, { status: error ? 'failed' : 'done', error });
-  await store.syncs.release(connectionId, owner);
+  await store.syncs.finish(sync, lease, { status: error ? 'failed' : 'done', error });
+  await store.syncs.release(lease);
 }
 
 test('the database does not grow over two weeks of operation', { timeout: 240_000 }, async () => {

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { createLog } from '../../src/log.ts';
 import type { ListedAsset, Sync } from '../../src/store/database/schema.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
+import type { SyncLease } from '../../src/store/syncs/lease.ts';
 import { newDatabase } from '../support/database.ts';
 
 export const silent = createLog({ level: 'silent', pretty: false });
@@ -29,6 +30,9 @@ export function grantOf(userId: string = randomUUID(), tokens = 'sealed') {
   };
 }
 
+/** The lease of the syncs of a connection, for a minute. */
+export const leaseTo = (connectionId: string, owner: string): SyncLease => ({ connectionId, owner, leaseMs: 60_000 });
+
 /** An active connection that can read these companies, with a leased sync. */
 export async function running(store: Store, ...companyIds: string[]) {
   const { id } = await store.connections.saveGrant(grantOf());
@@ -37,10 +41,10 @@ export async function running(store: Store, ...companyIds: string[]) {
     companyIds.map((id) => ({ id, name: id })),
     { complete: true },
   );
-  const owner = randomUUID();
+  const lease = leaseTo(id, randomUUID());
   await store.syncs.request(id, 'incremental');
-  const sync = (await store.syncs.takeNext(id, owner, 60_000)) as Sync;
-  return { connectionId: id, owner, sync };
+  const sync = (await store.syncs.takeNext(lease)) as Sync;
+  return { connectionId: id, lease, sync };
 }
 
 export function listed(id: string, more: Partial<ListedAsset> = {}): ListedAsset {

@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import type { Database, Sync } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
 import { requestRoutineOf } from '../verifications/verifications.ts';
+import type { SyncLease } from './lease.ts';
 
 /** Assets added while the user was disconnected: their number since the last sync, and their first and last upload dates (ISO 8601). */
 type CaughtUp = { since: string; new: number; from: string | null; to: string | null };
@@ -26,12 +27,12 @@ export interface SyncOutcome {
 export async function endSync(
   db: Database,
   sync: Sync,
-  owner: string,
+  lease: SyncLease,
   outcome: SyncOutcome,
 ): Promise<EndedSync | undefined> {
   return db.transaction().execute(async (tx) => {
     const { connectionId } = sync;
-    const row = await end(tx, sync, owner, outcome);
+    const row = await end(tx, sync, lease, outcome);
     if (!row) return undefined;
     const { lastSyncAt: last, connectedAt, ...ended } = row;
     if (outcome.status === 'failed') await reportFailure(tx, sync, outcome.error);
@@ -58,7 +59,7 @@ export async function endSync(
 async function end(
   tx: Database,
   sync: Sync,
-  owner: string,
+  { owner }: SyncLease,
   { status, error, held = null }: SyncOutcome,
 ): Promise<(EndedSync & { lastSyncAt: Date | null; connectedAt: Date }) | undefined> {
   const { connectionId } = sync;

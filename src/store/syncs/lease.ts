@@ -6,14 +6,16 @@ import type { Database, Sync } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import type { LockedAsset } from './write-assets.ts';
 
-/** Extends the lease of a connection's sync. False: another process has taken it over. */
-export async function extendLease(
-  db: Database,
-  connectionId: string,
-  owner: string,
-  leaseMs: number,
-): Promise<boolean> {
-  return wroteAny(await extending(connectionId, owner, leaseMs).execute(db));
+/** The lease of a connection's syncs, which `owner` takes and extends for `leaseMs`. */
+export interface SyncLease {
+  connectionId: string;
+  owner: string;
+  leaseMs: number;
+}
+
+/** Extends the lease. False: another process has taken it over. */
+export async function extendLease(db: Database, lease: SyncLease): Promise<boolean> {
+  return wroteAny(await extending(lease).execute(db));
 }
 
 /**
@@ -23,13 +25,11 @@ export async function extendLease(
  */
 export async function lockPage(
   tx: Database,
-  connectionId: string,
-  owner: string,
-  leaseMs: number,
+  lease: SyncLease,
   ids: string[],
 ): Promise<{ settings: Record<string, unknown>; known: Map<string, LockedAsset> }> {
   const { rows } = await sql<LockedAsset & { settings: Record<string, unknown> }>`
-    WITH extended AS (${extending(connectionId, owner, leaseMs)} RETURNING settings),
+    WITH extended AS (${extending(lease)} RETURNING settings),
     known AS (
       SELECT a.id, a.company_id, a.connection_id, a.state, a.reason, a.skipped, a.project_id, a.asset_type, a.name, a.size, a.upload_date,
         a.listed, a.media, a.mirrored_at, a.transcript_state, a.thumbnail_state,
@@ -38,30 +38,28 @@ export async function lockPage(
       FROM assets a CROSS JOIN extended WHERE a.id = ANY(${ids}::text[]) ORDER BY a.id FOR UPDATE OF a
     )
     SELECT extended.settings, known.* FROM extended LEFT JOIN known ON true`.execute(tx);
-  if (!rows[0]) throw new LeaseLost(`the sync of connection ${connectionId}`);
+  if (!rows[0]) throw leaseLost(lease);
   const known = new Map(rows.flatMap((asset) => (asset.id === null ? [] : [[asset.id, asset] as const])));
   return { settings: rows[0].settings, known };
 }
 
-/** A sync, leased to `owner`, that has listed a company to its end. */
+/** A leased sync that has listed a company to its end. */
 export interface Listed {
   sync: Sync;
-  owner: string;
-  leaseMs: number;
+  lease: SyncLease;
   companyId: string;
 }
 
 /** Does something in a transaction that extends the lease first. @throws LeaseLost */
 export async function underLease<T>(db: Database, listed: Listed, work: (tx: Database) => Promise<T>): Promise<T> {
-  const { connectionId } = listed.sync;
   return db.transaction().execute(async (tx) => {
-    if (!(await extendLease(tx, connectionId, listed.owner, listed.leaseMs))) {
-      throw new LeaseLost(`the sync of connection ${connectionId}`);
-    }
+    if (!(await extendLease(tx, listed.lease))) throw leaseLost(listed.lease);
     return work(tx);
   });
 }
 
-const extending = (connectionId: string, owner: string, leaseMs: number) => sql`
+const leaseLost = ({ connectionId }: SyncLease) => new LeaseLost(`the sync of connection ${connectionId}`);
+
+const extending = ({ connectionId, owner, leaseMs }: SyncLease) => sql`
   UPDATE connections SET sync_until = ${inMs(leaseMs)}
   WHERE id = ${connectionId} AND sync_owner = ${owner} AND status = 'active'`;

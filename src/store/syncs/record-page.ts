@@ -3,7 +3,7 @@ import pg from 'pg';
 import { reasonOf } from '../../errors.ts';
 import type { Database, ListedAsset, Sync, SyncPosition } from '../database/schema.ts';
 import { hasReplacements } from './holds.ts';
-import { lockPage } from './lease.ts';
+import { lockPage, type SyncLease } from './lease.ts';
 import { type Counts, type Decide, type ListedPage, recordListed } from './write-assets.ts';
 
 /**
@@ -16,8 +16,7 @@ export async function recordPage(
   db: Database,
   page: {
     sync: Sync;
-    owner: string;
-    leaseMs: number;
+    lease: SyncLease;
     companyId: string;
     assets: ListedAsset[];
     decide: Decide;
@@ -29,12 +28,12 @@ export async function recordPage(
     repaired?: { prefix: string; except: string[] };
   },
 ): Promise<Counts & { settings: Record<string, unknown>; toJudge: boolean }> {
-  const { sync, owner, companyId, assets } = page;
+  const { sync, lease, companyId, assets } = page;
   const { connectionId } = sync;
   const write = (record: typeof recordListed) =>
     db.transaction().execute(async (tx) => {
       const ids = assets.map(({ id }) => id);
-      const { settings, known } = await lockPage(tx, connectionId, owner, page.leaseMs, ids);
+      const { settings, known } = await lockPage(tx, lease, ids);
       const counts = await record(tx, {
         syncId: sync.id,
         connectionId,

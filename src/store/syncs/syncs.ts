@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import { type Standing, standingOf } from '../companies/readable-companies.ts';
 import type { Database, Grant, Sync, SyncMode, SyncScope } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
-import { extendLease } from './lease.ts';
+import type { SyncLease } from './lease.ts';
 
 /** A leased sync, with what it needs of its connection. */
 export type TakenSync = Sync & {
@@ -44,10 +44,8 @@ export async function request(
  */
 export async function begin(
   db: Database,
-  connectionId: string,
+  { connectionId, owner, leaseMs }: SyncLease,
   mode: SyncMode,
-  owner: string,
-  leaseMs: number,
 ): Promise<TakenSync | undefined> {
   const { rows } = await sql<TakenSync & Pick<Grant, 'tokens' | 'tokenVersion' | 'isFresh'>>`
     WITH taken AS (
@@ -70,14 +68,12 @@ export async function begin(
 }
 
 /**
- * Leases the interrupted or oldest waiting sync of a connection to `owner`. `busy` while another owner holds the lease.
+ * Leases the interrupted or oldest waiting sync of a connection to the owner. `busy` while another owner holds the lease.
  * Undefined, and the lease is released, if none waits or the connection may not work now.
  */
 export async function takeNext(
   db: Database,
-  connectionId: string,
-  owner: string,
-  leaseMs: number,
+  { connectionId, owner, leaseMs }: SyncLease,
 ): Promise<TakenSync | 'busy' | undefined> {
   return db.transaction().execute(async (tx) => {
     const connection = await sql<{
@@ -117,12 +113,7 @@ export async function takeNext(
   });
 }
 
-/** Extends the lease. False if it is lost. */
-export async function renew(db: Database, connectionId: string, owner: string, leaseMs: number): Promise<boolean> {
-  return extendLease(db, connectionId, owner, leaseMs);
-}
-
-export async function release(db: Database, connectionId: string, owner: string): Promise<void> {
+export async function release(db: Database, { connectionId, owner }: SyncLease): Promise<void> {
   await sql`
     UPDATE connections SET sync_owner = NULL, sync_until = NULL
     WHERE id = ${connectionId} AND sync_owner = ${owner}`.execute(db);

@@ -17,7 +17,6 @@ async function queued(company: string, ...ids: string[]) {
   const run = await running(store, company);
   await store.syncs.recordPage({
     ...run,
-    leaseMs: 60_000,
     companyId: company,
     assets: ids.map((id) => listed(id)),
     decide: () => pending,

@@ -90,7 +90,7 @@ describe('the end of a connection', () => {
     const notices = new Set<string>();
     other.onNotice((notice) => notices.add(notice.connectionId!));
     try {
-      const { connectionId, owner, sync } = await running(store, 'acme');
+      const { connectionId, lease, sync } = await running(store, 'acme');
       // No notice arrives until the other process listens.
       await until('the other to listen', async () => {
         await store.connections.saveGrant(grantOf());
@@ -101,8 +101,8 @@ describe('the end of a connection', () => {
       await until('the notice', () => notices.has(connectionId));
       for (const id of [sync.id, waiting])
         expect(await store.syncs.get(id)).toMatchObject({ status: 'failed', error: 'why' });
-      expect(await store.syncs.renew(connectionId, owner, 60_000)).toBe(false);
-      await store.syncs.finish(sync, owner, { status: 'done', error: null });
+      expect(await store.syncs.renew(lease)).toBe(false);
+      await store.syncs.finish(sync, lease, { status: 'done', error: null });
       expect(await store.connections.get(connectionId)).toMatchObject({ lastSyncAt: null, lastError: 'why' });
     } finally {
       await other.close();
@@ -155,11 +155,11 @@ test('the state of a connect attempt can be used once, even by many callers at t
 });
 
 test('counts and pages of assets match the connection, the company and the searched text', async () => {
-  const { connectionId, owner, sync } = await running(store, 'searched');
+  const { connectionId, lease, sync } = await running(store, 'searched');
   const names = ['50%_off.pdf', '50 x off.pdf', 'back\\slash', "quote's", 'ÄRGER.mov'];
   const assets = names.map((name, i) => listed(`search-${i}`, { name, size: 2 ** 40 + i }));
   const decision = { state: 'pending', reason: null, reset: true, due: true } as const;
-  const page = { sync, owner, leaseMs: 60_000, companyId: 'searched', assets, decide: () => decision, position: {} };
+  const page = { sync, lease, companyId: 'searched', assets, decide: () => decision, position: {} };
   await store.syncs.recordPage(page);
   const found = async (q: string) =>
     (await store.assets.search({ connectionId, q, limit: 10 })).map((asset) => names.indexOf(asset.name!));

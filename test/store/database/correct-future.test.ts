@@ -30,18 +30,17 @@ async function ahead(table: string, id: string, ...columns: string[]): Promise<(
 
 async function newAsset(change: string): Promise<string> {
   const company = randomUUID();
-  const { connectionId, owner, sync } = await running(store, company);
+  const { connectionId, lease, sync } = await running(store, company);
   const id = randomUUID();
   await store.syncs.recordPage({
     sync,
-    owner,
-    leaseMs: minute,
+    lease,
     companyId: company,
     assets: [listed(id)],
     decide: () => ({ state: 'pending', reason: null, reset: true, due: true }),
     position: {},
   });
-  await store.syncs.finish(sync, owner, { status: 'done', error: null });
+  await store.syncs.finish(sync, lease, { status: 'done', error: null });
   await client.query(`UPDATE assets SET ${change} WHERE id = $1`, [id]);
   expect(await store.connections.get(connectionId)).toMatchObject({ syncUntil: null, delayedUntil: null });
   return id;

@@ -2,7 +2,7 @@ import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openStore, type Store } from '../../../src/store/store.ts';
 import { until } from '../../support/until.ts';
-import { newStore, running, silent } from '../records.ts';
+import { leaseTo, newStore, running, silent } from '../records.ts';
 
 /** The number of assets that wait for a transcript. */
 const waiting = 5000;
@@ -108,9 +108,10 @@ test('a sync of one of many connections does not read the companies of the other
   ]);
   const work = async (store: Store) => {
     for (let i = 1; i <= syncs; i++) {
-      const sync = (await store.syncs.begin(`of ${i}`, 'incremental', 'owner', 60_000))!;
+      const lease = leaseTo(`of ${i}`, 'owner');
+      const sync = (await store.syncs.begin(lease, 'incremental'))!;
       expect(sync.standing).toMatchObject({ status: 'active', shared: false, readable: [{ id: `company ${i}` }] });
-      await store.syncs.finish(sync, 'owner', { status: 'done', error: null });
+      await store.syncs.finish(sync, lease, { status: 'done', error: null });
     }
   };
   expect(await readBy(syncs, work, 'access')).toBeLessThan(many);

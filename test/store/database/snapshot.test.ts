@@ -11,7 +11,6 @@ test('a snapshot does not see a change that was made between its reads', async (
   const run = await running(store, 'a');
   await store.syncs.recordPage({
     ...run,
-    leaseMs: 60_000,
     companyId: 'a',
     assets: [listed('film')],
     decide: () => ({ state: 'pending', reason: null, reset: true, due: true }),

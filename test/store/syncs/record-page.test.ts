@@ -8,7 +8,7 @@ import type { TakenSync } from '../../../src/store/syncs/syncs.ts';
 import type { Decide } from '../../../src/store/syncs/write-assets.ts';
 import { mirroredAlone as found } from '../../support/mirrored.ts';
 import { until } from '../../support/until.ts';
-import { grantOf, listed, newStore, running } from '../records.ts';
+import { grantOf, leaseTo, listed, newStore, running } from '../records.ts';
 
 const opened = await newStore();
 const { store } = opened;
@@ -21,7 +21,7 @@ const decide: Decide = (before, asset) => (before === undefined || before.name !
 
 type Run = Awaited<ReturnType<typeof running>>;
 const record = (run: Run, companyId: string, assets: ListedAsset[], more: { highWaterMark?: number | null } = {}) =>
-  store.syncs.recordPage({ ...run, leaseMs: 60_000, companyId, assets, decide, position: { cursor: 'next' }, ...more });
+  store.syncs.recordPage({ ...run, companyId, assets, decide, position: { cursor: 'next' }, ...more });
 const ids = (prefix: string, count: number) => Array.from({ length: count }, (_, i) => `${prefix}-${i}`);
 
 test('a page distinguishes new, changed and known assets', async () => {
@@ -46,7 +46,7 @@ test('a page distinguishes new, changed and known assets', async () => {
 test('an unchanged asset that is only fetched again is not counted as changed', async () => {
   const run = await running(store, 'again');
   const always: Decide = () => pending;
-  const page = { ...run, leaseMs: 60_000, companyId: 'again', decide: always, position: {} };
+  const page = { ...run, companyId: 'again', decide: always, position: {} };
   const [same, other] = ids('again', 2) as [string, string];
   await store.syncs.recordPage({ ...page, assets: [listed(same), listed(other)] });
   const assets = [listed(same), listed(other, { listed: { id: other, title: 'another' } })];
@@ -78,7 +78,6 @@ test('an asset that the database refuses gets a problem, and the rest of the pag
   const page = (assets: ListedAsset[]) =>
     store.syncs.recordPage({
       ...run,
-      leaseMs: 60_000,
       companyId: 'refused',
       assets,
       decide: byProblem,
@@ -145,22 +144,22 @@ test('odd characters and large numbers are stored unchanged', async () => {
 
 test('a sync that has lost its lease writes nothing', async () => {
   const run = await running(store, 'e');
-  await store.syncs.release(run.connectionId, run.owner);
-  const next = await store.syncs.takeNext(run.connectionId, 'next', 60_000);
+  await store.syncs.release(run.lease);
+  const next = await store.syncs.takeNext(leaseTo(run.connectionId, 'next'));
   expect(next).toMatchObject({ id: run.sync.id, status: 'running' });
   await expect(record(run, 'e', [listed('late')], { highWaterMark: 5 })).rejects.toThrow(LeaseLost);
-  await store.syncs.finish(run.sync, run.owner, { status: 'failed', error: 'late' });
+  await store.syncs.finish(run.sync, run.lease, { status: 'failed', error: 'late' });
   expect(await store.assets.get('late')).toBeUndefined();
   expect(await store.syncs.get(run.sync.id)).toMatchObject({ status: 'running', pages: 0, error: null });
-  expect(await store.syncs.takeNext(run.connectionId, 'third', 60_000)).toBe('busy');
+  expect(await store.syncs.takeNext(leaseTo(run.connectionId, 'third'))).toBe('busy');
 });
 
 test('one process takes a sync, and another takes it over when its lease has expired', async () => {
   const run = await running(store, 'f');
-  await store.syncs.renew(run.connectionId, run.owner, 1);
+  await store.syncs.renew({ ...run.lease, leaseMs: 1 });
   const taken = await until('the lease to run out', async () => {
     const all = await Promise.all(
-      ids('owner', 10).map((owner) => store.syncs.takeNext(run.connectionId, owner, 60_000)),
+      ids('owner', 10).map((owner) => store.syncs.takeNext(leaseTo(run.connectionId, owner))),
     );
     const mine = all.filter((sync) => sync !== 'busy');
     return mine.length > 0 && mine;
@@ -176,21 +175,21 @@ test('requests during a running sync share the next one', async () => {
   expect(asked).not.toContain(run.sync.id);
   const other = await store.syncs.request(run.connectionId, 'incremental', { since: 5 });
   expect(asked).not.toContain(other);
-  await store.syncs.finish(run.sync, run.owner, { status: 'done', error: null });
-  expect(await store.syncs.takeNext(run.connectionId, run.owner, 60_000)).toMatchObject({ id: [...asked][0] });
+  await store.syncs.finish(run.sync, run.lease, { status: 'done', error: null });
+  expect(await store.syncs.takeNext(run.lease)).toMatchObject({ id: [...asked][0] });
 });
 
 test('a sync that is requested and taken at once is one sync, and is refused while another waits or runs', async () => {
-  const { connectionId, owner, sync } = await running(store, 'j');
-  const begin = (who: string) => store.syncs.begin(connectionId, 'incremental', who, 60_000);
+  const { connectionId, lease, sync } = await running(store, 'j');
+  const begin = (who: string) => store.syncs.begin(leaseTo(connectionId, who), 'incremental');
   expect(await begin('while one runs')).toBeUndefined();
   const next = await store.syncs.request(connectionId, 'full');
-  expect(await store.syncs.finish(sync, owner, { status: 'done', error: null })).toMatchObject({ more: true });
-  await store.syncs.release(connectionId, owner);
+  expect(await store.syncs.finish(sync, lease, { status: 'done', error: null })).toMatchObject({ more: true });
+  await store.syncs.release(lease);
   expect(await begin('while one waits')).toBeUndefined();
-  const full = (await store.syncs.takeNext(connectionId, owner, 60_000)) as TakenSync;
+  const full = (await store.syncs.takeNext(lease)) as TakenSync;
   expect(full).toMatchObject({ id: next, mode: 'full' });
-  expect(await store.syncs.finish(full, owner, { status: 'done', error: null })).toMatchObject({ more: false });
+  expect(await store.syncs.finish(full, lease, { status: 'done', error: null })).toMatchObject({ more: false });
 
   const begun = (await Promise.all(ids('who', 10).map(begin))).filter((run) => run !== undefined);
   expect(begun).toMatchObject([{ connectionId, mode: 'incremental', status: 'running', scope: {}, settings: {} }]);
@@ -199,10 +198,10 @@ test('a sync that is requested and taken at once is one sync, and is refused whi
 });
 
 test('a sync does not end twice, even if the lease is kept for a waiting one', async () => {
-  const { connectionId, owner, sync } = await running(store, 'twice ended');
+  const { connectionId, lease, sync } = await running(store, 'twice ended');
   await store.syncs.request(connectionId, 'full');
-  expect(await store.syncs.finish(sync, owner, { status: 'done', error: null })).toMatchObject({ more: true });
-  expect(await store.syncs.finish(sync, owner, { status: 'failed', error: 'no answer' })).toBeUndefined();
+  expect(await store.syncs.finish(sync, lease, { status: 'done', error: null })).toMatchObject({ more: true });
+  expect(await store.syncs.finish(sync, lease, { status: 'failed', error: 'no answer' })).toBeUndefined();
   expect(await store.syncs.get(sync.id)).toMatchObject({ status: 'done', error: null });
   expect(await store.connections.get(connectionId)).toMatchObject({ lastError: null });
 });
@@ -212,8 +211,8 @@ test('the first sync after a reconnect clears an earlier failure', async () => {
   const { id } = await store.connections.saveGrant(grant);
   const run = async (mode: 'full' | 'incremental', outcome: { status: 'done' | 'failed'; error: string | null }) => {
     await store.syncs.request(id, mode);
-    const sync = (await store.syncs.takeNext(id, 'owner', 60_000)) as TakenSync;
-    await store.syncs.finish(sync, 'owner', outcome);
+    const sync = (await store.syncs.takeNext(leaseTo(id, 'owner'))) as TakenSync;
+    await store.syncs.finish(sync, leaseTo(id, 'owner'), outcome);
     return (await store.connections.get(id))!.lastError;
   };
   const done = { status: 'done', error: null } as const;
@@ -224,16 +223,16 @@ test('the first sync after a reconnect clears an earlier failure', async () => {
 });
 
 test('a request at the moment when a sync ends is not lost', async () => {
-  const { connectionId, owner, sync } = await running(store, 'h');
-  await store.syncs.finish(sync, owner, { status: 'done', error: null });
-  expect(await store.syncs.takeNext(connectionId, owner, 60_000)).toBeUndefined();
+  const { connectionId, lease, sync } = await running(store, 'h');
+  await store.syncs.finish(sync, lease, { status: 'done', error: null });
+  expect(await store.syncs.takeNext(lease)).toBeUndefined();
   for (let round = 0; round < 50; round++) {
     // A requester checks for a waiting sync; a running process checks again before it ends.
     const come = async (who: string) => {
       for (;;) {
-        const next = await store.syncs.takeNext(connectionId, who, 60_000);
+        const next = await store.syncs.takeNext(leaseTo(connectionId, who));
         if (next === 'busy' || next === undefined) return;
-        await store.syncs.finish(next, who, { status: 'done', error: null });
+        await store.syncs.finish(next, leaseTo(connectionId, who), { status: 'done', error: null });
       }
     };
     const asked = await Promise.all(
