@@ -183,10 +183,11 @@ export function mirrorDeps(
 
 function syncDeps(context: Context, withToken: Access, onWork: () => void): SyncDeps {
   const { metrics } = context;
-  const { instance, sync, transcripts, thumbnails } = context.config;
+  const { instance, sync: filters, transcripts, thumbnails } = context.config;
   const onEnd: SyncDeps['onEnd'] = (result) => metrics.syncs.inc({ result });
   const kept = { transcripts: transcripts.mirror, thumbnails: thumbnails.mirror };
-  return { ...context, ...sync, ...kept, instance, withToken, endless: new Set(), onEnd, onWork };
+  const { overlap } = filters;
+  return { ...context, ...kept, instance, overlap, filters, withToken, endless: new Set(), onEnd, onWork };
 }
 
 /** Works on one asset, and returns what the queue dashboard shows. @throws the reason of a failed attempt */

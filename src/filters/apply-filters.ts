@@ -1,13 +1,7 @@
 import type { Log } from '../log.ts';
 import type { SelectableRow } from '../store/assets/filters.ts';
 import type { Store } from '../store/store.ts';
-import { type Filters, filtersOf, skippingRule, skipsCompany } from './filters.ts';
-
-/** INCLUDE_ASSET_TYPES and EXCLUDE_ASSET_TYPES. */
-export interface FilterDefaults {
-  includeTypes: string[];
-  excludeTypes: string[];
-}
+import { type FilterDefaults, type Filters, filtersOf, skippingRule, skipsCompany } from './filters.ts';
 
 export interface FiltersApplied {
   /** Assets that are no longer to be mirrored. */
@@ -24,7 +18,7 @@ const pageSize = 2000;
  * in the bucket stay as they are. May be interrupted anywhere and run again.
  */
 export async function applyFilters(
-  { store, log, ...defaults }: { store: Store; log: Log } & FilterDefaults,
+  { store, log, filters: defaults }: { store: Store; log: Log; filters: FilterDefaults },
   connectionId: string,
   signal: AbortSignal,
 ): Promise<FiltersApplied> {

@@ -11,6 +11,12 @@ export interface Filters {
   exclude: Choice;
 }
 
+/** INCLUDE_ASSET_TYPES and EXCLUDE_ASSET_TYPES. */
+export interface FilterDefaults {
+  includeTypes: string[];
+  excludeTypes: string[];
+}
+
 /** The fields that filters compare. Undefined: unreadable, so no rule applies. */
 export interface Selectable {
   companyId: string;
@@ -27,10 +33,7 @@ const dimensions = [
 ] as const;
 
 /** A connection's own lists. For each list that it does not set, that of the environment. */
-export function filtersOf(
-  settings: Record<string, unknown>,
-  defaults: { includeTypes: string[]; excludeTypes: string[] },
-): Filters {
+export function filtersOf(settings: Record<string, unknown>, defaults: FilterDefaults): Filters {
   const own = (of: unknown): Partial<Choice> => (of !== null && typeof of === 'object' ? of : {});
   return {
     include: { ...nothing, assetTypes: defaults.includeTypes, ...own(settings.include) },

@@ -1,4 +1,4 @@
-import type { FilterDefaults } from '../filters/apply-filters.ts';
+import type { FilterDefaults } from '../filters/filters.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Limiter } from '../pacing/adaptive-concurrency.ts';

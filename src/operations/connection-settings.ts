@@ -177,7 +177,7 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
       if (syncId !== undefined) await within(2000, queues.addSync(id)).catch(() => {});
       // If this process ends, the dispatcher continues.
       const applied = different
-        ? await within(patienceMs, applyFilters({ store, log, ...defaults }, id, new AbortController().signal))
+        ? await within(patienceMs, applyFilters({ store, log, filters: defaults }, id, new AbortController().signal))
         : { skipped: 0, unskipped: 0 };
       return {
         ...(await describe(id)),

@@ -1,4 +1,4 @@
-import type { FilterDefaults } from '../filters/apply-filters.ts';
+import type { FilterDefaults } from '../filters/filters.ts';
 import type { Log } from '../log.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import type { Tokens } from '../oauth/tokens.ts';

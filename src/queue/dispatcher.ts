@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { FilterDefaults } from '../filters/apply-filters.ts';
+import type { FilterDefaults } from '../filters/filters.ts';
 import type { Log } from '../log.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import type { Horizon } from '../store/database/correct-future.ts';

@@ -1,4 +1,5 @@
-import { applyFilters, type FilterDefaults } from '../filters/apply-filters.ts';
+import { applyFilters } from '../filters/apply-filters.ts';
+import type { FilterDefaults } from '../filters/filters.ts';
 import type { Log } from '../log.ts';
 import type { Store } from '../store/store.ts';
 import type { Timings } from '../timings.ts';
@@ -12,13 +13,11 @@ export async function sweep(
   deps: { store: Store; queues: Queues; log: Log; filters: FilterDefaults; timings: Timings },
   signal: AbortSignal,
 ): Promise<void> {
-  const { store, queues, log, filters } = deps;
+  const { store, queues } = deps;
   await store.counts.fold();
   await queues.addAssets(await store.assets.overdue(deps.timings.staleJob));
   for (const connectionId of await store.syncs.unattended()) await queues.addSync(connectionId);
   let adopted = adoptedAtOnce;
   while (adopted === adoptedAtOnce && !signal.aborted) adopted = await store.restore.adopt(adoptedAtOnce);
-  for (const connectionId of await store.filters.unsettled()) {
-    await applyFilters({ store, log, ...filters }, connectionId, signal);
-  }
+  for (const connectionId of await store.filters.unsettled()) await applyFilters(deps, connectionId, signal);
 }

@@ -7,8 +7,8 @@ import type { Decision, KnownAsset } from '../store/syncs/write-assets.ts';
 interface DecideOptions {
   full: boolean;
   requested?: boolean;
-  transcripts?: boolean;
-  thumbnails?: boolean;
+  transcripts: boolean;
+  thumbnails: boolean;
   skipped?: string | null;
   connectionId?: string;
 }
@@ -57,15 +57,12 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
       // A transcript or thumbnail that was given up is tried again if anything has changed, and by a full sync.
       const again = changed || options.full;
       const transcript =
-        options.transcripts !== false &&
+        options.transcripts &&
         listed.listed.hasTranscript === true &&
         mayHaveTranscript(listed.listed) &&
         (before.transcriptState === 'none' || (before.transcriptState === 'gave_up' && again));
       const thumbnail =
-        options.thumbnails !== false &&
-        listed.listed.hasThumbnail === true &&
-        before.thumbnailState === 'gave_up' &&
-        again;
+        options.thumbnails && listed.listed.hasThumbnail === true && before.thumbnailState === 'gave_up' && again;
       const news = changed || transcript || thumbnail;
       const readable = before.reason?.code === 'unreadable_listing';
       if (!news && !readable && !before.replacement) return undefined;

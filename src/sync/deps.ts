@@ -1,3 +1,4 @@
+import type { FilterDefaults } from '../filters/filters.ts';
 import type { Log } from '../log.ts';
 import type { Access } from '../pacing/with-token.ts';
 import type { LibraryClient } from '../source/client.ts';
@@ -15,8 +16,7 @@ export interface SyncDeps {
   timings: Timings;
   instance: string;
   overlap: number;
-  includeTypes: string[];
-  excludeTypes: string[];
+  filters: FilterDefaults;
   /** Whether transcripts are kept at all. */
   transcripts: boolean;
   /** Whether thumbnails are. */

@@ -1,4 +1,4 @@
-import type { FilterDefaults } from '../filters/apply-filters.ts';
+import type { FilterDefaults } from '../filters/filters.ts';
 import type { Log } from '../log.ts';
 import { assetTypes, unknownTypes } from '../source/schemas.ts';
 import type { Store } from '../store/store.ts';

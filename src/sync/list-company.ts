@@ -3,13 +3,13 @@ import type { AssetPage } from '../source/client.ts';
 import { HttpError } from '../source/http.ts';
 import { storable } from '../source/schemas.ts';
 import type { ReadableCompany } from '../store/companies/readable-companies.ts';
-import type { ListedAsset, SyncPosition } from '../store/database/schema.ts';
+import { type ListedAsset, type SyncPosition, unreadablePrefix } from '../store/database/schema.ts';
 import { decide } from './decide.ts';
 import type { Run, SyncDeps } from './deps.ts';
 import { doubtfulEnd, followCursors } from './follow-cursors.ts';
 import { judgeMissing } from './judge-missing.ts';
 import { judgeReplaced } from './judge-replaced.ts';
-import { listedOn, selectable, unreadable } from './listed-asset.ts';
+import { listedOn, selectable } from './listed-asset.ts';
 import { interruptListing } from './problems.ts';
 
 /** Maximum of unreadable items that are tracked. With more, none of them counts as repaired. */
@@ -119,7 +119,7 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, page: Asse
 
   // Changed settings take effect with the next page.
   const skippedBy = (asset: ListedAsset, settings: Record<string, unknown>) =>
-    skippingRule(filtersOf(settings, deps), selectable(company.id, asset));
+    skippingRule(filtersOf(settings, deps.filters), selectable(company.id, asset));
   const full = sync.mode === 'full';
   const isLast = next === undefined;
   const counts = await deps.store.syncs
@@ -135,9 +135,7 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, page: Asse
       ...(reconciles && { sighted: ids }),
       ...(isLast &&
         reconciles &&
-        listing.unreadable.size <= mostUnreadable && {
-          repaired: { prefix: unreadable, except: [...listing.unreadable] },
-        }),
+        listing.unreadable.size <= mostUnreadable && { stillUnreadable: [...listing.unreadable] }),
     })
     .catch((error) => interruptListing(error, listing.pages));
   run.settings = counts.settings;
@@ -155,9 +153,10 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, page: Asse
 
 /** Updates the state of the listing from a page. */
 function advance(listing: Listing, page: AssetPage, assets: ListedAsset[]): void {
-  const { unreadable: ids } = listing;
+  const { unreadable } = listing;
   for (const { id, problem } of assets) {
-    if (problem !== undefined && id.startsWith(unreadable) && ids.size <= mostUnreadable) ids.add(id);
+    if (problem !== undefined && id.startsWith(unreadablePrefix) && unreadable.size <= mostUnreadable)
+      unreadable.add(id);
   }
   listing.began ??= page.date;
   for (const { uploadDate } of page.assets) {
@@ -191,6 +190,6 @@ function inScope(asset: ListedAsset, scopeType: string | undefined): boolean {
 }
 
 function calledIn({ id, name }: ListedAsset): string {
-  if (!id.startsWith(unreadable)) return id;
+  if (!id.startsWith(unreadablePrefix)) return id;
   return `without a readable id${name ? ` (${JSON.stringify(name.slice(0, 100))})` : ''}`;
 }

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Selectable } from '../filters/filters.ts';
 import type { AssetPage } from '../source/client.ts';
 import { type ApiAsset, asset, storable, textOf, withoutLinks } from '../source/schemas.ts';
-import type { ListedAsset } from '../store/database/schema.ts';
+import { type ListedAsset, unreadablePrefix } from '../store/database/schema.ts';
 
 /** The items of a page. Unreadable ones come last. */
 export const listedOn = ({ assets, broken }: Pick<AssetPage, 'assets' | 'broken'>): ListedAsset[] => [
@@ -33,9 +33,6 @@ export function selectable(companyId: string, { projectId, assetType, problem }:
   return { companyId, projectId: projectId ?? undefined, assetType: assetType ?? undefined };
 }
 
-/** Prefix of the ids under which items without a readable id are recorded. */
-export const unreadable = 'unreadable:';
-
 /**
  * The readable fields of an item that breaks the schema. It is recorded under its id, or under a digest if the id is
  * unreadable, so that it is reported for as long as it is listed.
@@ -47,7 +44,7 @@ function brokenOf(item: unknown, problem: string): ListedAsset {
     asset.shape[key].safeParse(given[key]).data as ApiAsset[K] | undefined;
   const digest = () => createHash('sha256').update(JSON.stringify(given.id ?? given) ?? '');
   return {
-    id: read('id') ?? `${unreadable}${digest().digest('hex').slice(0, 32)}`,
+    id: read('id') ?? `${unreadablePrefix}${digest().digest('hex').slice(0, 32)}`,
     projectId: storable(read('projectId') ?? null),
     assetType: storable(read('assetType') ?? null),
     name: storable(textOf(given.name) ?? null),

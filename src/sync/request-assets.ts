@@ -32,7 +32,7 @@ async function requestAsset(
   known: Asset,
   readable: ReadableCompany[],
 ): Promise<string | undefined> {
-  const { store, client, withToken } = deps;
+  const { store, client, withToken, transcripts, thumbnails } = deps;
   const { sync, lease, signal } = run;
   const { connectionId } = sync;
   const detail = await withToken(connectionId, (token) => client.getAsset({ token, assetId: known.id, signal }));
@@ -44,7 +44,7 @@ async function requestAsset(
   const listed = listedOf(asset);
   if (known.media === null) {
     const settings = (await store.connections.get(connectionId))?.settings ?? {};
-    const rule = skippingRule(filtersOf(settings, deps), selectable(companyId, listed));
+    const rule = skippingRule(filtersOf(settings, deps.filters), selectable(companyId, listed));
     if (rule !== null) return renderReason({ code: 'skipped_by_filter', rule });
   }
   const { refused } = await store.syncs.recordPage({
@@ -52,7 +52,7 @@ async function requestAsset(
     lease,
     companyId,
     assets: [listed],
-    decide: (before, listed) => decide(before, listed, { full: true, requested: true }),
+    decide: (before, listed) => decide(before, listed, { full: true, requested: true, transcripts, thumbnails }),
     position: sync.position,
   });
   deps.onWork();

@@ -174,7 +174,7 @@ async function readCompanies(
 async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompany[]): Promise<void> {
   const { sync, problems, signal } = run;
   const { companyId, projectId } = sync.scope;
-  const filters = filtersOf(run.settings, deps);
+  const filters = filtersOf(run.settings, deps.filters);
   const skipped = companies.filter(({ id }) => skipsCompany(filters, id));
   if (companyId !== undefined && skipped.length > 0) {
     problems.add(`company ${companyId} is skipped by a filter`, { fatal: true });

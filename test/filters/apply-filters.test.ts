@@ -88,9 +88,12 @@ describe('filters and listings', () => {
   });
 
   test('the next full sync mirrors what the environment no longer excludes', async () => {
-    const { companyId, connectionId, film, text } = await listed({}, { excludeTypes: ['videos'] });
+    const { companyId, connectionId, film, text } = await listed(
+      {},
+      { filters: { includeTypes: [], excludeTypes: ['videos'] } },
+    );
     expect(await rows(companyId)).toMatchObject({ [text]: waiting });
-    await stage.sync(connectionId, 'full', {}, { excludeTypes: [] });
+    await stage.sync(connectionId, 'full', {}, { filters: { includeTypes: [], excludeTypes: [] } });
     expect(await rows(companyId)).toMatchObject({ [film]: waiting, [text]: waiting });
   });
 

@@ -57,7 +57,7 @@ async function run(
   await store.syncs.recordPage({
     ...at,
     assets: what.ids.map((id) => listed(id, { name: what.name ?? id, listed: { id, name: what.name ?? id } })),
-    decide: (before, asset) => decide(before, asset, { full }),
+    decide: (before, asset) => decide(before, asset, { full, transcripts: true, thumbnails: true }),
     position: { companyId, listed: full },
     highWaterMark: 1000,
     ...(full && { sighted: what.ids }),

@@ -50,9 +50,9 @@ function record(state: AssetState, more: Partial<Asset & KnownAsset> = {}): Asse
 }
 
 const media = { key: 'k', bytes: 7, variant: 'original', checksums: {}, etag: null, version: 'v' } as const;
-const incremental = { full: false };
-const full = { full: true };
-const requested = { full: true, requested: true };
+const incremental = { full: false, transcripts: true, thumbnails: true };
+const full = { ...incremental, full: true };
+const requested = { ...full, requested: true };
 
 const reset = { state: 'pending', reason: null, reset: true, due: true };
 const looked = (state: AssetState, due: boolean, reason: Reason | null = null) => ({
@@ -63,7 +63,7 @@ const looked = (state: AssetState, due: boolean, reason: Reason | null = null) =
 });
 
 /** A sync of connection `c`, whose settings skip it. */
-const skipped = { full: true, skipped: 'exclude type videos', connectionId: 'c' };
+const skipped = { ...full, skipped: 'exclude type videos', connectionId: 'c' };
 const mine = { connectionId: 'c', media: null };
 const aside = {
   state: 'pending',
@@ -186,7 +186,7 @@ describe('the decision on a listed asset', () => {
       'a thumbnail is not fetched if thumbnails are switched off',
       record('mirrored', { listed, thumbnailState: 'gave_up' }),
       pictured,
-      { full: true, thumbnails: false },
+      { ...full, thumbnails: false },
       undefined,
     ],
     ['an asset named by an operator starts afresh', record('mirrored'), listing(), requested, reset],

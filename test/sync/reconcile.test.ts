@@ -59,9 +59,11 @@ describe('an asset that is missing from a complete listing', () => {
     await stage.admin.removeAsset(id!);
     await stage.sync(connectionId, 'full', { since: longAgo + 1000 });
     await stage.sync(connectionId, 'full', { assetType: 'videos' });
-    await stage.sync(connectionId, 'full', {}, { excludeTypes: ['documents'] }).then((run) => {
-      expect(run).toMatchObject({ seen: 4, new: 0, gone: 1 });
-    });
+    await stage
+      .sync(connectionId, 'full', {}, { filters: { includeTypes: [], excludeTypes: ['documents'] } })
+      .then((run) => {
+        expect(run).toMatchObject({ seen: 4, new: 0, gone: 1 });
+      });
     // Skipped types are listed, too.
     expect(await gone(companyId)).toEqual([id]);
   });

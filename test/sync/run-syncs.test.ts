@@ -180,9 +180,14 @@ describe('the requests of a sync', () => {
     const [hologram] = await stage.upload(companyId, 1, { override: { assetType: 'holograms' } });
     const wanted = async () =>
       (await stage.assets(companyId)).filter((asset) => asset.skipped === null).map((asset) => asset.id);
-    await stage.sync(connectionId, 'full', {}, { includeTypes: ['videos', 'audio'], excludeTypes: ['audio'] });
+    await stage.sync(
+      connectionId,
+      'full',
+      {},
+      { filters: { includeTypes: ['videos', 'audio'], excludeTypes: ['audio'] } },
+    );
     expect(await wanted()).toEqual([video]);
-    await stage.sync(connectionId, 'full', {}, { excludeTypes: ['documents'] });
+    await stage.sync(connectionId, 'full', {}, { filters: { includeTypes: [], excludeTypes: ['documents'] } });
     expect(await wanted()).toEqual([video, audio, hologram].sort());
     await stage.sync(connectionId, 'full');
     expect(await wanted()).toEqual([document, video, audio, hologram].sort());
@@ -471,7 +476,7 @@ describe('invalid answers', () => {
     const ids: string[] = [];
     for (const id of odd) ids.push(...(await stage.upload(companyId, 1, { override: { id } })));
     await stage.upload(companyId, 1, { override: { id: 8, assetType: 'audio', name: 'skipped' } });
-    const mirror = { excludeTypes: ['audio'] };
+    const mirror = { filters: { includeTypes: [], excludeTypes: ['audio'] } };
     const run = await stage.sync(connectionId, 'full', {}, mirror);
     expect(run).toMatchObject({ status: 'done', seen: odd.length + 1, new: odd.length });
     expect(run.error).toMatch(/^asset without a readable id \("file 0"\): id: /);

@@ -232,6 +232,9 @@ export type OwnedAsset = Asset & {
   settings: Record<string, unknown>;
 };
 
+/** Prefix of the ids under which items of a listing without a readable id are recorded. */
+export const unreadablePrefix = 'unreadable:';
+
 /** An asset as a page of the listing had it, or the reason why it cannot be read. */
 export interface ListedAsset {
   id: string;

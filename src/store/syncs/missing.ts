@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { clockToleranceMs } from '../../clock.ts';
 import type { Reason } from '../../reasons.ts';
 import { free } from '../assets/leases.ts';
-import type { Database, SyncPosition } from '../database/schema.ts';
+import { type Database, type SyncPosition, unreadablePrefix } from '../database/schema.ts';
 import { setHold } from './holds.ts';
 import { type Listed, underLease } from './lease.ts';
 
@@ -12,7 +12,7 @@ import { type Listed, underLease } from './lease.ts';
  */
 const known = ({ sync, companyId }: Listed) => sql`
     a.connection_id = ${sync.connectionId} AND a.company_id = ${companyId} AND a.state <> 'gone'
-      AND (a.first_seen_at < ${sync.startedAt} OR a.first_seen_at > now() + ${clockToleranceMs} * interval '1 ms') AND NOT starts_with(a.id, 'unreadable:')`;
+      AND (a.first_seen_at < ${sync.startedAt} OR a.first_seen_at > now() + ${clockToleranceMs} * interval '1 ms') AND NOT starts_with(a.id, ${unreadablePrefix})`;
 
 const sighted = ({ sync, companyId }: Listed) => sql`
     (SELECT DISTINCT unnest(ids) AS id FROM sightings WHERE sync_id = ${sync.id} AND company_id = ${companyId})`;

@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import pg from 'pg';
 import { reasonOf } from '../../errors.ts';
-import type { Database, ListedAsset, Sync, SyncPosition } from '../database/schema.ts';
+import { type Database, type ListedAsset, type Sync, type SyncPosition, unreadablePrefix } from '../database/schema.ts';
 import { hasReplacements } from './holds.ts';
 import { lockPage, type SyncLease } from './lease.ts';
 import { type Counts, type Decide, type ListedPage, recordListed } from './write-assets.ts';
@@ -24,8 +24,8 @@ export async function recordPage(
     highWaterMark?: number | null;
     /** Every id on the page: a full sync finds missing assets by these at its end. */
     sighted?: string[];
-    /** Deletes the records of unreadable items, whose ids begin with `prefix`; the items in `except` are still listed. */
-    repaired?: { prefix: string; except: string[] };
+    /** Ids of the items without a readable id that are still listed: the records of all others are deleted. */
+    stillUnreadable?: string[];
   },
 ): Promise<Counts & { settings: Record<string, unknown>; toJudge: boolean }> {
   const { sync, lease, companyId, assets } = page;
@@ -53,10 +53,10 @@ export async function recordPage(
       if (page.sighted && page.sighted.length > 0) {
         await tx.insertInto('sightings').values({ syncId: sync.id, companyId, ids: page.sighted }).execute();
       }
-      if (page.repaired) {
+      if (page.stillUnreadable) {
         await sql`
-        DELETE FROM assets WHERE company_id = ${companyId} AND starts_with(id, ${page.repaired.prefix})
-          AND state = 'failed' AND media IS NULL AND NOT id = ANY(${page.repaired.except}::text[])`.execute(tx);
+        DELETE FROM assets WHERE company_id = ${companyId} AND starts_with(id, ${unreadablePrefix})
+          AND state = 'failed' AND media IS NULL AND NOT id = ANY(${page.stillUnreadable}::text[])`.execute(tx);
       }
       return { ...counts, settings, toJudge: rows[0]!.toJudge };
     });
