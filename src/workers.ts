@@ -48,8 +48,8 @@ export async function startWorkers(context: Context) {
   const horizon = horizonOf(config);
   const dispatcher = new Dispatcher({ ...context, breaker, perConnection, filters, horizon });
   const outages = createOutageDetector();
-  const withToken: Access = (connectionId, call, grant) =>
-    outages.watch('api', () => context.withToken(connectionId, call, grant), connectionId);
+  const withToken: Access = (connectionId, call, stored) =>
+    outages.watch('api', () => context.withToken(connectionId, call, stored), connectionId);
   const mirror = mirrorDeps(context, { leases, breaker, outages, withToken });
   const sync = syncDeps(context, withToken, () => dispatcher.wake());
 

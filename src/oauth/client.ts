@@ -2,8 +2,8 @@ import { type Dispatcher, request } from 'undici';
 import { z } from 'zod';
 import { namingSetting, reasonOf, retryAfter } from '../errors.ts';
 
-/** A pair of tokens (spec, section 2.3). `refreshToken` is undefined when the library kept the one it has. */
-export interface Grant {
+/** The answer of the token endpoint (spec, section 2.3). `refreshToken` is undefined when the library kept the one it has. */
+export interface IssuedTokens {
   accessToken: string;
   refreshToken: string | undefined;
   /** How long the access token is used, in ms: its life less a minute, or less a fifth of a short life. */
@@ -76,7 +76,7 @@ export class OAuthClient {
   }
 
   /** @throws OAuthError */
-  async exchangeCode(exchange: { code: string; redirectUri: string; verifier: string }): Promise<Grant> {
+  async exchangeCode(exchange: { code: string; redirectUri: string; verifier: string }): Promise<IssuedTokens> {
     const what = 'exchange the authorization code';
     const body = await this.#post('/api/oauth/token', what, {
       grant_type: 'authorization_code',
@@ -84,18 +84,18 @@ export class OAuthClient {
       redirect_uri: exchange.redirectUri,
       code_verifier: exchange.verifier,
     });
-    return grantOf(body, what);
+    return issuedTokens(body, what);
   }
 
   /**
    * The next pair for a refresh token, which this call makes invalid.
    * @throws OAuthError when the library refused; Unanswered when it may have rotated the token
    */
-  async refresh(refreshToken: string): Promise<Grant> {
+  async refresh(refreshToken: string): Promise<IssuedTokens> {
     const what = 'refresh the access token';
     const form = { grant_type: 'refresh_token', refresh_token: refreshToken };
     try {
-      return grantOf(await this.#post('/api/oauth/token', what, form, refreshMs), what);
+      return issuedTokens(await this.#post('/api/oauth/token', what, form, refreshMs), what);
     } catch (error) {
       // With a 4xx the library did not rotate; after any other answer the token may be spent.
       if (error instanceof OAuthError && error.status >= 400 && error.status < 500) throw error;
@@ -142,7 +142,7 @@ function parsed(text: string): unknown {
   }
 }
 
-function grantOf(body: unknown, what: string): Grant {
+function issuedTokens(body: unknown, what: string): IssuedTokens {
   const answer = tokenAnswer.safeParse(body);
   if (!answer.success) {
     const field = answer.error.issues[0]?.path.join('.') || 'body';

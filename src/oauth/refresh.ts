@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Disconnected, RetryLater } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Store } from '../store/store.ts';
-import { type Grant, type OAuthClient, OAuthError, Unanswered } from './client.ts';
+import { type IssuedTokens, type OAuthClient, OAuthError, Unanswered } from './client.ts';
 import { purposeOf, sealPair } from './pair.ts';
 import type { Sealer } from './seal.ts';
 
@@ -48,9 +48,9 @@ export async function refreshPair(deps: RefreshDeps, pair: LeasedPair): Promise<
   const { connections } = deps.store;
   const renew = () => void connections.renewRefresh(pair.connectionId, pair.owner, deps.leaseMs).catch(() => {});
   const heartbeat = setInterval(renew, deps.leaseMs / 3);
-  let grant: Grant;
+  let issued: IssuedTokens;
   try {
-    grant = await deps.client.refresh(pair.refreshToken);
+    issued = await deps.client.refresh(pair.refreshToken);
   } catch (error) {
     if (error instanceof OAuthError && error.invalidGrant) return await endRefused(deps, pair);
     throw await retryLater(deps, pair, error);
@@ -59,27 +59,27 @@ export async function refreshPair(deps: RefreshDeps, pair: LeasedPair): Promise<
   }
   deps.onRefresh?.('refreshed');
   deps.failures.delete(pair.connectionId);
-  return save(deps, pair, grant);
+  return save(deps, pair, issued);
 }
 
 /** Saves the new pair. Undefined: the connection has ended or got another pair meanwhile. */
-async function save(deps: RefreshDeps, pair: LeasedPair, grant: Grant): Promise<AccessToken | undefined> {
+async function save(deps: RefreshDeps, pair: LeasedPair, issued: IssuedTokens): Promise<AccessToken | undefined> {
   const { connections } = deps.store;
   const { connectionId, userId, version } = pair;
-  const expiresAt = performance.now() + grant.accessMs;
-  const refreshToken = grant.refreshToken ?? pair.refreshToken;
-  const tokens = sealPair(deps.sealer, purposeOf.user(userId), { accessToken: grant.accessToken, refreshToken });
+  const expiresAt = performance.now() + issued.accessMs;
+  const refreshToken = issued.refreshToken ?? pair.refreshToken;
+  const tokens = sealPair(deps.sealer, purposeOf.user(userId), { accessToken: issued.accessToken, refreshToken });
   const saved = await untilSaved(deps.log, connectionId, () =>
     connections.saveRefreshed(connectionId, version, tokens, expiresAt - performance.now()),
   );
   if (saved) {
     deps.log.debug({ event: 'token.refreshed', connectionId }, 'access token refreshed');
-    return { value: grant.accessToken, version: version + 1 };
+    return { value: issued.accessToken, version: version + 1 };
   }
   // The disconnect revoked the previous token only.
   const connection = await connections.get(connectionId);
-  if (grant.refreshToken !== undefined && connection?.status === 'disconnected') {
-    await revoke(deps, connectionId, grant.refreshToken);
+  if (issued.refreshToken !== undefined && connection?.status === 'disconnected') {
+    await revoke(deps, connectionId, issued.refreshToken);
   }
   return undefined;
 }

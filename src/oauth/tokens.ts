@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Disconnected, RetryLater, reasonOf } from '../errors.ts';
-import type { Grant } from '../store/database/schema.ts';
+import type { StoredTokens } from '../store/database/schema.ts';
 import { openPair, purposeOf, sealPair, type TokenPair } from './pair.ts';
 import { type KeyRotation, rotateKeys } from './reencrypt-tokens.ts';
 import { type AccessToken, type RefreshDeps, refreshPair, revoke } from './refresh.ts';
@@ -31,16 +31,16 @@ export class Tokens {
   }
 
   /**
-   * A token that works now and for a while. `stale`: the version of one that the library has just refused; `grant`: the
-   * grant, if it was just read.
+   * A token that works now and for a while. `stale`: the version of one that the library has just refused; `stored`: the
+   * tokens of the connection, if they were just read.
    * @throws Disconnected when the connection has ended; RetryLater when the library gives no token for now
    */
-  async getAccessToken(connectionId: string, stale?: number, grant?: Grant): Promise<AccessToken> {
+  async getAccessToken(connectionId: string, stale?: number, stored?: StoredTokens): Promise<AccessToken> {
     for (let other = this.#inFlight.get(connectionId); other; other = this.#inFlight.get(connectionId)) {
       const token = await other;
       if (token.version !== stale) return token;
     }
-    const work = this.#current(connectionId, stale, grant).finally(() => {
+    const work = this.#current(connectionId, stale, stored).finally(() => {
       if (this.#inFlight.get(connectionId) === work) this.#inFlight.delete(connectionId);
     });
     this.#inFlight.set(connectionId, work);
@@ -77,9 +77,9 @@ export class Tokens {
     await Promise.allSettled(this.#inFlight.values());
   }
 
-  async #read(connectionId: string, known?: Grant) {
+  async #read(connectionId: string, known?: StoredTokens) {
     const { store, sealer } = this.#deps;
-    const connection = known ?? (await store.connections.grant(connectionId));
+    const connection = known ?? (await store.connections.storedTokens(connectionId));
     if (!connection || connection.status === 'disconnected' || !connection.tokens) {
       throw new Disconnected(`connection ${connectionId} is disconnected`);
     }
@@ -95,10 +95,14 @@ export class Tokens {
     }
   }
 
-  async #current(connectionId: string, stale: number | undefined, known: Grant | undefined): Promise<AccessToken> {
+  async #current(
+    connectionId: string,
+    stale: number | undefined,
+    known: StoredTokens | undefined,
+  ): Promise<AccessToken> {
     const { store, leaseMs } = this.#deps;
-    for (let grant = known; ; grant = undefined) {
-      const { connection, accessToken, refreshToken } = await this.#read(connectionId, grant);
+    for (let stored = known; ; stored = undefined) {
+      const { connection, accessToken, refreshToken } = await this.#read(connectionId, stored);
       if (connection.delayMs > 0) throw new RetryLater('its connection waits', connection.delayMs);
       const { tokenVersion: version, userId } = connection;
       if (connection.isFresh && version !== stale) return { value: accessToken, version };

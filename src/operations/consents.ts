@@ -60,7 +60,7 @@ export async function acceptConsent(deps: ConsentDeps, consented: Consented): Pr
   }
 }
 
-/** Saves the encrypted grant before any other request: another process can finish it if this one dies. */
+/** Saves the encrypted tokens before any other request: another process can finish it if this one dies. */
 async function exchange({ store, sealer, oauth, log }: ConsentDeps, consented: Consented): Promise<Consent> {
   const { refreshToken, accessToken, accessMs } = await oauth.exchangeCode(consented);
   if (refreshToken === undefined) throw new Error('the library returned no refresh token');
@@ -104,9 +104,9 @@ async function refreshed({ store, sealer, oauth }: ConsentDeps, consent: Consent
   const { refreshToken } = openConsent(sealer, consent);
   // No other process may send the same token meanwhile.
   await store.consents.again(consent.id, refreshHoldMs);
-  const grant = await oauth.refresh(refreshToken);
-  const pair = { accessToken: grant.accessToken, refreshToken: grant.refreshToken ?? refreshToken };
-  return store.consents.renew(consent.id, sealPair(sealer, purposeOf.consent(consent.id), pair), grant.accessMs);
+  const issued = await oauth.refresh(refreshToken);
+  const pair = { accessToken: issued.accessToken, refreshToken: issued.refreshToken ?? refreshToken };
+  return store.consents.renew(consent.id, sealPair(sealer, purposeOf.consent(consent.id), pair), issued.accessMs);
 }
 
 /** The same answer would come again: the grant is of no use. */

@@ -53,7 +53,7 @@ export async function finishConsent(deps: ConsentDeps, consent: Consent, signal:
   }
   if (expected && expected.userId !== me.user.id) {
     // Revoking could end a live connection of this other user, so that one gets the new tokens instead.
-    if (isLive(own)) await saveGrant(deps, consent, me);
+    if (isLive(own)) await saveConnection(deps, consent, me);
     else await revokeConsent(deps, consent);
     return {
       kind: 'another user',
@@ -70,7 +70,7 @@ export async function finishConsent(deps: ConsentDeps, consent: Consent, signal:
 
 async function connect(deps: ConsentDeps, consent: Consent, me: Me) {
   const { store, log } = deps;
-  const { id, created, recovered } = await saveGrant(deps, consent, me);
+  const { id, created, recovered } = await saveConnection(deps, consent, me);
   await store.connections.setCompanies(id, me.companies, { complete: me.problems.length === 0, isNew: created });
   await store.syncs.request(id, 'incremental');
   const fields = { connectionId: id, companies: me.companies.length };
@@ -84,8 +84,8 @@ async function connect(deps: ConsentDeps, consent: Consent, me: Me) {
   return { created, companies: me.companies.map((company) => company.name) };
 }
 
-const saveGrant = ({ store, sealer, tokens }: ConsentDeps, consent: Consent, { user }: Me) =>
-  store.connections.saveGrant({
+const saveConnection = ({ store, sealer, tokens }: ConsentDeps, consent: Consent, { user }: Me) =>
+  store.connections.connect({
     user,
     tokens: tokens.seal(user.id, openConsent(sealer, consent)),
     accessExpiresAt: consent.accessExpiresAt,

@@ -2,7 +2,7 @@ import { RetryLater } from '../errors.ts';
 import type { Tokens } from '../oauth/tokens.ts';
 import type { LibraryClient } from '../source/client.ts';
 import { HttpError } from '../source/http.ts';
-import type { Grant } from '../store/database/schema.ts';
+import type { StoredTokens } from '../store/database/schema.ts';
 import type { Limiter } from './adaptive-concurrency.ts';
 
 export type Access = ReturnType<typeof createAccess>;
@@ -16,7 +16,7 @@ const meMs = 20_000;
 /**
  * Calls the API for a connection. A token that is refused before it expires is refreshed once. If the new one is refused too,
  * `client` requests /me: if that is answered, only this request was refused, and the connection need not wait (spec, section
- * 7, names no other meaning of 401). `limiter` adapts to the answers. `grant`: the stored grant, if just read.
+ * 7, names no other meaning of 401). `limiter` adapts to the answers. `stored`: the tokens of the connection, if just read.
  */
 export function createAccess(tokens: Tokens, limiter?: Limiter, client?: Pick<LibraryClient, 'me'>) {
   const isTaken = async (token: string) =>
@@ -27,10 +27,10 @@ export function createAccess(tokens: Tokens, limiter?: Limiter, client?: Pick<Li
   return async function withToken<T>(
     connectionId: string,
     call: (token: string) => Promise<T>,
-    grant?: Grant,
+    stored?: StoredTokens,
   ): Promise<T> {
     const limited = (token: string) => (limiter ? limiter.watch(connectionId, () => call(token)) : call(token));
-    const token = await tokens.getAccessToken(connectionId, undefined, grant);
+    const token = await tokens.getAccessToken(connectionId, undefined, stored);
     try {
       return await limited(token.value);
     } catch (error) {

@@ -87,9 +87,9 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
   const request = (token: string) =>
     deps.client.listAssets({ token, signal, companyId: company.id, cursor, since, ...filter });
   // The first page is requested right after /me, so the token that was read with the lease is still valid.
-  const grant = pages === 0 && !listing.start.done?.length ? sync.grant : undefined;
+  const stored = pages === 0 && !listing.start.done?.length ? sync.storedTokens : undefined;
   try {
-    return await deps.withToken(sync.connectionId, request, grant);
+    return await deps.withToken(sync.connectionId, request, stored);
   } catch (error) {
     const isRefused = error instanceof HttpError && cursorRefused.has(error.status);
     if (isRefused && pages === 0 && listing.isResumed) return 'cursor expired';

@@ -156,7 +156,7 @@ async function readCompanies(
   { sync, lease, problems, signal }: Run,
 ): Promise<ReadableCompany[]> {
   const { connectionId } = sync;
-  const me = storable(await withToken(connectionId, (token) => client.me({ token, signal }), sync.grant));
+  const me = storable(await withToken(connectionId, (token) => client.me({ token, signal }), sync.storedTokens));
   if (me.user.id !== sync.userId) {
     throw new Error('/me: the library answers for another user than the one who connected');
   }

@@ -90,14 +90,14 @@ const seal = (userId: string, grant: { access_token: string; refresh_token: stri
 async function newConnection(accessExpiresAt = new Date(Date.now() - 1000)) {
   const user = { id: `user ${randomUUID()}`, name: 'Ada', email: 'ada@example.com' };
   const grant = await connect(library);
-  const { id } = await store.connections.saveGrant({ user, tokens: seal(user.id, grant), accessExpiresAt });
+  const { id } = await store.connections.connect({ user, tokens: seal(user.id, grant), accessExpiresAt });
   return { id, user, grant };
 }
 
 /** The user connects again. */
 async function reconnect(connection: { user: { id: string; name: string; email: string } }) {
   const grant = await connect(library);
-  await store.connections.saveGrant({
+  await store.connections.connect({
     user: connection.user,
     tokens: seal(connection.user.id, grant),
     accessExpiresAt: new Date(Date.now() + 3_600_000),
@@ -347,11 +347,11 @@ describe('concurrent callers', () => {
   it('a stop waits for the refresh that is under way, however many callers wait for it', async () => {
     const connection = await newConnection(new Date(Date.now() + 60_000));
     let reads = 0;
-    const grant: Store['connections']['grant'] = (id) => {
+    const storedTokens: Store['connections']['storedTokens'] = (id) => {
       reads++;
-      return store.connections.grant(id);
+      return store.connections.storedTokens(id);
     };
-    const tokens = tokensOf({ store: { ...store, connections: { ...store.connections, grant } } });
+    const tokens = tokensOf({ store: { ...store, connections: { ...store.connections, storedTokens } } });
     const held = breaker();
     relay.after = held.pass;
     // These arrive while the first one reads: all are refused for the same reason.

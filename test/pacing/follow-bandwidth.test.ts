@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { followBandwidth } from '../../src/pacing/follow-bandwidth.ts';
 import { createLines, createTraffic } from '../../src/source/bandwidth.ts';
 import { openStore } from '../../src/store/store.ts';
-import { grantOf, newStore, silent } from '../store/records.ts';
+import { consented, newStore, silent } from '../store/records.ts';
 import { until } from '../support/until.ts';
 
 const MiB = 2 ** 20;
@@ -43,8 +43,8 @@ test('the bandwidth limit of a connection reaches every process, and no other co
       return lines;
     });
     const [limited, free] = [
-      await one.store.connections.saveGrant(grantOf()),
-      await other.connections.saveGrant(grantOf()),
+      await one.store.connections.connect(consented()),
+      await other.connections.connect(consented()),
     ];
     for (const bandwidth of [20 * MiB, MiB, undefined]) {
       const settings = bandwidth === undefined ? {} : { bandwidth };

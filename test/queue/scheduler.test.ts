@@ -153,7 +153,7 @@ describe.each(backends)('schedules on $name', ({ redis }) => {
         await stage.store.connections.end(a.connectionId, 'as a test');
         await until('its schedules to go', async () => (await keys(stage)).length === 2);
         expect(await keys(stage)).toEqual(pairs(b.connectionId));
-        await stage.store.connections.saveGrant({
+        await stage.store.connections.connect({
           user: { id: a.userId, name: '', email: '' },
           tokens: 'sealed',
           accessExpiresAt: new Date(),

@@ -8,7 +8,7 @@ import type { Store } from '../../src/store/store.ts';
 import { decide } from '../../src/sync/decide.ts';
 import { newRedis } from '../support/redis.ts';
 import { until } from '../support/until.ts';
-import { grantOf, leaseTo, listed, newStore, silent } from './records.ts';
+import { consented, leaseTo, listed, newStore, silent } from './records.ts';
 
 let opened: Awaited<ReturnType<typeof newStore>>;
 let store: Store;
@@ -73,10 +73,10 @@ async function run(
 }
 
 test('the database does not grow over two weeks of operation', { timeout: 240_000 }, async () => {
-  const people = [grantOf(), grantOf()];
+  const people = [consented(), consented()];
   const connections: { id: string; companyId: string }[] = [];
   for (const grant of people) {
-    const { id } = await store.connections.saveGrant(grant);
+    const { id } = await store.connections.connect(grant);
     const companyId = `company of ${grant.user.id}`;
     await store.connections.setCompanies(id, [{ id: companyId, name: 'Acme' }], { complete: true });
     connections.push({ id, companyId });
@@ -97,7 +97,7 @@ test('the database does not grow over two weeks of operation', { timeout: 240_00
     await store.connections.setCompanies(a.id, [], { complete: true });
     await store.connections.setCompanies(a.id, [{ id: a.companyId, name: 'Acme' }], { complete: true });
     await store.connections.end(b.id, 'as a test');
-    await store.connections.saveGrant(people[1]!);
+    await store.connections.connect(people[1]!);
     for (let i = 0; i < 5; i++) {
       await store.connections.useState(randomUUID(), new Date(Date.now() + 600_000));
     }
@@ -118,7 +118,7 @@ test('the database does not grow over two weeks of operation', { timeout: 240_00
 });
 
 test('pruning keeps the last sync and event of each kind, however old, and what still runs', async () => {
-  const { id } = await store.connections.saveGrant(grantOf());
+  const { id } = await store.connections.connect(consented());
   const companyId = `company of ${id}`;
   await store.connections.setCompanies(id, [{ id: companyId, name: 'Acme' }], { complete: true });
   for (const mode of ['incremental', 'full', 'incremental', 'full'] as const) {
@@ -126,8 +126,8 @@ test('pruning keeps the last sync and event of each kind, however old, and what 
     await run(id, companyId, { mode, ids: [], error: 'why' });
   }
   await store.connections.end(id, 'as a test');
-  await store.connections.saveGrant({
-    ...grantOf(),
+  await store.connections.connect({
+    ...consented(),
     user: { id: (await store.connections.get(id))!.userId, name: '', email: '' },
   });
   await store.syncs.request(id, 'full');

@@ -21,8 +21,8 @@ export async function newStore(): Promise<{ store: Store; url: string; close(): 
   };
 }
 
-/** A user with a grant; without a name a new one. */
-export function grantOf(userId: string = randomUUID(), tokens = 'sealed') {
+/** A user who has consented; without a name a new one. */
+export function consented(userId: string = randomUUID(), tokens = 'sealed') {
   return {
     user: { id: userId, name: `Name of ${userId}`, email: `${userId}@example.com` },
     tokens,
@@ -35,7 +35,7 @@ export const leaseTo = (connectionId: string, owner: string): SyncLease => ({ co
 
 /** An active connection that can read these companies, with a leased sync. */
 export async function running(store: Store, ...companyIds: string[]) {
-  const { id } = await store.connections.saveGrant(grantOf());
+  const { id } = await store.connections.connect(consented());
   await store.connections.setCompanies(
     id,
     companyIds.map((id) => ({ id, name: id })),

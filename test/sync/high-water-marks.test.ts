@@ -7,7 +7,7 @@ import type { Store } from '../../src/store/store.ts';
 import type { SyncDeps } from '../../src/sync/deps.ts';
 import { runSyncs } from '../../src/sync/run-syncs.ts';
 import { defaultTimings } from '../../src/timings.ts';
-import { grantOf, newStore, silent } from '../store/records.ts';
+import { consented, newStore, silent } from '../store/records.ts';
 import { createModel, type Model, type Paging } from '../support/model.ts';
 
 /** High-water marks and paging: real syncs on a real database, against a model of a library that answers arbitrarily. */
@@ -143,7 +143,7 @@ function mortal(end: End): Store {
 
 interface Person {
   connectionId: string;
-  grant: ReturnType<typeof grantOf>;
+  grant: ReturnType<typeof consented>;
   readable: boolean;
 }
 
@@ -153,8 +153,8 @@ async function scene(paging: Paging, people: number) {
   const company = { id: companyId, name: 'Acme' };
   const all: Person[] = [];
   for (let i = 0; i < people; i++) {
-    const grant = grantOf();
-    const { id } = await store.connections.saveGrant(grant);
+    const grant = consented();
+    const { id } = await store.connections.connect(grant);
     await store.connections.setCompanies(id, [company], { complete: true });
     all.push({ connectionId: id, grant, readable: true });
   }
@@ -246,7 +246,7 @@ async function carryOut(at: Scene, all: Step[], check: () => Promise<void>): Pro
         await store.connections.end(person!.connectionId, 'as a test');
         break;
       case 'comes back':
-        await store.connections.saveGrant(person!.grant);
+        await store.connections.connect(person!.grant);
         break;
       default:
         person!.readable = step.kind === 'gets it back';
@@ -335,7 +335,7 @@ test('when one of two connections ends, the other misses no upload of their comp
       const left = at.people[last]!;
       const other = at.people[1 - last]!;
       await store.connections.end(other.connectionId, 'as a test');
-      await store.connections.saveGrant(left.grant);
+      await store.connections.connect(left.grant);
       left.readable = true;
       at.model.passes(overlap);
       await at.run(left, 'incremental');

@@ -3,7 +3,7 @@ import { wroteAny } from '../database/results.ts';
 import type { Consent, Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 
-/** Saves the grant of a user who is not known yet. The caller has `leaseMs` to finish it; `accessMs`: use of its access token. */
+/** Saves the tokens of a user who is not known yet. The caller has `leaseMs` to finish it; `accessMs`: use of its access token. */
 export async function save(
   db: Database,
   consent: Pick<Consent, 'id' | 'tokens' | 'connectionId' | 'linkMadeAt'>,

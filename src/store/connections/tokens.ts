@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
-import type { Database, Grant } from '../database/schema.ts';
+import type { Database, StoredTokens } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent, notify } from '../events/add-event.ts';
 
-/** What a connection's access token is made from. Read before every call of the API. */
-export async function grant(db: Database, id: string): Promise<Grant | undefined> {
-  const { rows } = await sql<Grant>`
+/** Read before every call of the API. */
+export async function storedTokens(db: Database, id: string): Promise<StoredTokens | undefined> {
+  const { rows } = await sql<StoredTokens>`
     SELECT user_id, status, tokens, token_version, coalesce(access_expires_at > now(), false) AS is_fresh,
       coalesce(extract(epoch FROM delayed_until - now()) * 1000, 0)::float8 AS delay_ms
     FROM connections WHERE id = ${id}`.execute(db);
@@ -14,13 +14,13 @@ export async function grant(db: Database, id: string): Promise<Grant | undefined
 }
 
 /**
- * Saves a new grant. A user who was connected before keeps the connection with its records; a paused one stays paused.
- * `consentId`: the consent that it comes from, which is deleted.
+ * Connects a user. One who was connected before keeps the connection with its records; a paused one stays paused.
+ * `consentId`: the consent that the tokens come from, which is deleted.
  * @throws Error when another process has finished that consent
  */
-export async function saveGrant(
+export async function connect(
   db: Database,
-  grant: {
+  consented: {
     user: { id: string; name: string; email: string };
     tokens: string;
     accessExpiresAt: Date;
@@ -28,26 +28,26 @@ export async function saveGrant(
   },
 ): Promise<{ id: string; created: boolean; recovered: boolean }> {
   return db.transaction().execute(async (tx) => {
-    if (grant.consentId !== undefined) {
-      const finished = await tx.deleteFrom('consents').where('id', '=', grant.consentId).executeTakeFirst();
+    if (consented.consentId !== undefined) {
+      const finished = await tx.deleteFrom('consents').where('id', '=', consented.consentId).executeTakeFirst();
       // The other process may have refreshed the tokens: these would be the old ones.
       if (finished.numDeletedRows === 0n) throw new Error('another process has finished this consent');
     }
     const before = await tx
       .selectFrom('connections')
       .select(['id', 'status'])
-      .where('userId', '=', grant.user.id)
+      .where('userId', '=', consented.user.id)
       .forUpdate()
       .executeTakeFirst();
     const fresh = {
-      userName: grant.user.name,
-      userEmail: grant.user.email,
-      tokens: grant.tokens,
-      accessExpiresAt: grant.accessExpiresAt,
+      userName: consented.user.name,
+      userEmail: consented.user.email,
+      tokens: consented.tokens,
+      accessExpiresAt: consented.accessExpiresAt,
     };
     const saved = await tx
       .insertInto('connections')
-      .values({ id: randomUUID(), userId: grant.user.id, status: 'active', ...fresh })
+      .values({ id: randomUUID(), userId: consented.user.id, status: 'active', ...fresh })
       .onConflict((conflict) =>
         conflict.column('userId').doUpdateSet({
           ...fresh,

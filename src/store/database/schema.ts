@@ -67,8 +67,8 @@ interface ConnectionTable {
 }
 export type Connection = Selectable<ConnectionTable>;
 
-/** What the access token of a connection is made from. */
-export type Grant = Pick<Connection, 'userId' | 'status' | 'tokens' | 'tokenVersion'> & {
+/** The tokens of a connection, sealed, and whether they can be used now. */
+export type StoredTokens = Pick<Connection, 'userId' | 'status' | 'tokens' | 'tokenVersion'> & {
   /** Its access token still works, by the database's clock. */
   isFresh: boolean;
   /** How long the connection must wait, by the database's clock; 0 or less: it need not wait. */

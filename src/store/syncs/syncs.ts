@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { type Standing, standingOf } from '../companies/readable-companies.ts';
-import type { Database, Grant, Sync, SyncMode, SyncScope } from '../database/schema.ts';
+import type { Database, StoredTokens, Sync, SyncMode, SyncScope } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import type { SyncLease } from './lease.ts';
 
@@ -11,7 +11,7 @@ export type TakenSync = Sync & {
   settings: Record<string, unknown>;
   /** As the sync began, if read with it. */
   standing?: Standing;
-  grant?: Grant;
+  storedTokens?: StoredTokens;
 };
 
 /**
@@ -47,7 +47,7 @@ export async function begin(
   { connectionId, owner, leaseMs }: SyncLease,
   mode: SyncMode,
 ): Promise<TakenSync | undefined> {
-  const { rows } = await sql<TakenSync & Pick<Grant, 'tokens' | 'tokenVersion' | 'isFresh'>>`
+  const { rows } = await sql<TakenSync & Pick<StoredTokens, 'tokens' | 'tokenVersion' | 'isFresh'>>`
     WITH taken AS (
       UPDATE connections SET sync_owner = ${owner}, sync_until = ${inMs(leaseMs)}
       WHERE id = ${connectionId} AND status = 'active' AND (delayed_until IS NULL OR delayed_until <= now())
@@ -64,7 +64,8 @@ export async function begin(
     FROM begun, taken`.execute(db);
   if (!rows[0]) return undefined;
   const { tokens, tokenVersion, isFresh, ...sync } = rows[0];
-  return { ...sync, grant: { userId: sync.userId, status: 'active', tokens, tokenVersion, isFresh, delayMs: 0 } };
+  const { userId } = sync;
+  return { ...sync, storedTokens: { userId, status: 'active', tokens, tokenVersion, isFresh, delayMs: 0 } };
 }
 
 /**

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, describe, expect, test } from 'vitest';
 import { openStore } from '../../../src/store/store.ts';
 import { until } from '../../support/until.ts';
-import { grantOf, listed, newStore, running, silent } from '../records.ts';
+import { consented, listed, newStore, running, silent } from '../records.ts';
 
 const opened = await newStore();
 const { store } = opened;
@@ -11,12 +11,12 @@ afterAll(() => opened.close());
 describe('a grant', () => {
   test('the grant of a new user makes a connection; that of a known user keeps the connection', async () => {
     const userId = randomUUID();
-    const first = await store.connections.saveGrant(grantOf(userId, 'first'));
+    const first = await store.connections.connect(consented(userId, 'first'));
     expect(first).toMatchObject({ created: true, recovered: false });
     await store.connections.setCompanies(first.id, [{ id: 'kept', name: 'Kept' }], { complete: true });
 
-    const again = await store.connections.saveGrant({
-      ...grantOf(userId, 'second'),
+    const again = await store.connections.connect({
+      ...consented(userId, 'second'),
       user: { id: userId, name: 'New', email: '' },
     });
     expect(again).toEqual({ id: first.id, created: false, recovered: false });
@@ -31,7 +31,7 @@ describe('a grant', () => {
 
   test('a grant after a disconnect makes the connection active again and clears its error', async () => {
     const userId = randomUUID();
-    const { id } = await store.connections.saveGrant(grantOf(userId));
+    const { id } = await store.connections.connect(consented(userId));
     await store.connections.delay(id, 60_000, { code: 'error', text: 'asked to wait' });
     await store.connections.end(id, 'why');
     expect(await store.connections.get(id)).toMatchObject({
@@ -39,7 +39,7 @@ describe('a grant', () => {
       tokens: null,
       lastError: 'why',
     });
-    expect(await store.connections.saveGrant(grantOf(userId))).toEqual({ id, created: false, recovered: true });
+    expect(await store.connections.connect(consented(userId))).toEqual({ id, created: false, recovered: true });
     expect(await store.connections.get(id)).toMatchObject({
       status: 'active',
       tokens: 'sealed',
@@ -51,14 +51,14 @@ describe('a grant', () => {
 
   test('a grant that is saved twice at the same moment makes one connection', async () => {
     const userId = randomUUID();
-    const saved = await Promise.all(Array.from({ length: 10 }, () => store.connections.saveGrant(grantOf(userId))));
+    const saved = await Promise.all(Array.from({ length: 10 }, () => store.connections.connect(consented(userId))));
     expect(new Set(saved.map(({ id }) => id)).size).toBe(1);
   });
 
   test('a grant keeps every character that PostgreSQL can store', async () => {
     const name = `Zoë "O'Neil" \\ %_; DROP TABLE assets; -- 東京 🎬 \u202e`;
     const userId = `${randomUUID()} ${name}`;
-    const { id } = await store.connections.saveGrant({ ...grantOf(userId), user: { id: userId, name, email: name } });
+    const { id } = await store.connections.connect({ ...consented(userId), user: { id: userId, name, email: name } });
     await store.connections.setCompanies(id, [{ id: name, name }], { complete: true });
     expect(await store.connections.ofUser(userId)).toMatchObject({ id, userName: name, userEmail: name });
     expect(await store.connections.companies([id])).toMatchObject([{ id: name, name }]);
@@ -75,8 +75,8 @@ describe('the end of a connection', () => {
 
   test('the refusal of an earlier token never ends a connection', async () => {
     const userId = randomUUID();
-    const { id } = await store.connections.saveGrant(grantOf(userId));
-    await store.connections.saveGrant(grantOf(userId, 'newer'));
+    const { id } = await store.connections.connect(consented(userId));
+    await store.connections.connect(consented(userId, 'newer'));
     await store.connections.leaseRefresh(id, 2, 'owner', 60_000);
     const owner = 'owner';
     expect(await store.connections.end(id, 'of the pair before', { tokenVersion: 1, owner })).toBe(false);
@@ -93,7 +93,7 @@ describe('the end of a connection', () => {
       const { connectionId, lease, sync } = await running(store, 'acme');
       // No notice arrives until the other process listens.
       await until('the other to listen', async () => {
-        await store.connections.saveGrant(grantOf());
+        await store.connections.connect(consented());
         return notices.size > 0;
       });
       const waiting = (await store.syncs.request(connectionId, 'full'))!;
@@ -112,7 +112,7 @@ describe('the end of a connection', () => {
 
 describe('the refresh lease', () => {
   test('the refresh lease has one holder, and is for the current token pair only', async () => {
-    const { id } = await store.connections.saveGrant(grantOf());
+    const { id } = await store.connections.connect(consented());
     const lease = (owner: string, version = 1, ms = 60_000) => store.connections.leaseRefresh(id, version, owner, ms);
     expect(await lease('too new', 2)).toBeUndefined();
     const got = await Promise.all(Array.from({ length: 20 }, (_, i) => lease(`owner ${i}`)));
@@ -132,14 +132,14 @@ describe('the refresh lease', () => {
   });
 
   test('the holder of a refresh lease learns that it took over an expired one', async () => {
-    const { id } = await store.connections.saveGrant(grantOf());
+    const { id } = await store.connections.connect(consented());
     await store.connections.leaseRefresh(id, 1, 'died', 1);
     const lease = await until('it to run out', () => store.connections.leaseRefresh(id, 1, 'next', 60_000));
     expect(lease).toEqual({ tokens: 'sealed', takenOver: true, unanswered: false });
   });
 
   test('an ended connection gets no refresh lease, and no tokens are saved for it', async () => {
-    const { id } = await store.connections.saveGrant(grantOf());
+    const { id } = await store.connections.connect(consented());
     await store.connections.end(id, 'why');
     expect(await store.connections.leaseRefresh(id, 1, 'late', 60_000)).toBeUndefined();
     expect(await store.connections.saveRefreshed(id, 1, 'late', 60_000)).toBe(false);

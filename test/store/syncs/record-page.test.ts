@@ -8,7 +8,7 @@ import type { TakenSync } from '../../../src/store/syncs/syncs.ts';
 import type { Decide } from '../../../src/store/syncs/write-assets.ts';
 import { mirroredAlone as found } from '../../support/mirrored.ts';
 import { until } from '../../support/until.ts';
-import { grantOf, leaseTo, listed, newStore, running } from '../records.ts';
+import { consented, leaseTo, listed, newStore, running } from '../records.ts';
 
 const opened = await newStore();
 const { store } = opened;
@@ -207,8 +207,8 @@ test('a sync does not end twice, even if the lease is kept for a waiting one', a
 });
 
 test('the first sync after a reconnect clears an earlier failure', async () => {
-  const grant = grantOf('who reconnects');
-  const { id } = await store.connections.saveGrant(grant);
+  const grant = consented('who reconnects');
+  const { id } = await store.connections.connect(grant);
   const run = async (mode: 'full' | 'incremental', outcome: { status: 'done' | 'failed'; error: string | null }) => {
     await store.syncs.request(id, mode);
     const sync = (await store.syncs.takeNext(leaseTo(id, 'owner'))) as TakenSync;
@@ -218,7 +218,7 @@ test('the first sync after a reconnect clears an earlier failure', async () => {
   const done = { status: 'done', error: null } as const;
   expect(await run('full', { status: 'failed', error: 'the grant has ended' })).toBe('the grant has ended');
   expect(await run('incremental', done)).toBe('the grant has ended');
-  await store.connections.saveGrant(grant);
+  await store.connections.connect(grant);
   expect(await run('incremental', done)).toBeNull();
 });
 
