@@ -38,7 +38,7 @@ import * as bucket from './settings/mirror-id.ts';
 import * as sessions from './settings/sessions.ts';
 import * as settings from './settings/settings.ts';
 import { endSync } from './syncs/end-sync.ts';
-import { countHeld } from './syncs/holds.ts';
+import { countHeld } from './syncs/held-changes.ts';
 import { extendLease } from './syncs/lease.ts';
 import * as missing from './syncs/missing.ts';
 import { recordPage } from './syncs/record-page.ts';

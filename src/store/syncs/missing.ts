@@ -3,7 +3,7 @@ import { clockToleranceMs } from '../../clock.ts';
 import type { Reason } from '../../reasons.ts';
 import { free } from '../assets/leases.ts';
 import { type Database, type SyncPosition, unreadablePrefix } from '../database/schema.ts';
-import { setHold } from './holds.ts';
+import { setHold } from './held-changes.ts';
 import { type Listed, underLease } from './lease.ts';
 
 /**

@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import pg from 'pg';
 import { reasonOf } from '../../errors.ts';
 import { type Database, type ListedAsset, type Sync, type SyncPosition, unreadablePrefix } from '../database/schema.ts';
-import { hasReplacements } from './holds.ts';
+import { hasReplacements } from './held-changes.ts';
 import { lockPage, type SyncLease } from './lease.ts';
 import { type Counts, type Decide, type ListedPage, recordListed } from './write-assets.ts';
 

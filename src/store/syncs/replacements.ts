@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import type { Database, Hold } from '../database/schema.ts';
-import { setHold } from './holds.ts';
+import { setHold } from './held-changes.ts';
 import { type Listed, underLease } from './lease.ts';
 
 /** Replacements of these hours count together, so that several syncs cannot replace more than one may. */
