@@ -184,7 +184,7 @@ async function describe({ store, bucketTrouble, checkAsset, goneRetention }: Dep
       waiting ? within(patienceMs, bucketTrouble()) : null,
       checkAsset(id, stop).catch((error) => (stop.aborted ? `no answer within ${checkMs / 1000} s` : reasonOf(error))),
       store.verifications.latestOfAsset(found),
-      store.removals.held(id),
+      store.removals.isProtected(id),
       store.replacements.since(id),
     ],
   );

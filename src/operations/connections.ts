@@ -3,7 +3,7 @@ import { connectUrl } from '../oauth/authorize.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import { limitOf } from '../pacing/concurrency-limit.ts';
 import { byState, expectedOf, skipped } from '../store/assets/counts.ts';
-import type { Connection, HoldKind } from '../store/database/schema.ts';
+import type { Connection, HeldKind } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import { within } from '../within.ts';
 import { condition, conditionOf } from './condition.ts';
@@ -20,7 +20,7 @@ export const connectLinkRequest = z.strictObject({ connectionId: text.optional()
 
 export const connectLink = z.object({ url: z.url(), expiresAt: time }).meta({ id: 'ConnectLink' });
 
-const hold = z
+const heldChanges = z
   .object({
     kind: z
       .enum(['missing', 'replaced'])
@@ -30,7 +30,7 @@ const hold = z
     sample: z.array(z.string()).describe('Ids of some of them.'),
     since: time,
   })
-  .meta({ id: 'Hold' });
+  .meta({ id: 'HeldChanges' });
 
 const connectionStatuses = ['active', 'paused', 'disconnected'] as const;
 
@@ -57,7 +57,7 @@ export const connectionAnswer = z
           id: z.string(),
           name: z.string(),
           highWaterMark: time.nullable().describe('The upload date up to which the company is completely listed.'),
-          held: z.array(hold).describe('Changes that wait until an operator accepts them.'),
+          held: z.array(heldChanges).describe('Changes that wait until an operator accepts them.'),
         }),
       )
       .describe('The companies that it can read now.'),
@@ -160,7 +160,7 @@ async function describe(deps: Deps, connections: Connection[]) {
         id,
         name,
         highWaterMark: isoOf(highWaterMark),
-        held: (Object.keys(held) as HoldKind[]).sort().map((kind) => ({ kind, ...held[kind]! })),
+        held: (Object.keys(held) as HeldKind[]).sort().map((kind) => ({ kind, ...held[kind]! })),
       })),
       connectedAt: connection.connectedAt.toISOString(),
       lastSyncAt: connection.lastSyncAt?.toISOString() ?? null,

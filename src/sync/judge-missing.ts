@@ -2,7 +2,7 @@ import { concurrently } from '../concurrently.ts';
 import { Rejected } from '../errors.ts';
 import { HttpError } from '../source/http.ts';
 import type { SyncPosition } from '../store/database/schema.ts';
-import { isTooMany, limitOf, reportHold } from './brake.ts';
+import { isTooMany, limitOf, reportHeld } from './brake.ts';
 import type { Run, SyncDeps } from './deps.ts';
 
 /** Missing assets that are read at a time. */
@@ -37,7 +37,7 @@ export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string, 
   const held = isHeld ? { ...found, sample } : undefined;
   const isNew = await store.missing.settle(company, position, held);
   if (gone > 0) log.warn({ event: 'asset.gone', connectionId, companyId, gone }, 'assets gone from the library');
-  if (held) reportHold(deps, run, { kind: 'missing', companyId, isNew, ...held });
+  if (held) reportHeld(deps, run, { kind: 'missing', companyId, isNew, ...held });
 }
 
 /** Those of `ids` that the library does not have. */

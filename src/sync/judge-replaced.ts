@@ -1,4 +1,4 @@
-import { isTooMany, limitOf, reportHold } from './brake.ts';
+import { isTooMany, limitOf, reportHeld } from './brake.ts';
 import type { Run, SyncDeps } from './deps.ts';
 
 /** Assets that are released at a time. */
@@ -29,5 +29,5 @@ export async function judgeReplaced(
     if (released > 0) deps.onWork();
   }
   const isNew = await replacements.settle(listed, { held, accepted });
-  if (held) reportHold(deps, run, { kind: 'replaced', companyId, isNew, ...held });
+  if (held) reportHeld(deps, run, { kind: 'replaced', companyId, isNew, ...held });
 }

@@ -21,7 +21,7 @@ class FirstTexts {
 export class Problems {
   fatal = false;
   #problems = new FirstTexts();
-  #holds = new FirstTexts();
+  #held = new FirstTexts();
 
   add(text: string, options: { fatal: boolean }): void {
     this.#problems.add(text);
@@ -29,8 +29,8 @@ export class Problems {
   }
 
   /** Changes that an operator must accept first. */
-  hold(text: string): void {
-    this.#holds.add(text);
+  addHeld(text: string): void {
+    this.#held.add(text);
   }
 
   get text(): string | null {
@@ -38,7 +38,7 @@ export class Problems {
   }
 
   get held(): string | null {
-    return this.#holds.text;
+    return this.#held.text;
   }
 }
 

@@ -93,22 +93,21 @@ interface AccessTable {
   companyId: string;
   /** High-water mark: epoch milliseconds of the upload date up to which everything is recorded. */
   highWaterMark: number | null;
-  held: Generated<Partial<Record<HoldKind, Hold>>>;
+  /** `since`: ISO 8601. */
+  held: Generated<Partial<Record<HeldKind, HeldChanges & { since: string }>>>;
   gainedAt: Generated<Date>;
   lostAt: Date | null;
 }
 
 /** Changes of a company that are held until an operator accepts them. */
-export type HoldKind = 'missing' | 'replaced';
+export type HeldKind = 'missing' | 'replaced';
 
 /** `count` of `known` assets would change. */
-export interface Hold {
+export interface HeldChanges {
   count: number;
   known: number;
   /** Ids of some of them. */
   sample: string[];
-  /** ISO 8601. */
-  since: string;
 }
 
 export type AssetState = 'pending' | 'processing' | 'transferring' | 'mirrored' | 'unavailable' | 'failed' | 'gone';

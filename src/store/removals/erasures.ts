@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type RawBuilder, sql } from 'kysely';
 import type { Asset, Database } from '../database/schema.ts';
-import { isHeld } from './holds.ts';
+import { protectedByHold } from './holds.ts';
 import { deleteAsset, type Leftover, type Removed, saveLeftovers } from './remove.ts';
 import { rowHash } from './tombstones.ts';
 
@@ -24,7 +24,7 @@ export async function previewErasure(db: Database, scope: ErasureScope) {
   const { rows } = await sql<{ assets: number; bytes: number; held: number }>`
     SELECT count(*) FILTER (WHERE NOT held) AS assets, coalesce(sum(bytes) FILTER (WHERE NOT held), 0)::bigint AS bytes,
       count(*) FILTER (WHERE held) AS held
-    FROM (SELECT a.bytes, ${isHeld} AS held FROM assets a WHERE ${within(scope)}) AS them`.execute(db);
+    FROM (SELECT a.bytes, ${protectedByHold} AS held FROM assets a WHERE ${within(scope)}) AS them`.execute(db);
   return rows[0]!;
 }
 
@@ -50,7 +50,7 @@ export async function requestErasure(
     await sql`INSERT INTO erasures (id, reason, requested_by) VALUES (${id}, ${reason}, ${by})`.execute(tx);
     await sql`
       INSERT INTO erasure_assets (erasure_id, hash, asset_id, state)
-      SELECT ${id}, ${rowHash}, CASE WHEN NOT ${isHeld} THEN a.id END, CASE WHEN ${isHeld} THEN 'held' ELSE 'waiting' END
+      SELECT ${id}, ${rowHash}, CASE WHEN NOT ${protectedByHold} THEN a.id END, CASE WHEN ${protectedByHold} THEN 'held' ELSE 'waiting' END
       FROM assets a WHERE ${within(scope)}`.execute(tx);
     await sql`
       INSERT INTO tombstones (hash, erased_at, erased_by, reason)

@@ -2,13 +2,13 @@ import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';
 import { addEvent } from '../events/add-event.ts';
-import { isHeld } from './holds.ts';
+import { protectedByHold } from './holds.ts';
 
 const day = 86_400_000;
 
 /** Assets that were gone for `retentionMs` in `aheadMs` from now. Worded like the index `assets_gone`. */
 const due = (retentionMs: number, aheadMs = 0): RawBuilder<boolean> => sql`
-  a.state = 'gone' AND a.gone_at < ${msAgo(retentionMs - aheadMs)} AND a.media IS NOT NULL AND NOT ${isHeld}`;
+  a.state = 'gone' AND a.gone_at < ${msAgo(retentionMs - aheadMs)} AND a.media IS NOT NULL AND NOT ${protectedByHold}`;
 
 /** An operator has accepted the removal of everything that was due at that time. */
 const accepted = (retentionMs: number) =>

@@ -17,7 +17,7 @@ interface Hold {
  * Whether a hold protects the row `a` of `assets` from removal. That of a connection protects the companies that it can read, or
  * could: each of their assets may continue with another connection.
  */
-export const isHeld: RawBuilder<boolean> = sql`(
+export const protectedByHold: RawBuilder<boolean> = sql`(
   EXISTS (SELECT FROM holds h WHERE (h.kind, h.id) IN (('asset', a.id), ('project', a.project_id), ('connection', a.connection_id)))
   OR EXISTS (SELECT FROM access x JOIN holds h ON (h.kind, h.id) = ('connection', x.connection_id) WHERE x.company_id = a.company_id))`;
 
@@ -46,7 +46,7 @@ export async function holds(db: Database): Promise<Hold[]> {
 }
 
 /** Whether one of the holds protects this asset. */
-export async function held(db: Database, assetId: string): Promise<boolean> {
-  const { rows } = await sql`SELECT FROM assets a WHERE a.id = ${assetId} AND ${isHeld}`.execute(db);
+export async function isProtected(db: Database, assetId: string): Promise<boolean> {
+  const { rows } = await sql`SELECT FROM assets a WHERE a.id = ${assetId} AND ${protectedByHold}`.execute(db);
   return rows.length > 0;
 }

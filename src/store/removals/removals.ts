@@ -11,6 +11,6 @@ export {
   waitingErasures,
 } from './erasures.ts';
 export { acceptRemoval, companiesDue, holdCompany, releaseCompany, removable, upcoming } from './gone.ts';
-export { held, hold, holds, release } from './holds.ts';
+export { hold, holds, isProtected, release } from './holds.ts';
 export { dueLeftovers, isShared, leftoverRemoved, removed, stopRemoval, takeForRemoval } from './remove.ts';
 export { erasedAmong, restoreTombstones, tombstone } from './tombstones.ts';

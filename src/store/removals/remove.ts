@@ -5,7 +5,7 @@ import { wroteAny } from '../database/results.ts';
 import type { Asset, Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent } from '../events/add-event.ts';
-import { isHeld } from './holds.ts';
+import { protectedByHold } from './holds.ts';
 import { hashOf } from './tombstones.ts';
 
 /** An object, or a version of one, that a removal could not remove. */
@@ -33,7 +33,7 @@ export async function takeForRemoval(
   id: string,
   { gone, leaseMs }: { gone: boolean; leaseMs: number },
 ): Promise<Asset | undefined> {
-  const still = gone ? sql`AND a.state = 'gone' AND NOT ${isHeld}` : sql``;
+  const still = gone ? sql`AND a.state = 'gone' AND NOT ${protectedByHold}` : sql``;
   const { rows } = await sql<Asset>`
     WITH taken AS (SELECT a.id FROM assets a WHERE a.id = ${id} ${still} FOR UPDATE)
     UPDATE assets SET state = 'gone', mirrored_at = NULL, media = media || '{"version": ""}', next_at = NULL, queued_at = NULL, skipped = NULL, revision = revision + 1,

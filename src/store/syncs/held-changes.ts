@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { Database, Hold, HoldKind } from '../database/schema.ts';
+import type { Database, HeldChanges, HeldKind } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
 import type { Listed } from './lease.ts';
 
@@ -7,11 +7,11 @@ import type { Listed } from './lease.ts';
  * Holds changes of a company until an operator accepts them, or ends that (undefined). The first time, an event reports it
  * and the result is true. Replacements are of all connections that can read the company, so one of them ends it for all.
  */
-export async function setHold(
+export async function setHeld(
   tx: Database,
   { sync: { connectionId }, companyId }: Listed,
-  kind: HoldKind,
-  held: Omit<Hold, 'since'> | undefined,
+  kind: HeldKind,
+  held: HeldChanges | undefined,
 ): Promise<boolean> {
   const isShared = kind === 'replaced';
   if (!held) {
@@ -44,7 +44,7 @@ export const hasReplacements = (connectionId: string, companyId: string) => sql<
   OR EXISTS (SELECT FROM access WHERE connection_id = ${connectionId} AND company_id = ${companyId} AND held ? 'replaced'))`;
 
 /** How many companies are held, by kind. A company that several connections can read counts once. */
-export async function countHeld(db: Database): Promise<Record<HoldKind | 'removal', number>> {
+export async function countHeld(db: Database): Promise<Record<HeldKind | 'removal', number>> {
   const { rows } = await sql<{ kind: string; count: number }>`
     SELECT kind, count(DISTINCT company_id) AS count
     FROM access CROSS JOIN LATERAL jsonb_object_keys(held) AS kind

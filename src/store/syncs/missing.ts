@@ -2,8 +2,8 @@ import { sql } from 'kysely';
 import { clockToleranceMs } from '../../clock.ts';
 import type { Reason } from '../../reasons.ts';
 import { free } from '../assets/leases.ts';
-import { type Database, type SyncPosition, unreadablePrefix } from '../database/schema.ts';
-import { setHold } from './held-changes.ts';
+import { type Database, type HeldChanges, type SyncPosition, unreadablePrefix } from '../database/schema.ts';
+import { setHeld } from './held-changes.ts';
 import { type Listed, underLease } from './lease.ts';
 
 /**
@@ -23,8 +23,8 @@ const isGone = (inBucket: boolean) => {
 };
 
 /** How many of the known assets the listing lacks. */
-export async function count(db: Database, listed: Listed): Promise<{ known: number; count: number }> {
-  const { rows } = await sql<{ known: number; count: number }>`
+export async function count(db: Database, listed: Listed): Promise<Omit<HeldChanges, 'sample'>> {
+  const { rows } = await sql<Omit<HeldChanges, 'sample'>>`
     SELECT count(*) AS known, count(*) FILTER (WHERE s.id IS NULL) AS count
     FROM assets a LEFT JOIN ${sighted(listed)} s ON s.id = a.id WHERE ${known(listed)}`.execute(db);
   return rows[0]!;
@@ -80,12 +80,12 @@ export async function settle(
   db: Database,
   listed: Listed,
   position: SyncPosition,
-  held: { known: number; count: number; sample: string[] } | undefined,
+  held: HeldChanges | undefined,
 ): Promise<boolean> {
   const { sync, companyId } = listed;
   return underLease(db, listed, async (tx) => {
     await tx.deleteFrom('sightings').where('syncId', '=', sync.id).where('companyId', '=', companyId).execute();
     await sql`UPDATE syncs SET position = ${JSON.stringify(position)}::jsonb WHERE id = ${sync.id}`.execute(tx);
-    return setHold(tx, listed, 'missing', held);
+    return setHeld(tx, listed, 'missing', held);
   });
 }

@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
-import type { Database, Hold } from '../database/schema.ts';
-import { setHold } from './held-changes.ts';
+import type { Database, HeldChanges } from '../database/schema.ts';
+import { setHeld } from './held-changes.ts';
 import { type Listed, underLease } from './lease.ts';
 
 /** Replacements of these hours count together, so that several syncs cannot replace more than one may. */
@@ -22,8 +22,8 @@ export async function since(db: Database, assetId: string): Promise<Date | undef
  * How many of a company's mirrored assets are to be replaced, or were in the last hours, with a sample of those that are to
  * be. Replacements that an operator has accepted do not count.
  */
-export async function count(db: Database, { companyId }: Listed): Promise<Omit<Hold, 'since'>> {
-  const { rows } = await sql<Omit<Hold, 'since'>>`
+export async function count(db: Database, { companyId }: Listed): Promise<HeldChanges> {
+  const { rows } = await sql<HeldChanges>`
     WITH counted AS (
       SELECT r.asset_id, r.released_at, a.state FROM replacements r JOIN assets a ON a.id = r.asset_id
       WHERE r.company_id = ${companyId} AND ${inWindow}
@@ -91,14 +91,14 @@ export async function release(
 export async function settle(
   db: Database,
   listed: Listed,
-  outcome: { held: Omit<Hold, 'since'> | undefined; accepted: boolean },
+  outcome: { held: HeldChanges | undefined; accepted: boolean },
 ): Promise<boolean> {
   return underLease(db, listed, async (tx) => {
     if (outcome.accepted) {
       await sql`
         DELETE FROM replacements WHERE company_id = ${listed.companyId} AND released_at IS NOT NULL`.execute(tx);
     }
-    return setHold(tx, listed, 'replaced', outcome.held);
+    return setHeld(tx, listed, 'replaced', outcome.held);
   });
 }
 
