@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { watchClock } from './clock.ts';
 import type { Config } from './config/config.ts';
 import { makeDataDir, probePort, refuseSamePort } from './config/preflight.ts';
-import { type ContextOptions, openContext } from './context.ts';
+import { type Context, type ContextOptions, openContext } from './context.ts';
 import { createHealth, startHealthServer } from './http/health.ts';
 import type { Log } from './log.ts';
 import { createExposition } from './metrics/exposition.ts';
@@ -29,15 +29,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   await using starting = new AsyncDisposableStack();
   const { host, port, metricsPort } = config;
   const { signal } = options;
-  if (role !== 'worker') {
-    refuseSamePort(port, metricsPort);
-    await probePort('PORT', host, port);
-  }
-  if (metricsPort !== undefined) await probePort('METRICS_PORT', host, metricsPort);
-  for (const { name, similar } of config.misspelled) {
-    log.warn({ event: 'setting.misspelled', variable: name, similar }, 'unknown variable that resembles a setting');
-  }
-  await makeDataDir(config.dataDir, log);
+  await preflight(config, log, role);
   const context = await openContext(config, log, options);
   starting.defer(() => context.close());
   const { store, queues, storage, operations, adminToken, metrics } = context;
@@ -97,23 +89,42 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
     adminToken: adminToken.value,
     storage: storage.name,
     async stop(): Promise<void> {
-      const started = performance.now();
-      stopBy = started + config.shutdownGrace;
+      stopBy = performance.now() + config.shutdownGrace;
       health.drain();
-      const ended = new AbortController();
-      const orderly = running.disposeAsync().finally(() => ended.abort());
-      // An unreachable queue must not block the shutdown. Its jobs are recreated from the database.
-      const late = sleep(config.shutdownGrace, true, { signal: ended.signal }).catch(() => false);
-      if (await Promise.race([orderly.then(() => false), late])) {
-        log.warn(
-          { event: 'service.grace_exceeded', ms: Math.round(performance.now() - started) },
-          'shutdown grace exceeded, exiting',
-        );
-        orderly.catch(() => {});
-      }
-      // This process may have the only copy of a token that was just rotated: wait until it is saved.
-      await context.tokens.settled();
-      log.info({ event: 'service.stopped', ms: Math.round(performance.now() - started) }, 'stopped');
+      await endWithin(config.shutdownGrace, context, running);
     },
   };
+}
+
+/** Checks ports and DATA_DIR before anything is opened. */
+async function preflight(config: Config, log: Log, role: Role): Promise<void> {
+  const { host, port, metricsPort } = config;
+  if (role !== 'worker') {
+    refuseSamePort(port, metricsPort);
+    await probePort('PORT', host, port);
+  }
+  if (metricsPort !== undefined) await probePort('METRICS_PORT', host, metricsPort);
+  for (const { name, similar } of config.misspelled) {
+    log.warn({ event: 'setting.misspelled', variable: name, similar }, 'unknown variable that resembles a setting');
+  }
+  await makeDataDir(config.dataDir, log);
+}
+
+/** Closes everything in order. Returns after `graceMs` in any case. */
+async function endWithin(graceMs: number, { log, tokens }: Context, running: AsyncDisposableStack): Promise<void> {
+  const started = performance.now();
+  const ended = new AbortController();
+  const orderly = running.disposeAsync().finally(() => ended.abort());
+  // An unreachable queue must not block the shutdown. Its jobs are recreated from the database.
+  const late = sleep(graceMs, true, { signal: ended.signal }).catch(() => false);
+  if (await Promise.race([orderly.then(() => false), late])) {
+    log.warn(
+      { event: 'service.grace_exceeded', ms: Math.round(performance.now() - started) },
+      'shutdown grace exceeded, exiting',
+    );
+    orderly.catch(() => {});
+  }
+  // This process may have the only copy of a token that was just rotated: wait until it is saved.
+  await tokens.settled();
+  log.info({ event: 'service.stopped', ms: Math.round(performance.now() - started) }, 'stopped');
 }
