@@ -24,29 +24,14 @@ const [minute, hour, day] = [60, 3600, 86_400];
 export function createMetrics() {
   const registry = new Registry();
   const registers = [registry];
+  const counter = <Label extends string>(name: string, help: string, ...labelNames: Label[]) =>
+    new Counter<Label>({ name, help, labelNames, registers });
   const metrics = {
     registry,
-    assets: new Counter({
-      name: 'asset_mirror_assets_total',
-      help: 'Ended leases of assets, by result.',
-      labelNames: ['result'],
-      registers,
-    }),
-    bytes: new Counter({
-      name: 'asset_mirror_bytes_total',
-      help: 'Bytes of media and thumbnails downloaded.',
-      registers,
-    }),
-    resumedBytes: new Counter({
-      name: 'asset_mirror_resumed_bytes_total',
-      help: 'Bytes that resumed transfers did not download again.',
-      registers,
-    }),
-    scrubbedBytes: new Counter({
-      name: 'asset_mirror_scrubbed_bytes_total',
-      help: 'Bytes that the scrub read back from the bucket.',
-      registers,
-    }),
+    assets: counter('asset_mirror_assets_total', 'Ended leases of assets, by result.', 'result'),
+    bytes: counter('asset_mirror_bytes_total', 'Bytes of media and thumbnails downloaded.'),
+    resumedBytes: counter('asset_mirror_resumed_bytes_total', 'Bytes that resumed transfers did not download again.'),
+    scrubbedBytes: counter('asset_mirror_scrubbed_bytes_total', 'Bytes that the scrub read back from the bucket.'),
     transferSeconds: new Histogram({
       name: 'asset_mirror_transfer_seconds',
       help: 'Seconds from the start of the transfer of a media file until it was verified and recorded.',
@@ -59,36 +44,24 @@ export function createMetrics() {
       buckets: [10, 30, minute, 2 * minute, 5 * minute, 10 * minute, 30 * minute, hour, 6 * hour, day, 7 * day],
       registers,
     }),
-    libraryRequests: new Counter({
-      name: 'asset_mirror_library_requests_total',
-      help: 'Requests to the library, by endpoint and by the status of the answer.',
-      labelNames: ['endpoint', 'status'],
-      registers,
-    }),
-    tokenRefreshes: new Counter({
-      name: 'asset_mirror_token_refreshes_total',
-      help: 'Refreshes of access tokens, by result.',
-      labelNames: ['result'],
-      registers,
-    }),
-    syncs: new Counter({
-      name: 'asset_mirror_syncs_total',
-      help: 'Ended syncs, by result.',
-      labelNames: ['result'],
-      registers,
-    }),
-    lockExtensions: new Counter({
-      name: 'asset_mirror_lock_extensions_total',
-      help: 'Attempts to extend the Object Lock of a media file, by result.',
-      labelNames: ['result'],
-      registers,
-    }),
-    webhookDeliveries: new Counter({
-      name: 'asset_mirror_webhook_deliveries_total',
-      help: 'Attempts to deliver an event to the webhook endpoint, and events given up, by result.',
-      labelNames: ['result'],
-      registers,
-    }),
+    libraryRequests: counter(
+      'asset_mirror_library_requests_total',
+      'Requests to the library, by endpoint and by the status of the answer.',
+      'endpoint',
+      'status',
+    ),
+    tokenRefreshes: counter('asset_mirror_token_refreshes_total', 'Refreshes of access tokens, by result.', 'result'),
+    syncs: counter('asset_mirror_syncs_total', 'Ended syncs, by result.', 'result'),
+    lockExtensions: counter(
+      'asset_mirror_lock_extensions_total',
+      'Attempts to extend the Object Lock of a media file, by result.',
+      'result',
+    ),
+    webhookDeliveries: counter(
+      'asset_mirror_webhook_deliveries_total',
+      'Attempts to deliver an event to the webhook endpoint, and events given up, by result.',
+      'result',
+    ),
   };
   // Initialized to 0, so that the first event is an increase.
   for (const result of assetResults) metrics.assets.inc({ result }, 0);
