@@ -2,7 +2,7 @@ import { type LeasedAsset, requireLease } from '../queue/leases.ts';
 import type { Reason } from '../reasons.ts';
 import type { ApiAsset } from '../source/schemas.ts';
 import { versionKeys } from '../storage/keys.ts';
-import { measure } from '../storage/meter.ts';
+import { crc32At } from '../storage/meter.ts';
 import type { Storage } from '../storage/storage.ts';
 import { databaseTime, note } from '../store/assets/history.ts';
 import type { AssetVersion, Media, VersionFile } from '../store/database/schema.ts';
@@ -99,10 +99,8 @@ async function keepFile(
   const found = await storage.head(key, { signal });
   if (!found || (bytes !== undefined && found.bytes !== bytes)) return undefined;
   // A copied bucket has other ETags: then the content decides.
-  if (etag !== null && found.etag !== undefined && found.etag !== etag) {
-    const body = await storage.get(key, { signal });
-    if (!body || (await measure(body, signal)).crc32 !== crc32) return undefined;
-  }
+  const isOther = etag !== null && found.etag !== undefined && found.etag !== etag;
+  if (isOther && (await crc32At(storage, key, { signal })) !== crc32) return undefined;
   // A worker that froze here may find the next file at the key.
   const kept = await storage.keep(key, as, { found, signal });
   if (!kept) return undefined;

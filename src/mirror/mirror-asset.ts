@@ -3,7 +3,7 @@ import { skippedNow } from '../filters/apply-filters.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import type { Reason } from '../reasons.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/schemas.ts';
-import { measure } from '../storage/meter.ts';
+import { crc32At } from '../storage/meter.ts';
 import { databaseTime, note } from '../store/assets/history.ts';
 import type { Media, SidecarStates } from '../store/database/schema.ts';
 import { askLibrary } from './ask-library.ts';
@@ -91,8 +91,7 @@ async function findStored(
   if (media.etag !== null) return object.etag === media.etag ? media : undefined;
   // Without ETags the content decides, unless the store has archived it: that is no reason to fetch it again.
   try {
-    const body = await deps.storage.get(media.key, { signal });
-    return body && (await measure(body, signal)).crc32 === media.checksums.crc32 ? media : undefined;
+    return (await crc32At(deps.storage, media.key, { signal })) === media.checksums.crc32 ? media : undefined;
   } catch (error) {
     if (error instanceof Archived) return media;
     throw error;

@@ -3,6 +3,7 @@ import { type Readable, Transform, type TransformCallback } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { crc32 } from 'node:zlib';
 import { hexOf } from './crc32.ts';
+import type { ReadOptions, Storage } from './storage.ts';
 
 /** Length and checksums of a body, once it has ended. */
 export interface Sums {
@@ -152,6 +153,12 @@ export async function measure(body: Readable, signal?: AbortSignal): Promise<{ c
   const meter = new Meter({});
   await pipeline(body, meter.resume(), { signal });
   return meter.checksums();
+}
+
+/** The CRC-32 of an object, lower-case hex; null: there is no object. @throws Archived */
+export async function crc32At(storage: Storage, key: string, options: ReadOptions): Promise<string | null> {
+  const body = await storage.get(key, options);
+  return body ? (await measure(body, options.signal)).crc32 : null;
 }
 
 /** A body is longer or shorter than declared, or was closed before its end. */

@@ -1,8 +1,7 @@
 import { concurrently } from '../concurrently.ts';
 import { reasonOf, StorageUnavailable } from '../errors.ts';
-import { measure, metered } from '../storage/meter.ts';
+import { crc32At, metered } from '../storage/meter.ts';
 import type { Storage } from '../storage/storage.ts';
-import type { VersionFile } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import { type Copy, type Selection, selectCopies } from './select-copies.ts';
 
@@ -112,10 +111,10 @@ async function restoreFile(
   if (!source) throw new Error(`${at} is missing in the bucket`);
   const { bytes = source.bytes } = file;
   if (source.bytes !== bytes) throw new Error(`${at} has ${source.bytes} bytes, ${bytes} were stored`);
-  const crc32 = file.crc32 ?? (await contentOf(storage, file, signal));
+  const crc32 = file.crc32 ?? (await crc32At(storage, at, { signal, versionId: file.versionId }));
   const there = await target.head(key, { signal });
   if (there) {
-    const isSame = there.bytes === bytes && (await contentOf(target, { at: key }, signal)) === crc32;
+    const isSame = there.bytes === bytes && (await crc32At(target, key, { signal })) === crc32;
     if (isSame) return { written: false, bytes };
     if (!overwrite) throw new Error(`${key} is there with other content; --overwrite replaces it`);
   }
@@ -133,15 +132,6 @@ async function restoreFile(
     },
   });
   return { written: true, bytes };
-}
-
-async function contentOf(
-  storage: Storage,
-  { at, versionId }: Pick<VersionFile, 'at' | 'versionId'>,
-  signal: AbortSignal,
-): Promise<string | undefined> {
-  const body = await storage.get(at, { signal, versionId });
-  return body && (await measure(body, signal)).crc32;
 }
 
 const types = {

@@ -5,7 +5,7 @@ import { largestRecord, readRecord, readVersionRecord, type StoredRecord } from 
 import type { Reason } from '../reasons.ts';
 import { type ApiAsset, storable, withoutLinks } from '../source/schemas.ts';
 import { sidecarKeys } from '../storage/keys.ts';
-import { measure } from '../storage/meter.ts';
+import { crc32At } from '../storage/meter.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { RestoredAsset } from '../store/assets/restore.ts';
 import type { AssetVersion, Media } from '../store/database/schema.ts';
@@ -149,9 +149,7 @@ async function compareMedia(
   const etag = object.etag ?? null;
   if (etag === media.etag || (etag !== null && etag === media.checksums.md5)) return { etag };
   try {
-    const body = await storage.get(media.key, { signal });
-    const sum = body && (await measure(body, signal));
-    if (sum && sum.crc32 === media.checksums.crc32) return { etag };
+    if ((await crc32At(storage, media.key, { signal })) === media.checksums.crc32) return { etag };
   } catch (error) {
     if (error instanceof Archived) return { etag };
     throw error;
