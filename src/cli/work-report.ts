@@ -1,5 +1,5 @@
 import { Presets, SingleBar } from 'cli-progress';
-import { harmless, overwrite, paint, print } from './output.ts';
+import { harmless, overwrite, paint, print, printJson } from './output.ts';
 
 /** Maximum problems kept for JSON. */
 const mostProblems = 1000;
@@ -12,54 +12,65 @@ interface Report<So> {
 }
 
 /**
- * Runs the work of a verb that needs no service: a bar on a terminal shows its progress, and each problem is printed. With
- * `json`, nothing is printed, and problems are returned. Ctrl-C ends the work: exit code 130.
+ * Runs the work of a verb that needs no service: a bar on a terminal shows its progress, each problem is printed, and at last
+ * a summary. With `json`, only the result is printed, with the problems. Ctrl-C ends the work: exit code 130.
  */
-export async function runReported<So>(
+export async function runReported<So extends { of: unknown }>(
   work: (report: Report<So>) => Promise<So>,
   options: {
     json: boolean;
     stop: AbortSignal;
     /** The state before the work begins. */
     first: So;
-    /** Of the bar; `facts` gives its length and its values. */
+    /** Of the bar; `facts` gives its length and its values. `ms`: since the work began. */
     format: string;
-    facts: (so: Readonly<So>) => { done: number; of: number } & Record<string, unknown>;
+    facts: (so: Readonly<So>, ms: number) => { done: number; of: number } & Record<string, unknown>;
+    summaryOf: (so: Readonly<So>, end: { interrupted: boolean; ms: number }) => string;
   },
-): Promise<{ so: Readonly<So>; interrupted: boolean; problems: string[]; moreProblems: number }> {
+): Promise<Readonly<So>> {
   const { json, stop, format, facts } = options;
+  const started = performance.now();
+  const msSoFar = () => performance.now() - started;
   const bar = new SingleBar({ format, hideCursor: true, barsize: 16, linewrap: false }, Presets.rect);
   const shown = !json && process.stdout.isTTY === true;
-  const result = { so: options.first as Readonly<So>, interrupted: false, problems: [] as string[], moreProblems: 0 };
+  let result: Readonly<So> = options.first;
+  let interrupted = false;
+  const problems: string[] = [];
+  let moreProblems = 0;
   const report: Report<So> = {
     start(title) {
       if (json) return;
       print(title);
-      if (shown) bar.start(1, 0, facts(result.so));
+      if (shown) bar.start(1, 0, facts(result, msSoFar()));
     },
     problem(line) {
-      if (json && result.problems.length < mostProblems) result.problems.push(line);
-      else result.moreProblems++;
+      if (json && problems.length < mostProblems) problems.push(line);
+      else moreProblems++;
       if (json) return;
       if (shown) overwrite(process.stdout);
       print(`  ${paint('yellow', '!')} ${harmless(line)}`);
     },
     progress(so) {
-      result.so = so;
+      result = so;
       if (!shown) return;
-      const { done, of, ...values } = facts(so);
+      const { done, of, ...values } = facts(so, msSoFar());
       bar.setTotal(Math.max(of, 1));
       bar.update(done, values);
     },
   };
   try {
-    result.so = await work(report);
+    result = await work(report);
   } catch (error) {
     if (!stop.aborted) throw error;
-    result.interrupted = true;
+    interrupted = true;
     process.exitCode = 130;
   } finally {
     if (shown) bar.stop();
   }
+  const ms = msSoFar();
+  const { of = null } = result;
+  const ending = interrupted && { interrupted };
+  if (json) printJson({ ...ending, ...result, of, seconds: ms / 1000, problems, moreProblems });
+  else print(options.summaryOf(result, { interrupted, ms }));
   return result;
 }

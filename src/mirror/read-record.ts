@@ -60,15 +60,9 @@ export const recordEnding = sidecarKeys.record('');
  * upload a file with the name of a record.
  */
 export function readRecord(at: string, text: string): { record: StoredRecord } | { problem: string } {
-  let content: unknown;
-  try {
-    content = JSON.parse(text);
-  } catch {
-    return { problem: 'it is not JSON' };
-  }
-  const result = schema.safeParse(content);
-  if (!result.success) return { problem: problemOf(result.error) };
-  const record = storable(result.data);
+  const read = parse(schema, text);
+  if ('problem' in read) return read;
+  const { content: record } = read;
   const { media, transcript, thumbnail } = record;
   if (sidecarKeys.record(media.key) !== at) return { problem: `it belongs to ${media.key}` };
   // Sidecars may be removed later. A record must not claim the objects of another asset.
@@ -78,21 +72,26 @@ export function readRecord(at: string, text: string): { record: StoredRecord } |
   return stray === undefined ? { record } : { problem: `it claims ${stray}, which does not belong to ${media.key}` };
 }
 
-/** Whether this may be the key of the record of a version. */
-export const isVersionRecord = (at: string) =>
-  at.startsWith(versionKeys.prefix) && /^[^/]+\/\d{8}T\d{9}Z\.json$/.test(at.slice(versionKeys.prefix.length));
-
-/** Reads the record of a version. It must be at its own key, and claim only objects of its own. */
-export function readVersionRecord(at: string, text: string): { version: AssetVersion } | { problem: string } {
+function parse<T>(schema: z.ZodType<T>, text: string): { content: T } | { problem: string } {
   let content: unknown;
   try {
     content = JSON.parse(text);
   } catch {
     return { problem: 'it is not JSON' };
   }
-  const result = versionSchema.safeParse(content);
-  if (!result.success) return { problem: problemOf(result.error) };
-  const { asset, companyId, media, files, reason, ...times } = storable(result.data);
+  const result = schema.safeParse(content);
+  return result.success ? { content: storable(result.data) } : { problem: problemOf(result.error) };
+}
+
+/** Whether this may be the key of the record of a version. */
+export const isVersionRecord = (at: string) =>
+  at.startsWith(versionKeys.prefix) && /^[^/]+\/\d{8}T\d{9}Z\.json$/.test(at.slice(versionKeys.prefix.length));
+
+/** Reads the record of a version. It must be at its own key, and claim only objects of its own. */
+export function readVersionRecord(at: string, text: string): { version: AssetVersion } | { problem: string } {
+  const read = parse(versionSchema, text);
+  if ('problem' in read) return read;
+  const { asset, companyId, media, files, reason, ...times } = read.content;
   const [replacedAt, mirroredAt] = [new Date(times.replacedAt), new Date(times.mirroredAt)];
   if (versionKeys.record(asset.id, replacedAt) !== at) return { problem: 'it belongs to another version' };
   const folder = versionKeys.folder(asset.id, replacedAt);

@@ -1,38 +1,31 @@
 import type { Rebuilding, RebuildReport } from '../../rebuild.ts';
 import { formatBytes, formatDuration } from '../../units.ts';
-import { counted, paint, print, printJson, speed } from '../output.ts';
+import { counted, paint, speed } from '../output.ts';
 import { runReported } from '../work-report.ts';
 
 /** Shows the progress of a rebuild and a summary. Returns how many records could not be used as they are. */
 export async function rebuild(
   work: (report: RebuildReport) => Promise<Rebuilding>,
-  options: { json?: boolean; stop: AbortSignal },
+  { json = false, stop }: { json?: boolean; stop: AbortSignal },
 ): Promise<number> {
-  const started = performance.now();
-  const json = options.json === true;
   const first = { objects: 0, of: undefined, restored: 0, bytes: 0, known: 0, pending: 0, versions: 0, skipped: 0 };
   const title = (storage: string) => `${paint('bold', 'rebuild')}  the database, from the records in ${storage}`;
-  const { so, interrupted, problems, moreProblems } = await runReported<Rebuilding>(
+  const { pending, skipped } = await runReported<Rebuilding>(
     (report) => work({ ...report, start: (storage) => report.start(title(storage)) }),
     {
-      ...{ json, stop: options.stop, first },
+      ...{ json, stop, first, summaryOf },
       format: ` ${paint('cyan', '{bar}')} {percent}  {count}  {bytes}  {rate}`,
-      facts: ({ objects, of, restored, known, bytes }) => ({
+      facts: ({ objects, of, restored, known, bytes }, ms) => ({
         done: objects,
         of: of ?? objects * 2,
         percent: of ? `${Math.floor((100 * objects) / of)}%`.padStart(4) : 'counting',
         count: `${restored + known} assets`,
         bytes: formatBytes(bytes).padStart(9),
-        rate: speed({ done: objects, left: (of ?? objects) - objects, ms: performance.now() - started }),
+        rate: speed({ done: objects, left: (of ?? objects) - objects, ms }),
       }),
     },
   );
-  const ms = performance.now() - started;
-  if (json) {
-    const { of = null } = so;
-    printJson({ ...(interrupted && { interrupted }), ...so, of, seconds: ms / 1000, problems, moreProblems });
-  } else print(summaryOf(so, { interrupted, ms }));
-  return so.pending + so.skipped;
+  return pending + skipped;
 }
 
 function summaryOf(so: Readonly<Rebuilding>, { interrupted, ms }: { interrupted: boolean; ms: number }): string {

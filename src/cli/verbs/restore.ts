@@ -3,7 +3,7 @@ import { parseStorageUrl } from '../../config/parsers.ts';
 import { type RestoreReport, type RestoreRequest, type Restoring, WrongSelection } from '../../restore.ts';
 import { formatBytes, formatDuration } from '../../units.ts';
 import { UsageError } from '../failures.ts';
-import { counted, number, paint, print, printJson } from '../output.ts';
+import { counted, number, paint } from '../output.ts';
 import { runReported } from '../work-report.ts';
 
 export interface RestoreOptions {
@@ -42,18 +42,16 @@ export function requestOf(assetIds: string[], options: RestoreOptions): RestoreR
 /** Shows the progress of a restore and a summary. Returns how many assets could not be restored. @throws UsageError */
 export async function restore(
   work: (report: RestoreReport) => Promise<Restoring>,
-  options: { json?: boolean; stop: AbortSignal },
+  { json = false, stop }: { json?: boolean; stop: AbortSignal },
 ): Promise<number> {
-  const started = performance.now();
-  const json = options.json === true;
+  const first = { of: undefined, restored: 0, bytes: 0, present: 0, failed: 0 };
   const title = (from: string, to: string) => `${paint('bold', 'restore')}  from ${from} to ${to}`;
-  const { so, interrupted, problems, moreProblems } = await runReported<Restoring>(
+  const { failed } = await runReported<Restoring>(
     (report) => work({ ...report, start: (from, to) => report.start(title(from, to)) }),
     {
-      ...{ json, stop: options.stop, first: { of: undefined, restored: 0, bytes: 0, present: 0, failed: 0 } },
+      ...{ json, stop, first, summaryOf },
       format: ` ${paint('cyan', '{bar}')} {percentage}%  {count}  {bytes}  {rate}`,
-      facts: ({ of, restored, failed, bytes }) => {
-        const ms = performance.now() - started;
+      facts: ({ of, restored, failed, bytes }, ms) => {
         const left = Math.max(0, (of?.bytes ?? bytes) - bytes);
         return {
           done: bytes,
@@ -70,12 +68,7 @@ export async function restore(
   ).catch((error) => {
     throw error instanceof WrongSelection ? new UsageError(error.message) : error;
   });
-  const ms = performance.now() - started;
-  if (json) {
-    const { of = null } = so;
-    printJson({ ...(interrupted && { interrupted }), ...so, of, seconds: ms / 1000, problems, moreProblems });
-  } else print(summaryOf(so, { interrupted, ms }));
-  return so.failed;
+  return failed;
 }
 
 function summaryOf(so: Readonly<Restoring>, { interrupted, ms }: { interrupted: boolean; ms: number }): string {
