@@ -7,20 +7,21 @@ import { count, text, time } from './fields.ts';
 import { numberIn, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
 
+const options = {
+  /** Reads every object and compares its checksum. */
+  deep: z.boolean().optional(),
+  /** Fetches or writes again what is missing or different. Nothing is ever removed. */
+  repair: z.boolean().optional(),
+  /** Also keeps lines for objects that are as expected. */
+  all: z.boolean().optional(),
+  /** Writes the inventory at the end. */
+  inventory: z.boolean().optional(),
+  /** Only counts objects that no record names. */
+  ignoreForeign: z.boolean().optional(),
+};
+
 export const verifyRequest = z
-  .strictObject({
-    connectionId: text.optional(),
-    /** Reads every object and compares its checksum. */
-    deep: z.boolean().optional(),
-    /** Fetches or writes again what is missing or different. Nothing is ever removed. */
-    repair: z.boolean().optional(),
-    /** Also keeps lines for objects that are as expected. */
-    all: z.boolean().optional(),
-    /** Writes the inventory at the end. */
-    inventory: z.boolean().optional(),
-    /** Only counts objects that no record names. */
-    ignoreForeign: z.boolean().optional(),
-  })
+  .strictObject({ connectionId: text.optional(), ...options })
   .meta({ id: 'VerifyRequest' });
 export type VerifyRequest = z.infer<typeof verifyRequest>;
 
@@ -37,11 +38,7 @@ const verificationSummary = z
   .object({
     id: z.string(),
     connectionId: z.string().nullable().describe('null: all connections.'),
-    deep: z.boolean().optional(),
-    repair: z.boolean().optional(),
-    all: z.boolean().optional(),
-    inventory: z.boolean().optional(),
-    ignoreForeign: z.boolean().optional(),
+    ...options,
     routine: z.literal(true).optional().describe('A scheduled verification.'),
     status: z.enum(['waiting', 'running', 'done', 'failed']),
     phase: z.enum(verificationPhases).nullable(),
