@@ -4,11 +4,11 @@ import { isVersionRecord, recordEnding } from '../mirror/read-record.ts';
 import { because } from '../reasons.ts';
 import { ours, sidecarKeys, tombstones } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
-import type { Restored, RestoredAsset } from '../store/assets/restore.ts';
+import type { Restored, RestoredAsset } from '../store/assets/rebuild.ts';
 import type { Store } from '../store/store.ts';
 import { ListedWindow } from './listed-window.ts';
 import { readTombstone } from './read-tombstone.ts';
-import { readAsset, readVersion } from './restored-asset.ts';
+import { readAsset, readVersion } from './rebuilt-asset.ts';
 
 /** The progress of a rebuild, and its result in the end. */
 export interface Rebuilding {

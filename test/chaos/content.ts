@@ -1,4 +1,4 @@
-import type { Change, Upload } from '../../src/library/admin/uploads.ts';
+import type { Change, Upload } from '../../src/library/admin/assets.ts';
 import { type PlannedAsset, projects } from './plan.ts';
 
 /** An asset as the library must have it now; the check compares it with the bucket. */

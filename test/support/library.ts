@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto';
-import type { Change, Upload } from '../../src/library/admin/uploads.ts';
+import type { Change, Upload } from '../../src/library/admin/assets.ts';
 import type { Rule } from '../../src/library/faults/rules.ts';
 import { type Library, type LibraryOptions, startLibrary } from '../../src/library/index.ts';
 import type { Company, Project, Registration, User } from '../../src/library/model.ts';

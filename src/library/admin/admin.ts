@@ -9,7 +9,7 @@ import { NewRegistration, registerApp, rotateSecret, unregisterApp } from '../oa
 import { newId, newPassword } from '../secrets.ts';
 import { sendError } from '../server.ts';
 import type { Service } from '../service.ts';
-import { Change, changeAsset, Upload, uploadAsset } from './uploads.ts';
+import { Change, changeAsset, Upload, uploadAsset } from './assets.ts';
 
 const NewUser = z.strictObject({
   id: z.string().optional(),

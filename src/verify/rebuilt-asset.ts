@@ -7,7 +7,7 @@ import { type ApiAsset, storable, withoutLinks } from '../source/schemas.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import { crc32At } from '../storage/meter.ts';
 import type { Storage } from '../storage/storage.ts';
-import type { RestoredAsset } from '../store/assets/restore.ts';
+import type { RestoredAsset } from '../store/assets/rebuild.ts';
 import type { AssetVersion, Media } from '../store/database/schema.ts';
 import { listedOf } from '../sync/listed-asset.ts';
 import type { ListedWindow } from './listed-window.ts';
