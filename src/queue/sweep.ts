@@ -18,6 +18,6 @@ export async function sweep(
   await queues.addAssets(await store.assets.overdue(deps.timings.staleJob));
   for (const connectionId of await store.syncs.unattended()) await queues.addSync(connectionId);
   let adopted = adoptedAtOnce;
-  while (adopted === adoptedAtOnce && !signal.aborted) adopted = await store.restore.adopt(adoptedAtOnce);
+  while (adopted === adoptedAtOnce && !signal.aborted) adopted = await store.rebuild.adopt(adoptedAtOnce);
   for (const connectionId of await store.filters.unsettled()) await applyFilters(deps, connectionId, signal);
 }

@@ -8,7 +8,7 @@ import { dispatch, overdue } from './assets/due.ts';
 import * as filters from './assets/filters.ts';
 import * as finish from './assets/finish.ts';
 import { ofAsset } from './assets/history.ts';
-import * as restore from './assets/rebuild.ts';
+import * as rebuild from './assets/rebuild.ts';
 import * as retention from './assets/retention.ts';
 import * as search from './assets/search.ts';
 import { renew } from './assets/take-lease.ts';
@@ -80,7 +80,7 @@ export async function openStore(options: { url: string; log: Log }) {
     contents: bind(db, { ...contents, ...repairs }),
     inventories: bind(db, inventories),
     removals: bind(db, removals),
-    restore: bind(db, restore),
+    rebuild: bind(db, rebuild),
     retention: bind(db, retention),
     uploads: bind(db, uploads),
     chores: bind(db, chores),

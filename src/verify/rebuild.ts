@@ -4,7 +4,7 @@ import { isVersionRecord, recordEnding } from '../mirror/read-record.ts';
 import { because } from '../reasons.ts';
 import { ours, sidecarKeys, tombstones } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
-import type { Restored, RestoredAsset } from '../store/assets/rebuild.ts';
+import type { Rebuilt, RebuiltAsset } from '../store/assets/rebuild.ts';
 import type { Store } from '../store/store.ts';
 import { ListedWindow } from './listed-window.ts';
 import { readTombstone } from './read-tombstone.ts';
@@ -29,7 +29,7 @@ export interface Rebuilding {
 }
 
 export interface RebuildDeps {
-  store: Pick<Store, 'restore' | 'versions' | 'removals' | 'check'>;
+  store: Pick<Store, 'rebuild' | 'versions' | 'removals' | 'check'>;
   storage: Storage;
   thumbnails: { mirror: boolean };
 }
@@ -148,7 +148,7 @@ class Rebuild {
     const { onProblem, signal, onProgress } = this.#options;
     const { storage, thumbnails } = this.#deps;
     const deps = { storage, thumbnails, window: this.#window, onProblem, skip: this.#skip, signal };
-    const newest = new Map<string, RestoredAsset>();
+    const newest = new Map<string, RebuiltAsset>();
     for (const asset of await concurrently(keys, readAtOnce, (key) => readAsset(deps, key))) {
       if (!asset) continue;
       const other = newest.get(asset.id);
@@ -174,14 +174,14 @@ class Rebuild {
   }
 
   /** If the database refuses a batch, each asset is tried alone, so that one bad record does not block the others. */
-  async #restore(assets: RestoredAsset[]): Promise<Map<string, Restored>> {
+  async #restore(assets: RebuiltAsset[]): Promise<Map<string, Rebuilt>> {
     const { store } = this.#deps;
     try {
-      return await store.restore.restore(assets);
+      return await store.rebuild.add(assets);
     } catch (error) {
       await store.check();
       if (assets.length > 1) {
-        const each = new Map<string, Restored>();
+        const each = new Map<string, Rebuilt>();
         for (const asset of assets) for (const [id, became] of await this.#restore([asset])) each.set(id, became);
         return each;
       }
@@ -190,7 +190,7 @@ class Rebuild {
     }
   }
 
-  #count(asset: RestoredAsset, became: Restored | undefined): void {
+  #count(asset: RebuiltAsset, became: Rebuilt | undefined): void {
     const { so } = this;
     if (!became) return;
     if (became.outcome === 'known') so.known++;

@@ -7,7 +7,7 @@ import { type ApiAsset, storable, withoutLinks } from '../source/schemas.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import { crc32At } from '../storage/meter.ts';
 import type { Storage } from '../storage/storage.ts';
-import type { RestoredAsset } from '../store/assets/rebuild.ts';
+import type { RebuiltAsset } from '../store/assets/rebuild.ts';
 import type { AssetVersion, Media } from '../store/database/schema.ts';
 import { listedOf } from '../sync/listed-asset.ts';
 import type { ListedWindow } from './listed-window.ts';
@@ -24,12 +24,12 @@ export interface ReadDeps {
 }
 
 /** The asset that the record at a key describes; undefined: the object is not a usable record. */
-export async function readAsset(deps: ReadDeps, key: string): Promise<RestoredAsset | undefined> {
+export async function readAsset(deps: ReadDeps, key: string): Promise<RebuiltAsset | undefined> {
   const { skip, signal } = deps;
   try {
     const found = await recordAt(deps, key);
     if (found === 'media') return undefined;
-    if ('record' in found) return await restoredFrom(deps, found.record);
+    if ('record' in found) return await rebuiltFrom(deps, found.record);
     skip(`${key}: is not a record: ${found.problem}`);
   } catch (error) {
     signal.throwIfAborted();
@@ -80,7 +80,7 @@ async function textOf(body: Readable): Promise<string | undefined> {
 }
 
 /** The asset as its record describes it, except for what is missing or different in the bucket. */
-async function restoredFrom(deps: ReadDeps, record: StoredRecord): Promise<RestoredAsset> {
+async function rebuiltFrom(deps: ReadDeps, record: StoredRecord): Promise<RebuiltAsset> {
   const { download: _, ...item } = record.asset;
   const listed = listedOf({ ...item, thumbnailUrl: record.thumbnail?.key } as ApiAsset);
   const { etag, problem } = await compareMedia(deps, record);

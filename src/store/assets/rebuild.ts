@@ -5,7 +5,7 @@ import { rowsWritten } from '../database/results.ts';
 import type { AssetState, Database, ListedAsset, Media, ThumbnailState, TranscriptState } from '../database/schema.ts';
 
 /** An asset as its record in the bucket describes it. */
-export interface RestoredAsset extends Omit<ListedAsset, 'problem'> {
+export interface RebuiltAsset extends Omit<ListedAsset, 'problem'> {
   companyId: string;
   detail: Record<string, unknown>;
   state: Extract<AssetState, 'mirrored' | 'pending'>;
@@ -25,13 +25,13 @@ export interface RestoredAsset extends Omit<ListedAsset, 'problem'> {
 }
 
 /** `known`: it was in the database before. `older` or `newer` than another record of the same asset, whose media is at `key`. */
-export type Restored = { outcome: 'restored' | 'known' } | { outcome: 'older' | 'newer'; key: string };
+export type Rebuilt = { outcome: 'restored' | 'known' } | { outcome: 'older' | 'newer'; key: string };
 
 /**
  * Adds assets from their records in the bucket, each id once. An asset that has media in the database, or is leased, stays as
  * it is; one that only a listing had gets the media. Of two records of an asset, the one written later counts.
  */
-export async function restore(db: Database, assets: RestoredAsset[]): Promise<Map<string, Restored>> {
+export async function add(db: Database, assets: RebuiltAsset[]): Promise<Map<string, Rebuilt>> {
   if (assets.length === 0) return new Map();
   const companies = [...new Set(assets.map((asset) => asset.companyId))].sort();
   const records = sql`${recordset(assets)} AS r (id text, company_id text, project_id text, asset_type text, name text,
@@ -44,11 +44,11 @@ export async function restore(db: Database, assets: RestoredAsset[]): Promise<Ma
       INSERT INTO companies (id, name) SELECT id, id FROM unnest(${companies}::text[]) AS id
       ON CONFLICT (id) DO NOTHING`.execute(tx);
     const older = await deleteOlder(tx, records);
-    const restored = await insertRestored(tx, records);
+    const restored = await insertRebuilt(tx, records);
     const { rows: present } = await sql<{ id: string; key: string | null }>`
       SELECT a.id, CASE WHEN a.lease = 0 AND a.media->>'key' <> r.media->>'key' THEN a.media->>'key' END AS key
       FROM assets a JOIN ${records} ON r.id = a.id`.execute(tx);
-    const outcomes = new Map<string, Restored>();
+    const outcomes = new Map<string, Rebuilt>();
     for (const { id, key } of present)
       outcomes.set(id, key === null ? { outcome: 'known' } : { outcome: 'older', key });
     for (const { id } of restored) outcomes.set(id, { outcome: 'restored' });
@@ -69,7 +69,7 @@ async function deleteOlder(tx: Database, records: RawBuilder<unknown>): Promise<
   return rows;
 }
 
-async function insertRestored(tx: Database, records: RawBuilder<unknown>): Promise<{ id: string }[]> {
+async function insertRebuilt(tx: Database, records: RawBuilder<unknown>): Promise<{ id: string }[]> {
   const { rows } = await sql<{ id: string }>`
     INSERT INTO assets AS a (id, company_id, project_id, asset_type, name, size, upload_date, listed, detail, state,
       reason, next_at, media, bytes, record_key, mirrored_at, transcript_state, transcript_keys, thumbnail_state, thumbnail)
