@@ -7,7 +7,7 @@ import { startExtendingLocks } from './mirror/extend-locks.ts';
 import { followUp } from './mirror/follow-up.ts';
 import { mirrorAsset } from './mirror/mirror-asset.ts';
 import { startRemoving } from './mirror/removal/start-removing.ts';
-import { type Outcome, resultOf } from './mirror/settle.ts';
+import { type Outcome, resultOf } from './mirror/retry-or-fail.ts';
 import { createBudget } from './pacing/byte-budget.ts';
 import { createCircuitBreaker } from './pacing/circuit-breaker.ts';
 import { createOutageDetector } from './pacing/outage.ts';

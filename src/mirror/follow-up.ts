@@ -10,7 +10,7 @@ import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced-storage.ts';
 import { versionOf } from './media.ts';
 import { sidecarsOf, writeRecord } from './record.ts';
-import { keepGoing, type Outcome, settle } from './settle.ts';
+import { keepGoing, type Outcome, settle } from './retry-or-fail.ts';
 import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
 import { fetchTranscript, transcriptDeadline } from './transcript.ts';
 

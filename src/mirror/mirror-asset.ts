@@ -13,7 +13,7 @@ import { initialSidecars, nextFollowUp } from './follow-up.ts';
 import { dropUnfinishedVersion } from './keep-version.ts';
 import { objectNameOf, versionOf } from './media.ts';
 import { sidecarsOf, writeRecord } from './record.ts';
-import { type Outcome, settle } from './settle.ts';
+import { type Outcome, settle } from './retry-or-fail.ts';
 import { isSameFile, removeSuperseded } from './supersede.ts';
 import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
 import { transfer } from './transfer.ts';

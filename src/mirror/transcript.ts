@@ -6,7 +6,7 @@ import { databaseTime } from '../store/assets/history.ts';
 import type { SidecarStates } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { keptOf } from './record.ts';
-import { keepGoing } from './settle.ts';
+import { keepGoing } from './retry-or-fail.ts';
 
 /**
  * The deadline of a transcript; undefined: none is expected. Transcripts exist for video and audio only, some minutes

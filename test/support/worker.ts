@@ -1,7 +1,7 @@
 import type { MirrorDeps } from '../../src/mirror/deps.ts';
 import { followUp } from '../../src/mirror/follow-up.ts';
 import { mirrorAsset } from '../../src/mirror/mirror-asset.ts';
-import type { Outcome } from '../../src/mirror/settle.ts';
+import type { Outcome } from '../../src/mirror/retry-or-fail.ts';
 import { createCircuitBreaker } from '../../src/pacing/circuit-breaker.ts';
 import { createOutageDetector } from '../../src/pacing/outage.ts';
 import { Leases } from '../../src/queue/leases.ts';
