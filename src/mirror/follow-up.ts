@@ -10,7 +10,7 @@ import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced-storage.ts';
 import { versionOf } from './media.ts';
 import { sidecarsOf, writeRecord } from './record.ts';
-import { keepGoing, type Outcome, settle } from './retry-or-fail.ts';
+import { keepGoing, type Outcome, retryOrFail } from './retry-or-fail.ts';
 import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
 import { fetchTranscript, transcriptDeadline } from './transcript.ts';
 
@@ -78,7 +78,7 @@ export async function followUp(all: MirrorDeps, leased: LeasedAsset): Promise<Ou
     }
     return await finish(deps, leased, { detail, media, sidecars, reasons, isReplaced });
   } catch (error) {
-    return await settle(deps, leased, error, async (reason) => {
+    return await retryOrFail(deps, leased, error, async (reason) => {
       // The media is complete. Only the sidecars are given up.
       await deps.store.assets.giveUpSidecars(lease, reason);
       return { outcome: 'gave_up', reason };

@@ -13,7 +13,7 @@ import { initialSidecars, nextFollowUp } from './follow-up.ts';
 import { dropUnfinishedVersion } from './keep-version.ts';
 import { objectNameOf, versionOf } from './media.ts';
 import { sidecarsOf, writeRecord } from './record.ts';
-import { type Outcome, settle } from './retry-or-fail.ts';
+import { type Outcome, retryOrFail } from './retry-or-fail.ts';
 import { isSameFile, removeSuperseded } from './supersede.ts';
 import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
 import { transfer } from './transfer.ts';
@@ -46,7 +46,7 @@ export async function mirrorAsset(all: MirrorDeps, leased: LeasedAsset): Promise
     await removeSuperseded(deps, leased, media, [media.key, recordKey, sidecars.thumbnail?.key]);
     return await finish(deps, leased, { detail, media, isNew, sidecars, recordKey, startedAt });
   } catch (error) {
-    return await settle(deps, leased, error, (reason) => fail(deps, leased, reason));
+    return await retryOrFail(deps, leased, error, (reason) => fail(deps, leased, reason));
   }
 }
 

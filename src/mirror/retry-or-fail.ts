@@ -53,7 +53,7 @@ function backoff(times: number, first: number, last: number): number {
 /** After this many postponements, which take hours, the asset fails so that an operator sees it. */
 const mostWaits = 20;
 
-type SettleDeps = Pick<MirrorDeps, 'store' | 'breaker' | 'outages' | 'limiter' | 'log' | 'timings'>;
+type RetryDeps = Pick<MirrorDeps, 'store' | 'breaker' | 'outages' | 'limiter' | 'log' | 'timings'>;
 
 /** The decision about an asset after an error. `spent`: the attempt counts; `postponed`: the asset waits longer each time. */
 type Verdict =
@@ -64,8 +64,8 @@ type Verdict =
  * Classifies the error of a job (see errors.ts) and ends the lease accordingly. `exhausted` ends an asset that has
  * used up its attempts, or that can never work.
  */
-export async function settle(
-  deps: SettleDeps,
+export async function retryOrFail(
+  deps: RetryDeps,
   leased: LeasedAsset,
   error: unknown,
   exhausted: (reason: Reason) => Promise<Outcome>,
@@ -85,7 +85,7 @@ export async function settle(
 
 const idsOf = ({ connectionId, id }: LeasedAsset['asset']) => ({ connectionId, assetId: id });
 
-async function judge(deps: SettleDeps, { asset, signal }: LeasedAsset, error: unknown): Promise<Verdict> {
+async function judge(deps: RetryDeps, { asset, signal }: LeasedAsset, error: unknown): Promise<Verdict> {
   const { log, outages, limiter, timings } = deps;
   if (signal.aborted || error instanceof Interrupted || error instanceof Disconnected) {
     const reason = reasonOf(signal.reason ?? error);
@@ -119,7 +119,7 @@ async function judge(deps: SettleDeps, { asset, signal }: LeasedAsset, error: un
 
 /** The bucket does not accept an object: its check shows whether it accepts none, or only not this one. */
 async function judgeRefusal(
-  { breaker, log }: SettleDeps,
+  { breaker, log }: RetryDeps,
   asset: LeasedAsset['asset'],
   error: StorageUnavailable,
 ): Promise<Verdict> {
