@@ -44,6 +44,7 @@ import * as missing from './syncs/missing.ts';
 import { recordPage } from './syncs/record-page.ts';
 import * as replacements from './syncs/replacements.ts';
 import * as syncs from './syncs/syncs.ts';
+import * as syncLeases from './syncs/take-lease.ts';
 import * as contents from './verifications/contents.ts';
 import * as inventories from './verifications/inventories.ts';
 import * as lines from './verifications/lines.ts';
@@ -136,7 +137,7 @@ const readable = (db: Database) => ({
   },
   versions: bind(db, versions),
   counts: bind(db, counting),
-  syncs: bind(db, { ...syncs, recordPage, renew: extendLease, finish: endSync }),
+  syncs: bind(db, { ...syncs, ...syncLeases, recordPage, renew: extendLease, finish: endSync }),
   scrub: bind(db, scrub),
   verifications: bind(db, { ...verifications, ...lines }),
 });

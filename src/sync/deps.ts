@@ -4,7 +4,7 @@ import type { Access } from '../pacing/with-token.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { Store } from '../store/store.ts';
 import type { SyncLease } from '../store/syncs/lease.ts';
-import type { TakenSync } from '../store/syncs/syncs.ts';
+import type { TakenSync } from '../store/syncs/take-lease.ts';
 import type { Timings } from '../timings.ts';
 import type { Problems } from './problems.ts';
 

@@ -8,7 +8,7 @@ import { storable } from '../source/schemas.ts';
 import type { ReadableCompany } from '../store/companies/readable-companies.ts';
 import type { SyncMode } from '../store/database/schema.ts';
 import type { SyncLease } from '../store/syncs/lease.ts';
-import type { TakenSync } from '../store/syncs/syncs.ts';
+import type { TakenSync } from '../store/syncs/take-lease.ts';
 import { span, traceHere } from '../tracing/tracing.ts';
 import type { Run, SyncDeps } from './deps.ts';
 import { EndlessListing } from './follow-cursors.ts';

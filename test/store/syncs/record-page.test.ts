@@ -4,7 +4,7 @@ import { LeaseLost } from '../../../src/errors.ts';
 import type { Reason } from '../../../src/reasons.ts';
 import { leaseOf } from '../../../src/store/assets/leases.ts';
 import type { ListedAsset } from '../../../src/store/database/schema.ts';
-import type { TakenSync } from '../../../src/store/syncs/syncs.ts';
+import type { TakenSync } from '../../../src/store/syncs/take-lease.ts';
 import type { Decide } from '../../../src/store/syncs/write-assets.ts';
 import { mirroredAlone as found } from '../../support/mirrored.ts';
 import { until } from '../../support/until.ts';
