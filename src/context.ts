@@ -14,7 +14,7 @@ import { followBandwidth } from './pacing/follow-bandwidth.ts';
 import { createAccess } from './pacing/with-token.ts';
 import { Queues } from './queue/queues.ts';
 import { Schedule } from './queue/schedule.ts';
-import { createLines, createTraffic } from './source/bandwidth.ts';
+import { createConnectionThrottles, createTraffic } from './source/bandwidth.ts';
 import { LibraryClient } from './source/client.ts';
 import { createDownloader } from './source/download.ts';
 import { createAgent } from './source/http.ts';
@@ -166,6 +166,6 @@ function openLibrary(config: Config, deps: { metrics: Metrics; log: Log; opening
     oauth: new OAuthClient({ apiUrl, clientId, clientSecret, dispatcher }),
     downloader,
     traffic,
-    lines: createLines(),
+    throttles: createConnectionThrottles(),
   };
 }

@@ -7,7 +7,7 @@ import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import type { OutageDetector } from '../pacing/outage.ts';
 import type { Access } from '../pacing/with-token.ts';
 import type { Leases } from '../queue/leases.ts';
-import type { Lines } from '../source/bandwidth.ts';
+import type { ConnectionThrottles } from '../source/bandwidth.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { Downloader } from '../source/download.ts';
 import type { Storage } from '../storage/storage.ts';
@@ -33,7 +33,7 @@ export interface MirrorDeps {
   mirroredEvents: boolean;
   filters: FilterDefaults;
   /** The bandwidth limit of each connection. */
-  lines: Lines;
+  throttles: ConnectionThrottles;
   processing: { poll: number; giveUp: number };
   transcripts: { mirror: boolean; delay: number; giveUp: number };
   thumbnails: { mirror: boolean };

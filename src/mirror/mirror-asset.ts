@@ -111,7 +111,7 @@ async function storeSidecars(
   if (sidecars.thumbnailState !== 'pending') return sidecars;
   const thumbnail = await mirrorThumbnail(deps, leased, detail, media.key).catch(async (error) => {
     if (signal.aborted) throw error;
-    if (error instanceof RetryLater) await deps.limiter.met(asset.connectionId, error);
+    if (error instanceof RetryLater) await deps.limiter.adaptTo(asset.connectionId, error);
     return undefined;
   });
   if (thumbnail) keepThumbnail(sidecars, thumbnail);

@@ -96,7 +96,7 @@ export function linkTo(
   if (!url) return undefined;
   return {
     url,
-    throttle: deps.lines.of(leased.asset.connectionId),
+    throttle: deps.throttles.of(leased.asset.connectionId),
     async renew() {
       const next = await askLibrary(deps, leased);
       note(leased.lease, 'link_renewed');

@@ -2,7 +2,7 @@ import { Disconnected, longestWait, Rejected, RetryLater, reasonOf, StorageUnava
 import type { AssetResult } from '../metrics/metrics.ts';
 import { Interrupted, type LeasedAsset } from '../queue/leases.ts';
 import type { Reason } from '../reasons.ts';
-import { passing } from '../source/http.ts';
+import { isTemporary } from '../source/http.ts';
 import { TooSlow } from '../source/min-rate.ts';
 import type { MirrorDeps } from './deps.ts';
 
@@ -43,7 +43,7 @@ type OutcomeCode = keyof typeof results;
 export const resultOf = ({ outcome }: Outcome): AssetResult | undefined => results[outcome];
 
 /** An error of the library or the network may be temporary; one of the file itself rarely is. */
-const attemptsFor = (error: unknown) => (passing(error) ? 12 : 5);
+const attemptsFor = (error: unknown) => (isTemporary(error) ? 12 : 5);
 
 /** `first` ms, twice that, four times … `last`, each with up to a quarter more. */
 function backoff(times: number, first: number, last: number): number {
@@ -93,7 +93,7 @@ async function judge(deps: RetryDeps, { asset, signal }: LeasedAsset, error: unk
     return { outcome: 'handed_back', waitMs: 0, reason: null };
   }
   if (error instanceof RetryLater) {
-    await limiter.met(asset.connectionId, error);
+    await limiter.adaptTo(asset.connectionId, error);
     return { outcome: 'later', waitMs: error.waitMs, reason: toReason(error) };
   }
   if (error instanceof StorageUnavailable) return judgeRefusal(deps, asset, error);

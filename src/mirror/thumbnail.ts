@@ -20,7 +20,7 @@ export async function mirrorThumbnail(
   mediaKey: string,
 ): Promise<Stored | undefined> {
   if (!thumbnailUrl) return undefined;
-  const throttle = deps.lines.of(asset.connectionId);
+  const throttle = deps.throttles.of(asset.connectionId);
   const link = { url: thumbnailUrl, renew: async () => thumbnailUrl, throttle };
   const download = await deps.downloader.open(link, signal);
   try {

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { RetryLater, reasonOf, toReason, withMargin } from '../errors.ts';
 import type { Log } from '../log.ts';
 import { type Reason, renderReason } from '../reasons.ts';
-import { HttpError, passing } from '../source/http.ts';
+import { HttpError, isTemporary } from '../source/http.ts';
 import type { Store } from '../store/store.ts';
 import {
   type AdaptiveLimit,
@@ -41,18 +41,18 @@ export class Limiter {
       await this.#tolerant(connectionId, this.#speedUp(connectionId));
       return answer;
     } catch (error) {
-      await this.met(connectionId, error);
+      await this.adaptTo(connectionId, error);
       throw error;
     }
   }
 
   /** Adapts the limit to an error, and keeps the pause that the library asked for. */
-  async met(connectionId: string, error: unknown): Promise<void> {
+  async adaptTo(connectionId: string, error: unknown): Promise<void> {
     if (error instanceof RetryLater) {
       if (error.scope !== 'connection') return;
       await this.#tolerant(connectionId, this.#pause(connectionId, error.waitMs, toReason(error)));
       if (error.code === 'asked_to_wait') await this.#tolerant(connectionId, this.#slowDown(connectionId, error));
-    } else if (passing(error)) {
+    } else if (isTemporary(error)) {
       await this.#tolerant(connectionId, this.#slowDown(connectionId, error));
     } else if (error instanceof HttpError) {
       await this.#tolerant(connectionId, this.#speedUp(connectionId));

@@ -1,5 +1,5 @@
 import type { Log } from '../log.ts';
-import type { Lines } from '../source/bandwidth.ts';
+import type { ConnectionThrottles } from '../source/bandwidth.ts';
 import type { Store } from '../store/store.ts';
 
 /** Changes whose notice was missed are found at this interval. */
@@ -12,11 +12,11 @@ const checkMs = 30_000;
 export function followBandwidth(options: {
   store: Store;
   traffic: { limit: number | undefined; setLimit(bytesPerSecond: number | undefined): void };
-  lines: Pick<Lines, 'setLimits'>;
+  throttles: Pick<ConnectionThrottles, 'setLimits'>;
   own: number | undefined;
   log: Log;
 }): () => void {
-  const { store, traffic, lines, own, log } = options;
+  const { store, traffic, throttles, own, log } = options;
   let newest = 0;
   async function update(): Promise<void> {
     const mine = ++newest;
@@ -25,7 +25,7 @@ export function followBandwidth(options: {
       () => [undefined, undefined] as const,
     );
     if (set === undefined || mine !== newest) return;
-    lines.setLimits(ofConnections);
+    throttles.setLimits(ofConnections);
     const limit = set ?? own;
     if (traffic.limit === limit) return;
     traffic.setLimit(limit);

@@ -1,5 +1,5 @@
 import { RetryLater } from '../errors.ts';
-import { HttpError, passing } from '../source/http.ts';
+import { HttpError, isTemporary } from '../source/http.ts';
 
 export type OutageDetector = ReturnType<typeof createOutageDetector>;
 
@@ -37,7 +37,7 @@ export function createOutageDetector() {
         isAnswered();
         return answer;
       } catch (error) {
-        if (passing(error)) {
+        if (isTemporary(error)) {
           for (const silent of target === 'api' ? targets : []) {
             if (!silentSince.has(silent)) silentSince.set(silent, performance.now());
           }

@@ -112,30 +112,30 @@ export function createTraffic(limit: number | undefined) {
   };
 }
 
-export type Lines = ReturnType<typeof createLines>;
+export type ConnectionThrottles = ReturnType<typeof createConnectionThrottles>;
 
 /** The limits of single connections, in addition to that of the process. */
-export function createLines(clock: Clock = realClock) {
-  const lines = new Map<string, ReturnType<typeof createThrottle>>();
+export function createConnectionThrottles(clock: Clock = realClock) {
+  const throttles = new Map<string, ReturnType<typeof createThrottle>>();
   return {
     /** The throttle of a connection's downloads; follows later changes of its limit. */
     of(connectionId: string): Throttle {
-      return (bytes, signal) => lines.get(connectionId)?.take(bytes, signal);
+      return (bytes, signal) => throttles.get(connectionId)?.take(bytes, signal);
     },
     /** Bytes per second by connection; all others have no limit. */
     setLimits(limits: ReadonlyMap<string, number>): void {
-      for (const [connectionId, line] of lines) {
+      for (const [connectionId, throttle] of throttles) {
         if (limits.has(connectionId)) continue;
         // Downloads that wait continue.
-        line.setLimit(undefined);
-        lines.delete(connectionId);
+        throttle.setLimit(undefined);
+        throttles.delete(connectionId);
       }
       for (const [connectionId, limit] of limits) {
-        const line = lines.get(connectionId);
-        if (line) line.setLimit(limit);
-        else lines.set(connectionId, createThrottle(limit, clock));
+        const throttle = throttles.get(connectionId);
+        if (throttle) throttle.setLimit(limit);
+        else throttles.set(connectionId, createThrottle(limit, clock));
       }
     },
-    limitOf: (connectionId: string): number | undefined => lines.get(connectionId)?.limit,
+    limitOf: (connectionId: string): number | undefined => throttles.get(connectionId)?.limit,
   };
 }

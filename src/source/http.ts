@@ -66,14 +66,14 @@ async function steadily<T>(call: () => Promise<T>, signal: AbortSignal): Promise
     try {
       return await call();
     } catch (error) {
-      if (signal.aborted || tries === 3 || !passing(error)) throw error;
+      if (signal.aborted || tries === 3 || !isTemporary(error)) throw error;
       await sleep(tries * 300 + Math.random() * 300, undefined, { signal });
     }
   }
 }
 
 /** Whether an error is temporary: no answer, 5xx, or a truncated answer that undici cannot parse. */
-export function passing(error: unknown): boolean {
+export function isTemporary(error: unknown): boolean {
   if (error instanceof HttpError) return error.status >= 500;
   if (error instanceof Error && ['TimeoutError', 'HTTPParserError'].includes(error.name)) return true;
   const code = (error as { code?: unknown } | undefined)?.code;

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { followBandwidth } from '../../src/pacing/follow-bandwidth.ts';
-import { createLines, createTraffic } from '../../src/source/bandwidth.ts';
+import { createConnectionThrottles, createTraffic } from '../../src/source/bandwidth.ts';
 import { openStore } from '../../src/store/store.ts';
 import { consented, newStore, silent } from '../store/records.ts';
 import { until } from '../support/until.ts';
@@ -13,7 +13,7 @@ test('a bandwidth limit that is set replaces that of each process, also after re
   const stops: (() => void)[] = [];
   const start = (store: typeof other, own: number | undefined) => {
     const traffic = createTraffic(own);
-    stops.push(followBandwidth({ store, traffic, lines: createLines(), own, log: silent }));
+    stops.push(followBandwidth({ store, traffic, throttles: createConnectionThrottles(), own, log: silent }));
     return traffic;
   };
   try {
@@ -38,9 +38,9 @@ test('the bandwidth limit of a connection reaches every process, and no other co
   const stops: (() => void)[] = [];
   try {
     const all = [one.store, other].map((store) => {
-      const lines = createLines();
-      stops.push(followBandwidth({ store, traffic: createTraffic(undefined), lines, own: undefined, log: silent }));
-      return lines;
+      const throttles = createConnectionThrottles();
+      stops.push(followBandwidth({ store, traffic: createTraffic(undefined), throttles, own: undefined, log: silent }));
+      return throttles;
     });
     const [limited, free] = [
       await one.store.connections.connect(consented()),
@@ -49,9 +49,9 @@ test('the bandwidth limit of a connection reaches every process, and no other co
     for (const bandwidth of [20 * MiB, MiB, undefined]) {
       const settings = bandwidth === undefined ? {} : { bandwidth };
       await other.filters.change(limited.id, {}, () => ({ settings, applyFilters: false }));
-      for (const lines of all) {
-        await until('the limit', () => lines.limitOf(limited.id) === bandwidth);
-        expect(lines.limitOf(free.id)).toBeUndefined();
+      for (const throttles of all) {
+        await until('the limit', () => throttles.limitOf(limited.id) === bandwidth);
+        expect(throttles.limitOf(free.id)).toBeUndefined();
       }
     }
   } finally {

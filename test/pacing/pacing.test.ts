@@ -154,8 +154,8 @@ test('errors that two processes see at the same time halve the limit once, altho
   const { connectionId } = await stage.company();
   const limiter = new Limiter({ store: stage.store, log: stage.deps.log, perConnection: 8 });
   const error = new HttpError('the library', 502);
-  await limiter.met(connectionId, error);
-  for (const ms of [-600_000, 600_000]) await ahead(ms, () => limiter.met(connectionId, error));
+  await limiter.adaptTo(connectionId, error);
+  for (const ms of [-600_000, 600_000]) await ahead(ms, () => limiter.adaptTo(connectionId, error));
   expect((await stage.store.connections.get(connectionId))!.adaptiveLimit).toMatchObject({ limit: 4 });
 });
 

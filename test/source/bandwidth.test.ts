@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type Clock, createLines, createThrottle } from '../../src/source/bandwidth.ts';
+import { type Clock, createConnectionThrottles, createThrottle } from '../../src/source/bandwidth.ts';
 
 const MiB = 2 ** 20;
 const { signal } = new AbortController();
@@ -133,7 +133,7 @@ test('a download that waits for bandwidth can be aborted', async () => {
 
 test('connections keep to their own bandwidth limits within 5 %, also when these change', async () => {
   const time = virtualClock();
-  const [process, lines] = [createThrottle(10 * MiB, time.clock), createLines(time.clock)];
+  const [process, lines] = [createThrottle(10 * MiB, time.clock), createConnectionThrottles(time.clock)];
   lines.setLimits(
     new Map([
       ['slow', MiB],

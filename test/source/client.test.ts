@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Rejected, RetryLater } from '../../src/errors.ts';
 import { LibraryClient } from '../../src/source/client.ts';
-import { createAgent, HttpError, passing } from '../../src/source/http.ts';
+import { createAgent, HttpError, isTemporary } from '../../src/source/http.ts';
 import { type Admin, connect, type Library, startTestLibrary } from '../support/library.ts';
 import { freePort } from '../support/ports.ts';
 import { answer, type Bare, hangUp, raw, startBare } from './bare.ts';
@@ -374,7 +374,7 @@ describe('a temporary error', () => {
 
   it('a connection that closes within a chunk is retried', async () => {
     bare.answer(raw('HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n9\r\n{"us'));
-    expect(passing(await failureOf(odd().me({ token, signal })))).toBe(true);
+    expect(isTemporary(await failureOf(odd().me({ token, signal })))).toBe(true);
     expect(bare.requests).toHaveLength(3);
   });
 
@@ -383,10 +383,10 @@ describe('a temporary error', () => {
     await admin.clearRequests();
     const error = await failureOf(client().me({ token, signal }));
     expect(error).toMatchObject({ name: 'HttpError', status: 502 });
-    expect(passing(error)).toBe(true);
+    expect(isTemporary(error)).toBe(true);
     expect(await tries()).toBe(3);
     bare.answer(hangUp);
-    expect(passing(await failureOf(odd().me({ token, signal })))).toBe(true);
+    expect(isTemporary(await failureOf(odd().me({ token, signal })))).toBe(true);
     expect(bare.requests).toHaveLength(3);
   });
 
@@ -405,7 +405,7 @@ describe('a temporary error', () => {
 
   it('a network error is reported as such if nothing listens', async () => {
     const nobody = new LibraryClient({ apiUrl: `http://127.0.0.1:${await freePort()}`, dispatcher: agent });
-    expect(passing(await failureOf(nobody.me({ token, signal })))).toBe(true);
+    expect(isTemporary(await failureOf(nobody.me({ token, signal })))).toBe(true);
   });
 });
 

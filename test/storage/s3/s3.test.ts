@@ -9,7 +9,7 @@ import {
 import { create as contentDisposition, parse } from 'content-disposition';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test, vi } from 'vitest';
 import { Rejected, RetryLater, reasonOf, StorageUnavailable } from '../../../src/errors.ts';
-import { passing } from '../../../src/source/http.ts';
+import { isTemporary } from '../../../src/source/http.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { newCertificates } from '../../support/certificates.ts';
 import { freePort } from '../../support/ports.ts';
@@ -547,7 +547,7 @@ describe.runIf(s3)('an S3 store', () => {
           .put('line', streaming(bytesOf(length)), { bytes: declared })
           .catch((reason) => reason);
         expect(error).not.toBeInstanceOf(StorageUnavailable);
-        expect(passing(error)).toBe(true);
+        expect(isTemporary(error)).toBe(true);
       },
     );
 
