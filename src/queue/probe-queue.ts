@@ -1,12 +1,13 @@
 import { Cluster } from 'ioredis';
-import type { Finding } from '../finding.ts';
+import { type Finding, findingsOn } from '../finding.ts';
 import { connectRedis, redisProblem } from './redis.ts';
+
+const { ok, not } = findingsOn('queue');
 
 /** Checks version, role and eviction policy of Redis. */
 export async function* probeQueue(options: { redisUrl: string | undefined }): AsyncGenerator<Finding> {
-  const area = 'queue' as const;
   if (options.redisUrl === undefined) {
-    yield { area, what: 'queues', found: 'no REDIS_URL', chosen: 'kept in PostgreSQL', level: 'ok' };
+    yield ok('queues', 'no REDIS_URL', 'kept in PostgreSQL');
     return;
   }
   const redis = connectRedis(options.redisUrl, {
@@ -29,7 +30,8 @@ export async function* probeQueue(options: { redisUrl: string | undefined }): As
         (redis instanceof Cluster ? redis.nodes('master') : [redis]).map((node) => node.info()),
       );
     } catch (error) {
-      yield { area, what: 'Redis', ...redisProblem(lost ?? error, options.redisUrl), level: 'wrong' };
+      const { found, remedy } = redisProblem(lost ?? error, options.redisUrl);
+      yield not('wrong', 'Redis', found, remedy);
       return;
     }
     const facts = (name: string) =>
@@ -40,23 +42,16 @@ export async function* probeQueue(options: { redisUrl: string | undefined }): As
     const many = infos.length > 1 ? `, ${infos.length} primaries` : '';
     const found = `${fact('redis_version')}${many}, answers in ${Math.max(1, Math.round(performance.now() - began))} ms`;
     const old = Number.parseFloat(fact('redis_version')) < 6.2;
-    const newer = 'upgrade to 6.2 or newer';
-    yield { area, what: 'Redis', found, ...(old && { remedy: newer }), level: old ? 'note' : 'ok' };
+    yield old ? not('note', 'Redis', found, 'upgrade to 6.2 or newer') : ok('Redis', found);
     if (fact('role') === 'slave') {
-      yield {
-        area,
-        what: 'role',
-        found: 'a read-only replica',
-        remedy: 'point REDIS_URL at the primary',
-        level: 'wrong',
-      };
+      yield not('wrong', 'role', 'a read-only replica', 'point REDIS_URL at the primary');
     }
     const policies = facts('maxmemory_policy');
     const policy = policies.find((one) => one !== 'noeviction') ?? policies[0];
-    if (policy === 'noeviction') yield { area, what: 'eviction', found: 'noeviction: jobs stay', level: 'ok' };
+    if (policy === 'noeviction') yield ok('eviction', 'noeviction: jobs stay');
     else {
       const remedy = 'CONFIG SET maxmemory-policy noeviction, or jobs are lost when memory is short';
-      yield { area, what: 'eviction', found: policy || 'unknown', remedy, level: policy ? 'wrong' : 'note' };
+      yield not(policy ? 'wrong' : 'note', 'eviction', policy || 'unknown', remedy);
     }
   } finally {
     redis.disconnect();

@@ -1,9 +1,11 @@
 import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
 import { reasonOf } from '../../errors.ts';
-import { clockFinding, type Finding } from '../../finding.ts';
+import { clockFinding, type Finding, findingsOn } from '../../finding.ts';
 import { pendingMigrations } from './migrations.ts';
 import { databaseProblem } from './unreachable.ts';
+
+const { ok, not } = findingsOn('database');
 
 /** The oldest PostgreSQL that is maintained, and that the tests run on. */
 const oldest = 14;
@@ -13,7 +15,6 @@ export type DatabaseState = 'up_to_date' | 'behind' | 'unusable';
 
 /** Checks the database without changing it. It can be read if it is up to date. */
 export async function* probeDatabase(options: { url: string }): AsyncGenerator<Finding, DatabaseState> {
-  const area = 'database' as const;
   const pool = new pg.Pool({
     connectionString: options.url,
     max: 1,
@@ -33,46 +34,39 @@ export async function* probeDatabase(options: { url: string }): AsyncGenerator<F
         has_schema_privilege(current_schema(), 'CREATE') AS creates`);
       facts = rows[0];
     } catch (error) {
-      const problem = databaseProblem(error, options.url) ?? {
+      const { found, remedy } = databaseProblem(error, options.url) ?? {
         found: reasonOf(error),
         remedy: 'correct the server, or DATABASE_URL',
       };
-      yield { area, what: 'PostgreSQL', ...problem, level: 'wrong' };
+      yield not('wrong', 'PostgreSQL', found, remedy);
       return 'unusable';
     }
     const ms = Math.round(performance.now() - began);
     const version = facts.version.split(' ')[0]!;
     const found = `${version}, answers in ${Math.max(1, ms)} ms`;
     if (Number.parseInt(version, 10) < oldest) {
-      yield { area, what: 'PostgreSQL', found, remedy: `upgrade to ${oldest} or newer`, level: 'wrong' };
+      yield not('wrong', 'PostgreSQL', found, `upgrade to ${oldest} or newer`);
     } else if (!facts.writable) {
-      const remedy = 'point DATABASE_URL at the primary';
-      yield { area, what: 'PostgreSQL', found: `${version}, a read-only replica`, remedy, level: 'wrong' };
+      yield not('wrong', 'PostgreSQL', `${version}, a read-only replica`, 'point DATABASE_URL at the primary');
       return 'unusable';
-    } else yield { area, what: 'PostgreSQL', found, level: 'ok' };
+    } else yield ok('PostgreSQL', found);
 
     const pending = await pendingMigrations(db);
-    if (pending.length === 0) yield { area, what: 'schema', found: 'up to date', level: 'ok' };
+    if (pending.length === 0) yield ok('schema', 'up to date');
     else if (facts.creates) {
       const next = `${pending.length} ${pending.length === 1 ? 'change' : 'changes'} to make`;
-      yield { area, what: 'schema', found: next, chosen: 'made by the next start', level: 'ok' };
+      yield ok('schema', next, 'made by the next start');
     } else {
       const remedy = 'GRANT CREATE ON SCHEMA public to the user of DATABASE_URL';
-      yield {
-        area,
-        what: 'schema',
-        found: 'needs changes, and this user has no permission for them',
-        remedy,
-        level: 'wrong',
-      };
+      yield not('wrong', 'schema', 'needs changes, and this user has no permission for them', remedy);
     }
     if (facts.connections < 50) {
       const remedy = 'each process takes up to 34: raise max_connections, or run fewer';
-      yield { area, what: 'connections', found: `${facts.connections} at most`, remedy, level: 'note' };
+      yield not('note', 'connections', `${facts.connections} at most`, remedy);
     }
     const startedAt = Date.now();
     const { rows } = await pool.query('SELECT extract(epoch FROM clock_timestamp()) * 1000 AS now');
-    yield clockFinding(area, Number(rows[0].now) - (startedAt + Date.now()) / 2, 'the database');
+    yield clockFinding('database', Number(rows[0].now) - (startedAt + Date.now()) / 2, 'the database');
     return pending.length === 0 ? 'up_to_date' : 'behind';
   } finally {
     await db.destroy();
