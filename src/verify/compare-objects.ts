@@ -23,7 +23,7 @@ export interface Pair {
 }
 
 /** The result for an object; undefined: a worker is changing it. */
-export type Finding = (VerificationLine & { skipped?: boolean }) | undefined;
+export type ObjectResult = (VerificationLine & { skipped?: boolean }) | undefined;
 
 /** Objects that are read at once. */
 const readers = 4;
@@ -41,10 +41,10 @@ export interface Inspection {
 }
 
 /** The result for each pair, in the same order. Foreign objects that turn out to belong to an asset have none. */
-export async function inspect(deps: InspectDeps, batch: Pair[], options: Inspection): Promise<Finding[]> {
+export async function inspect(deps: InspectDeps, batch: Pair[], options: Inspection): Promise<ObjectResult[]> {
   const foreign = options.one ? [] : batch.filter(({ left }) => !left).map(({ key }) => key);
   const owned = await ownedAmong(deps.store, foreign);
-  const findings = await concurrently(batch, readers, async ({ key, left, right }): Promise<Finding> => {
+  const findings = await concurrently(batch, readers, async ({ key, left, right }): Promise<ObjectResult> => {
     if (left) return judge(deps, left, right, options);
     if (options.one || owned.has(key)) return undefined;
     return { ...verificationLine('+', 'not ours: no record names it'), key: storable(key) };
@@ -61,7 +61,7 @@ async function judge(
   first: Expected,
   listed: StoredObject | 'unlisted' | undefined,
   options: Inspection,
-): Promise<Finding> {
+): Promise<ObjectResult> {
   const { store } = deps;
   let expected = first;
   let object = listed;

@@ -12,7 +12,7 @@ import type {
 } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import { versionName } from '../version-name.ts';
-import type { Finding } from './compare-objects.ts';
+import type { ObjectResult } from './compare-objects.ts';
 
 /** Versions whose objects are requested at once. */
 const atOnce = 4;
@@ -34,9 +34,9 @@ export async function compareVersions(
   { store, storage }: { store: Pick<Store, 'versions'>; storage: Storage },
   versions: AssetVersion[],
   options: Comparing,
-): Promise<Finding[]> {
+): Promise<ObjectResult[]> {
   const findings = await concurrently(versions, atOnce, async (version) => {
-    const found: Finding[] = [];
+    const found: ObjectResult[] = [];
     for (const part of partsOf(version)) found.push(await compare(storage, version, part, options));
     if (found.every((finding) => !finding?.difference)) return found;
     const isThere = (await store.versions.ofAsset(version.assetId)).some(

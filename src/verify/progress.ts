@@ -6,7 +6,7 @@ import type {
   VerificationPosition,
 } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
-import type { Finding } from './compare-objects.ts';
+import type { ObjectResult } from './compare-objects.ts';
 import { countOf, ignoresForeign, nothingFound } from './counts.ts';
 
 /** The findings of a verification, and the position where it continues after a crash. Both are saved together. */
@@ -28,7 +28,7 @@ export class Progress {
   }
 
   /** @throws LeaseLost */
-  async save(found: Finding[], next: VerificationPosition): Promise<void> {
+  async save(found: ObjectResult[], next: VerificationPosition): Promise<void> {
     this.#signal.throwIfAborted();
     const { options } = this.#run;
     const { counts } = this;

@@ -10,7 +10,7 @@ import {
 } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
-import { type Finding, type Inspection, inspect, type Pair, verificationLine } from './compare-objects.ts';
+import { type Inspection, inspect, type ObjectResult, type Pair, verificationLine } from './compare-objects.ts';
 import { compareVersions } from './compare-versions.ts';
 import { differencesIn } from './counts.ts';
 import { compareKeys, expectedObjects, expectedOf, isSettled, sideBySide } from './expected-objects.ts';
@@ -176,7 +176,12 @@ async function repair({ deps, run, progress }: Verifying): Promise<void> {
 }
 
 /** Compares a batch of objects, and saves the findings with `others`. */
-async function compare(at: Verifying, batch: Pair[], others: Finding[], next: VerificationPosition): Promise<void> {
+async function compare(
+  at: Verifying,
+  batch: Pair[],
+  others: ObjectResult[],
+  next: VerificationPosition,
+): Promise<void> {
   const { run, progress, signal } = at;
   const { store, storage } = at.deps;
   const { counts } = progress;
@@ -200,7 +205,7 @@ async function* objectsAfter(storage: Storage, after: string, signal: AbortSigna
 }
 
 /** Undefined: the asset is in the bucket. */
-function missingAsset(asset: AssetContents): Finding {
+function missingAsset(asset: AssetContents): ObjectResult {
   const why = whyNot(asset);
   if (why === null) return undefined;
   const name = asset.name ? `${asset.name}: ` : '';
