@@ -51,7 +51,7 @@ export async function applyFilters(
       after = page.at(-1)!.id;
     }
   }
-  await store.filters.settled(connectionId, connection.settings);
+  await store.filters.applied(connectionId, connection.settings);
   if (found.skipped + found.unskipped > 0)
     log.info({ event: 'filter.applied', connectionId, ...found }, 'filters applied');
   return found;

@@ -166,7 +166,7 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
       ];
       let wider = false;
       let different = false;
-      await store.filters.change(id, change, (before) => {
+      await store.connections.changeSettings(id, change, (before) => {
         const settings = merged(before, change);
         const [was, is] = [filtersOf(before, defaults), filtersOf(settings, defaults)];
         wider = isWider(was, is);

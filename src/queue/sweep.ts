@@ -19,5 +19,5 @@ export async function sweep(
   for (const connectionId of await store.syncs.unattended()) await queues.addSync(connectionId);
   let adopted = adoptedAtOnce;
   while (adopted === adoptedAtOnce && !signal.aborted) adopted = await store.rebuild.adopt(adoptedAtOnce);
-  for (const connectionId of await store.filters.unsettled()) await applyFilters(deps, connectionId, signal);
+  for (const connectionId of await store.filters.pending()) await applyFilters(deps, connectionId, signal);
 }

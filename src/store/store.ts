@@ -19,10 +19,11 @@ import * as versions from './assets/versions.ts';
 import { setCompanies } from './companies/set-companies.ts';
 import * as connections from './connections/connections.ts';
 import * as consents from './connections/consents.ts';
+import * as connectionFilters from './connections/filters.ts';
 import { countTroubled, lags } from './connections/lateness.ts';
-import * as connectionSettings from './connections/settings.ts';
+import { changeSettings } from './connections/settings.ts';
 import * as status from './connections/status.ts';
-import * as grants from './connections/tokens.ts';
+import * as tokens from './connections/tokens.ts';
 import { bind } from './database/bind.ts';
 import { correctFuture } from './database/correct-future.ts';
 import { listen, type Notice, openDatabase } from './database/database.ts';
@@ -86,7 +87,7 @@ export async function openStore(options: { url: string; log: Log }) {
     uploads: bind(db, uploads),
     chores: bind(db, chores),
     settings: bind(db, settings),
-    filters: bind(db, { ...filters, ...connectionSettings }),
+    filters: bind(db, { ...filters, ...connectionFilters }),
     sessions: bind(db, sessions),
     events: bind(db, { ...events, add: addEvent }),
     throughput: bind(db, throughput),
@@ -130,7 +131,16 @@ export async function openStore(options: { url: string; log: Log }) {
 }
 
 const readable = (db: Database) => ({
-  connections: bind(db, { ...connections, ...grants, ...status, countHeld, countTroubled, lags, setCompanies }),
+  connections: bind(db, {
+    ...connections,
+    ...tokens,
+    ...status,
+    changeSettings,
+    countHeld,
+    countTroubled,
+    lags,
+    setCompanies,
+  }),
   assets: {
     ...bind(db, { ...assets, ...search, ...transfers, ...finish, dispatch, overdue, renew }),
     ...batchedLeases(db),

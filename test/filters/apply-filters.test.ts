@@ -142,12 +142,12 @@ describe('a change of filters', () => {
     const { companyId, connectionId, film } = await listed();
     await stage.query(`UPDATE connections SET settings = '{"exclude": {"assetTypes": ["videos"]}}', filters_pending = true
       WHERE id = '${connectionId}'`);
-    expect(await stage.store.filters.unsettled()).toEqual([connectionId]);
+    expect(await stage.store.filters.pending()).toEqual([connectionId]);
     // Earlier settings do not affect later ones.
-    await stage.store.filters.settled(connectionId, {});
-    expect(await stage.store.filters.unsettled()).toEqual([connectionId]);
+    await stage.store.filters.applied(connectionId, {});
+    expect(await stage.store.filters.pending()).toEqual([connectionId]);
     await patch(connectionId, { exclude: { projectIds: ['p2'] }, force: true });
-    expect(await stage.store.filters.unsettled()).toEqual([]);
+    expect(await stage.store.filters.pending()).toEqual([]);
     expect(await rows(companyId)).toMatchObject({ [film]: skipped('exclude type videos') });
   });
 });

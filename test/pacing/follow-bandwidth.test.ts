@@ -48,7 +48,7 @@ test('the bandwidth limit of a connection reaches every process, and no other co
     ];
     for (const bandwidth of [20 * MiB, MiB, undefined]) {
       const settings = bandwidth === undefined ? {} : { bandwidth };
-      await other.filters.change(limited.id, {}, () => ({ settings, applyFilters: false }));
+      await other.connections.changeSettings(limited.id, {}, () => ({ settings, applyFilters: false }));
       for (const throttles of all) {
         await until('the limit', () => throttles.limitOf(limited.id) === bandwidth);
         expect(throttles.limitOf(free.id)).toBeUndefined();

@@ -70,7 +70,7 @@ test('an asset that was due before the filters changed is skipped when it is lea
   await scene.resync();
   await until('an attempt', async () => (await scene.mirror.asset(id))?.attempts > 0);
   const { connectionId, mirror } = scene;
-  await mirror.store.filters.change(connectionId, {}, () => ({
+  await mirror.store.connections.changeSettings(connectionId, {}, () => ({
     settings: { exclude: { assetTypes: ['videos'] } },
     applyFilters: false,
   }));

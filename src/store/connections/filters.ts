@@ -1,0 +1,56 @@
+import { isDeepStrictEqual } from 'node:util';
+import { sql } from 'kysely';
+import type { Database } from '../database/schema.ts';
+
+/** Saves the filters of the environment. If they have changed, the filters of all connections are applied again, and it returns true. */
+export async function changeDefaults(
+  db: Database,
+  defaults: { includeTypes: string[]; excludeTypes: string[] },
+): Promise<boolean> {
+  const name = 'filters';
+  const value = { include: [...defaults.includeTypes].sort(), exclude: [...defaults.excludeTypes].sort() };
+  const text = JSON.stringify(value);
+  return db.transaction().execute(async (tx) => {
+    const before = await tx
+      .selectFrom('settings')
+      .select('value')
+      .where('name', '=', name)
+      .forUpdate()
+      .executeTakeFirst();
+    if (isDeepStrictEqual(before?.value, value)) return false;
+    await tx
+      .insertInto('settings')
+      .values({ name, value: text })
+      .onConflict((it) => it.column('name').doUpdateSet({ value: text }))
+      .execute();
+    if (!before) return false;
+    await tx.updateTable('connections').set({ filtersPending: true }).where('status', '<>', 'disconnected').execute();
+    return true;
+  });
+}
+
+/** Connections whose changed filters are still to be applied to their assets. */
+export async function pending(db: Database): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`
+    SELECT id FROM connections WHERE filters_pending AND status <> 'disconnected' ORDER BY id`.execute(db);
+  return rows.map((row) => row.id);
+}
+
+/** The filters of these settings are applied. Does nothing if the settings have changed meanwhile. */
+export async function applied(db: Database, connectionId: string, settings: Record<string, unknown>): Promise<void> {
+  await sql`
+    UPDATE connections SET filters_pending = false
+    WHERE id = ${connectionId} AND settings = ${JSON.stringify(settings)}::jsonb`.execute(db);
+}
+
+/** Connections that can read a company now, with their settings; the oldest first. */
+export async function readers(
+  db: Database,
+  companyId: string,
+): Promise<{ id: string; settings: Record<string, unknown> }[]> {
+  const { rows } = await sql<{ id: string; settings: Record<string, unknown> }>`
+    SELECT c.id, c.settings FROM connections c JOIN access a ON a.connection_id = c.id
+    WHERE a.company_id = ${companyId} AND a.lost_at IS NULL AND c.status = 'active'
+    ORDER BY c.connected_at, c.id`.execute(db);
+  return rows;
+}
