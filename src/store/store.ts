@@ -91,7 +91,7 @@ export async function openStore(options: { url: string; log: Log }) {
     sessions: bind(db, sessions),
     events: bind(db, { ...events, add: addEvent }),
     throughput: bind(db, throughput),
-    forecast: bind(db, { within }),
+    upcoming: bind(db, { within }),
     webhooks: bind(db, webhooks),
 
     /** Runs several reads that all see the database at the same moment. */
