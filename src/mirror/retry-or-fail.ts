@@ -1,3 +1,4 @@
+import { backoff } from '../backoff.ts';
 import { Disconnected, longestWait, Rejected, RetryLater, reasonOf, StorageUnavailable, toReason } from '../errors.ts';
 import type { AssetResult } from '../metrics/metrics.ts';
 import { Interrupted, type LeasedAsset } from '../queue/leases.ts';
@@ -44,11 +45,6 @@ export const resultOf = ({ outcome }: Outcome): AssetResult | undefined => resul
 
 /** An error of the library or the network may be temporary; one of the file itself rarely is. */
 const attemptsFor = (error: unknown) => (isTemporary(error) ? 12 : 5);
-
-/** `first` ms, twice that, four times … `last`, each with up to a quarter more. */
-function backoff(times: number, first: number, last: number): number {
-  return Math.min(first * 2 ** times, last) * (1 + Math.random() / 4);
-}
 
 /** After this many postponements, which take hours, the asset fails so that an operator sees it. */
 const mostWaits = 20;

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { backoff } from '../backoff.ts';
 import { concurrently } from '../concurrently.ts';
 import { Disconnected, Rejected, RetryLater, StorageUnavailable, toReason, withMargin } from '../errors.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
@@ -162,7 +163,7 @@ async function movePart(
       const fields = { assetId: lease.assetId, part: number, reason: renderReason(reason) };
       deps.log.info({ event: 'part.retry_scheduled', ...fields }, 'part failed, will retry');
       note(lease, 'part_failed', { part: number, reason });
-      await sleep(500 * 2 ** tries * (1 + Math.random() / 4), undefined, { signal });
+      await sleep(backoff(tries, 500, 4000), undefined, { signal });
     } finally {
       body.destroy();
     }

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { backoff } from '../backoff.ts';
 import { Disconnected, RetryLater } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Store } from '../store/store.ts';
@@ -140,9 +141,8 @@ async function retryLater(deps: RefreshDeps, pair: LeasedPair, cause: unknown): 
     );
   const before = failures.get(connectionId) ?? 0;
   failures.set(connectionId, before + 1);
-  const wait = Math.min(2000 * 2 ** before, 120_000) * (1 + Math.random() / 4);
   const requestedMs = cause instanceof OAuthError ? cause.waitMs : undefined;
-  const waitMs = requestedMs ?? wait;
+  const waitMs = requestedMs ?? backoff(before, 2000, 120_000);
   const retryInMs = Math.round(waitMs);
   log.warn({ event: 'token.refresh_failed', connectionId, unanswered, retryInMs, err: cause }, 'token refresh failed');
   return new RetryLater('no access token for now', waitMs, { scope: 'connection', cause });

@@ -1,3 +1,4 @@
+import { backoff } from '../backoff.ts';
 import { every, type Repeated } from '../every.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
@@ -19,10 +20,8 @@ const stopMs = 2000;
 
 export const longestWebhookWait = 6 * 3_600_000;
 
-/** 5 s, 20 s, 80 s, … 6 h, each with up to a quarter more. */
-export function waitAfter(attempts: number): number {
-  return Math.min(5000 * 4 ** (attempts - 1), longestWebhookWait) * (1 + Math.random() / 4);
-}
+/** 5 s, 20 s, 80 s, … 6 h. */
+export const waitAfter = (attempts: number): number => backoff(attempts - 1, 5000, longestWebhookWait, 4);
 
 export interface WebhookDeps {
   store: Store;
