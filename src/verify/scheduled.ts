@@ -7,7 +7,7 @@ import type { Log } from '../log.ts';
 import type { Queues } from '../queue/queues.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
-import { defaultTimings, type Timings } from '../timings.ts';
+import type { Timings } from '../timings.ts';
 import { dayOf, onTheirWay, writeInventory } from './inventory.ts';
 import { verify } from './verify.ts';
 
@@ -17,7 +17,7 @@ export interface ScheduledDeps {
   queues: Pick<Queues, 'addSync'>;
   log: Log;
   instance: string;
-  timings?: Timings;
+  timings: Timings;
   now?: () => Date;
   /** Assets per page of the records, and per file of an inventory. */
   pageSize?: number;
@@ -39,7 +39,7 @@ export function startScheduledVerification(
     reconcileInterval: number;
   },
 ) {
-  const { store, log, reconcileInterval, timings = defaultTimings } = deps;
+  const { store, log, reconcileInterval, timings } = deps;
   // Let a process that has just started do more urgent work first.
   const often = {
     failed: (err: unknown) =>
@@ -59,7 +59,7 @@ export function startScheduledVerification(
 /** Runs the next verification that waits or was interrupted. */
 async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<void> {
   const { store, log } = deps;
-  const { verificationLease: leaseMs, verificationRetry } = deps.timings ?? defaultTimings;
+  const { verificationLease: leaseMs, verificationRetry } = deps.timings;
   const owner = `${deps.instance} ${randomUUID()}`;
   const run = await store.verifications.takeNext(owner, leaseMs);
   if (!run) return;
@@ -101,7 +101,7 @@ export async function runInventory(
   const { store } = deps;
   const now = deps.now?.() ?? new Date();
   const day = dayOf(now);
-  const { verificationLease: leaseMs } = deps.timings ?? defaultTimings;
+  const { verificationLease: leaseMs } = deps.timings;
   const owner = `${deps.instance} ${randomUUID()}`;
   if (!(await store.inventories.take(day, owner, leaseMs, options))) return false;
   const renew = () => store.inventories.renew(day, owner, leaseMs);

@@ -23,8 +23,9 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
   let now: Date;
   beforeAll(async () => {
     scene = await newScene({ redis: kind.redis, s3: kind.s3 });
-    const { store, storage, queues, log } = scene.mirror.service.context;
-    scheduled = { store, storage, queues, log, instance: 'test', now: () => now, pageSize: 3, fileSize: 4 };
+    const { store, storage, queues, log, timings } = scene.mirror.service.context;
+    const sizes = { pageSize: 3, fileSize: 4 };
+    scheduled = { store, storage, queues, log, timings, instance: 'test', now: () => now, ...sizes };
     ids = [];
     for (let n = 0; n < 7; n++) ids.push(await scene.upload({ name: `${n} $'"ß.bin`, content: { text: `file ${n}` } }));
     unavailable = await scene.upload({ status: 'unavailable' });
