@@ -1,5 +1,5 @@
 import type { Log } from '../log.ts';
-import type { SelectableRow } from '../store/assets/filters.ts';
+import type { SelectableRow } from '../store/assets/skip-by-filter.ts';
 import type { Store } from '../store/store.ts';
 import { type FilterDefaults, type Filters, filtersOf, skippingRule, skipsCompany } from './filters.ts';
 

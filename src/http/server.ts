@@ -13,7 +13,7 @@ import { EventStreams } from './event-stream.ts';
 import type { Health } from './health.ts';
 import { describeApi } from './openapi.ts';
 import { notFound, problemHandler, unheard, unreadable } from './problems.ts';
-import { queuePages } from './queues.ts';
+import { queuePages } from './queue-pages.ts';
 import { correlate, requestIdOf } from './request-ids.ts';
 import { createSessions } from './session.ts';
 import { signInRoutes } from './sign-in.ts';

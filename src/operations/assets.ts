@@ -9,7 +9,7 @@ import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { explanationOf } from './explanation.ts';
 import { count, isoOf, numberOf, reasonAnswer, shownReason, text, time } from './fields.ts';
-import { nextCursor, pageOf, positionOf, rowsOfPage } from './pages.ts';
+import { nextCursor, pageOf, positionOf, rowsOfPage } from './pagination.ts';
 import { Refused } from './refused.ts';
 import { removalOf, requireNotErased } from './removals.ts';
 import { timelineEntry, timelineOf } from './timeline.ts';

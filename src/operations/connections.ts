@@ -10,7 +10,7 @@ import { condition, conditionOf } from './condition.ts';
 import { changedSettings, connectionSettings, settingsOf } from './connection-settings.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, isoOf, stateCounts, text, time } from './fields.ts';
-import { nextCursor, pageOf, positionOf, rowsOfPage } from './pages.ts';
+import { nextCursor, pageOf, positionOf, rowsOfPage } from './pagination.ts';
 import { Refused } from './refused.ts';
 
 /** Assets per statement. */

@@ -5,7 +5,7 @@ import { existingAsset } from './assets.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text, time } from './fields.ts';
-import { nextCursor, pageOf, positionOf, rowsOfPage } from './pages.ts';
+import { nextCursor, pageOf, positionOf, rowsOfPage } from './pagination.ts';
 
 export const eventQuery = z.strictObject({
   connectionId: text.optional(),

@@ -4,7 +4,7 @@ import { within } from '../within.ts';
 import { existingConnection, stopped } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, isoOf, text, time } from './fields.ts';
-import { nextCursor, pageOf, positionOf, rowsOfPage } from './pages.ts';
+import { nextCursor, pageOf, positionOf, rowsOfPage } from './pagination.ts';
 import { Refused } from './refused.ts';
 import { type NamesDeps, unknownNames, unknownNamesRefused } from './unknown-names.ts';
 

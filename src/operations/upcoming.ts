@@ -3,7 +3,7 @@ import { recent } from '../recent.ts';
 import { expectedKinds, mostCounted } from '../store/assets/upcoming.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, reasonAnswer, shownReason, time } from './fields.ts';
-import { numberIn, rowsOfPage } from './pages.ts';
+import { numberIn, rowsOfPage } from './pagination.ts';
 
 const mostMinutes = 1440;
 export const upcomingQuery = z.strictObject({

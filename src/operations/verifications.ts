@@ -4,7 +4,7 @@ import { differencesIn, nothingFound } from '../verify/counts.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, text, time } from './fields.ts';
-import { numberIn, rowsOfPage } from './pages.ts';
+import { numberIn, rowsOfPage } from './pagination.ts';
 import { Refused } from './refused.ts';
 
 const options = {
