@@ -10,6 +10,7 @@ import { ConfigurationError, fullReasonOf } from './errors.ts';
 import { freePort } from './free-port.ts';
 import type { RebuildReport } from './rebuild.ts';
 import type { RestoreReport } from './restore.ts';
+import type { Role } from './service.ts';
 import { embeddedPostgresIsInstalled } from './store/embedded/binaries.ts';
 import { setTracing, stopTracing } from './tracing/tracing.ts';
 import { version } from './version.ts';
@@ -70,39 +71,42 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit(process.exitCode ?? 0);
 });
 
+/** Runs the service until a signal stops it. */
+async function start(role: Role, json: boolean, options: ContextOptions): Promise<void> {
+  const config = await configured();
+  // Instrumentation must start before the modules that it instruments are loaded.
+  if (config.tracing) {
+    const { startOpenTelemetry } = await import('./tracing/otel.ts');
+    setTracing(startOpenTelemetry({ ...config.tracing, version }));
+  }
+  const { createLog, startService } = await loaded();
+  const log = createLog(json ? { ...config.log, pretty: false } : config.log);
+  // Node would print secrets; the log removes them.
+  for (const event of ['uncaughtException', 'unhandledRejection'] as const) {
+    process.on(event, (err) => {
+      log.fatal({ event: 'service.crashed', err }, 'unexpected error, exiting');
+      process.exit(1);
+    });
+  }
+  const stop = stopSignal();
+  const service = await startService(config, log, role, { ...options, signal: stop }).catch((error) => {
+    if (error !== stop.reason) throw error;
+    log.info({ event: 'service.start_interrupted' }, 'stopped while starting');
+  });
+  if (!service) return;
+  const { value, made, file } = service.context.adminToken;
+  if (made && role !== 'worker') {
+    printError(`The operators' token, shown this once and kept in ${file}:\n${value}`);
+  }
+  await aborted(stop);
+  await service.stop();
+  await stopTracing();
+}
+
 const app = (options: ContextOptions) =>
   program(
     {
-      async start(role, { json }) {
-        const config = await configured();
-        // Instrumentation must start before the modules that it instruments are loaded.
-        if (config.tracing) {
-          const { startOpenTelemetry } = await import('./tracing/otel.ts');
-          setTracing(startOpenTelemetry({ ...config.tracing, version }));
-        }
-        const { createLog, startService } = await loaded();
-        const log = createLog(json ? { ...config.log, pretty: false } : config.log);
-        // Node would print secrets; the log removes them.
-        for (const event of ['uncaughtException', 'unhandledRejection'] as const) {
-          process.on(event, (err) => {
-            log.fatal({ event: 'service.crashed', err }, 'unexpected error, exiting');
-            process.exit(1);
-          });
-        }
-        const stop = stopSignal();
-        const service = await startService(config, log, role, { ...options, signal: stop }).catch((error) => {
-          if (error !== stop.reason) throw error;
-          log.info({ event: 'service.start_interrupted' }, 'stopped while starting');
-        });
-        if (!service) return;
-        const { value, made, file } = service.context.adminToken;
-        if (made && role !== 'worker') {
-          printError(`The operators' token, shown this once and kept in ${file}:\n${value}`);
-        }
-        await aborted(stop);
-        await service.stop();
-        await stopTracing();
-      },
+      start: (role, { json }) => start(role, json === true, options),
       async demo(options) {
         const { readConfig } = await import('./config/config.ts');
         const { startService } = await loaded();
