@@ -450,6 +450,19 @@ const removals = `
     held_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (kind, id)
   );
+  -- An asset that leaves what is protected stays protected, or a move in the library would end that.
+  CREATE FUNCTION hold_moved_asset() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO holds (kind, id, reason, held_by)
+    SELECT 'asset', old.id, h.reason, h.held_by FROM holds h
+    WHERE (h.kind, h.id) = ('project', old.project_id) OR h.kind = 'connection' AND EXISTS (
+      SELECT FROM access x WHERE (x.connection_id, x.company_id) = (h.id, old.company_id))
+    LIMIT 1 ON CONFLICT DO NOTHING;
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER hold_moved_assets AFTER UPDATE OF project_id, company_id ON assets FOR EACH ROW
+    WHEN ((old.project_id, old.company_id) IS DISTINCT FROM (new.project_id, new.company_id))
+    EXECUTE FUNCTION hold_moved_asset();
 
   -- Companies of which too many assets would be removed, and until when an operator has accepted that.
   CREATE TABLE removal_brakes (

@@ -46,6 +46,28 @@ test('what a hold on a connection protects stays protected when another connecti
   expect(await remove()).toBe(1);
 });
 
+test('an asset that moves out of a protected project before it is deleted stays protected', async () => {
+  const { store, admin } = stage;
+  const { companyId, connectionId } = await stage.company();
+  const projectId = `project of ${companyId}`;
+  await admin.addProject({ id: projectId, companyId, name: 'P' });
+  const [id] = await stage.upload(companyId, 1, { projectId, content: { text: 'evidence' } });
+  await stage.sync(connectionId);
+  await worker.complete(id!);
+  await store.removals.hold({ kind: 'project', ids: [projectId], reason: 'case 42', by: 'ada' });
+  await admin.changeAsset(id!, { override: { projectId: 'another' } });
+  await stage.sync(connectionId, 'full');
+  await worker.complete(id!);
+  expect(await store.assets.get(id!)).toMatchObject({ projectId: 'another', state: 'mirrored' });
+  await admin.removeAsset(id!);
+  await stage.sync(connectionId, 'full');
+  expect(await remove()).toBe(0);
+  const holds = (await store.removals.holds()).filter((hold) => hold.id === id);
+  expect(holds).toMatchObject([{ kind: 'asset', reason: 'case 42', heldBy: 'ada' }]);
+  await store.removals.release({ kind: 'asset', ids: [id!] });
+  expect(await remove()).toBe(1);
+});
+
 test('an asset that comes back while it is removed has no versions any more, and is mirrored again', async () => {
   const { store, admin, ground } = stage;
   const { companyId, connectionId } = await stage.company();
