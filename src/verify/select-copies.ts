@@ -35,7 +35,7 @@ export class WrongSelection extends Error {
 const pageSize = 200;
 
 /**
- * The selected copies, by asset id. A sentence instead of a copy: a selected asset has none. @throws WrongSelection
+ * The selected copies. A sentence instead of a copy: a selected asset has none. @throws WrongSelection
  */
 export async function* selectCopies(
   store: Pick<Store, 'assets' | 'versions' | 'connections'>,
@@ -46,8 +46,8 @@ export async function* selectCopies(
   const filter = { ids: assetIds, companyId, projectId, connectionId };
   const unknown = new Set(assetIds);
   let isAny = false;
-  for (let after = ''; ; ) {
-    const ids = await store.versions.restorable({ ...filter, after, limit: pageSize });
+  for await (const ids of pagesOf(store, filter)) {
+    isAny = true;
     const [assets, versions] = await Promise.all([store.assets.some(ids), store.versions.ofAssets(ids)]);
     for (const assetId of ids) {
       unknown.delete(assetId);
@@ -57,15 +57,25 @@ export async function* selectCopies(
       if (chosen && (projectId === undefined || chosen.projectId === projectId)) yield chosen;
       else if (!chosen && asOf === undefined) yield { assetId, problem: whyNone(asset) };
     }
-    if (ids.length > 0) isAny = true;
-    if (ids.length < pageSize) break;
-    after = ids.at(-1)!;
   }
   if (unknown.size > 0) {
     const other = (connectionId ?? companyId ?? projectId) ? ' that matches the other options' : '';
     throw new WrongSelection(`There is no asset ${[...unknown].join(', ')}${other}.`);
   }
   if (!isAny) throw new WrongSelection('No asset in the bucket matches these options.');
+}
+
+async function* pagesOf(
+  { versions }: Pick<Store, 'versions'>,
+  filter: Omit<Parameters<Store['versions']['restorable']>[0], 'orphans' | 'after' | 'limit'>,
+): AsyncGenerator<string[]> {
+  for (const orphans of [false, true]) {
+    for (let after: string | undefined = ''; after !== undefined; ) {
+      const ids: string[] = await versions.restorable({ ...filter, orphans, after, limit: pageSize });
+      if (ids.length > 0) yield ids;
+      after = ids.length < pageSize ? undefined : ids.at(-1)!;
+    }
+  }
 }
 
 type Candidate = Copy & { projectId: string | null; mirroredAt: Date };

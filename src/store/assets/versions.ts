@@ -102,12 +102,13 @@ export async function ofAssets(db: Database, ids: string[]): Promise<AssetVersio
 }
 
 /**
- * A page of the ids of assets that have, or had, a file: `projectId` is that of the asset or of one of its versions. Versions
- * without a row of their asset count, too, unless a connection is given.
+ * A page of the ids of assets that have, or had, a file: `projectId` is that of the asset or of one of its versions. `orphans`: of
+ * versions without a row of their asset instead; they belong to no connection. Apart, because these are only found by reading all.
  */
 export async function restorable(
   db: Database,
   page: {
+    orphans: boolean;
     ids?: string[] | undefined;
     companyId?: string | undefined;
     projectId?: string | undefined;
@@ -116,7 +117,7 @@ export async function restorable(
     limit: number;
   },
 ): Promise<string[]> {
-  const { ids, companyId, projectId, connectionId, after, limit } = page;
+  const { orphans, ids, companyId, projectId, connectionId, after, limit } = page;
   const isVersion = sql`SELECT FROM asset_versions v WHERE v.asset_id = a.id`;
   const all = (...conditions: RawBuilder<unknown>[]) => sql.join(conditions, sql` AND `);
   const ofAsset = [
@@ -135,9 +136,10 @@ export async function restorable(
     ...(projectId !== undefined ? [sql`v.project_id = ${projectId}`] : []),
     ...(connectionId !== undefined ? [sql`false`] : []),
   ];
-  const { rows } = await sql<{ id: string }>`
-    (SELECT a.id FROM assets a WHERE ${all(...ofAsset)} ORDER BY a.id LIMIT ${limit})
-    UNION (SELECT v.asset_id FROM asset_versions v WHERE ${all(...ofVersion)} ORDER BY v.asset_id LIMIT ${limit})
-    ORDER BY id LIMIT ${limit}`.execute(db);
+  const { rows } = await sql<{ id: string }>`${
+    orphans
+      ? sql`SELECT DISTINCT v.asset_id AS id FROM asset_versions v WHERE ${all(...ofVersion)}`
+      : sql`SELECT a.id FROM assets a WHERE ${all(...ofAsset)}`
+  } ORDER BY id LIMIT ${limit}`.execute(db);
   return rows.map(({ id }) => id);
 }

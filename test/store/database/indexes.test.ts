@@ -76,6 +76,27 @@ test('the scrub does not read all assets to find the next and the oldest one', a
   await client.query('UPDATE assets SET media = NULL, verified_at = NULL');
 });
 
+test('a restore of all assets reads each version a few times, however many pages there are', async () => {
+  await client.query(`UPDATE assets SET media = '{}'`);
+  await client.query(
+    `INSERT INTO asset_versions (asset_id, replaced_at, company_id, mirrored_at, reason, media, files, bytes)
+     SELECT id, now(), 'acme', now(), '{}', '{}', '[]', 0 FROM (SELECT id FROM assets UNION ALL SELECT 'orphan') AS them (id)`,
+  );
+  await client.query('ANALYZE asset_versions');
+  const found: string[] = [];
+  const work = async ({ versions }: Store) => {
+    for (const orphans of [false, true]) {
+      for (let page = ['']; page.length > 0; found.push(...page)) {
+        page = await versions.restorable({ orphans, after: page.at(-1)!, limit: 200 });
+      }
+    }
+  };
+  expect(await readBy(1, work, 'asset_versions')).toBeLessThan(4 * waiting);
+  expect(found).toHaveLength(waiting + 1);
+  await client.query('DELETE FROM asset_versions');
+  await client.query('UPDATE assets SET media = NULL');
+});
+
 test('adopting assets of an ended connection reads neither all of its assets nor those of the adopter', async () => {
   const ended = (await running(opened.store, 'acme', 'elsewhere')).connectionId;
   await opened.store.connections.end(ended, 'as a test');
