@@ -2,9 +2,9 @@ import { globSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 
 const page = readFileSync('docs/reference/log-events.md', 'utf8');
-/** Each event is in a table with its meaning, or in the list of its level. */
+/** Each event has a line with its meaning, or is in the list of its level. */
 const listed = [
-  ...page.matchAll(/^\| `(\w+)` +\| (`\w+\.\w+`) +\|/gm),
+  ...page.matchAll(/^- `(\w+)` (`\w+\.\w+`): /gm),
   ...page.matchAll(/^- `(\w+)`: (`\w+\.\w+`(?:,\s+`\w+\.\w+`)*)$/gm),
 ].flatMap(([, level, events]) => [...events!.matchAll(/`([^`]+)`/g)].map(([, event]) => `${level} ${event}`));
 

@@ -157,9 +157,9 @@ describe('the reason code of an error', () => {
 
 test('docs/reference/api.md lists all codes with their data', () => {
   const page = readFileSync('docs/reference/api.md', 'utf8').split('## Reasons')[1]!.split('\n## ')[0]!;
-  const listed = [...page.matchAll(/^\| `(\w+)` +\| (.*?) +\|/gm)].map(([, code, data]) => [
+  const listed = [...page.matchAll(/^- `(\w+)`(?: \((.*?)\))?(?:: |$)/gm)].map(([, code, data = '']) => [
     code,
-    [...data!.matchAll(/`(\w+)`/g)].map(([, name]) => name).sort(),
+    [...data.matchAll(/`(\w+)`/g)].map(([, name]) => name).sort(),
   ]);
   const dataOf = (code: ReasonCode) =>
     [...new Set(table[code].flatMap(([reason]) => Object.keys(reason)))].filter((name) => name !== 'code').sort();

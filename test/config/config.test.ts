@@ -614,7 +614,7 @@ describe('.env.example', () => {
 
 describe('docs/reference/configuration.md', () => {
   const text = readFileSync(new URL('../../docs/reference/configuration.md', import.meta.url), 'utf8');
-  const rows = [...text.matchAll(/^\| `([A-Z][A-Z0-9_]+)` +\| (.*?) +\|/gm)].map(([, name, value]) => ({
+  const rows = [...text.matchAll(/^- `([A-Z][A-Z0-9_]+)` \((.*?)\): /gm)].map(([, name, value]) => ({
     name: name!,
     value: value!,
   }));
