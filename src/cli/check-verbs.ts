@@ -16,13 +16,13 @@ export function checkVerbs(
     'verify',
     'compare library, database and bucket, and report every difference',
     'asset-mirror verify --repair',
-    'Exits with 1 if there is any.',
+    'Exits with 1 if there is a difference.',
   )
     .option('--connection <name>', 'only this connection')
     .option('--deep', 'read every object and compare its checksum')
     .option('--repair', 'fetch or write again what is missing or different')
     .option('--wait', 'with --repair: wait for the repairs, then verify once more')
-    .option('--ignore-foreign', 'only count objects that no record names')
+    .option('--ignore-foreign', 'count objects that no record names, but report no difference')
     .option('--inventory', 'write the inventory at the end')
     .option('--all', 'also print objects that are as expected')
     .action(async (options: VerifyOptions) => failIf(await verify(await verbs.api(), options)));
@@ -48,16 +48,20 @@ export function checkVerbs(
       'asset-mirror restore ASSET --version 20260131T120000000Z --to ~/restored',
       'asset-mirror restore --as-of 2026-01-31 --company COMPANY --to s3://bucket/prefix',
     ],
-    'Works without the running asset-mirror. Run it again after an interruption; it continues where it stopped.',
+    'Needs the settings, but no running asset-mirror. Run it again after an interruption; it continues where it stopped.',
   )
-    .argument('[asset...]', 'ids, from `asset-mirror assets`')
-    .requiredOption('--to <place>', 'a directory, or s3://bucket/prefix at the same store')
+    .argument('[asset...]', 'their ids, from `asset-mirror assets`')
+    .requiredOption('--to <place>', 'a directory, or s3://bucket/prefix at the same store (required)')
     .option('--version <name>', 'this superseded file, from `asset-mirror versions` (default: the current one)')
-    .option('--as-of <date>', 'the files that were the current ones then, such as 2026-01-31 (its end, UTC)', date)
+    .option(
+      '--as-of <date>',
+      'the newest files that were mirrored until then, such as 2026-01-31 (the end of that day, UTC)',
+      date,
+    )
     .option('--connection <name>', 'all assets of this connection')
     .option('--company <id>', 'all assets of this company')
     .option('--project <id>', 'all assets of this project')
-    .option('--overwrite', 'replace files that are there with other content')
+    .option('--overwrite', 'replace files at the target that have other content')
     .action((assets: string[], options: RestoreOptions) => verbs.restore(assets, options));
 
   const group = (name: string, summary: string) =>

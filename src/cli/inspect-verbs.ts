@@ -62,9 +62,9 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
 
   verb(
     'versions',
-    'list the files of an asset that were superseded and are kept',
+    'list the current file of an asset, and the superseded ones that are kept',
     'asset-mirror versions ASSET',
-    '`asset-mirror restore --version` restores one of them.',
+    'Get one back with `asset-mirror restore ASSET --version VERSION`.',
   )
     .argument('<asset>', 'its id, from `asset-mirror assets`')
     .action(async (asset: string, options) => versions(await connect(), asset, options));
@@ -93,11 +93,11 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
   verb(
     'plan',
     'list the library and show what a full sync would transfer, without changing anything',
-    'asset-mirror plan CONNECTION',
-    'It takes as long as a full listing. Ctrl-C stops it in asset-mirror, too. With --scrub, it lists nothing.',
+    ['asset-mirror plan CONNECTION', 'asset-mirror plan --scrub'],
+    'It takes as long as a full listing. Ctrl-C stops it in asset-mirror, too.',
   )
     .argument('[connection]', `${connectionName} (default: all active connections)`)
-    .option('--scrub', 'instead, show how many requests and bytes the scrub needs')
+    .option('--scrub', 'instead, show how many requests and bytes the scrub needs; lists nothing')
     .action(async (connection: string | undefined, options: PlanOptions) =>
       failIf(await plan(await connect(), connection, options)),
     );

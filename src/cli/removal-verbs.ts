@@ -10,44 +10,44 @@ export function removalVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'list what GONE_RETENTION removes from the bucket in the next 7 days',
     'asset-mirror removals --accept acme',
   )
-    .option('--accept <company>', 'remove what is due of a company that is held because it is so much')
+    .option('--accept <company>', 'remove the assets of this held company that are due now')
     .action(async (options) => removals(await connect(), options));
 
   verb(
     'hold',
     'protect assets, a project or a connection from removal',
     ['asset-mirror hold ASSET --reason "case 42"', 'asset-mirror hold'],
-    'Neither GONE_RETENTION nor an erasure removes what is protected. Without arguments it lists what is.',
+    'Neither GONE_RETENTION nor an erasure removes what is protected. Without arguments, lists what is protected.',
   )
     .argument('[asset...]', 'their ids, from `asset-mirror assets`')
     .option('--project <id>', 'all assets of this project')
     .option('--connection <name>', 'all assets of the companies that this connection can read, or could')
-    .option('--reason <text>', 'why')
+    .option('--reason <text>', 'why; the list shows it')
     .action(async (ids: string[], options) => hold(await connect(), ids, options));
 
-  verb('release', 'end the protection from removal', 'asset-mirror release ASSET')
-    .argument('[asset...]', 'their ids')
-    .option('--project <id>', 'this project')
-    .option('--connection <name>', 'this connection')
+  verb('release', 'end a protection from removal', 'asset-mirror release ASSET')
+    .argument('[asset...]', 'their ids, from `asset-mirror hold`')
+    .option('--project <id>', 'the protection of this project')
+    .option('--connection <name>', 'the protection of this connection')
     .action(async (ids: string[], options) => release(await connect(), ids, options));
 
   verb(
     'erase',
     'remove assets from bucket and database for good, and never mirror them again',
     'asset-mirror erase ASSET --reason "requested by the owner" --certificate erasure.json',
-    'Shows what it would remove, and asks. Exits with 1 if something could not be erased, because it is held or locked.',
+    'Shows what it would remove, and asks. Exits with 1 if something remains because it is protected or locked.',
   )
     .argument('[asset...]', 'their ids, from `asset-mirror assets`')
     .option('--project <id>', 'all assets of this project')
     .option('--company <id>', 'all assets of this company')
     .option('--connection <name>', 'all assets of this connection')
-    .requiredOption('--reason <text>', 'why; it is kept')
+    .requiredOption('--reason <text>', 'why (required); the certificate shows it')
     .option('--certificate <file>', 'write the certificate (JSON) to this new file instead of printing it')
     .option('--yes', 'do not ask for confirmation')
     .action(async (ids: string[], options: EraseOptions) => failIf(await erase(await connect(), ids, options)));
 
   verb('erasures', 'list erasures, or print the certificate of one', 'asset-mirror erasures ERASURE')
-    .argument('[erasure]', 'its id')
+    .argument('[erasure]', 'its id (default: list all)')
     .option('--certificate <file>', 'write the certificate (JSON) to this new file instead of printing it')
     .action(async (id: string | undefined, options) => failIf(await erasures(await connect(), id, options)));
 }

@@ -22,7 +22,7 @@ export const scrubAnswer = scrubStatus
     perDay: z
       .object({ requests: count, bytes: count })
       .nullable()
-      .describe('Expected, in the mean of a cycle; null: the scrub is off.'),
+      .describe('Expected, on average over a cycle; null: the scrub is off.'),
   })
   .meta({ id: 'Scrub' });
 

@@ -21,7 +21,7 @@ export interface EraseOptions {
 
 const pollMs = 500;
 
-/** Erases assets for good, after a confirmation, and writes the certificate. Returns how much could not be erased. */
+/** Erases assets for good, after a confirmation, and writes the certificate. Returns how many assets and objects remain. */
 export async function erase(api: ApiClient, ids: string[], options: EraseOptions): Promise<number> {
   const scope = await scopeOf(api, ids, options);
   const preview = await api.previewErasure(scope);
@@ -93,7 +93,7 @@ export async function erasures(
       String(left),
       reason,
     ]);
-    const titles = ['ERASURE', 'STATUS', 'REQUESTED', 'BY', 'ASSETS', 'LEFT'].map((title) => ({ title }));
+    const titles = ['ERASURE', 'STATUS', 'REQUESTED', 'BY', 'ASSETS', 'REMAINING'].map((title) => ({ title }));
     print(table([...titles, { title: 'REASON', least: 12 }], rows));
   }
   return 0;

@@ -35,7 +35,7 @@ function describeScrub({ cycle, perDay, assets, objects, bytes, bandwidth, bytes
   if (cycle === null || perDay === null) return `The scrub is off (SCRUB_CYCLE). It would read ${what} in each cycle.`;
   return [
     `The scrub reads ${paint('bold', what)} in ${formatDuration(cycle)}.`,
-    `  ${number(perDay.requests)} requests and ${formatBytes(perDay.bytes)} a day in the mean`,
+    `  ${number(perDay.requests)} requests and ${formatBytes(perDay.bytes)} a day on average`,
     `  ${formatBytes(bytesPerSecond)}/s needed now, at most ${formatBytes(bandwidth)}/s`,
     `  ${scrubLine({ cycle, ...state })}`,
   ].join('\n');

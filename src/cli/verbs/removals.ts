@@ -6,7 +6,7 @@ import { UsageError } from '../failures.ts';
 import { findConnection } from '../find-connection.ts';
 import { ago, counted, harmless, paint, print, printJson, table } from '../output.ts';
 
-/** Shows what is removed in the next week. With `accept`, ends the hold of a company. Returns how many companies are held. */
+/** Shows what is removed in the next week. With `accept`, first accepts the removals of a held company. */
 export async function removals(api: ApiClient, options: { accept?: string; json?: boolean }): Promise<void> {
   const found = options.accept === undefined ? await api.removals() : await api.acceptRemoval(options.accept);
   if (options.json) return printJson(found);
@@ -39,7 +39,7 @@ function describe({ goneRetentionSeconds, nextWeek, heldCompanies }: Removals): 
     lines.push(
       '',
       paint('yellow', `! ${harmless(companyId)}: too many assets would be removed, so none is.`),
-      `  If it is right: ${command}`,
+      `  To accept it: ${command}`,
     );
   }
   return lines.join('\n');
@@ -52,7 +52,7 @@ interface HoldOptions {
   json?: boolean;
 }
 
-/** Who does it, as the operating system knows the user. */
+/** The user's name, from the operating system. */
 export const operatorName = () => userInfo().username;
 
 /** Protects assets, a project or a connection; without any of them, lists what is protected. */

@@ -56,7 +56,7 @@ function describe(totals: Status, connections: ConnectionSummary[], watched: boo
       ? `${number(totals.removals.assets)} removed from the bucket in the next 7 days; see \`asset-mirror removals\``
       : '',
     totals.removals.heldCompanies > 0
-      ? paint('yellow', 'too many removals at once, so none happens; see `asset-mirror removals`')
+      ? paint('yellow', 'a company is held: too many assets would be removed at once; see `asset-mirror removals`')
       : '',
     scrubLine(totals.scrub),
     totals.bucket.ok
