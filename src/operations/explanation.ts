@@ -101,7 +101,7 @@ function replacementLines({ connectionId, companyId }: Asset, { setAsideSince }:
   if (!setAsideSince) return [];
   return [
     `The library has had another file for it since ${iso(setAsideSince)}. The stored one stays until the next sync has listed the whole company, or longer if too many files of the company have changed.`,
-    `Accept the other files of the company with \`asset-mirror resync ${connectionId} --company ${companyId} --accept-replaced\`.`,
+    `If the company is held, accept its new files with \`asset-mirror resync ${connectionId} --company ${companyId} --accept-replaced\`.`,
   ];
 }
 

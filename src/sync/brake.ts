@@ -1,7 +1,7 @@
 import type { HeldChanges, HeldKind } from '../store/database/schema.ts';
 import type { Run, SyncDeps } from './deps.ts';
 
-/** A change of more than `assets` assets of a company, and of `percent` of all that are known, is held. */
+/** A change is held if it affects more than `assets` assets of a company, and more than `percent` of its known assets. */
 export interface BrakeLimit {
   percent: number;
   assets: number;
@@ -19,7 +19,7 @@ export function limitOf(settings: Record<string, unknown>, kind: HeldKind): Brak
   return (settings[settingNames[kind]] as BrakeLimit | undefined) ?? brakeLimits[kind];
 }
 
-/** Whether a change looks like an error or an attack. Missing assets are held from the percentage on, others above it. */
+/** Whether a change may be an error or an attack. For missing assets, exactly the percentage is enough. */
 export function isTooMany(
   kind: HeldKind,
   { count, known }: Pick<HeldChanges, 'count' | 'known'>,
@@ -30,10 +30,9 @@ export function isTooMany(
 }
 
 const texts: Record<HeldKind, (held: Pick<HeldChanges, 'count' | 'known'>) => string> = {
-  missing: ({ count, known }) =>
-    `its listing lacks ${count} of ${known} known assets; nothing is marked as gone. If they are`,
+  missing: ({ count, known }) => `${count} of ${known} known assets are missing in the library; none is marked as gone`,
   replaced: ({ count, known }) =>
-    `the library has other files for ${count} of ${known} mirrored assets; none is replaced. If they are right`,
+    `the library has other files for ${count} of ${known} mirrored assets; none is replaced`,
 };
 const accepting: Record<HeldKind, string> = { missing: '--accept-gone', replaced: '--accept-replaced' };
 
@@ -46,5 +45,5 @@ export function reportHeld(
   const { kind, companyId, count, known, isNew } = held;
   if (isNew) log.warn({ event: 'company.held', connectionId, companyId, kind, count, known }, 'company held');
   const command = `asset-mirror resync ${connectionId} --company ${companyId} ${accepting[kind]}`;
-  problems.addHeld(`company ${companyId}: ${texts[kind](held)}: ${command}`);
+  problems.addHeld(`company ${companyId}: ${texts[kind](held)}. To accept it: ${command}`);
 }

@@ -28,7 +28,7 @@ export interface ScrubDeps {
   bandwidth: number;
 }
 
-/** The rate is that of a slightly shorter cycle, so that small delays make nothing late. */
+/** Files are read in a slightly shorter cycle, so that small delays do not make them late. */
 const margin = 0.95;
 /** The longest pause; also after an error. */
 const longestPause = 60_000;
@@ -48,7 +48,7 @@ const mostUnreadable = 1000;
 export function startScrubbing(deps: ScrubDeps) {
   const { log, timings } = deps;
   const scrubber = new Scrubber(deps);
-  const failed = (err: unknown) => log.warn({ event: 'scrub.failed', err }, 'scrub interrupted, will retry');
+  const failed = (err: unknown) => log.warn({ event: 'scrub.failed', err }, 'scrub failed, will retry');
   return every(timings.poll, (signal) => scrubber.round(signal), { failed, later: true });
 }
 
@@ -100,7 +100,7 @@ export class Scrubber {
       const next = await store.scrub.next(this.#leftAlone());
       const waitMs = next ? await this.#waitFor(state, next) : this.#replanAfter;
       if (!next || waitMs > 0) return this.#pause(waitMs);
-      // One that was not read does not hold up the next.
+      // An asset that could not be read does not delay the next one.
       if (await this.#check(next, signal)) state = await store.scrub.read(owner);
     }
   }
@@ -110,12 +110,12 @@ export class Scrubber {
     return Math.max(1000, this.#deps.cycle / 360);
   }
 
-  /** How long the next asset has to wait: for its turn, or for transfers. */
+  /** How long the next asset has to wait: until it is due, or until no transfer runs. */
   async #waitFor(state: ScrubState, next: Unverified): Promise<number> {
     const { store, cycle, bandwidth } = this.#deps;
     if (state.rate === 0) return this.#replanAfter;
-    const turnMs = next.weight / state.rate;
-    if (isWithin(state.readMsAgo, turnMs)) return turnMs - state.readMsAgo!;
+    const dueMs = next.weight / state.rate;
+    if (isWithin(state.readMsAgo, dueMs)) return dueMs - state.readMsAgo!;
     const isUrgent = next.ageMs > cycle || state.bytesPerSecond > bandwidth / 2;
     return !isUrgent && (await store.scrub.isTransferring()) ? transfersMs : 0;
   }
@@ -167,7 +167,7 @@ export class Scrubber {
     if (unreadable) {
       log.warn(
         { event: 'object.unreadable', assetId: id, key: unreadable.key, reason: unreadable.text },
-        'object cannot be read',
+        'object not read, will retry',
       );
       return this.#leaveAlone(id, unreadableMs);
     }
@@ -183,7 +183,7 @@ export class Scrubber {
 /** Whether something happened less than `ms` ago. The database's clock may have been set back since. */
 const isWithin = (msAgo: number | null, ms: number) => msAgo !== null && msAgo >= 0 && msAgo < ms;
 
-/** The bucket, read at most at the bandwidth of the scrub. */
+/** The bucket, with reads limited to the bandwidth of the scrub. */
 function slow({ storage, bandwidth, onRead }: ScrubDeps): Storage {
   const throttle = createThrottle(bandwidth);
   return {

@@ -33,7 +33,7 @@ export async function removeGone(deps: RemovalDeps, retentionMs: number): Promis
     if (onlyAccepted && !isHeld) {
       await store.removals.holdCompany(company);
       const numbers = { companyId, assets: fresh, today, mirrored };
-      log.warn({ event: 'company.removal_held', ...numbers }, 'too many assets would be removed; none is');
+      log.warn({ event: 'company.removal_held', ...numbers }, 'removals of the company held');
     }
     if (!onlyAccepted && isHeld) await store.removals.releaseCompany(companyId);
     removed += await removeOfCompany(deps, { companyId, retentionMs, onlyAccepted });
@@ -57,7 +57,7 @@ async function removeOfCompany(
   }
 }
 
-/** False: it is back in the library, held, or leased by a worker. */
+/** False: it is back in the library, protected, or leased by a worker. */
 async function removeAsset({ store, storage, log, leaseMs, signal }: RemovalDeps, id: string, accepted: boolean) {
   const asset = await store.removals.takeForRemoval(id, { gone: true, leaseMs });
   if (!asset) return false;
@@ -72,7 +72,7 @@ async function removeAsset({ store, storage, log, leaseMs, signal }: RemovalDeps
     log.info({ event: 'asset.removed', ...fields }, 'asset removed from the bucket');
     return true;
   } finally {
-    // Back in the library meanwhile: a worker fetches it again.
+    // If it is back in the library, a worker fetches it again.
     if (!isRemoved) await store.removals.stopRemoval(asset).catch(() => {});
   }
 }
@@ -82,7 +82,7 @@ export async function removeLeftovers({ store, storage, signal }: RemovalDeps): 
   while (!signal.aborted) {
     const page = await store.removals.dueLeftovers(pageSize);
     for (const { key, versionId, erased } of page) {
-      // Without a version, delete markers go, too. A removed asset may be back at the same key.
+      // Without a version id, delete markers are removed, too. But a removed asset may be back at the same key.
       const options = { signal, ...(versionId !== '' && !erased && { versionId }) };
       for await (const { left, versionId = '' } of storage.purge(key, options)) {
         if (!left) await store.removals.leftoverRemoved({ key, versionId });
