@@ -16,7 +16,7 @@ export { WrongSelection };
 
 export interface RestoreRequest extends Selection {
   to: StorageTarget;
-  /** Replaces files that are there with other content. */
+  /** Replaces files at the target that have other content. */
   overwrite: boolean;
 }
 
@@ -29,8 +29,8 @@ export interface RestoreReport {
 }
 
 /**
- * Copies files of the mirror elsewhere, with the configuration of asset-mirror, in a process of its own. Reads the database and
- * the bucket, and writes only to `to`. @throws WrongSelection
+ * Copies files of the mirror to `to`, in a process of its own. Only reads the database and the bucket.
+ * @throws WrongSelection
  */
 export async function restoreFrom(
   config: Config,
@@ -62,7 +62,7 @@ export async function restoreFrom(
   );
 }
 
-/** Whether one of the places is in the other. */
+/** Whether one of them contains the other. */
 function overlaps(one: StorageTarget, other: StorageTarget): boolean {
   if (one.kind === 'directory' && other.kind === 'directory') {
     const isIn = (inner: string, outer: string) => !/^\.\.(\/|$)/.test(relative(outer, inner));

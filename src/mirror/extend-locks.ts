@@ -37,7 +37,7 @@ export function startExtendingLocks({ store, storage, metrics, log }: Omit<Deps,
   return every(pauseMs, pass, { failed });
 }
 
-/** Extends each lock that is due, and finds out about those that are not known. */
+/** Extends each lock that ends soon or is not known. Returns how many. */
 export async function extendLocks(deps: Deps): Promise<number> {
   const { store, storage, log, signal } = deps;
   const { ms } = storage.lock!;

@@ -12,7 +12,7 @@ import { type AssetRecord, putJson, recordOf } from './record.ts';
 import { type StoredFile, storedFiles } from './stored-files.ts';
 
 /**
- * The record of a version, at `versionKeys.record`: its record while it was the current one, and where each of its objects is.
+ * The record of a superseded file, at `versionKeys.record`: its earlier record, and where each of its objects is now.
  * It is written last, so a version that has one is complete.
  */
 export interface VersionRecord extends AssetRecord {
@@ -36,9 +36,9 @@ export async function keepVersion(
   const { storage, store, log } = deps;
   const { asset, lease, signal } = leased;
   const { media, detail } = asset;
-  // A damaged file has no version, and one that was never recorded has that of another detail.
+  // `media.version` is empty for a damaged file, and not that of `detail` for a file without a record.
   if (!media || !detail || media.version !== versionOf(detail as ApiAsset)) return undefined;
-  // One that was begun long ago, before the asset was gone for some time, would expire too early.
+  // A version that was begun long ago would expire too early, so it is begun again.
   if (asset.keepingAt && databaseTime(lease) - asset.keepingAt.getTime() > day)
     await dropUnfinishedVersion(deps, leased);
   const replacedAt = await store.versions.begin(lease);
@@ -78,7 +78,7 @@ export async function keepVersion(
   return version;
 }
 
-/** Removes what an earlier lease began to keep: the stored file stays the current one after all. */
+/** Removes the unfinished version that an earlier lease began. */
 export async function dropUnfinishedVersion(deps: MirrorDeps, { asset, lease, signal }: LeasedAsset): Promise<void> {
   if (!asset.keepingAt) return;
   const { storage, store } = deps;

@@ -109,7 +109,7 @@ export interface Purged {
   key: string;
   bytes: number;
   versionId?: string;
-  /** It is still there: it is locked, until that date if it is known, or the store denies its removal. */
+  /** It remains: it is locked (until this date, if known), or the store denies its removal. */
   left?: { lockedUntil: Date | undefined };
 }
 

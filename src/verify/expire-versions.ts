@@ -76,7 +76,7 @@ export async function expireVersions(
   return versions;
 }
 
-/** Its record after its other objects, and its row last: a crash in between leaves what is still to be removed. */
+/** Removes the record after the other objects, and the row last, so that nothing is forgotten after a crash. */
 async function remove({ store, storage }: ExpireDeps, version: AssetVersion): Promise<void> {
   const { assetId, replacedAt, files } = version;
   const all = await store.versions.ofAsset(assetId);

@@ -5,14 +5,14 @@ import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
 import { type Copy, type Selection, selectCopies } from './select-copies.ts';
 
-/** The progress of a restore, and its result in the end. */
+/** The progress of a restore, and its result at the end. */
 export interface Restoring {
   /** Selected assets and the bytes of their files; undefined until they are counted. */
   of: { assets: number; bytes: number } | undefined;
-  /** Assets whose files are all there now, and the bytes of these. */
+  /** Assets that are complete at the target, and their bytes. */
   restored: number;
   bytes: number;
-  /** Of the restored ones: those that were there already. */
+  /** Of the restored ones, those that were complete before. */
   present: number;
   failed: number;
 }

@@ -19,7 +19,7 @@ export interface Selection {
   asOf?: Date | undefined;
 }
 
-/** A complete copy of an asset: its current file or a superseded one, with sidecars and record. The media comes first, the record last. */
+/** A complete copy of an asset, current or superseded: the media first, then the sidecars, the record last. */
 export interface Copy {
   assetId: string;
   files: (Omit<VersionFile, 'bytes'> & { bytes: number | undefined })[];
@@ -27,16 +27,14 @@ export interface Copy {
   contentType: string | undefined;
 }
 
-/** Nothing can be restored as it was asked. */
+/** The selection is wrong, or matches nothing. */
 export class WrongSelection extends Error {
   override readonly name = 'WrongSelection';
 }
 
 const pageSize = 200;
 
-/**
- * The selected copies. A sentence instead of a copy: a selected asset has none. @throws WrongSelection
- */
+/** The selected copies; for an asset without a copy, a sentence that says why. @throws WrongSelection */
 export async function* selectCopies(
   store: Pick<Store, 'assets' | 'versions' | 'connections'>,
   { connection, ...selection }: Selection,

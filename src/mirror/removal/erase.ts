@@ -33,7 +33,7 @@ export async function eraseAssets(deps: RemovalDeps): Promise<number> {
   return erased;
 }
 
-/** False: a worker holds the asset, so it is tried again later. */
+/** False: a worker has leased the asset, so it is tried again later. */
 async function eraseAsset(deps: RemovalDeps, waiting: WaitingErasure): Promise<boolean> {
   const { store, storage, log, leaseMs, signal } = deps;
   const { erasureId, assetId, hash } = waiting;

@@ -11,8 +11,8 @@ type Stored = Pick<Asset, 'id' | 'media' | 'recordKey' | 'superseded' | 'sidecar
 };
 
 /**
- * Where the objects of an asset are, with those of superseded files: the folder of each key that has the asset's own folder,
- * else the key itself. The records come first, so that a rebuild finds no half of an asset.
+ * What to purge: the asset's own folders, and each key that is in none of them. Records come first, so that a rebuild never
+ * finds an asset of which a part is removed.
  */
 async function placesOf(asset: Stored, isShared: IsShared): Promise<string[]> {
   const { id, media, recordKey, superseded, sidecarFiles, upload, versions } = asset;
@@ -22,13 +22,13 @@ async function placesOf(asset: Stored, isShared: IsShared): Promise<string[]> {
   const own = idSegment(id);
   const all = [...keys, ...older].filter((key) => typeof key === 'string');
   const folders = new Set(all.map((key) => folderOf(key, own)).filter((folder) => folder !== undefined));
-  // A project may have the id of the asset, so that the folder is that of the project.
+  // If a project has the id of the asset, the folder may have other assets: then only single keys are purged.
   for (const folder of folders) if (await isShared(folder, id)) folders.delete(folder);
   const places = all.map((key) => [...folders].find((folder) => key.startsWith(folder)) ?? key);
   return [...new Set([...records, ...places, `${versionKeys.prefix}${own}/`])];
 }
 
-/** Whether a folder holds files of another asset. */
+/** Whether a folder has files of another asset. */
 export type IsShared = (folder: string, assetId: string) => Promise<boolean>;
 
 /** `c/p/a/` of `c/p/a/film.mp4`; undefined if no folder has the asset's id as its name. */

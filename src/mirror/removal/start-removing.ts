@@ -6,8 +6,8 @@ import { type RemovalDeps, removeGone, removeLeftovers } from './remove-gone.ts'
 const hour = 3_600_000;
 
 /**
- * Removes what is to be removed on purpose: erased assets soon, assets gone for GONE_RETENTION every hour, but not in the first day
- * after a time in which nothing ran, or after a step of the clock.
+ * Erases assets soon after the request. Every hour, removes assets that were gone for GONE_RETENTION, but not in the first
+ * day after a time in which nothing ran, or after a step of the clock.
  */
 export function startRemoving(
   { store, storage, log, timings }: Omit<RemovalDeps, 'leaseMs' | 'signal'> & { timings: Timings },

@@ -9,7 +9,7 @@ import { codeOf } from './errors.ts';
 import type { Root } from './root.ts';
 import { moveIntoPlace, write } from './write.ts';
 
-/** What file systems answer that have no hard links, or no more for this file, or none to another disk. */
+/** The errors of file systems that cannot make a hard link: none at all, too many to one file, or to another disk. */
 const noLink = ['EPERM', 'EXDEV', 'EMLINK', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP'];
 
 interface What {

@@ -14,7 +14,7 @@ import { codeOf, statusOf } from './errors.ts';
 /** A version of an object, or a delete marker. */
 type Entry = DeleteMarkerEntry & Pick<ObjectVersion, 'Size'> & { isMarker: boolean };
 
-/** How long an answer to whether the bucket has versions is valid. */
+/** How long it is remembered whether the bucket has versions. */
 const recentMs = 10_000;
 
 /** See `Storage.purge`. */
@@ -37,7 +37,7 @@ export async function* purge(bucket: Bucket, at: string, options: PurgeOptions):
   }
 }
 
-/** Delete markers go last, and only if nothing is left that they hide. */
+/** Removes delete markers last, and only if nothing remains that they hide. */
 async function* purgeKey(bucket: Bucket, entries: Entry[], versions: Entry[]): AsyncGenerator<Purged> {
   const left: Purged[] = [];
   for (const entry of versions) {
@@ -60,7 +60,7 @@ const purgedOf = (bucket: Bucket, { Key, VersionId, Size = 0 }: Entry): Purged =
   ...(VersionId !== undefined && { versionId: VersionId }),
 });
 
-/** A lock, or the lack of a permission, is no error of the store. */
+/** With `left` if a lock or a missing permission prevents it: that is no error of the store. */
 async function removeEntry(bucket: Bucket, entry: Entry): Promise<Purged> {
   const { Key, VersionId } = entry;
   const at = { Bucket: bucket.options.bucket, Key, VersionId };
@@ -77,7 +77,7 @@ async function removeEntry(bucket: Bucket, entry: Entry): Promise<Purged> {
   }
 }
 
-/** The entries of each key, which a listing has together. */
+/** Groups entries by key. A listing has those of one key together. */
 async function* byKey(entries: AsyncIterable<Entry>): AsyncGenerator<Entry[]> {
   let group: Entry[] = [];
   for await (const entry of entries) {

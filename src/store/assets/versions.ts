@@ -6,8 +6,8 @@ import { inMs, msAgo } from '../database/time.ts';
 import { type AssetLease, inHand } from './leases.ts';
 
 /**
- * Saves that a version of a leased asset is being kept, and under which time: the time of an earlier lease that did not end this.
- * Each version of an asset is later than the one before, also after the clock was set back. Undefined: the worker has lost its lease.
+ * Begins to keep a version of a leased asset, and returns its time; that of an earlier lease that did not finish it. Each
+ * version is later than the one before, also after the clock was set back. Undefined: the worker has lost its lease.
  */
 export async function begin(db: Database, lease: AssetLease): Promise<Date | undefined> {
   const { rows } = await sql<{ keepingAt: Date }>`

@@ -28,7 +28,7 @@ export async function previewErasure(db: Database, scope: ErasureScope) {
   return rows[0]!;
 }
 
-/** Those of these ids that no asset has. */
+/** Returns the ids that no asset has. */
 export async function unknownAssets(db: Database, ids: string[]): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`
     SELECT id FROM unnest(${ids}::text[]) AS ids (id) WHERE NOT EXISTS (SELECT FROM assets a WHERE a.id = ids.id)`.execute(
@@ -38,8 +38,8 @@ export async function unknownAssets(db: Database, ids: string[]): Promise<string
 }
 
 /**
- * Begins to erase assets: from now on no sync records them again. Those that a hold protects stay. Returns the id of the
- * erasure; a worker does the rest.
+ * Begins to erase assets, except protected ones: from now on no sync records them. Returns the id of the erasure; a worker
+ * does the rest.
  */
 export async function requestErasure(
   db: Database,

@@ -6,7 +6,7 @@ import { protectedByHold } from './holds.ts';
 
 const day = 86_400_000;
 
-/** Assets that were gone for `retentionMs` in `aheadMs` from now. Worded like the index `assets_gone`. */
+/** Assets that will have been gone for `retentionMs` in `aheadMs`. Written like the index `assets_gone`, which it uses. */
 const due = (retentionMs: number, aheadMs = 0): RawBuilder<boolean> => sql`
   a.state = 'gone' AND a.gone_at < ${msAgo(retentionMs - aheadMs)} AND a.media IS NOT NULL AND NOT ${protectedByHold}`;
 
@@ -56,7 +56,7 @@ export async function removable(
   return rows;
 }
 
-/** Too many would be removed: none is, until an operator accepts it. One event. */
+/** Holds the removals of a company until an operator accepts them. Adds an event. */
 export async function holdCompany(db: Database, { companyId, fresh, today, mirrored }: CompanyDue): Promise<void> {
   await db.transaction().execute(async (tx) => {
     await sql`
@@ -66,7 +66,7 @@ export async function holdCompany(db: Database, { companyId, fresh, today, mirro
   });
 }
 
-/** Fewer assets are to be removed now, for instance because some are back. */
+/** The removals of a company are no longer too many, for instance because assets are back. */
 export async function releaseCompany(db: Database, companyId: string): Promise<void> {
   await sql`UPDATE removal_brakes SET held_at = NULL WHERE company_id = ${companyId}`.execute(db);
 }

@@ -17,7 +17,7 @@ export interface Leftover {
   lockedUntil: Date | null;
 }
 
-/** What a removal found in the bucket, and what of it is still there. */
+/** What a removal found in the bucket, and what of it remains. */
 export interface Removed {
   objects: number;
   bytes: number;
@@ -25,8 +25,8 @@ export interface Removed {
 }
 
 /**
- * Leases an asset to be removed. Nothing else is due for it from now on, and its copy no longer counts as one. `gone`: only if it is
- * still gone and no hold protects it. Undefined if that is not so, or if a worker has it.
+ * Leases an asset in order to remove it, and marks its copy as incomplete. `gone`: only if it is still gone and not protected.
+ * Undefined if it is not, or if a worker has leased it.
  */
 export async function takeForRemoval(
   db: Database,
@@ -104,7 +104,7 @@ export async function saveLeftovers(tx: Database, hash: string, left: Leftover[]
   );
 }
 
-/** Leftovers whose lock has ended: the next attempt of each is a day later. `erased`: nothing else is ever stored at the key. */
+/** Leftovers to try again; the attempt after that is a day later. `erased`: nothing else is ever stored at the key. */
 export async function dueLeftovers(
   db: Database,
   limit: number,

@@ -18,7 +18,7 @@ export const hashOf = (assetId: string) => createHash('sha256').update(assetId, 
 /** The same for the row `a` of `assets`. */
 export const rowHash = sql<string>`encode(sha256(convert_to(a.id, 'UTF8')), 'hex')`;
 
-/** Those of these assets that were erased. */
+/** Returns the ids of these assets that were erased. */
 export async function erasedAmong(db: Database, assetIds: string[]): Promise<Set<string>> {
   if (assetIds.length === 0) return new Set();
   const byHash = new Map(assetIds.map((id) => [hashOf(id), id]));

@@ -4,8 +4,8 @@ import { addEvent } from '../events/add-event.ts';
 import type { Listed } from './lease.ts';
 
 /**
- * Holds changes of a company until an operator accepts them, or ends that (undefined). The first time, an event reports it
- * and the result is true. Replacements are of all connections that can read the company, so one of them ends it for all.
+ * Holds changes of a company until an operator accepts them, or ends that (undefined). True if they were not held before: then
+ * an event reports it. Held replacements are those of all connections that can read the company.
  */
 export async function setHeld(
   tx: Database,

@@ -3,7 +3,7 @@ import type { Database, HeldChanges } from '../database/schema.ts';
 import { setHeld } from './held-changes.ts';
 import { type Listed, underLease } from './lease.ts';
 
-/** Replacements of these hours count together, so that several syncs cannot replace more than one may. */
+/** Replacements of these hours count together, so that several syncs may not replace more than a single one. */
 const windowHours = 24;
 
 /** How many ids a hold names. */
@@ -19,8 +19,8 @@ export async function since(db: Database, assetId: string): Promise<Date | undef
 }
 
 /**
- * How many of a company's mirrored assets are to be replaced, or were in the last hours, with a sample of those that are to
- * be. Replacements that an operator has accepted do not count.
+ * How many of a company's mirrored assets wait to be replaced, or were replaced in the last hours, with a sample of the
+ * waiting ones. Replacements that an operator has accepted do not count.
  */
 export async function count(db: Database, { companyId }: Listed): Promise<HeldChanges> {
   const { rows } = await sql<HeldChanges>`
@@ -42,9 +42,8 @@ export async function count(db: Database, { companyId }: Listed): Promise<HeldCh
 }
 
 /**
- * Releases up to `limit` replacements that were set aside: the assets are pending, with the file that was listed. Returns how many.
- * `which`: those that this sync has found; `settled`: also those of follow-up checks and of syncs that have ended or cannot
- * continue; `accepted`: all, and the counting starts anew.
+ * Releases up to `limit` replacements that were set aside, so that the listed files are due. Returns how many. `which`: those
+ * of this sync; `settled`: also those of follow-up checks and of syncs that no longer run; `accepted`: all.
  * @throws LeaseLost
  */
 export async function release(
@@ -87,7 +86,7 @@ export async function release(
   });
 }
 
-/** Ends the judgement on the replacements of a company. True if they are held from now on. @throws LeaseLost */
+/** Saves whether the replacements of a company are held. True if they are held from now on. @throws LeaseLost */
 export async function settle(
   db: Database,
   listed: Listed,

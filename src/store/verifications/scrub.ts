@@ -28,10 +28,10 @@ export interface Unverified {
 /** What the requests for an asset cost, in bytes. */
 const perAsset = 2 ** 20;
 
-/** In how many parts of a cycle the deadlines are grouped. What is overdue is caught up within one of them. */
+/** The deadlines of a cycle are grouped into this many parts. What is overdue is read within one of them. */
 const parts = 20;
 
-/** Worded like the indexes `assets_to_verify` and `assets_unverifiable`. */
+/** Written like the indexes `assets_to_verify` and `assets_unverifiable`, which they use. */
 const verifiable = sql`state IN ('mirrored', 'gone') AND media IS NOT NULL AND unverifiable_at IS NULL`;
 const unverifiable = sql`state IN ('mirrored', 'gone') AND media IS NOT NULL AND unverifiable_at IS NOT NULL`;
 const verifiedAt = sql<Date>`coalesce(verified_at, mirrored_at)`;
@@ -67,9 +67,8 @@ export async function read(db: Database, owner: string): Promise<ScrubState | un
 }
 
 /**
- * Computes the lowest constant rate with which each file is verified within `cycleMs` of its last verification, if the
- * longest unverified come first. So files that were stored at the same time are spread over the whole cycle, and what was
- * missed while nothing ran is caught up slowly. Reads all assets: seconds for a million.
+ * Computes the lowest constant rate that verifies each file within `cycleMs` of its last verification, the longest unverified
+ * first. So files that were stored together are spread over the cycle. Reads all assets: seconds for a million.
  * Undefined: the lease is lost.
  */
 export async function plan(db: Database, owner: string, cycleMs: number): Promise<ScrubState | undefined> {
