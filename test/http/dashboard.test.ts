@@ -221,7 +221,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.goto(`${scene.ground.publicUrl}/#/connections/${scene.connectionId}`);
     await page.reload();
     await shows(/Acme is held: the library has other files for 60 of 60 mirrored assets/);
-    await press('Accept the other files');
+    await press('Accept the new files');
     await until('the sync', async () => {
       const { syncs } = await scene.mirror.api('GET', `/syncs?connectionId=${scene.connectionId}`);
       return syncs.some(({ scope }: { scope: object }) => 'acceptReplaced' in scope);
@@ -283,7 +283,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     expect(await flawsOf(page)).toEqual([]);
     await tabTo('button', 'Accept …');
     await page.keyboard.press('Enter');
-    await eventually(dialogs).toEqual(['Remove what is due of acme?']);
+    await eventually(dialogs).toEqual(['Remove the assets of acme that are due?']);
     await tabTo('button', 'Remove');
     await page.keyboard.press('Enter');
     await shows('Accepted.');
@@ -298,13 +298,12 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
     await page.evaluate(`location.hash = '#/assets/${id}'`);
-    await tabTo('button', 'Hold');
+    await tabTo('button', 'Protect from removal');
     await page.keyboard.press('Enter');
     await shows('Protected from removal.');
-    await shows('by a hold');
-    await tabTo('button', 'Release hold');
+    await tabTo('button', 'End protection');
     await page.keyboard.press('Enter');
-    await shows('Released.');
+    await shows('No longer protected from removal.');
     await tabTo('button', 'Erase …');
     await page.keyboard.press('Enter');
     await eventually(dialogs).toEqual(['Erase to be erased.txt?']);
@@ -314,7 +313,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     expect(await flawsOf(page)).toEqual([]);
     await tabTo('button', 'Erase for good');
     await page.keyboard.press('Enter');
-    await shows(/Being erased\. The certificate: asset-mirror erasures/);
+    await shows(/Being erased\. Print the certificate: asset-mirror erasures/);
     await eventually(() => scene.keys(id)).toEqual([]);
     const { erasures } = await scene.mirror.api('GET', '/erasures');
     expect(erasures).toMatchObject([{ reason: 'requested by the owner', requestedBy: 'session' }]);

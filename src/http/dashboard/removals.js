@@ -16,9 +16,9 @@ export function removalsCard(removals, then) {
     ${removals.heldCompanies.map(
       ({ companyId }) =>
         html`<p class="banner warn"><strong>${companyId}:</strong> too many assets would be removed, so none is.
-          <button class="small" @click=${() => acceptDialog(companyId, then)}>Accept …</button></p>`,
+          Is it on purpose? <button class="small" @click=${() => acceptDialog(companyId, then)}>Accept …</button></p>`,
     )}
-    <p class="soft">${counted(assets, 'asset')}, ${bytes(size)}: deleted in the library, and no hold protects them.</p>
+    <p class="soft">${counted(assets, 'asset')}, ${bytes(size)}: deleted in the library, and not protected from removal.</p>
     <ul class="events">${first
       .slice(0, most)
       .map(
@@ -30,12 +30,12 @@ export function removalsCard(removals, then) {
 /** @param {string} companyId @param {() => unknown} then */
 function acceptDialog(companyId, then) {
   openDialog({
-    title: `Remove what is due of ${companyId}?`,
+    title: `Remove the assets of ${companyId} that are due?`,
     label: 'Remove',
     danger: true,
     then,
     content: () =>
-      html`<p>Everything of this company that is due now is removed from the bucket, with all versions.</p>`,
+      html`<p>They are removed from the bucket, with all versions. Assets that become due later are not.</p>`,
     async send() {
       await api('/removals/accept', { method: 'POST', body: { companyId } });
       return 'Accepted.';
@@ -48,8 +48,8 @@ export const holdButton = ({ id, held }, then) =>
   html`<button @click=${() =>
     act(async () => {
       await api(held ? '/holds/release' : '/holds', { method: 'POST', body: { kind: 'asset', ids: [id] } });
-      return held ? 'Released.' : 'Protected from removal.';
-    }, then)}>${held ? 'Release hold' : 'Hold'}</button>`;
+      return held ? 'No longer protected from removal.' : 'Protected from removal.';
+    }, then)}>${held ? 'End protection' : 'Protect from removal'}</button>`;
 
 /** @param {Asset} asset @param {() => unknown} then */
 export function eraseDialog({ id, name }, then) {
@@ -65,7 +65,7 @@ export function eraseDialog({ id, name }, then) {
     async send(form) {
       const body = { assetIds: [id], reason: textOf(form, 'reason') };
       const erasure = await api('/erasures', { method: 'POST', body });
-      return `Being erased. The certificate: asset-mirror erasures ${erasure.id}`;
+      return `Being erased. Print the certificate: asset-mirror erasures ${erasure.id}`;
     },
   });
 }

@@ -32,8 +32,8 @@ const labels = {
   syncInterval: 'Time between syncs',
   concurrency: 'Assets at once',
   bandwidth: 'Bandwidth per process',
-  holdMissing: 'More missing than',
-  holdReplaced: 'More replaced than',
+  holdMissing: 'Missing assets',
+  holdReplaced: 'Replaced assets',
   include: 'Mirror only these',
   exclude: 'Skip these',
   assetTypes: 'Types',
@@ -87,7 +87,7 @@ export function settingsDialog(connection, seenTypes, then) {
           ${lists.map((list) => choices.picker(side, list))}</fieldset>`,
         )
       }
-      <fieldset class="fields two"><legend>Hold a company until you accept it, if at once there are</legend>
+      <fieldset class="fields two"><legend>Hold a company until you accept it, if more than this changes at once</legend>
         ${field('holdMissing', limit(settings.holdMissing))}
         ${field('holdReplaced', limit(settings.holdReplaced))}
       </fieldset>`,

@@ -96,7 +96,6 @@ const happened = {
   'connection.changed': 'has changed settings',
   'connection.caught_up': 'has caught up',
   'asset.failed': 'failed',
-  'company.removal_held': 'too many assets of a company would be removed, so none is',
   'asset.damaged': 'was damaged or missing in the bucket',
   'asset.gone': 'is gone from the library',
   'asset.removed': 'was removed from the bucket',
@@ -108,7 +107,7 @@ const happened = {
 /** @param {string} kind @param {MirrorEvent['data']} data */
 function companyWords(kind, data) {
   const { companyName = 'a company' } = data;
-  if (kind === 'company.held') return `${heldWords(/** @type {any} */ (data))} in ${companyName}; held`;
+  if (kind === 'company.held') return `has a held company, ${companyName}: ${heldWords(/** @type {any} */ (data))}`;
   if (kind === 'company.gained') return `can now read ${companyName}`;
   if (kind === 'company.lost') return `can no longer read ${companyName}`;
   return undefined;
@@ -136,11 +135,17 @@ const actions = {
   verify: 'started a verification',
   rotateKeys: 'rotated the keys',
   testWebhook: 'tested the webhook endpoint',
+  acceptRemoval: 'accepted removals',
+  hold: 'protected assets from removal',
+  release: 'ended a protection from removal',
+  previewErasure: 'previewed an erasure',
+  erase: 'erased assets',
 };
 
 /** Events without an asset or connection. @type {Record<string, string>} */
 const happenedHere = {
   'bucket.differs': 'The bucket differed from the database and is repaired',
+  'company.removal_held': 'Too many assets of a company would be removed, so none is until an operator accepts it',
   'webhook.gone': 'The webhook endpoint is gone (410); no more events are sent',
   'webhook.given_up': 'The webhook endpoint did not accept an event, which was given up',
 };

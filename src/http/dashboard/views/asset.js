@@ -76,7 +76,7 @@ export const assetView = {
           <div><dt>First seen</dt><dd>${time(asset.firstSeenAt)}</dd></div>
           <div><dt>Mirrored</dt><dd>${time(asset.mirroredAt, 'not yet')}</dd></div>
           ${asset.mirroredAt ? html`<div><dt>Verified</dt><dd>${time(asset.verifiedAt, 'not since')}</dd></div>` : nothing}
-          ${asset.held ? html`<div><dt>Protected</dt><dd>by a hold</dd></div>` : nothing}
+          ${asset.held ? html`<div><dt>Protected</dt><dd>from removal</dd></div>` : nothing}
           <div><dt>Attempts</dt><dd>${asset.attempts}</dd></div>
           <div><dt>Transcript</dt><dd>${sidecars[asset.transcript]}</dd></div>
           <div><dt>Thumbnail</dt><dd>${sidecars[asset.thumbnail]}</dd></div>
@@ -88,7 +88,12 @@ export const assetView = {
           ${sidecarFiles.map((one) => html`<div class="wide"><dt>Sidecar, ${bytes(one.bytes)}</dt><dd><code>${one.key}</code></dd></div>`)}
         </dl>
       </section>
-      ${versions.length > 0 ? html`<section class="card" aria-labelledby="versions-title"><h2 id="versions-title">Superseded files</h2>${versionTable()}</section>` : nothing}
+      ${
+        versions.length > 0
+          ? html`<section class="card" aria-labelledby="versions-title"><h2 id="versions-title">Superseded files</h2>
+        <p class="soft">The library has replaced them. Get one back: <code>asset-mirror restore ${asset.id} --version VERSION --to DIRECTORY</code></p>${versionTable()}</section>`
+          : nothing
+      }
       <section class="card" aria-labelledby="timeline-title"><h2 id="timeline-title">History</h2>${timelineOf(asset)}</section>`;
   },
 };

@@ -128,9 +128,9 @@ function holdBanner({ id: companyId, name }, hold) {
   const isMissing = hold.kind === 'missing';
   const request = { mode: 'full', companyId, ...(isMissing ? { acceptGone: true } : { acceptReplaced: true }) };
   return html`<div class="banner bad"><p><strong>${name} is held:</strong> ${heldWords(hold)} since ${time(hold.since)}.
-    ${isMissing ? 'Nothing is marked as gone' : 'No file is replaced'} until you accept it.
+    ${isMissing ? 'None is marked as gone' : 'None is replaced'} until you accept it. Ask the user whether it is on purpose.
     For example ${hold.sample.slice(0, 3).map((id, index) => html`${index > 0 ? ', ' : ''}<a href="#/assets/${encodeURIComponent(id)}">${id}</a>`)}.</p>
-    <p class="row"><button @click=${() => act(() => resync(id, request), again)}>${isMissing ? 'Accept as gone' : 'Accept the other files'}</button></p></div>`;
+    <p class="row"><button @click=${() => act(() => resync(id, request), again)}>${isMissing ? 'Accept as gone' : 'Accept the new files'}</button></p></div>`;
 }
 
 /** @param {Connection} connection */

@@ -201,8 +201,12 @@ function summary({ assets, bytes: stored, versions, outstanding, rate, timeLeft,
 /** @param {Status['scrub']} scrub */
 function scrubOf({ cycle, oldest, onTime, unverifiable }) {
   if (oldest === null) return nothing;
+  const aim =
+    cycle === null
+      ? 'files are not read back: the scrub is off'
+      : `each file is read back within ${duration(cycle / 1000)}`;
   const late = onTime === false ? html` · <b>the scrub is late</b>` : nothing;
-  return html`<p class="soft small">Oldest verification: ${time(oldest)}${cycle === null ? ' · the scrub is off' : ` · every file within ${duration(cycle / 1000)}`}${late}${
+  return html`<p class="soft small">Oldest verification of a file: ${time(oldest)} · ${aim}${late}${
     unverifiable > 0 ? ` · ${counted(unverifiable, 'file')} cannot be verified` : nothing
   }</p>`;
 }
