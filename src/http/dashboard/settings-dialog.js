@@ -87,7 +87,7 @@ export function settingsDialog(connection, seenTypes, then) {
           ${lists.map((list) => choices.picker(side, list))}</fieldset>`,
         )
       }
-      <fieldset class="fields two"><legend>Hold a company until you accept it, if more than this changes at once</legend>
+      <fieldset class="fields two"><legend>Hold a company until you accept it, if more than this changes at once (percentage, number)</legend>
         ${field('holdMissing', limit(settings.holdMissing))}
         ${field('holdReplaced', limit(settings.holdReplaced))}
       </fieldset>`,
