@@ -21,7 +21,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     'resync',
     'start a sync of a connection now',
     'asset-mirror resync CONNECTION --full --wait',
-    'Without options it is incremental: it looks for new assets only.',
+    'Without options it is incremental: it lists new uploads only.',
   )
     .argument('<connection>', connectionName)
     .option('--full', 'list everything and retry failed assets; without other options, also repair the bucket')
@@ -30,8 +30,8 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .option('--project <id>', 'only this project')
     .option('--type <type>', 'only this asset type, such as videos or "brand assets"')
     .option('--asset <id>', 'only this asset; may be repeated', collect)
-    .option('--accept-gone', 'full, and mark missing assets as gone, however many')
-    .option('--accept-replaced', 'full, and replace stored files by those that the library has now, however many')
+    .option('--accept-gone', 'accept what a held company is missing: a full sync marks it as gone')
+    .option('--accept-replaced', 'accept the new files of a held company: a full sync replaces the stored ones')
     .option(
       '--wait',
       'wait until everything found is mirrored; exit with 1 if anything failed or waits for over 5 minutes',
@@ -89,8 +89,11 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .option('--exclude <what>', 'skip this, in the same form; may be repeated', collect)
     .option('--concurrency <n>', 'maximum assets in transfer')
     .option('--bandwidth <rate>', 'download limit of each process, such as 20MiB/s')
-    .option('--hold-missing <limit>', 'hold a company of which more is missing at once, such as 50%,1')
-    .option('--hold-replaced <limit>', 'hold a company of which more would be replaced at once, such as 20%,10')
+    .option(
+      '--hold-missing <limit>',
+      'hold a company if more than this is missing at once, such as 50%,1 (percentage, number)',
+    )
+    .option('--hold-replaced <limit>', 'hold a company if more than this would be replaced at once, such as 20%,10')
     .option('--force', 'accept companies, projects and types that are unknown')
     .action(async (connection: string | undefined, options: SetOptions) => set(await connect(), connection, options));
 }
