@@ -30,8 +30,9 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .option('--project <id>', 'only this project')
     .option('--type <type>', 'only this asset type, such as videos or "brand assets"')
     .option('--asset <id>', 'only this asset; may be repeated', collect)
-    .option('--accept-gone', 'accept what a held company is missing: a full sync marks it as gone')
-    .option('--accept-replaced', 'accept the new files of a held company: a full sync replaces the stored ones')
+    .option('--accept-gone', 'full, and mark missing assets as gone, however many')
+    .option('--accept-replaced', 'full, and replace stored files by those that the library has now, however many')
+    .option('--accept-removed', 'full, and let GONE_RETENTION remove what is due now, however much')
     .option(
       '--wait',
       'wait until everything found is mirrored; exit with 1 if anything failed or waits for over 5 minutes',

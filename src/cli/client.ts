@@ -95,7 +95,6 @@ export function createApiClient(service: Service) {
     verification: (id: string, page: { after: number; limit: number }) =>
       get<Verification>(`/verify/${part(id)}`, page),
     removals: () => get<Removals>('/removals'),
-    acceptRemoval: (companyId: string) => send<Removals>('POST', '/removals/accept', { companyId }),
     holds: () => get<HoldList>('/holds'),
     hold: (request: HoldRequest) => send<{ changed: number }>('POST', '/holds', request),
     release: (request: ReleaseRequest) => send<{ changed: number }>('POST', '/holds/release', request),

@@ -8,10 +8,8 @@ export function removalVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
   verb(
     'removals',
     'list what GONE_RETENTION removes from the bucket in the next 7 days',
-    'asset-mirror removals --accept acme',
-  )
-    .option('--accept <company>', 'remove the assets of this held company that are due now')
-    .action(async (options) => removals(await connect(), options));
+    'asset-mirror removals',
+  ).action(async (options) => removals(await connect(), options));
 
   verb(
     'hold',

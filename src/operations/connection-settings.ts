@@ -1,9 +1,9 @@
 import { z } from 'zod';
+import { limitOf } from '../brake.ts';
 import { applyFilters } from '../filters/apply-filters.ts';
 import { type Choice, filtersOf, isWider } from '../filters/filters.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import type { Connection } from '../store/database/schema.ts';
-import { limitOf } from '../sync/brake.ts';
 import { parseDuration, parseHoldLimit, syncIntervals } from '../units.ts';
 import { within } from '../within.ts';
 import type { OperationsDeps } from './deps.ts';
@@ -48,7 +48,7 @@ export const connectionSettingsRequest = z
     bandwidth: rate.nullable().optional(),
     /** Holds a company of which more would be marked as gone at once: percent and number, or a text such as `50%,1`. */
     holdMissing: holdLimit.nullable().optional(),
-    /** Holds a company of which more files would be replaced at once. */
+    /** Holds a company of which more files would be replaced, or removed by GONE_RETENTION, at once. */
     holdReplaced: holdLimit.nullable().optional(),
     /** Accepts companies, projects and types that are unknown. */
     force: z.boolean().optional(),
@@ -79,7 +79,7 @@ export const connectionSettings = z
       'A company is held if at least this percentage and more than this number of its assets are missing.',
     ),
     holdReplaced: shownLimit.describe(
-      'A company is held if more than this percentage and number of its assets would be replaced within 24 hours.',
+      'A company is held if more than this percentage and number of its assets would be replaced, or removed, within 24 hours.',
     ),
     own: z.array(z.string()).describe('The names of the settings that it has of its own.'),
   })

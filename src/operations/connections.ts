@@ -1,9 +1,10 @@
 import { z } from 'zod';
+import type { HeldKind } from '../brake.ts';
 import { connectUrl } from '../oauth/authorize.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import { limitOf } from '../pacing/concurrency-limit.ts';
 import { byState, expectedOf, skipped } from '../store/assets/counts.ts';
-import type { Connection, HeldKind } from '../store/database/schema.ts';
+import type { Connection } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import { within } from '../within.ts';
 import { condition, conditionOf } from './condition.ts';
@@ -20,11 +21,13 @@ export const connectLinkRequest = z.strictObject({ connectionId: text.optional()
 
 export const connectLink = z.object({ url: z.url(), expiresAt: time }).meta({ id: 'ConnectLink' });
 
-const heldChanges = z
+export const heldChanges = z
   .object({
     kind: z
-      .enum(['missing', 'replaced'])
-      .describe('missing: accept with `acceptGone` of a resync; replaced: with `acceptReplaced`.'),
+      .enum(['missing', 'replaced', 'removed'])
+      .describe(
+        'missing: accept with `acceptGone` of a resync; replaced: with `acceptReplaced`; removed: with `acceptRemoved`.',
+      ),
     count: count.describe('How many assets would change.'),
     known: count.describe('Of how many.'),
     sample: z.array(z.string()).describe('Ids of some of them.'),

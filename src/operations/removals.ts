@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { Asset } from '../store/database/schema.ts';
 import { holdKinds } from '../store/removals/holds.ts';
 import type { Store } from '../store/store.ts';
-import { existingConnection } from './connections.ts';
+import { existingConnection, heldChanges } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, text, time } from './fields.ts';
 import { Refused } from './refused.ts';
@@ -30,12 +30,10 @@ export const removalsAnswer = z
       })
       .describe('What is removed from the bucket in the next 7 days, unless it is back or held; the first 100 assets.'),
     heldCompanies: z
-      .array(z.object({ companyId: z.string(), heldAt: time }))
+      .array(heldChanges.extend({ companyId: z.string(), companyName: z.string(), connectionId: z.string() }))
       .describe('Companies of which too many assets would be removed within a day: none is, until it is accepted.'),
   })
   .meta({ id: 'Removals' });
-
-export const acceptRequest = z.strictObject({ companyId: text }).meta({ id: 'AcceptRemovalRequest' });
 
 const holdTarget = { kind: z.enum(holdKinds), ids: z.array(text).min(1).max(1000) };
 export const holdRequest = z
@@ -69,7 +67,7 @@ export async function nextWeekOf(store: Store, goneRetention: number) {
   return {
     goneRetentionSeconds: isForever ? null : goneRetention / 1000,
     nextWeek: { assets, bytes, first: first.map(({ at, ...asset }) => ({ ...asset, at: at.toISOString() })) },
-    heldCompanies: held.map(({ companyId, heldAt }) => ({ companyId, heldAt: heldAt.toISOString() })),
+    heldCompanies: held.map(({ held: what, ...of }) => ({ ...of, kind: 'removed' as const, ...what })),
   };
 }
 
@@ -88,21 +86,8 @@ export async function requireNotErased(store: Store, assetId: string): Promise<v
 }
 
 export function removalOperations({ store, goneRetention }: Pick<OperationsDeps, 'store' | 'goneRetention'>) {
-  const removals = () => nextWeekOf(store, goneRetention);
   return {
-    removals,
-
-    /** Accepts the removal of everything of a company that is due now. */
-    async acceptRemoval({ companyId }: z.infer<typeof acceptRequest>) {
-      if (!(await store.removals.acceptRemoval(companyId))) {
-        throw new Refused(
-          409,
-          'removal_not_held',
-          `No removal is held for company ${companyId}. \`asset-mirror removals\` lists those that are.`,
-        );
-      }
-      return removals();
-    },
+    removals: () => nextWeekOf(store, goneRetention),
 
     async holds() {
       const found = await store.removals.holds();

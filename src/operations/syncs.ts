@@ -22,6 +22,10 @@ const scope = {
     .literal(true)
     .optional()
     .describe('Replace stored files by those that the library has now, however many.'),
+  acceptRemoved: z
+    .literal(true)
+    .optional()
+    .describe('Let GONE_RETENTION remove everything that is due now, however much, and is not listed again.'),
 };
 
 export const resyncRequest = z
@@ -34,10 +38,10 @@ export const resyncRequest = z
       .describe('Only uploads after this time: ISO 8601, or epoch milliseconds as in the library.'),
   })
   .refine(
-    ({ mode, since, projectId, assetType, assetIds, acceptGone, acceptReplaced }) =>
-      !(acceptGone || acceptReplaced) ||
+    ({ mode, since, projectId, assetType, assetIds, acceptGone, acceptReplaced, acceptRemoved }) =>
+      !(acceptGone || acceptReplaced || acceptRemoved) ||
       (mode === 'full' && [since, projectId, assetType, assetIds].every((it) => it === undefined)),
-    'acceptGone and acceptReplaced need mode "full", without since, projectId, assetType and assetIds',
+    'acceptGone, acceptReplaced and acceptRemoved need mode "full", without since, projectId, assetType and assetIds',
   )
   .meta({ id: 'ResyncRequest' });
 export type ResyncRequest = z.infer<typeof resyncRequest>;
@@ -80,7 +84,7 @@ export const syncAnswer = z
 export const syncList = z.object({ syncs: z.array(syncAnswer), nextCursor }).meta({ id: 'SyncList' });
 
 /** A full sync without limits, which is followed by a verification. */
-function isWhole({ mode, acceptGone: _, acceptReplaced: __, ...part }: ResyncRequest): boolean {
+function isWhole({ mode, acceptGone: _, acceptReplaced: __, acceptRemoved: ___, ...part }: ResyncRequest): boolean {
   return mode === 'full' && Object.values(part).every((it) => it === undefined);
 }
 

@@ -1,8 +1,8 @@
+import { heldText, isTooMany, logHeld } from '../brake.ts';
 import { concurrently } from '../concurrently.ts';
 import { Rejected } from '../errors.ts';
 import { HttpError } from '../source/http.ts';
 import type { SyncPosition } from '../store/database/schema.ts';
-import { isTooMany, limitOf, reportHeld } from './brake.ts';
 import type { Run, SyncDeps } from './deps.ts';
 
 /** Missing assets that are read at a time. */
@@ -24,7 +24,7 @@ export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string, 
   const company = { sync, lease, companyId };
   const accepted = sync.scope.acceptGone === true;
   const found = await store.missing.count(company);
-  const isHeld = !accepted && isTooMany('missing', found, limitOf(run.settings, 'missing'));
+  const isHeld = !accepted && isTooMany('missing', found, run.settings);
   let gone = 0;
   for (let after = ''; found.count > 0 && !isHeld; ) {
     signal.throwIfAborted();
@@ -37,7 +37,9 @@ export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string, 
   const held = isHeld ? { ...found, sample } : undefined;
   const isNew = await store.missing.settle(company, position, held);
   if (gone > 0) log.warn({ event: 'asset.gone', connectionId, companyId, gone }, 'assets gone from the library');
-  if (held) reportHeld(deps, run, { kind: 'missing', companyId, isNew, ...held });
+  const change = { ...found, kind: 'missing', connectionId, companyId } as const;
+  if (isNew) logHeld(log, change);
+  if (isHeld) run.problems.addHeld(heldText(change, `company ${companyId}`));
 }
 
 /** Those of `ids` that the library does not have. */

@@ -1,4 +1,4 @@
-import { isTooMany, limitOf, reportHeld } from './brake.ts';
+import { heldText, isTooMany, logHeld } from '../brake.ts';
 import type { Run, SyncDeps } from './deps.ts';
 
 /** Assets that are released at a time. */
@@ -17,10 +17,11 @@ export async function judgeReplaced(
 ): Promise<void> {
   const { replacements } = deps.store;
   const { sync, lease, signal } = run;
+  const { connectionId } = sync;
   const listed = { sync, lease, companyId };
   const accepted = sync.scope.acceptReplaced === true;
   const found = await replacements.count(listed);
-  const isHeld = found.sample.length > 0 && isTooMany('replaced', found, limitOf(run.settings, 'replaced'));
+  const isHeld = found.sample.length > 0 && isTooMany('replaced', found, run.settings);
   const held = isHeld && !accepted ? found : undefined;
   const which = accepted ? 'accepted' : complete ? 'settled' : 'own';
   for (let released = batchSize; !held && released === batchSize; ) {
@@ -29,5 +30,7 @@ export async function judgeReplaced(
     if (released > 0) deps.onWork();
   }
   const isNew = await replacements.settle(listed, { held, accepted });
-  if (held) reportHeld(deps, run, { kind: 'replaced', companyId, isNew, ...held });
+  const change = { ...found, kind: 'replaced', connectionId, companyId } as const;
+  if (isNew) logHeld(deps.log, change);
+  if (held) run.problems.addHeld(heldText(change, `company ${companyId}`));
 }

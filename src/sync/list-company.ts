@@ -42,6 +42,7 @@ export async function listCompany(
   }
   if (toJudge) await judgeReplaced(deps, run, company.id, { complete: listing.unfiltered });
   if (listing.reconciles) await judgeMissing(deps, run, company.id, listing.done);
+  if (run.sync.scope.acceptRemoved) await deps.store.removals.accept(company.id);
   return listing.done;
 }
 

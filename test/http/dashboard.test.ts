@@ -266,7 +266,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows('Not mirrored');
   });
 
-  test('the overview lists what is removed in the next week, and an operator accepts what is held', async () => {
+  test('the overview lists what is removed in the next week, and leads to what is held, which an operator accepts', async () => {
     const id = await scene.upload({ name: 'soon gone.txt' });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -275,20 +275,19 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await scene.mirror.assetIn(id, 'gone');
     const url = scene.ground.environment.DATABASE_URL!;
     await ask(url, `UPDATE assets SET gone_at = now() - interval '29 days' WHERE id = '${id}'`);
-    await ask(url, `INSERT INTO removal_brakes (company_id, held_at) VALUES ('acme', now())`);
+    const hold = { count: 12, known: 30, sample: [id], since: new Date() };
+    await ask(url, `UPDATE access SET held = '${JSON.stringify({ removed: hold })}' WHERE company_id = 'acme'`);
     await page.evaluate(`location.hash = '#/'`);
     await shows('Removed in the next 7 days');
     await shows('soon gone.txt');
-    await shows('acme: too many assets would be removed, so none is.');
+    await shows('GONE_RETENTION would remove 12 of 30 mirrored assets. None is removed.');
     expect(await flawsOf(page)).toEqual([]);
-    await tabTo('button', 'Accept …');
+    await tabTo('link', 'Acme is held');
     await page.keyboard.press('Enter');
-    await eventually(dialogs).toEqual(['Remove the assets of acme that are due?']);
-    await tabTo('button', 'Remove');
+    await tabTo('button', 'Accept the removal');
     await page.keyboard.press('Enter');
-    await shows('Accepted.');
     await eventually(async () => (await scene.mirror.api('GET', '/removals')).heldCompanies).toEqual([]);
-    await eventually(async () => (await text()).includes('too many assets')).toBe(false);
+    await eventually(async () => (await text()).includes('GONE_RETENTION would remove')).toBe(false);
     await page.evaluate(`location.hash = '#/assets/${id}'`);
     await shows(/Its files are removed from the bucket after .* \(GONE_RETENTION\)/);
   });

@@ -59,7 +59,7 @@ describe('a library in which all files are replaced at once', () => {
     expect(stdout).toContain(`60 of 60 mirrored assets of Acme; none is replaced. To accept it: ${advice}`);
     expect(await scene.mirror.api('GET', '/status')).toMatchObject({ connections: { troubled: 1 } });
     const seen = await scrape(scene.ground.publicUrl);
-    expect(seen.by('asset_mirror_held_companies', 'kind')).toEqual({ missing: 0, removal: 0, replaced: 1 });
+    expect(seen.by('asset_mirror_held_companies', 'kind')).toEqual({ missing: 0, removed: 0, replaced: 1 });
   });
 
   test('a new asset is mirrored during a hold, and a lost record of a held asset is written again', async () => {

@@ -57,7 +57,7 @@ describe('a listing in which many mirrored files are others', () => {
     const run = await stage.sync(connectionId);
     expect(run).toMatchObject({ status: 'done', changed: 60, error: null });
     expect(run.held).toBe(
-      `company ${companyId}: the library has other files for 60 of 60 mirrored assets; none is replaced. To accept it: ` +
+      `the library has other files for 60 of 60 mirrored assets of company ${companyId}; none is replaced. To accept it: ` +
         `asset-mirror resync ${connectionId} --company ${companyId} --accept-replaced`,
     );
     expect(await pending(companyId)).toEqual([]);

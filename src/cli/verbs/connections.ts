@@ -1,3 +1,4 @@
+import { heldText } from '../../brake.ts';
 import { formatBytes } from '../../units.ts';
 import type { ConnectionQuery, ConnectionSummary } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
@@ -76,28 +77,15 @@ export function troubles(connections: ConnectionSummary[]): string[] {
         ? [`${paint('yellow', '!')} ${id}: the filters skip all assets; see \`asset-mirror set ${id}\``]
         : []),
       ...companies.flatMap((company) =>
-        company.held.map((hold) => `${paint('red', '!')} ${id}: ${holdLine(id, company, hold)}`),
+        company.held.map((hold) => {
+          const held = { ...hold, connectionId: id, companyId: company.id };
+          return `${paint('red', '!')} ${id}: ${heldText(held, harmless(company.name))}`;
+        }),
       ),
       ...(status === 'active' && slow.length > 0 ? [`${paint('yellow', '~')} ${id}: ${slow.join(', ')}`] : []),
       ...(lastError ? [`${paint('yellow', '!')} ${id}: ${harmless(lastError)}`] : []),
     ];
   });
-}
-
-type Company = ConnectionSummary['companies'][number];
-
-/** What is held, and how to accept it. */
-function holdLine(
-  connectionId: string,
-  { id, name }: Company,
-  { kind, count, known }: Company['held'][number],
-): string {
-  const what =
-    kind === 'missing'
-      ? `${number(count)} of ${number(known)} assets of ${harmless(name)} are missing in the library; none is marked as gone`
-      : `the library has other files for ${number(count)} of ${number(known)} mirrored assets of ${harmless(name)}; none is replaced`;
-  const flag = kind === 'missing' ? '--accept-gone' : '--accept-replaced';
-  return `${what}. To accept it: asset-mirror resync ${connectionId} --company ${id} ${flag}`;
 }
 
 export async function connections(

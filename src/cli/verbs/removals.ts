@@ -1,4 +1,5 @@
 import { userInfo } from 'node:os';
+import { heldText } from '../../brake.ts';
 import { formatBytes, formatDuration } from '../../units.ts';
 import type { HoldRequest, Removals } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
@@ -6,12 +7,10 @@ import { UsageError } from '../failures.ts';
 import { findConnection } from '../find-connection.ts';
 import { ago, counted, harmless, paint, print, printJson, table } from '../output.ts';
 
-/** Shows what is removed in the next week. With `accept`, first accepts the removals of a held company. */
-export async function removals(api: ApiClient, options: { accept?: string; json?: boolean }): Promise<void> {
-  const found = options.accept === undefined ? await api.removals() : await api.acceptRemoval(options.accept);
-  if (options.json) return printJson(found);
-  if (options.accept !== undefined)
-    print(`Accepted. The assets of ${harmless(options.accept)} that are due are removed.`);
+/** Shows what is removed in the next week. */
+export async function removals(api: ApiClient, { json }: { json?: boolean }): Promise<void> {
+  const found = await api.removals();
+  if (json) return printJson(found);
   print(describe(found));
 }
 
@@ -34,14 +33,8 @@ function describe({ goneRetentionSeconds, nextWeek, heldCompanies }: Removals): 
     ];
     lines.push('', table(columns, rows));
   }
-  for (const { companyId } of heldCompanies) {
-    const command = `asset-mirror removals --accept ${companyId}`;
-    lines.push(
-      '',
-      paint('yellow', `! ${harmless(companyId)}: too many assets would be removed, so none is.`),
-      `  To accept it: ${command}`,
-    );
-  }
+  for (const held of heldCompanies)
+    lines.push('', `${paint('yellow', '!')} ${heldText(held, harmless(held.companyName))}`);
   return lines.join('\n');
 }
 

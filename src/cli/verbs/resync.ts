@@ -17,6 +17,7 @@ export interface ResyncOptions {
   asset?: string[];
   acceptGone?: boolean;
   acceptReplaced?: boolean;
+  acceptRemoved?: boolean;
   wait?: boolean;
   json?: boolean;
 }
@@ -31,15 +32,19 @@ const checkMs = 10_000;
  */
 export async function resync(api: ApiClient, given: string, options: ResyncOptions): Promise<number> {
   const connectionId = await findConnection(api, given);
+  const accepted = {
+    ...(options.acceptGone && { acceptGone: true as const }),
+    ...(options.acceptReplaced && { acceptReplaced: true as const }),
+    ...(options.acceptRemoved && { acceptRemoved: true as const }),
+  };
   const request: ResyncRequest = {
-    mode: options.full || options.acceptGone || options.acceptReplaced ? 'full' : 'incremental',
+    mode: options.full || Object.keys(accepted).length > 0 ? 'full' : 'incremental',
     ...(options.since !== undefined && { since: timeOf(options.since) }),
     ...(options.company !== undefined && { companyId: options.company }),
     ...(options.project !== undefined && { projectId: options.project }),
     ...(options.type !== undefined && { assetType: options.type }),
     ...(options.asset !== undefined && { assetIds: options.asset }),
-    ...(options.acceptGone && { acceptGone: true }),
-    ...(options.acceptReplaced && { acceptReplaced: true }),
+    ...accepted,
   };
   const before = options.wait ? (await api.connection(connectionId)).counts.byState.failed : 0;
   const { syncId } = await api.resync(connectionId, request);

@@ -5,18 +5,18 @@ import { openDialog, textOf } from './dialog.js';
 import { bytes, counted } from './format.js';
 import { time } from './parts.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
+import { heldWords } from './words.js';
 
 const most = 6;
 
-/** What is removed from the bucket in the next week; nothing without GONE_RETENTION. @param {Removals | undefined} removals @param {() => unknown} then */
-export function removalsCard(removals, then) {
+/** What is removed from the bucket in the next week; nothing without GONE_RETENTION. @param {Removals | undefined} removals */
+export function removalsCard(removals) {
   if (!removals || (removals.nextWeek.assets === 0 && removals.heldCompanies.length === 0)) return nothing;
   const { assets, bytes: size, first } = removals.nextWeek;
   return html`<section class="card" aria-labelledby="removals-title"><h2 id="removals-title">Removed in the next 7 days</h2>
     ${removals.heldCompanies.map(
-      ({ companyId }) =>
-        html`<p class="banner warn"><strong>${companyId}:</strong> too many assets would be removed, so none is.
-          Is it on purpose? <button class="small" @click=${() => acceptDialog(companyId, then)}>Accept …</button></p>`,
+      (held) =>
+        html`<p class="banner warn"><strong><a href="#/connections/${held.connectionId}">${held.companyName} is held</a>:</strong> ${heldWords(held)}. None is removed.</p>`,
     )}
     <p class="soft">${counted(assets, 'asset')}, ${bytes(size)}: deleted in the library, and not protected from removal.</p>
     <ul class="events">${first
@@ -25,22 +25,6 @@ export function removalsCard(removals, then) {
         ({ id, name, at }) =>
           html`<li><span><a href="#/assets/${encodeURIComponent(id)}">${name ?? id}</a></span>${time(at)}</li>`,
       )}</ul></section>`;
-}
-
-/** @param {string} companyId @param {() => unknown} then */
-function acceptDialog(companyId, then) {
-  openDialog({
-    title: `Remove the assets of ${companyId} that are due?`,
-    label: 'Remove',
-    danger: true,
-    then,
-    content: () =>
-      html`<p>They are removed from the bucket, with all versions. Assets that become due later are not.</p>`,
-    async send() {
-      await api('/removals/accept', { method: 'POST', body: { companyId } });
-      return 'Accepted.';
-    },
-  });
 }
 
 /** @param {Asset} asset @param {() => unknown} then */

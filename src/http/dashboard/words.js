@@ -114,10 +114,12 @@ function companyWords(kind, data) {
 }
 
 /** What is held: the changes that are too many. @param {{ kind: string, count: number, known: number }} hold */
-export const heldWords = ({ kind, count, known }) =>
-  kind === 'missing'
-    ? `${number(count)} of ${number(known)} assets are missing in the library`
-    : `the library has other files for ${number(count)} of ${number(known)} mirrored assets`;
+export const heldWords = ({ kind, count, known }) => {
+  const share = `${number(count)} of ${number(known)}`;
+  if (kind === 'missing') return `${share} assets are missing in the library`;
+  if (kind === 'replaced') return `the library has other files for ${share} mirrored assets`;
+  return `GONE_RETENTION would remove ${share} mirrored assets`;
+};
 
 /** Operator actions: the text before the name of the object. @type {Record<string, string>} */
 const actions = {

@@ -8,14 +8,7 @@ import {
 } from '../../operations/erasures.ts';
 import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
-import {
-  acceptRequest,
-  changedHolds,
-  holdList,
-  holdRequest,
-  releaseRequest,
-  removalsAnswer,
-} from '../../operations/removals.ts';
+import { changedHolds, holdList, holdRequest, releaseRequest, removalsAnswer } from '../../operations/removals.ts';
 import { refused } from '../openapi.ts';
 import { type Api, route } from './route.ts';
 
@@ -26,14 +19,6 @@ export function removalRoutes(app: Api, operations: Operations): void {
       response: { 200: removalsAnswer },
     }),
     async () => operations.removals(),
-  );
-  app.post(
-    '/removals/accept',
-    route('removals', 'acceptRemoval', 'Accept the removal of everything of a company that is due now', {
-      body: acceptRequest,
-      response: { 200: removalsAnswer, ...refused(409) },
-    }),
-    async (request) => operations.acceptRemoval(request.body),
   );
   app.get(
     '/holds',

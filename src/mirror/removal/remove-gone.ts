@@ -1,7 +1,7 @@
+import { isTooMany, logHeld } from '../../brake.ts';
 import { concurrently } from '../../concurrently.ts';
 import type { Log } from '../../log.ts';
 import type { Storage } from '../../storage/storage.ts';
-import type { CompanyDue } from '../../store/removals/gone.ts';
 import type { Store } from '../../store/store.ts';
 import { assetsAtOnce, purgeAsset } from './purge-asset.ts';
 
@@ -16,27 +16,21 @@ export interface RemovalDeps {
 
 const pageSize = 100;
 
-/** Whether too many assets of a company would be removed within a day: then an operator must accept it. */
-export function isTooMany({ fresh, today, mirrored }: Pick<CompanyDue, 'fresh' | 'today' | 'mirrored'>): boolean {
-  const removed = fresh + today;
-  return fresh > 0 && removed > 10 && removed > 0.2 * (mirrored + today);
-}
-
-/** Removes assets from the bucket that were gone for `retentionMs`. Returns how many. */
+/**
+ * Removes assets from the bucket that were gone for `retentionMs`, and returns how many. If too many of a company would be
+ * removed within a day, only those are that an operator has accepted.
+ */
 export async function removeGone(deps: RemovalDeps, retentionMs: number): Promise<number> {
   const { store, log, signal } = deps;
+  const companies = Number.isFinite(retentionMs) ? await store.removals.companiesDue(retentionMs) : [];
+  await store.removals.holdOnly(companies.map(({ companyId }) => companyId));
   let removed = 0;
-  for (const company of await store.removals.companiesDue(retentionMs)) {
+  for (const { companyId, connectionId, settings, ...found } of companies) {
     signal.throwIfAborted();
-    const { companyId, isHeld, fresh, today, mirrored } = company;
-    const onlyAccepted = isTooMany(company);
-    if (onlyAccepted && !isHeld) {
-      await store.removals.holdCompany(company);
-      const numbers = { companyId, assets: fresh, today, mirrored };
-      log.warn({ event: 'company.removal_held', ...numbers }, 'removals of the company held');
-    }
-    if (!onlyAccepted && isHeld) await store.removals.releaseCompany(companyId);
-    removed += await removeOfCompany(deps, { companyId, retentionMs, onlyAccepted });
+    const isHeld = found.sample.length > 0 && isTooMany('removed', found, settings);
+    const isNew = await store.removals.holdCompany({ companyId, connectionId }, isHeld ? found : undefined);
+    if (isNew) logHeld(log, { ...found, kind: 'removed', companyId, connectionId });
+    removed += await removeOfCompany(deps, { companyId, retentionMs, onlyAccepted: isHeld });
   }
   return removed;
 }

@@ -20,7 +20,7 @@ export function startRemoving(
   const hourly = async (signal: AbortSignal) => {
     if (!(await store.chores.take('remove', pauseMs, Math.min(24 * hour, goneRetention)))) return;
     await removeLeftovers({ ...deps, signal });
-    if (Number.isFinite(goneRetention)) await removeGone({ ...deps, signal }, goneRetention);
+    await removeGone({ ...deps, signal }, goneRetention);
   };
   const running = [
     every(timings.sweep, (signal) => eraseAssets({ ...deps, signal }), { failed }),

@@ -38,7 +38,9 @@ const connections = `
 
   CREATE TABLE companies (
     id text PRIMARY KEY,
-    name text NOT NULL
+    name text NOT NULL,
+    -- An operator has accepted the removal of everything that was due then.
+    removal_accepted_at timestamptz
   );
 
   -- Which connection can read which company. Each pair has its high-water mark: users may see different assets of a company.
@@ -463,13 +465,6 @@ const removals = `
   CREATE TRIGGER hold_moved_assets AFTER UPDATE OF project_id, company_id ON assets FOR EACH ROW
     WHEN ((old.project_id, old.company_id) IS DISTINCT FROM (new.project_id, new.company_id))
     EXECUTE FUNCTION hold_moved_asset();
-
-  -- Companies of which too many assets would be removed, and until when an operator has accepted that.
-  CREATE TABLE removal_brakes (
-    company_id text PRIMARY KEY,
-    held_at timestamptz,
-    accepted_at timestamptz
-  );
 
   -- Assets that are never mirrored again, by the SHA-256 of their id.
   CREATE TABLE tombstones (

@@ -1,4 +1,5 @@
 import type { Generated, JSONColumnType, Kysely, Selectable } from 'kysely';
+import type { HeldChanges, HeldKind } from '../../brake.ts';
 import type { Reason } from '../../reasons.ts';
 
 /** The tables as TypeScript sees them (camelCase; bigint columns are numbers, timestamps Dates). */
@@ -97,17 +98,6 @@ interface AccessTable {
   held: Generated<Partial<Record<HeldKind, HeldChanges & { since: string }>>>;
   gainedAt: Generated<Date>;
   lostAt: Date | null;
-}
-
-/** Changes of a company that are held until an operator accepts them. */
-export type HeldKind = 'missing' | 'replaced';
-
-/** `count` of `known` assets would change. */
-export interface HeldChanges {
-  count: number;
-  known: number;
-  /** Ids of some of them. */
-  sample: string[];
 }
 
 export type AssetState = 'pending' | 'processing' | 'transferring' | 'mirrored' | 'unavailable' | 'failed' | 'gone';
@@ -289,6 +279,8 @@ export interface SyncScope {
   acceptGone?: true | undefined;
   /** An operator has confirmed that files in the library may replace the stored ones. */
   acceptReplaced?: true | undefined;
+  /** An operator has confirmed that GONE_RETENTION may remove what is due. */
+  acceptRemoved?: true | undefined;
 }
 /** Where an interrupted sync continues. */
 export interface SyncPosition {

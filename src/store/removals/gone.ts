@@ -1,10 +1,13 @@
 import { type RawBuilder, sql } from 'kysely';
+import type { HeldChanges } from '../../brake.ts';
 import type { Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';
-import { addEvent } from '../events/add-event.ts';
+import { setHeld } from '../syncs/held-changes.ts';
 import { protectedByHold } from './holds.ts';
 
 const day = 86_400_000;
+/** How many ids a hold names. */
+const sampleSize = 10;
 
 /** Assets that will have been gone for `retentionMs` in `aheadMs`. Written like the index `assets_gone`, which it uses. */
 const due = (retentionMs: number, aheadMs = 0): RawBuilder<boolean> => sql`
@@ -12,33 +15,35 @@ const due = (retentionMs: number, aheadMs = 0): RawBuilder<boolean> => sql`
 
 /** An operator has accepted the removal of everything that was due at that time. */
 const accepted = (retentionMs: number) =>
-  sql`coalesce(a.gone_at <= b.accepted_at - ${retentionMs} * interval '1 ms', false)`;
+  sql`coalesce(a.gone_at <= c.removal_accepted_at - ${retentionMs} * interval '1 ms', false)`;
 
-/** A company with assets to be removed. */
-export interface CompanyDue {
-  companyId: string;
-  /** Due without an operator's acceptance, and due with it. */
-  fresh: number;
-  accepted: number;
-  /** Removed without acceptance in the last 24 hours. */
-  today: number;
-  /** Assets with media in the bucket. */
-  mirrored: number;
-  /** Whether it is held already. */
-  isHeld: boolean;
-}
+type Of = { companyId: string; connectionId: string };
 
-export async function companiesDue(db: Database, retentionMs: number): Promise<CompanyDue[]> {
-  const { rows } = await sql<CompanyDue>`
-    SELECT d.*, b.held_at IS NOT NULL AS is_held,
-      (SELECT count(*) FROM events e WHERE e.kind = 'asset.removed' AND e.at > ${msAgo(day)}
-        AND e.data->>'companyId' = d.company_id AND NOT e.data ? 'accepted') AS today,
-      (SELECT count(*) FROM assets m WHERE m.company_id = d.company_id AND m.media IS NOT NULL) AS mirrored
+/**
+ * Companies with assets to be removed: how many would be removed within 24 hours without an operator's acceptance, of how many
+ * that have media in the bucket, and a sample of those that are due. The connection is one that can read the company, if
+ * there is one; of several, the first that connected.
+ */
+export async function companiesDue(
+  db: Database,
+  retentionMs: number,
+): Promise<(Of & HeldChanges & { settings: Record<string, unknown> })[]> {
+  const { rows } = await sql<Of & HeldChanges & { settings: Record<string, unknown> }>`
+    SELECT d.company_id, r.connection_id, r.settings, d.fresh + t.today AS count, m.mirrored + t.today AS known, d.sample
     FROM (
       SELECT a.company_id, count(*) FILTER (WHERE NOT ${accepted(retentionMs)}) AS fresh,
-        count(*) FILTER (WHERE ${accepted(retentionMs)}) AS accepted
-      FROM assets a LEFT JOIN removal_brakes b USING (company_id) WHERE ${due(retentionMs)} GROUP BY a.company_id
-    ) AS d LEFT JOIN removal_brakes b USING (company_id) ORDER BY d.company_id`.execute(db);
+        coalesce((array_agg(a.id ORDER BY a.id) FILTER (WHERE NOT ${accepted(retentionMs)}))[1:${sampleSize}::int], '{}') AS sample
+      FROM assets a JOIN companies c ON c.id = a.company_id WHERE ${due(retentionMs)} GROUP BY a.company_id
+    ) AS d CROSS JOIN LATERAL (
+      SELECT x.connection_id, c.settings FROM access x JOIN connections c ON c.id = x.connection_id
+      WHERE x.company_id = d.company_id
+      ORDER BY (c.status <> 'disconnected' AND x.lost_at IS NULL) DESC, c.connected_at, c.id LIMIT 1
+    ) AS r CROSS JOIN LATERAL (
+      SELECT count(*) AS today FROM events e WHERE e.kind = 'asset.removed' AND e.at > ${msAgo(day)}
+        AND e.data->>'companyId' = d.company_id AND NOT e.data ? 'accepted'
+    ) AS t CROSS JOIN LATERAL (
+      SELECT count(*) AS mirrored FROM assets WHERE company_id = d.company_id AND media IS NOT NULL
+    ) AS m ORDER BY d.company_id`.execute(db);
   return rows;
 }
 
@@ -49,34 +54,29 @@ export async function removable(
 ): Promise<{ id: string; accepted: boolean }[]> {
   const { rows } = await sql<{ id: string; accepted: boolean }>`
     SELECT a.id, ${accepted(at.retentionMs)} AS accepted
-    FROM assets a LEFT JOIN removal_brakes b USING (company_id)
+    FROM assets a JOIN companies c ON c.id = a.company_id
     WHERE a.company_id = ${at.companyId} AND a.id > ${at.after} AND ${due(at.retentionMs)}
       AND (NOT ${at.onlyAccepted}::boolean OR ${accepted(at.retentionMs)})
     ORDER BY a.id LIMIT ${at.limit}`.execute(db);
   return rows;
 }
 
-/** Holds the removals of a company until an operator accepts them. Adds an event. */
-export async function holdCompany(db: Database, { companyId, fresh, today, mirrored }: CompanyDue): Promise<void> {
-  await db.transaction().execute(async (tx) => {
-    await sql`
-      INSERT INTO removal_brakes (company_id, held_at) VALUES (${companyId}, now())
-      ON CONFLICT (company_id) DO UPDATE SET held_at = now()`.execute(tx);
-    await addEvent(tx, { kind: 'company.removal_held', data: { companyId, assets: fresh, today, mirrored } });
-  });
+/** Holds the removals of a company until an operator accepts them, or ends that (undefined). True if that is new. */
+export async function holdCompany(db: Database, of: Of, held: HeldChanges | undefined): Promise<boolean> {
+  return db.transaction().execute((tx) => setHeld(tx, of, 'removed', held));
 }
 
-/** The removals of a company are no longer too many, for instance because assets are back. */
-export async function releaseCompany(db: Database, companyId: string): Promise<void> {
-  await sql`UPDATE removal_brakes SET held_at = NULL WHERE company_id = ${companyId}`.execute(db);
+/** Ends the holds of companies other than these: nothing of them is to be removed any more. */
+export async function holdOnly(db: Database, companyIds: string[]): Promise<void> {
+  await sql`
+    UPDATE access SET held = held - 'removed'
+    WHERE held ? 'removed' AND company_id <> ALL(${companyIds}::text[])`.execute(db);
 }
 
-/** Accepts the removal of what is due now. False: the company is not held. */
-export async function acceptRemoval(db: Database, companyId: string): Promise<boolean> {
-  const { rows } = await sql`
-    UPDATE removal_brakes SET accepted_at = now(), held_at = NULL
-    WHERE company_id = ${companyId} AND held_at IS NOT NULL RETURNING company_id`.execute(db);
-  return rows.length > 0;
+/** Accepts the removal of everything of a company that is due now. */
+export async function accept(db: Database, companyId: string): Promise<void> {
+  await sql`UPDATE companies SET removal_accepted_at = now() WHERE id = ${companyId}`.execute(db);
+  await sql`UPDATE access SET held = held - 'removed' WHERE company_id = ${companyId} AND held ? 'removed'`.execute(db);
 }
 
 /** What is removed until `aheadMs` from now: totals, and the first assets. */
@@ -88,8 +88,10 @@ export async function upcoming(db: Database, retentionMs: number, aheadMs: numbe
     sql<{ id: string; name: string | null; companyId: string; bytes: number | null; at: Date }>`
       SELECT a.id, a.name, a.company_id, a.bytes, a.gone_at + ${retentionMs} * interval '1 ms' AS at FROM assets a
       WHERE ${due(retentionMs, aheadMs)} ORDER BY a.gone_at, a.id LIMIT ${limit}`.execute(db),
-    sql<{ companyId: string; heldAt: Date }>`
-      SELECT company_id, held_at FROM removal_brakes WHERE held_at IS NOT NULL ORDER BY company_id`.execute(db),
+    sql<Of & { companyName: string; held: HeldChanges & { since: string } }>`
+      SELECT DISTINCT ON (c.id) c.id AS company_id, c.name AS company_name, x.connection_id, x.held->'removed' AS held
+      FROM access x JOIN companies c ON c.id = x.company_id WHERE x.held ? 'removed'
+      ORDER BY c.id, x.held->'removed'->>'since' DESC`.execute(db),
   ]);
   return { ...totals.rows[0]!, first: first.rows, held: held.rows };
 }

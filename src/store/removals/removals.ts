@@ -10,7 +10,7 @@ export {
   unknownAssets,
   waitingErasures,
 } from './erasures.ts';
-export { acceptRemoval, companiesDue, holdCompany, releaseCompany, removable, upcoming } from './gone.ts';
+export { accept, companiesDue, holdCompany, holdOnly, removable, upcoming } from './gone.ts';
 export { hold, holds, isProtected, release } from './holds.ts';
 export { dueLeftovers, isShared, leftoverRemoved, removed, stopRemoval, takeForRemoval } from './remove.ts';
 export { erasedAmong, restoreTombstones, tombstone } from './tombstones.ts';

@@ -100,10 +100,10 @@ async function end(
 }
 
 /** What a sync is limited to. */
-export const part = sql`(scope - 'acceptGone' - 'acceptReplaced')`;
+export const part = sql`(scope - '{acceptGone,acceptReplaced,acceptRemoved}'::text[])`;
 
 /** It covers everything that its connection can read. */
-function isWhole({ scope: { acceptGone: _, acceptReplaced: __, ...part } }: Sync): boolean {
+function isWhole({ scope: { acceptGone: _, acceptReplaced: __, acceptRemoved: ___, ...part } }: Sync): boolean {
   return Object.keys(part).length === 0;
 }
 

@@ -1,19 +1,19 @@
 import { sql } from 'kysely';
-import type { Database, HeldChanges, HeldKind } from '../database/schema.ts';
+import type { HeldChanges, HeldKind } from '../../brake.ts';
+import type { Database } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
-import type { Listed } from './lease.ts';
 
 /**
- * Holds changes of a company until an operator accepts them, or ends that (undefined). True if they were not held before: then
- * an event reports it. Held replacements are those of all connections that can read the company.
+ * Holds changes of a company until an operator accepts them, or ends that (undefined). The first time, an event reports it
+ * and the result is true. Replacements and removals are of all connections that can read the company: one ends it for all.
  */
 export async function setHeld(
   tx: Database,
-  { sync: { connectionId }, companyId }: Listed,
+  { connectionId, companyId }: { connectionId: string; companyId: string },
   kind: HeldKind,
   held: HeldChanges | undefined,
 ): Promise<boolean> {
-  const isShared = kind === 'replaced';
+  const isShared = kind !== 'missing';
   if (!held) {
     await sql`
       UPDATE access SET held = held - ${kind}::text
@@ -44,13 +44,12 @@ export const hasReplacements = (connectionId: string, companyId: string) => sql<
   OR EXISTS (SELECT FROM access WHERE connection_id = ${connectionId} AND company_id = ${companyId} AND held ? 'replaced'))`;
 
 /** How many companies are held, by kind. A company that several connections can read counts once. */
-export async function countHeld(db: Database): Promise<Record<HeldKind | 'removal', number>> {
+export async function countHeld(db: Database): Promise<Record<HeldKind, number>> {
   const { rows } = await sql<{ kind: string; count: number }>`
     SELECT kind, count(DISTINCT company_id) AS count
     FROM access CROSS JOIN LATERAL jsonb_object_keys(held) AS kind
-    WHERE held <> '{}' AND ${isInEffect} GROUP BY kind
-    UNION ALL SELECT 'removal', count(*) FROM removal_brakes WHERE held_at IS NOT NULL`.execute(db);
-  return { missing: 0, replaced: 0, removal: 0, ...Object.fromEntries(rows.map(({ kind, count }) => [kind, count])) };
+    WHERE held <> '{}' AND (kind = 'removed' OR ${isInEffect}) GROUP BY kind`.execute(db);
+  return { missing: 0, replaced: 0, removed: 0, ...Object.fromEntries(rows.map(({ kind, count }) => [kind, count])) };
 }
 
 /** For a row of `access`: its connection still works on the company. */

@@ -1,8 +1,9 @@
 import { sql } from 'kysely';
+import type { HeldChanges } from '../../brake.ts';
 import { clockToleranceMs } from '../../clock.ts';
 import type { Reason } from '../../reasons.ts';
 import { free } from '../assets/leases.ts';
-import { type Database, type HeldChanges, type SyncPosition, unreadablePrefix } from '../database/schema.ts';
+import { type Database, type SyncPosition, unreadablePrefix } from '../database/schema.ts';
 import { setHeld } from './held-changes.ts';
 import { type Listed, underLease } from './lease.ts';
 
@@ -86,6 +87,6 @@ export async function settle(
   return underLease(db, listed, async (tx) => {
     await tx.deleteFrom('sightings').where('syncId', '=', sync.id).where('companyId', '=', companyId).execute();
     await sql`UPDATE syncs SET position = ${JSON.stringify(position)}::jsonb WHERE id = ${sync.id}`.execute(tx);
-    return setHeld(tx, listed, 'missing', held);
+    return setHeld(tx, { connectionId: sync.connectionId, companyId }, 'missing', held);
   });
 }

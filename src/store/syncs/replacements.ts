@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
-import type { Database, HeldChanges } from '../database/schema.ts';
+import type { HeldChanges } from '../../brake.ts';
+import type { Database } from '../database/schema.ts';
 import { setHeld } from './held-changes.ts';
 import { type Listed, underLease } from './lease.ts';
 
@@ -92,12 +93,13 @@ export async function settle(
   listed: Listed,
   outcome: { held: HeldChanges | undefined; accepted: boolean },
 ): Promise<boolean> {
+  const { sync, companyId } = listed;
   return underLease(db, listed, async (tx) => {
     if (outcome.accepted) {
       await sql`
-        DELETE FROM replacements WHERE company_id = ${listed.companyId} AND released_at IS NOT NULL`.execute(tx);
+        DELETE FROM replacements WHERE company_id = ${companyId} AND released_at IS NOT NULL`.execute(tx);
     }
-    return setHeld(tx, listed, 'replaced', outcome.held);
+    return setHeld(tx, { connectionId: sync.connectionId, companyId }, 'replaced', outcome.held);
   });
 }
 

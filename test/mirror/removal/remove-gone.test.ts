@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { isTooMany, removeGone } from '../../../src/mirror/removal/remove-gone.ts';
+import { isTooMany } from '../../../src/brake.ts';
+import { removeGone } from '../../../src/mirror/removal/remove-gone.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { ask } from '../../support/database.ts';
 import { richest } from '../../support/mirror.ts';
@@ -10,15 +11,19 @@ const signal = new AbortController().signal;
 const day = 86_400_000;
 
 test.each([
-  { fresh: 10, today: 0, mirrored: 10, held: false },
-  { fresh: 11, today: 0, mirrored: 11, held: true },
-  { fresh: 11, today: 0, mirrored: 55, held: false },
-  { fresh: 11, today: 0, mirrored: 54, held: true },
-  { fresh: 6, today: 6, mirrored: 20, held: true },
-  { fresh: 0, today: 30, mirrored: 1, held: false },
-])('with $fresh of $mirrored assets due and $today removed today, the brake holds: $held', ({ held, ...company }) => {
-  expect(isTooMany(company)).toBe(held);
-});
+  { count: 10, known: 10, held: false },
+  { count: 11, known: 11, held: true },
+  { count: 11, known: 55, held: false },
+  { count: 11, known: 54, held: true },
+  { count: 12, known: 26, held: true },
+  { count: 3, known: 9, holdReplaced: { percent: 30, assets: 2 }, held: true },
+  { count: 3, known: 10, holdReplaced: { percent: 30, assets: 2 }, held: false },
+])(
+  'with $count of $known assets to be removed within a day, the brake holds: $held',
+  ({ held, holdReplaced, ...found }) => {
+    expect(isTooMany('removed', found, { ...(holdReplaced && { holdReplaced }) })).toBe(held);
+  },
+);
 
 describe('GONE_RETENTION', { timeout: 60_000 }, () => {
   let scene: Scene;
@@ -31,6 +36,7 @@ describe('GONE_RETENTION', { timeout: 60_000 }, () => {
   afterAll(() => scene?.close());
 
   const removals = () => scene.mirror.api('GET', '/removals');
+  const connection = () => scene.mirror.api('GET', `/connections/${scene.connectionId}`);
   function pass(storage: Storage = scene.mirror.service.context.storage): Promise<number> {
     const { store, log } = scene.mirror.service.context;
     return removeGone({ store, storage, log, leaseMs: 60_000, signal }, 30 * day);
@@ -115,24 +121,41 @@ describe('GONE_RETENTION', { timeout: 60_000 }, () => {
   });
 
   test('if too many assets of a company would be removed, none is until an operator accepts it', async () => {
+    const { connectionId } = scene;
     const ids = await gone(12, 31);
     expect(await pass()).toBe(0);
     expect(await pass()).toBe(0);
-    const events = await scene.mirror.store.events.search({ kind: 'company.removal_held', limit: 10 });
-    expect(events).toHaveLength(1);
-    expect(events[0]!.data).toMatchObject({ companyId: 'acme', assets: 12 });
-    expect((await removals()).heldCompanies).toMatchObject([{ companyId: 'acme' }]);
-    expect(await scene.mirror.store.connections.countHeld()).toEqual({ missing: 0, replaced: 0, removal: 1 });
+    const sample = ids.toSorted().slice(0, 10);
+    const hold = { kind: 'removed', count: 14, known: 18, sample };
+    const events = await scene.mirror.store.events.search({ kind: 'company.held', limit: 10 });
+    const ofRemovals = events.filter(({ data }) => data.kind === 'removed');
+    expect(ofRemovals).toMatchObject([{ connectionId, data: { companyId: 'acme', companyName: 'Acme', ...hold } }]);
+    expect((await removals()).heldCompanies).toMatchObject([{ companyId: 'acme', connectionId, ...hold }]);
+    expect(await connection()).toMatchObject({ condition: { code: 'held' }, companies: [{ held: [hold] }] });
+    expect(await scene.mirror.store.connections.countHeld()).toEqual({ missing: 0, replaced: 0, removed: 1 });
     for (const id of ids) expect(await scene.keys(id)).toHaveLength(2);
 
-    await expect(scene.mirror.api('POST', '/removals/accept', { companyId: 'other' })).rejects.toThrow(
-      /removal_not_held/,
-    );
-    expect(await scene.mirror.api('POST', '/removals/accept', { companyId: 'acme' })).toMatchObject({
-      heldCompanies: [],
-    });
+    await scene.resync({ mode: 'full', companyId: 'acme', acceptRemoved: true });
+    await until('the end of the hold', async () => (await removals()).heldCompanies.length === 0);
     expect(await pass()).toBe(12);
     for (const id of ids) expect(await scene.keys(id)).toEqual([]);
+  });
+
+  test('the limit of the connection holds for removals, and a hold ends when nothing is to be removed', async () => {
+    await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { holdReplaced: '0%,0' });
+    await ask(url, 'UPDATE companies SET removal_accepted_at = NULL');
+    const [id] = await gone(1, 31);
+    expect(await pass()).toBe(0);
+    expect(await connection()).toMatchObject({ companies: [{ held: [{ kind: 'removed', sample: [id] }] }] });
+    await scene.mirror.api('POST', '/holds', { kind: 'asset', ids: [id] });
+    expect(await pass()).toBe(0);
+    expect((await removals()).heldCompanies).toEqual([]);
+    await scene.mirror.api('POST', '/holds/release', { kind: 'asset', ids: [id] });
+    expect(await pass()).toBe(0);
+    expect((await removals()).heldCompanies).toHaveLength(1);
+    await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { holdReplaced: null });
+    expect(await pass()).toBe(1);
+    expect((await removals()).heldCompanies).toEqual([]);
   });
 });
 

@@ -123,14 +123,21 @@ export const connectionView = {
   },
 };
 
+/** What waits for an operator, by kind. */
+const brakes = {
+  missing: { flag: 'acceptGone', until: 'Nothing is marked as gone', accept: 'Accept as gone' },
+  replaced: { flag: 'acceptReplaced', until: 'No file is replaced', accept: 'Accept the other files' },
+  removed: { flag: 'acceptRemoved', until: 'Nothing is removed from the bucket', accept: 'Accept the removal' },
+};
+
 /** @param {Connection['companies'][number]} company @param {Connection['companies'][number]['held'][number]} hold */
 function holdBanner({ id: companyId, name }, hold) {
-  const isMissing = hold.kind === 'missing';
-  const request = { mode: 'full', companyId, ...(isMissing ? { acceptGone: true } : { acceptReplaced: true }) };
+  const { flag, until, accept } = brakes[hold.kind];
+  const request = { mode: 'full', companyId, [flag]: true };
   return html`<div class="banner bad"><p><strong>${name} is held:</strong> ${heldWords(hold)} since ${time(hold.since)}.
-    ${isMissing ? 'None is marked as gone' : 'None is replaced'} until you accept it. Ask the user whether it is on purpose.
+    ${until} until you accept it.
     For example ${hold.sample.slice(0, 3).map((id, index) => html`${index > 0 ? ', ' : ''}<a href="#/assets/${encodeURIComponent(id)}">${id}</a>`)}.</p>
-    <p class="row"><button @click=${() => act(() => resync(id, request), again)}>${isMissing ? 'Accept as gone' : 'Accept the new files'}</button></p></div>`;
+    <p class="row"><button @click=${() => act(() => resync(id, request), again)}>${accept}</button></p></div>`;
 }
 
 /** @param {Connection} connection */

@@ -101,7 +101,7 @@ export const overview = {
     ${state.status ? summary(state.status) : html`<section class="card">${skeleton(3)}</section>`}
     ${throughput()}
     ${isFirst ? nothing : connectionsCard()}
-    ${removalsCard(removals, loadUpcoming)}
+    ${removalsCard(removals)}
     <div class="columns">
       <section class="card" aria-labelledby="next-title"><h2 id="next-title">Checks and retries in the next hour</h2>${nextHour()}</section>
       <section class="card" aria-labelledby="recent-title"><h2 id="recent-title">Recent activity</h2>${
