@@ -57,9 +57,19 @@ async function terminalLog() {
  * that file: it could send the operator's exported ADMIN_TOKEN to another address.
  */
 async function configured() {
-  if (existsSync('.env')) process.loadEnvFile('.env');
-  const { readConfig } = await import('./config/config.ts');
+  const { readConfig } = await settings();
   return readConfig(process.env, { embedded: embeddedPostgresIsInstalled() });
+}
+
+/** Those that verbs need which ask no library. */
+async function configuredCopy() {
+  const { readCopyConfig } = await settings();
+  return readCopyConfig(process.env, { embedded: embeddedPostgresIsInstalled() });
+}
+
+async function settings() {
+  if (existsSync('.env')) process.loadEnvFile('.env');
+  return import('./config/config.ts');
 }
 
 /** Loaded only when asset-mirror starts. */
@@ -127,7 +137,7 @@ const app = (options: ContextOptions) =>
       async rebuild(options) {
         const { rebuildFrom } = await import('./rebuild.ts');
         const { rebuild } = await import('./cli/verbs/rebuild.ts');
-        const config = await configured();
+        const config = await configuredCopy();
         const log = await terminalLog();
         const stop = stopSignal();
         const work = (report: RebuildReport) => rebuildFrom(config, { log, stop, report });
@@ -137,7 +147,7 @@ const app = (options: ContextOptions) =>
         const { requestOf, restore } = await import('./cli/verbs/restore.ts');
         const request = requestOf(assetIds, options);
         const { restoreFrom } = await import('./restore.ts');
-        const config = await configured();
+        const config = await configuredCopy();
         const log = await terminalLog();
         const stop = stopSignal();
         const work = (report: RestoreReport) => restoreFrom(config, request, { log, stop, report });

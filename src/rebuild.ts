@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Config } from './config/config.ts';
+import type { CopyConfig } from './config/config.ts';
 import type { Log } from './log.ts';
 import { identified } from './storage/mirror-id.ts';
 import { openStorage } from './storage/open.ts';
@@ -21,7 +21,7 @@ export interface RebuildReport {
  * meanwhile, or be unable to start.
  */
 export async function rebuildFrom(
-  config: Config,
+  config: CopyConfig,
   options: {
     log: Log;
     stop: AbortSignal;

@@ -1,6 +1,6 @@
 import { rmdir } from 'node:fs/promises';
 import { join, relative } from 'node:path';
-import type { Config } from './config/config.ts';
+import type { CopyConfig } from './config/config.ts';
 import type { StorageTarget } from './config/parsers.ts';
 import type { Log } from './log.ts';
 import { draftFolder } from './storage/directory/root.ts';
@@ -33,7 +33,7 @@ export interface RestoreReport {
  * @throws WrongSelection
  */
 export async function restoreFrom(
-  config: Config,
+  config: CopyConfig,
   { to, overwrite, ...selection }: RestoreRequest,
   { log, stop, report }: { log: Log; stop: AbortSignal; report: RestoreReport },
 ): Promise<Restoring> {

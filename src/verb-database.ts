@@ -1,4 +1,4 @@
-import type { Config } from './config/config.ts';
+import type { CopyConfig } from './config/config.ts';
 import { makeDataDir } from './config/preflight.ts';
 import type { Log } from './log.ts';
 import { joinEmbeddedPostgres } from './store/embedded/embedded.ts';
@@ -8,13 +8,13 @@ import { openStore, type Store } from './store/store.ts';
  * The database of the configuration, for a verb that works without the service. asset-mirror may run meanwhile, or be unable
  * to start. `open` closes it.
  */
-export async function openVerbDatabase(config: Config, log: Log, open: AsyncDisposableStack): Promise<Store> {
+export async function openVerbDatabase(config: CopyConfig, log: Log, open: AsyncDisposableStack): Promise<Store> {
   const store = await openStore({ url: await urlOf(config, log, open), log });
   open.defer(() => store.close());
   return store;
 }
 
-async function urlOf(config: Config, log: Log, open: AsyncDisposableStack): Promise<string> {
+async function urlOf(config: CopyConfig, log: Log, open: AsyncDisposableStack): Promise<string> {
   if (config.databaseUrl !== undefined) return config.databaseUrl;
   const directory = config.dataDir;
   await makeDataDir(directory, log);

@@ -1,5 +1,6 @@
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
+import { z } from 'zod';
 import { type Environment, isSet, misspelled, readEnvironment, variables } from './environment.ts';
 import { databaseUrl, httpUrl, type StorageTarget } from './parsers.ts';
 
@@ -22,9 +23,8 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
   if (/^\s*0+\s*$/.test(environment.PORT ?? '')) shared.push('PUBLIC_URL');
   const known = embedded ? variables : { ...variables, DATABASE_URL: noDatabase };
   const env = readEnvironment(known, withProxies(environment), shared);
-  const dataDir = resolve(env.DATA_DIR);
-  const proxies = proxiesOf(env);
   return {
+    ...copyOf(env),
     library: {
       apiUrl: trimmed(env.LIBRARY_API_URL),
       /** Exactly as set: signed links require it as the Referer. */
@@ -39,16 +39,9 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
     metricsPort: env.METRICS_PORT,
     /** Reverse proxies in front of asset-mirror. Undefined: none. */
     trustProxy: env.TRUST_PROXY,
-    databaseUrl: env.DATABASE_URL,
     redisUrl: env.REDIS_URL,
     /** Proxies for requests to the library and to S3. Undefined: none. */
-    proxies,
-    storage: {
-      target: env.STORAGE_URL ?? ({ kind: 'directory', path: resolve(dataDir, 'mirror') } satisfies StorageTarget),
-      s3: { ...s3Of(env), proxies },
-      keyTemplate: env.KEY_TEMPLATE,
-    },
-    dataDir,
+    proxies: proxiesOf(env),
     encryptionKeys: env.ENCRYPTION_KEYS,
     adminToken: env.ADMIN_TOKEN,
     /** How long objects of assets stay that are gone in the library; infinite: forever. */
@@ -62,9 +55,6 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
     },
     processing: { poll: env.PROCESSING_POLL, giveUp: env.PROCESSING_GIVE_UP },
     transcripts: { mirror: env.MIRROR_TRANSCRIPTS, delay: env.TRANSCRIPT_DELAY, giveUp: env.TRANSCRIPT_GIVE_UP },
-    thumbnails: { mirror: env.MIRROR_THUMBNAILS },
-    /** How long superseded files are kept; 0: not at all, infinity: always. */
-    keepVersions: env.KEEP_VERSIONS,
     transfer: {
       concurrency: env.TRANSFER_CONCURRENCY,
       perConnection: env.CONNECTION_CONCURRENCY,
@@ -103,7 +93,40 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
 
 type Values = ReturnType<typeof readEnvironment<typeof variables>>;
 
-const s3Of = (env: Values) => ({
+const ofLibrary = {
+  LIBRARY_API_URL: true,
+  LIBRARY_APP_URL: true,
+  LIBRARY_CLIENT_ID: true,
+  LIBRARY_CLIENT_SECRET: true,
+} as const;
+type CopyValues = Omit<Values, keyof typeof ofLibrary>;
+
+/** Where the copy is, and what is kept: all that `restore` and `rebuild` need, which ask no library. */
+export type CopyConfig = ReturnType<typeof copyOf>;
+
+function copyOf(env: CopyValues) {
+  const dataDir = resolve(env.DATA_DIR);
+  return {
+    databaseUrl: env.DATABASE_URL,
+    storage: {
+      target: env.STORAGE_URL ?? ({ kind: 'directory', path: resolve(dataDir, 'mirror') } satisfies StorageTarget),
+      s3: { ...s3Of(env), proxies: proxiesOf(env) },
+      keyTemplate: env.KEY_TEMPLATE,
+    },
+    dataDir,
+    thumbnails: { mirror: env.MIRROR_THUMBNAILS },
+    /** How long superseded files are kept; 0: not at all, infinity: always. */
+    keepVersions: env.KEEP_VERSIONS,
+  };
+}
+
+/** The settings of verbs that ask no library. @throws ConfigurationError */
+export function readCopyConfig(environment: Environment, { embedded = true } = {}): CopyConfig {
+  const { shape } = z.object(variables).omit(ofLibrary);
+  return copyOf(readEnvironment(shape, withProxies(environment), embedded ? [] : ['DATABASE_URL']));
+}
+
+const s3Of = (env: CopyValues) => ({
   endpoint: env.S3_ENDPOINT,
   region: env.S3_REGION,
   forcePathStyle: env.S3_FORCE_PATH_STYLE,
@@ -115,7 +138,7 @@ const s3Of = (env: Values) => ({
 });
 
 /** HTTP_PROXY alone is used for https too. */
-function proxiesOf({ HTTP_PROXY, HTTPS_PROXY = HTTP_PROXY, NO_PROXY }: Values) {
+function proxiesOf({ HTTP_PROXY, HTTPS_PROXY = HTTP_PROXY, NO_PROXY }: CopyValues) {
   return HTTPS_PROXY ? { http: HTTP_PROXY ?? '', https: HTTPS_PROXY, no: NO_PROXY ?? '' } : undefined;
 }
 

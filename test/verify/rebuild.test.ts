@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { crc32 } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { readConfig } from '../../src/config/config.ts';
+import { readCopyConfig } from '../../src/config/config.ts';
 import { rebuildFrom } from '../../src/rebuild.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
@@ -18,17 +18,9 @@ import { until } from '../support/until.ts';
 const run = promisify(execFile);
 const minutes = (n: number) => n * 60_000;
 
-/** Runs the command; returns its output and exit code. */
+/** Runs the command, without the settings of a library; returns its output and exit code. */
 async function command(scene: Scene, ...words: string[]): Promise<{ code: number; output: string }> {
-  const { library, ground } = scene;
-  const env = {
-    PATH: process.env.PATH,
-    ...ground.environment,
-    LIBRARY_API_URL: library.apiUrl,
-    LIBRARY_APP_URL: library.appUrl,
-    LIBRARY_CLIENT_ID: library.clientId,
-    LIBRARY_CLIENT_SECRET: library.clientSecret,
-  };
+  const env = { PATH: process.env.PATH, ...scene.ground.environment };
   const done = await run(process.execPath, ['src/main.ts', ...words], { env }).catch((error) => error);
   return { code: done.code ?? 0, output: `${done.stdout}${done.stderr}` };
 }
@@ -227,13 +219,7 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
   test('rebuild saves the mirror id last: until then, a service downloads nothing', async () => {
     await put('one');
     await storage.put('_mirror/id', 'the one before\n');
-    const config = readConfig({
-      ...ground.environment,
-      LIBRARY_API_URL: 'http://127.0.0.1:9',
-      LIBRARY_APP_URL: 'http://127.0.0.1:9',
-      LIBRARY_CLIENT_ID: 'id',
-      LIBRARY_CLIENT_SECRET: 'secret',
-    });
+    const config = readCopyConfig(ground.environment);
     const stop = new AbortController();
     const report = { start: () => stop.abort(new Error('interrupted')), problem: () => {}, progress: () => {} };
     await expect(rebuildFrom(config, { log: silent, stop: stop.signal, report })).rejects.toThrow('interrupted');
