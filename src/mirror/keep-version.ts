@@ -81,11 +81,14 @@ export async function keepVersion(
 /** Removes the unfinished version that an earlier lease began. */
 export async function dropUnfinishedVersion(deps: MirrorDeps, { asset, lease, signal }: LeasedAsset): Promise<void> {
   if (!asset.keepingAt) return;
-  const { storage, store } = deps;
-  await storage.remove(versionKeys.record(asset.id, asset.keepingAt));
-  const copies = storage.list(versionKeys.folder(asset.id, asset.keepingAt), { signal });
-  for await (const { key } of copies) await storage.remove(key);
-  requireLease(await store.versions.forget(lease));
+  await removeBegun(deps.storage, asset.id, asset.keepingAt, signal);
+  requireLease(await deps.store.versions.forget(lease));
+}
+
+/** Removes the objects of a version that was begun at that time. */
+export async function removeBegun(storage: Storage, assetId: string, at: Date, signal: AbortSignal): Promise<void> {
+  await storage.remove(versionKeys.record(assetId, at));
+  for await (const { key } of storage.list(versionKeys.folder(assetId, at), { signal })) await storage.remove(key);
 }
 
 /** Undefined if the object is missing, or is not the one that was stored. */

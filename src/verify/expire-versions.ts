@@ -2,6 +2,7 @@ import { concurrently } from '../concurrently.ts';
 import { RetryLater, StorageUnavailable } from '../errors.ts';
 import { every } from '../every.ts';
 import type { Log } from '../log.ts';
+import { removeBegun } from '../mirror/keep-version.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import { versionKeys } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
@@ -15,6 +16,7 @@ const checkMs = 10 * 60_000;
 const retryMs = 24 * 3_600_000;
 /** How long expiry is put off after a time in which nothing ran, or after a step of the clock. */
 const graceMs = 24 * 3_600_000;
+const abandonedMs = 2 * retryMs;
 /** Versions per page, and how many are removed at once. */
 const pageSize = 100;
 const atOnce = 4;
@@ -25,7 +27,7 @@ interface ExpireDeps {
   log: Log;
 }
 
-/** Every hour, one process removes versions that have been kept long enough. */
+/** Every hour, one process removes versions that have been kept long enough, and those that were only begun. */
 export function startExpiring(
   options: ExpireDeps & { store: Store; breaker: CircuitBreaker; config: { keepVersions: number } },
 ) {
@@ -33,6 +35,7 @@ export function startExpiring(
   async function expireIfDue(signal: AbortSignal): Promise<void> {
     if (breaker.open !== undefined) return;
     if (!(await store.chores.take('versions', everyMs, Math.min(graceMs, config.keepVersions)))) return;
+    await removeAbandoned(options, { ms: abandonedMs, signal });
     await expireVersions(options, { keepMs: config.keepVersions, signal });
   }
 
@@ -40,6 +43,25 @@ export function startExpiring(
     log.warn({ event: 'version.expiry_failed', err }, 'expired versions not removed, will retry');
   // A bucket that does not answer must not delay the shutdown.
   return every(checkMs, expireIfDue, { failed, stopMs: 1000 });
+}
+
+/**
+ * Removes what is left of versions whose keeping was begun `ms` ago and never ended, for instance because their asset is gone.
+ * A worker never continues one that is older than a day.
+ */
+export async function removeAbandoned(
+  { store, storage }: ExpireDeps,
+  { ms, signal }: { ms: number; signal: AbortSignal },
+): Promise<void> {
+  for (let left = pageSize; left === pageSize; ) {
+    const page = await store.versions.abandoned({ ms, limit: pageSize });
+    left = page.length;
+    await concurrently(page, atOnce, async ({ id, keepingAt }) => {
+      signal.throwIfAborted();
+      await removeBegun(storage, id, keepingAt, signal);
+      await store.versions.forgetAbandoned({ id, keepingAt });
+    });
+  }
 }
 
 /**

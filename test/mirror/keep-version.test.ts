@@ -4,6 +4,7 @@ import type { AssetRecord } from '../../src/mirror/record.ts';
 import { versionKeys } from '../../src/storage/keys.ts';
 import { measure } from '../../src/storage/meter.ts';
 import type { AssetVersion } from '../../src/store/database/schema.ts';
+import { removeAbandoned } from '../../src/verify/expire-versions.ts';
 import { contentOf } from '../support/mirror.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { workerOf } from '../support/worker.ts';
@@ -174,6 +175,31 @@ describe.each(stores)('a superseded file in $name', ({ s3, versions }) => {
     expect(await keysBelow(`${versionKeys.prefix}${id}/`)).toEqual([]);
     expect((await stage.store.assets.get(id))!.keepingAt).toBeNull();
     expect(await isCurrent(id, 'old.mp4', 'kept after all')).toBe(true);
+  });
+
+  test('what is left of a version that was begun before its asset was gone is removed, and nothing else', async () => {
+    const id = await newFilm('gone meanwhile');
+    const before = await keysBelow(`${at.companyId}/_/${id}/`);
+    await replace(id, 'other');
+    for (let step = 1; (await keysBelow(`${versionKeys.prefix}${id}/`)).length === 0; step++) {
+      expect(await worker.dieAt(id, step)).toBe(true);
+    }
+    await stage.query('UPDATE assets SET lease_until = NULL WHERE id = $1', [id]);
+    await stage.admin.removeAsset(id);
+    await stage.sync(at.connectionId, 'full', { acceptGone: true });
+    const other = await newFilm('first');
+    await replace(other, 'second one');
+    await worker.complete(other);
+    const { log } = stage.mirror.service.context;
+    const { signal } = new AbortController();
+    const pass = (ms: number) => removeAbandoned({ store: stage.store, storage: storage(), log }, { ms, signal });
+    await pass(86_400_000);
+    expect(await stage.store.assets.get(id)).toMatchObject({ state: 'gone', keepingAt: expect.any(Date) });
+    await pass(0);
+    expect(await keysBelow(`${versionKeys.prefix}${id}/`)).toEqual([]);
+    expect((await stage.store.assets.get(id))!.keepingAt).toBeNull();
+    expect(await keysBelow(`${at.companyId}/_/${id}/`)).toEqual(before);
+    expect(await isKept(other, 'first')).toBe(true);
   });
 
   test('a version that was begun long ago is removed, and begun again', async () => {

@@ -22,6 +22,22 @@ export async function forget(db: Database, lease: AssetLease): Promise<boolean> 
   return wroteAny(await sql`UPDATE assets SET keeping_at = NULL WHERE ${inHand(lease)}`.execute(db));
 }
 
+/** Assets of which a version was begun more than `ms` ago, and never recorded: they have no work any more. */
+export async function abandoned(
+  db: Database,
+  { ms, limit }: { ms: number; limit: number },
+): Promise<{ id: string; keepingAt: Date }[]> {
+  const { rows } = await sql<{ id: string; keepingAt: Date }>`
+    SELECT id, keeping_at FROM assets WHERE keeping_at < ${msAgo(ms)} ORDER BY keeping_at LIMIT ${limit}`.execute(db);
+  return rows;
+}
+
+/** The version that was begun at that time is no longer in the bucket. */
+export async function forgetAbandoned(db: Database, of: { id: string; keepingAt: Date }): Promise<void> {
+  await sql`
+    UPDATE assets SET keeping_at = NULL WHERE id = ${of.id} AND keeping_at = ${of.keepingAt}::timestamptz`.execute(db);
+}
+
 /** Adds versions; known ones stay as they are. Returns how many are new. */
 export async function add(db: Database, versions: AssetVersion[]): Promise<number> {
   if (versions.length === 0) return 0;

@@ -184,6 +184,8 @@ const assets = `
   CREATE TRIGGER date_gone_assets BEFORE UPDATE OF state ON assets
     FOR EACH ROW WHEN ((new.state = 'gone') <> (old.state = 'gone')) EXECUTE FUNCTION date_gone_asset();
 
+  CREATE INDEX assets_keeping ON assets (keeping_at) WHERE keeping_at IS NOT NULL;
+
   -- Superseded files that are kept in the bucket. No foreign key: a version may outlive the row of its asset.
   CREATE TABLE asset_versions (
     asset_id text NOT NULL,
