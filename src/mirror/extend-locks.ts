@@ -4,7 +4,7 @@ import { every } from '../every.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Storage } from '../storage/storage.ts';
-import type { LockedMedia } from '../store/assets/retention.ts';
+import type { LockedMedia, LockedVersion } from '../store/assets/retention.ts';
 import type { Store } from '../store/store.ts';
 
 interface Deps {
@@ -12,7 +12,17 @@ interface Deps {
   storage: Storage;
   metrics: Metrics;
   log: Log;
+  config: { keepVersions: number };
   signal: AbortSignal;
+}
+
+interface Lockable {
+  /** Of the asset. */
+  id: string;
+  key: string;
+  versionId?: string | null;
+  /** A lock may not last longer. */
+  expiresAt?: Date | null;
 }
 
 /** Assets per page, and how many are extended at once. */
@@ -22,16 +32,17 @@ const longestPauseMs = 3_600_000;
 const chore = 'extend-locks';
 
 /**
- * Extends the locks of media while its asset is in the library: at the latest when half of the retention is left. One
- * process at a time does this; each page is saved, so an interrupted pass continues.
+ * Extends the locks of media and of kept versions while their asset is in the library: at the latest when half of the retention
+ * is left. A version is not locked for longer than it is kept. One process at a time does this; each page is saved, so an
+ * interrupted pass continues.
  */
-export function startExtendingLocks({ store, storage, metrics, log }: Omit<Deps, 'signal'>) {
+export function startExtendingLocks({ store, storage, metrics, log, config }: Omit<Deps, 'signal'>) {
   const { lock } = storage;
   if (!lock) return undefined;
   const pauseMs = Math.min(longestPauseMs, lock.ms / 8);
   const pass = async (signal: AbortSignal) => {
     if (!(await store.chores.take(chore, pauseMs))) return;
-    await extendLocks({ store, storage, metrics, log, signal });
+    await extendLocks({ store, storage, metrics, log, config, signal });
   };
   const failed = (err: unknown) => log.warn({ event: 'lock.extension_failed', err }, 'locks not extended, will retry');
   return every(pauseMs, pass, { failed });
@@ -39,42 +50,52 @@ export function startExtendingLocks({ store, storage, metrics, log }: Omit<Deps,
 
 /** Extends each lock that ends soon or is not known. Returns how many. */
 export async function extendLocks(deps: Deps): Promise<number> {
-  const { store, storage, log, signal } = deps;
-  const { ms } = storage.lock!;
+  const { retention } = deps.store;
+  const ms = deps.storage.lock!.ms / 2;
+  const { keepVersions: keepMs } = deps.config;
+  const of = { limit: pageSize, ms, keepMs };
+  const media =
+    (await extendAll(deps, (after?: Ending) => retention.endingLocks({ ...of, after }), retention.saveLocks)) +
+    (await extendAll(deps, (after?: LockedMedia) => retention.unknownLocks({ ...of, after }), retention.saveLocks));
+  const next = (after?: LockedVersion) => retention.versionLocks({ ...of, after });
+  const versions = await extendAll(deps, next, retention.saveVersionLocks);
+  if (media + versions > 0) deps.log.info({ event: 'lock.extended', assets: media, versions }, 'locks extended');
+  return media + versions;
+}
+
+type Ending = LockedMedia & { until: Date };
+
+async function extendAll<T extends Lockable>(
+  { storage, metrics, log, signal }: Deps,
+  next: (after?: T) => Promise<T[]>,
+  save: (locks: (T & { until: Date })[]) => Promise<void>,
+): Promise<number> {
   let extended = 0;
-  for (let after: { until: Date; id: string } | undefined; !signal.aborted; ) {
-    const page = await store.retention.endingLocks({ after, ms: ms / 2, limit: pageSize });
-    extended += await extendPage(deps, page);
+  for (let after: T | undefined; !signal.aborted; ) {
+    const page = await next(after);
+    const locks: (T & { until: Date })[] = [];
+    try {
+      await concurrently(page, atOnce, async (lockable) => {
+        if (signal.aborted) return;
+        const { id, key, versionId, expiresAt } = lockable;
+        try {
+          const options = { versionId: versionId ?? undefined, atMost: expiresAt ?? undefined };
+          const until = await storage.lock!.extend(key, options);
+          if (until) locks.push({ ...lockable, until });
+        } catch (error) {
+          metrics.lockExtensions.inc({ result: 'failed' });
+          if (error instanceof StorageUnavailable) throw error;
+          const fields = { assetId: id, ...(versionId && { versionId }), reason: reasonOf(error) };
+          log.warn({ event: 'lock.not_extended', ...fields }, 'lock not extended, will retry');
+        }
+      });
+    } finally {
+      await save(locks);
+      metrics.lockExtensions.inc({ result: 'extended' }, locks.length);
+    }
+    extended += locks.length;
     after = page.at(-1);
     if (page.length < pageSize) break;
   }
-  for (let after = ''; !signal.aborted; ) {
-    const page = await store.retention.unknownLocks({ after, limit: pageSize });
-    extended += await extendPage(deps, page);
-    after = page.at(-1)?.id ?? '';
-    if (page.length < pageSize) break;
-  }
-  if (extended > 0) log.info({ event: 'lock.extended', assets: extended }, 'locks extended');
   return extended;
-}
-
-async function extendPage({ store, storage, metrics, log, signal }: Deps, page: LockedMedia[]): Promise<number> {
-  const locks: { id: string; lease: number; until: Date }[] = [];
-  try {
-    await concurrently(page, atOnce, async ({ id, lease, key }) => {
-      if (signal.aborted) return;
-      try {
-        const until = await storage.lock!.extend(key);
-        if (until) locks.push({ id, lease, until });
-      } catch (error) {
-        metrics.lockExtensions.inc({ result: 'failed' });
-        if (error instanceof StorageUnavailable) throw error;
-        log.warn({ event: 'lock.not_extended', assetId: id, reason: reasonOf(error) }, 'lock not extended, will retry');
-      }
-    });
-  } finally {
-    await store.retention.saveLocks(locks);
-    metrics.lockExtensions.inc({ result: 'extended' }, locks.length);
-  }
-  return locks.length;
 }

@@ -121,15 +121,20 @@ export interface PurgeOptions {
   versionId?: string | undefined;
 }
 
+export interface LockOptions {
+  versionId?: string | undefined;
+  atMost?: Date | undefined;
+}
+
 /** Object Lock: until a date, nothing can remove or replace the stored version of an object. */
 interface ObjectLock {
   /** How long an object is locked when it is written or extended. */
   ms: number;
   /**
-   * Locks the object at the key for `ms` from now, unless at least half of that remains. Returns until when it is locked;
-   * undefined if there is no such object.
+   * Locks the object at the key, or a version of it, for `ms` from now but not after `atMost`, unless half of that remains.
+   * Returns until when it is locked; undefined if there is no such object.
    */
-  extend(key: string): Promise<Date | undefined>;
+  extend(key: string, options?: LockOptions): Promise<Date | undefined>;
 }
 
 /** The upload cannot be continued; a new one can begin. */

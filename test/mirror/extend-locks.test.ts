@@ -1,10 +1,10 @@
-import { HeadObjectCommand } from '@aws-sdk/client-s3';
+import { GetObjectRetentionCommand, HeadObjectCommand, PutObjectRetentionCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { extendLocks } from '../../src/mirror/extend-locks.ts';
 import type { Storage } from '../../src/storage/storage.ts';
-import { locking, startLocking } from '../storage/locking.ts';
+import { locking, newLockedScene } from '../storage/locking.ts';
 import { contentOf } from '../support/mirror.ts';
-import { newScene, type Scene } from '../support/scene.ts';
+import type { Scene } from '../support/scene.ts';
 
 const hour = 3_600_000;
 
@@ -12,32 +12,26 @@ describe.each(locking.filter(({ there }) => there))(
   'a mirror with S3_OBJECT_LOCK on $name',
   { timeout: 120_000 },
   ({ start }) => {
-    let place: Awaited<ReturnType<typeof startLocking>>;
-    let bucket: string;
+    let at: Awaited<ReturnType<typeof newLockedScene>>;
     let scene: Scene;
     beforeAll(async () => {
-      place = await startLocking(start);
-      bucket = await place.newBucket();
-      const { endpoint, region } = place.server;
-      const environment = {
-        STORAGE_URL: `s3://${bucket}`,
-        S3_ENDPOINT: endpoint,
-        S3_REGION: region,
-        S3_FORCE_PATH_STYLE: 'true',
-        S3_OBJECT_LOCK: 'governance:1h',
-      };
-      scene = await newScene({ environment });
+      at = await newLockedScene(start, 'governance:1h');
+      ({ scene } = at);
     });
-    afterAll(async () => {
-      await scene?.close();
-      await place?.stop();
-    });
+    afterAll(() => at?.close());
 
-    const retention = async (key: string) =>
-      (await place.raw.send(new HeadObjectCommand({ Bucket: bucket, Key: key }))).ObjectLockRetainUntilDate;
-    function pass(storage: Storage = scene.mirror.service.context.storage) {
+    const retention = async (Key: string) =>
+      (await at.place.raw.send(new HeadObjectCommand({ Bucket: at.bucket, Key }))).ObjectLockRetainUntilDate;
+    function pass(storage: Storage = scene.mirror.service.context.storage, keepVersions = 90 * 24 * hour) {
       const { store, metrics, log } = scene.mirror.service.context;
-      return extendLocks({ store, storage, metrics, log, signal: new AbortController().signal });
+      return extendLocks({
+        store,
+        storage,
+        metrics,
+        log,
+        config: { keepVersions },
+        signal: new AbortController().signal,
+      });
     }
     const lockOf = async (id: string) => (await scene.mirror.store.assets.get(id))!.retainedUntil;
     const age = (id: string, to: Date) =>
@@ -74,7 +68,54 @@ describe.each(locking.filter(({ there }) => there))(
       expect((await contentOf(storage, (await scene.mirror.asset(id)).key))?.toString()).toBe('another film');
       const { failed } = (await scene.mirror.api('GET', '/status')).assets.byState;
       expect(failed).toBe(0);
+      // The new file, and the version that it replaced.
+      expect(await pass()).toBe(2);
+      expect(await pass()).toBe(0);
+    });
+
+    test('a kept version stays locked until it expires, and no longer', async () => {
+      const id = await scene.upload({ name: 'kept' });
+      await scene.resync();
+      await scene.mirror.quiet();
+      await scene.admin.changeAsset(id, { content: { text: 'another one' } });
+      await scene.resync();
+      await scene.mirror.quiet();
+      const { store } = scene.mirror;
+      const [version] = await store.versions.ofAsset(id);
+      const { at: key, versionId } = version!.files[0]!;
+      const lasts = async () => {
+        const of = { Bucket: at.bucket, Key: key, VersionId: versionId };
+        const { Retention } = await at.place.raw.send(new GetObjectRetentionCommand(of));
+        return Retention!.RetainUntilDate!.getTime() - Date.now();
+      };
+      /** As if most of the lock were over. */
+      async function age(): Promise<void> {
+        const RetainUntilDate = new Date(Date.now() + hour / 12);
+        const Retention = { Mode: 'GOVERNANCE', RetainUntilDate } as const;
+        const of = { Bucket: at.bucket, Key: key, VersionId: versionId, BypassGovernanceRetention: true };
+        await at.place.raw.send(new PutObjectRetentionCommand({ ...of, Retention }));
+        await store.retention.saveVersionLocks([{ id, replacedAt: version!.replacedAt, until: RetainUntilDate }]);
+      }
+      await pass();
+      await age();
       expect(await pass()).toBe(1);
+      expect(await lasts()).toBeGreaterThan(0.9 * hour);
+      expect(await pass()).toBe(0);
+
+      await age();
+      const keepMs = Date.now() - version!.replacedAt.getTime() + hour / 4;
+      expect(await pass(undefined, keepMs)).toBe(1);
+      expect(Math.abs((await lasts()) - hour / 4)).toBeLessThan(60_000);
+      expect(await pass(undefined, keepMs)).toBe(0);
+      expect(await pass(undefined, Number.POSITIVE_INFINITY)).toBe(1);
+      expect(await lasts()).toBeGreaterThan(0.9 * hour);
+
+      // Not of an asset that is gone.
+      await age();
+      await scene.admin.removeAsset(id);
+      await scene.resync({ mode: 'full', acceptGone: true });
+      await scene.mirror.assetIn(id, 'gone');
+      expect(await pass()).toBe(0);
     });
 
     test('one object that cannot be extended does not stop the others, and is counted', async () => {
@@ -92,9 +133,9 @@ describe.each(locking.filter(({ there }) => there))(
         ...storage,
         lock: {
           ms: storage.lock!.ms,
-          async extend(key) {
+          async extend(key, options) {
             if (key === broken) throw new Error('refused');
-            return storage.lock!.extend(key);
+            return storage.lock!.extend(key, options);
           },
         },
       };

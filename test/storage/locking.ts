@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { CreateBucketCommand, ListObjectVersionsCommand, S3Client } from '@aws-sdk/client-s3';
 import { inject } from 'vitest';
 import { installed } from '../support/installed.ts';
+import { newScene } from '../support/scene.ts';
 import { type S3Server, startMinio, startVersity } from '../support/services.ts';
 
 type Start = (home: string, stops: (() => Promise<unknown>)[]) => Promise<S3Server | undefined>;
@@ -53,6 +54,22 @@ export async function startLocking(start: Start) {
     async stop(): Promise<void> {
       raw.destroy();
       for (const stop of stops.reverse()) await stop();
+    },
+  };
+}
+
+/** A scene whose bucket has Object Lock, on one of them, with this S3_OBJECT_LOCK. */
+export async function newLockedScene(start: Start, S3_OBJECT_LOCK: string) {
+  const place = await startLocking(start);
+  const bucket = await place.newBucket();
+  const { endpoint, region } = place.server;
+  const at = { STORAGE_URL: `s3://${bucket}`, S3_ENDPOINT: endpoint, S3_REGION: region, S3_FORCE_PATH_STYLE: 'true' };
+  const scene = await newScene({ environment: { ...at, S3_OBJECT_LOCK } });
+  return {
+    ...{ place, bucket, scene },
+    async close() {
+      await scene.close();
+      await place.stop();
     },
   };
 }

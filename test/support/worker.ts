@@ -6,12 +6,8 @@ import { createCircuitBreaker } from '../../src/pacing/circuit-breaker.ts';
 import { createOutageDetector } from '../../src/pacing/outage.ts';
 import { Leases } from '../../src/queue/leases.ts';
 import { mirrorDeps } from '../../src/workers.ts';
+import { died, mortal } from './mortal.ts';
 import type { Stage } from './stage.ts';
-
-/** The process of a worker has died: none of its calls does anything any longer. */
-export class Crashed extends Error {
-  override readonly name = 'Crashed';
-}
 
 /** A worker of a stage that does one job at a time, and may die at any step. */
 export function workerOf({ mirror, query }: Pick<Stage, 'mirror' | 'query'>) {
@@ -41,32 +37,10 @@ export function workerOf({ mirror, query }: Pick<Stage, 'mirror' | 'query'>) {
     },
     /** Works on an asset, and dies before step `at`; steps are calls that write to the database or the bucket. False: it had less steps. */
     async dieAt(id: string, at: number): Promise<boolean> {
-      let steps = 0;
-      const step = () => {
-        if (++steps >= at) throw new Crashed(`died before step ${at}`);
-      };
-      const mortal = <T extends object>(of: T, reading: string[]): T =>
-        new Proxy(of, {
-          get(target, name) {
-            const value = Reflect.get(target, name);
-            if (typeof value === 'object' && value !== null) return mortal(value, reading);
-            if (typeof value !== 'function') return value;
-            return (...args: unknown[]) => {
-              if (!reading.includes(String(name)) || steps >= at) step();
-              return Reflect.apply(value, target, args);
-            };
-          },
-        });
-      const storage = mortal(context.storage, ['get', 'head', 'list']);
-      const store = mortal(context.store, ['get', 'parts', 'known']);
-      const working = work(id, { ...healthy, storage, store });
-      return working.then(
-        () => false,
-        (error) => {
-          if (error instanceof Crashed) return true;
-          throw error;
-        },
-      );
+      const process = mortal(at);
+      const storage = process(context.storage, ['get', 'head', 'list']);
+      const store = process(context.store, ['get', 'parts', 'known']);
+      return died(work(id, { ...healthy, storage, store }));
     },
     async close(): Promise<void> {
       await breaker.stop();

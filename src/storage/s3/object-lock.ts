@@ -1,27 +1,34 @@
 import {
   type DefaultRetention,
   GetObjectLockConfigurationCommand,
+  GetObjectRetentionCommand,
   HeadObjectCommand,
   PutObjectRetentionCommand,
 } from '@aws-sdk/client-s3';
 import type { Finding } from '../../finding.ts';
 import { formatDuration } from '../../units.ts';
 import { not, ok } from '../findings.ts';
+import type { LockOptions } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
 import { codeOf, statusOf } from './errors.ts';
 import type { ProbedBucket } from './probed-bucket.ts';
 
 /** See `ObjectLock`. */
-export async function extendLock(bucket: Bucket, key: string): Promise<Date | undefined> {
+export async function extendLock(
+  bucket: Bucket,
+  key: string,
+  { versionId, atMost }: LockOptions = {},
+): Promise<Date | undefined> {
   const { mode, ms } = bucket.options.objectLock!;
   const now = Date.now();
+  const last = atMost?.getTime() ?? Number.POSITIVE_INFINITY;
   try {
-    const head = await bucket.client.send(new HeadObjectCommand(bucket.at(key)));
-    const { VersionId, ObjectLockMode, ObjectLockRetainUntilDate: until } = head;
-    if (until && until.getTime() - now >= ms / 2) return until;
-    const RetainUntilDate = new Date(now + ms);
+    const lock = versionId === undefined ? await currentLock(bucket, key) : await lockOf(bucket, key, versionId);
+    const { VersionId, RetainUntilDate: until } = lock;
+    if (until && until.getTime() >= Math.min(now + ms / 2, last)) return until;
+    const RetainUntilDate = new Date(Math.min(now + ms, last));
     // Stores refuse to change the mode of a lock that has not ended.
-    const Mode = until && until.getTime() > now ? ObjectLockMode : mode;
+    const Mode = until && until.getTime() > now ? lock.Mode : mode;
     const Retention = { Mode, RetainUntilDate };
     await bucket.client.send(new PutObjectRetentionCommand({ ...bucket.at(key), VersionId, Retention }));
     return RetainUntilDate;
@@ -29,6 +36,21 @@ export async function extendLock(bucket: Bucket, key: string): Promise<Date | un
     if (statusOf(error) === 404 && codeOf(error) !== 'NoSuchBucket') return undefined;
     throw await bucket.failure(error);
   }
+}
+
+async function currentLock(bucket: Bucket, key: string) {
+  const head = await bucket.client.send(new HeadObjectCommand(bucket.at(key)));
+  const { VersionId, ObjectLockMode: Mode, ObjectLockRetainUntilDate: RetainUntilDate } = head;
+  return { VersionId, Mode, RetainUntilDate };
+}
+
+/** The Versity gateway does not tell the lock of an older version in the answer to HEAD. */
+async function lockOf(bucket: Bucket, key: string, VersionId: string) {
+  const command = new GetObjectRetentionCommand({ ...bucket.at(key), VersionId });
+  const found = await bucket.client.send(command).catch((error) => {
+    if (codeOf(error) !== 'NoSuchObjectLockConfiguration') throw error;
+  });
+  return { ...found?.Retention, VersionId };
 }
 
 const what = 'object lock';

@@ -9,6 +9,20 @@ export interface LockedMedia {
   key: string;
 }
 
+/** The media of a kept version; it is locked until it expires. */
+export interface LockedVersion {
+  id: string;
+  replacedAt: Date;
+  key: string;
+  versionId: string | null;
+  expiresAt: Date | null;
+}
+
+interface Page<T> {
+  after: T | undefined;
+  limit: number;
+}
+
 const isLibrarys = sql`state <> 'gone' AND media IS NOT NULL`;
 
 /**
@@ -17,7 +31,7 @@ const isLibrarys = sql`state <> 'gone' AND media IS NOT NULL`;
  */
 export async function endingLocks(
   db: Database,
-  { after, ms, limit }: { after: { until: Date; id: string } | undefined; ms: number; limit: number },
+  { after, ms, limit }: Page<{ until: Date; id: string }> & { ms: number },
 ): Promise<(LockedMedia & { until: Date })[]> {
   const { rows } = await sql<LockedMedia & { until: Date }>`
     SELECT id, lease, media->>'key' AS key, retained_until AS until FROM assets
@@ -28,13 +42,30 @@ export async function endingLocks(
 }
 
 /** Media of the library's assets whose lock is not known: a page in the order of ids. */
-export async function unknownLocks(
-  db: Database,
-  { after, limit }: { after: string; limit: number },
-): Promise<LockedMedia[]> {
+export async function unknownLocks(db: Database, { after, limit }: Page<{ id: string }>): Promise<LockedMedia[]> {
   const { rows } = await sql<LockedMedia>`
     SELECT id, lease, media->>'key' AS key FROM assets
-    WHERE id > ${after} AND retained_until IS NULL AND ${isLibrarys} ORDER BY id LIMIT ${limit}`.execute(db);
+    WHERE id > ${after?.id ?? ''} AND retained_until IS NULL AND ${isLibrarys} ORDER BY id LIMIT ${limit}`.execute(db);
+  return rows;
+}
+
+/**
+ * Versions of the library's assets that are kept for `keepMs`, and whose lock is not known or ends within `ms` and before
+ * that. The media is the first of their files.
+ */
+export async function versionLocks(
+  db: Database,
+  { after, ms, keepMs, limit }: Page<Pick<LockedVersion, 'id' | 'replacedAt'>> & { ms: number; keepMs: number },
+): Promise<LockedVersion[]> {
+  const expiresAt = Number.isFinite(keepMs) ? sql`v.replaced_at + ${keepMs} * interval '1 ms'` : sql`NULL::timestamptz`;
+  const { rows } = await sql<LockedVersion>`
+    SELECT v.asset_id AS id, v.replaced_at, v.files->0->>'at' AS key, v.files->0->>'versionId' AS version_id,
+      ${expiresAt} AS expires_at
+    FROM asset_versions v JOIN assets a ON a.id = v.asset_id AND a.state <> 'gone'
+    WHERE coalesce(v.retained_until, '-infinity') < least(${inMs(ms)}, ${expiresAt})
+      AND coalesce(${expiresAt}, 'infinity') > now()
+      ${after ? sql`AND (v.asset_id, v.replaced_at) > (${after.id}, ${after.replacedAt}::timestamptz)` : sql``}
+    ORDER BY v.asset_id, v.replaced_at LIMIT ${limit}`.execute(db);
   return rows;
 }
 
@@ -46,4 +77,15 @@ export async function saveLocks(db: Database, locks: { id: string; lease: number
     unchanged AS (
       SELECT a.id, locks.until FROM assets a JOIN locks USING (id, lease) ORDER BY a.id FOR UPDATE OF a)
     UPDATE assets SET retained_until = unchanged.until FROM unchanged WHERE assets.id = unchanged.id`.execute(db);
+}
+
+/** The same for versions. */
+export async function saveVersionLocks(
+  db: Database,
+  locks: (Pick<LockedVersion, 'id' | 'replacedAt'> & { until: Date })[],
+): Promise<void> {
+  await sql`
+    UPDATE asset_versions v SET retained_until = locks.until
+    FROM ${recordset(locks)} AS locks (id text, replaced_at timestamptz, until timestamptz)
+    WHERE v.asset_id = locks.id AND v.replaced_at = locks.replaced_at`.execute(db);
 }

@@ -201,6 +201,8 @@ const assets = `
     bytes bigint NOT NULL,
     -- When a removal that failed is tried again.
     retry_at timestamptz,
+    -- Until when its media is locked, as checked there; null: not checked.
+    retained_until timestamptz,
     PRIMARY KEY (asset_id, replaced_at)
   );
   CREATE INDEX asset_versions_by_age ON asset_versions (replaced_at) INCLUDE (bytes);

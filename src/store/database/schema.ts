@@ -5,7 +5,7 @@ import type { Reason } from '../../reasons.ts';
 /** The tables as TypeScript sees them (camelCase; bigint columns are numbers, timestamps Dates). */
 export interface Schema {
   connections: ConnectionTable;
-  companies: { id: string; name: string };
+  companies: { id: string; name: string; removalAcceptedAt: Generated<Date | null> };
   access: AccessTable;
   assets: AssetTable;
   assetVersions: VersionTable;
@@ -264,9 +264,10 @@ interface VersionTable {
   /** Of all its files. */
   bytes: number;
   retryAt: Date | null;
+  retainedUntil: Date | null;
 }
 /** A superseded file of an asset that is kept, with its sidecars and its record. */
-export type AssetVersion = Omit<Selectable<VersionTable>, 'retryAt'>;
+export type AssetVersion = Omit<Selectable<VersionTable>, 'retryAt' | 'retainedUntil'>;
 
 export type SyncMode = 'incremental' | 'full';
 export interface SyncScope {

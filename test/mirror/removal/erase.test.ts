@@ -1,14 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { eraseAssets } from '../../../src/mirror/removal/erase.ts';
 import { removeLeftovers } from '../../../src/mirror/removal/remove-gone.ts';
-import type { Storage } from '../../../src/storage/storage.ts';
 import { hashOf } from '../../../src/store/removals/tombstones.ts';
-import type { Store } from '../../../src/store/store.ts';
 import { rebuild } from '../../../src/verify/rebuild.ts';
-import { locking, startLocking } from '../../storage/locking.ts';
+import { locking, newLockedScene } from '../../storage/locking.ts';
 import { newStore } from '../../store/records.ts';
 import { ask } from '../../support/database.ts';
-import { contentOf, richest, startMirror } from '../../support/mirror.ts';
+import { contentOf, richest } from '../../support/mirror.ts';
 import { newScene, type Scene } from '../../support/scene.ts';
 import { until } from '../../support/until.ts';
 
@@ -191,105 +188,22 @@ describe('erasing assets', { timeout: 120_000 }, () => {
     expect(await refusal('/erasures', { reason: 'x', projectId: 'no-such-project' })).toMatch(/nothing_to_erase/);
     expect(await refusal('/holds', { kind: 'asset', ids: ['no-such-asset'] })).toMatch(/asset_not_found/);
   });
-
-  test('an erasure that dies after any step is continued, and its certificate is complete', async () => {
-    const ids: string[] = [];
-    for (let made = 0; made < 40; made++) ids.push(await scene.film());
-    await scene.resync();
-    await scene.mirror.quiet();
-    await scene.mirror.stop();
-    const web = await startMirror(scene.ground, scene.library, 'web');
-    const { store, storage, log } = web.service.context;
-    const url = scene.ground.environment.DATABASE_URL!;
-    let steps = 0;
-    for (; ; steps++) {
-      const id = ids[steps]!;
-      const keys = await scene.keys(id);
-      expect(keys).toHaveLength(6);
-      const erasureId = await store.removals.requestErasure({ scope: { assetIds: [id] }, reason: 'r', by: 'b' });
-      const dying = mortal({ store, storage }, steps);
-      const survived = await eraseAssets({ ...dying, log, leaseMs: 60_000, signal }).then(
-        () => true,
-        () => false,
-      );
-      // The lease of the process that died.
-      await ask(url, 'UPDATE assets SET lease_until = now() WHERE lease_until IS NOT NULL');
-      await eraseAssets({ store, storage, log, leaseMs: 60_000, signal });
-      const [erasure] = await store.removals.erasures(erasureId);
-      expect({ steps, ...erasure }).toMatchObject({ steps, waiting: 0, erased: 1, objects: 6, left: 0 });
-      expect(erasure!.finishedAt).not.toBeNull();
-      expect(await scene.keys(id)).toEqual([]);
-      expect(await store.assets.get(id)).toBeUndefined();
-      if (survived) break;
-    }
-    // Waiting, lease, tombstone, count, purges, end: each of them was the last step of a process.
-    expect(steps).toBeGreaterThan(8);
-    await web.stop();
-    await scene.restart();
-  });
 });
 
 const count = async (url: string, from: string) => Number((await ask(url, `SELECT count(*) FROM ${from}`))[0]!.count);
-
-/** A process that dies before its nth use of the database or the bucket: then nothing works any more. */
-function mortal({ store, storage }: { store: Store; storage: Storage }, uses: number) {
-  let used = 0;
-  const use = () => {
-    if (used++ >= uses) throw new Error('killed');
-  };
-  const wrap = <T extends object>(target: T): T =>
-    new Proxy(target, {
-      get(of, name) {
-        const value = of[name as keyof T];
-        if (typeof value !== 'function') return value;
-        return (...args: unknown[]) => {
-          use();
-          return value.apply(of, args);
-        };
-      },
-    });
-  const wrapped = wrap(storage);
-  return {
-    store: { ...store, removals: wrap(store.removals) },
-    storage: {
-      ...storage,
-      put: wrapped.put,
-      async *purge(at: string, options = {}) {
-        use();
-        for await (const purged of storage.purge(at, options)) {
-          use();
-          yield purged;
-        }
-      },
-    } as Storage,
-  };
-}
 
 describe.each(locking.filter(({ there }) => there))(
   'erasing locked assets on $name',
   { timeout: 120_000 },
   ({ start }) => {
-    let place: Awaited<ReturnType<typeof startLocking>>;
-    let bucket: string;
-    let scene: Scene;
+    let at: Awaited<ReturnType<typeof newLockedScene>>;
     beforeAll(async () => {
-      place = await startLocking(start);
-      bucket = await place.newBucket();
-      const { endpoint, region } = place.server;
-      const at = {
-        STORAGE_URL: `s3://${bucket}`,
-        S3_ENDPOINT: endpoint,
-        S3_REGION: region,
-        S3_FORCE_PATH_STYLE: 'true',
-      };
-      scene = await newScene({ environment: { ...at, S3_OBJECT_LOCK: 'compliance:8s' } });
+      at = await newLockedScene(start, 'compliance:8s');
     });
-    afterAll(async () => {
-      await scene?.close();
-      await place?.stop();
-    });
+    afterAll(() => at?.close());
 
     test('what is locked is named in the certificate, and removed when its lock has ended', async () => {
+      const { place, bucket, scene } = at;
       const id = await scene.film();
       await scene.resync();
       await scene.mirror.quiet();
