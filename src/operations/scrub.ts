@@ -17,7 +17,7 @@ export const scrubAnswer = scrubStatus
     bandwidth: count.describe('Bytes per second at most.'),
     bytesPerSecond: z.number().describe('Bytes per second that it needs to be in time.'),
     assets: count,
-    objects: count.describe('Media, records, transcripts and thumbnails.'),
+    objects: count.describe('Media, records, transcripts and thumbnails, with those of superseded files.'),
     bytes: count,
     perDay: z
       .object({ requests: count, bytes: count })

@@ -10,6 +10,7 @@ import type { Store } from '../store/store.ts';
 import type { ScrubState, Unverified } from '../store/verifications/scrub.ts';
 import type { Timings } from '../timings.ts';
 import { type Inspection, inspect } from './compare-objects.ts';
+import { compareVersions } from './compare-versions.ts';
 import { nothingFound } from './counts.ts';
 import { expectedOf } from './expected-objects.ts';
 
@@ -41,9 +42,9 @@ const unreadableMs = 3_600_000;
 const mostUnreadable = 1000;
 
 /**
- * Reads all mirrored files back within each cycle, the longest unverified first, and compares them with their checksums. One
- * process at a time does so, at an even rate and never faster than `bandwidth`, and waits for transfers unless it would be
- * late. What differs is repaired as `verify --repair` does.
+ * Reads all mirrored files back within each cycle, the longest unverified first, each with its kept versions, and compares them
+ * with their checksums. One process at a time does so, at an even rate and never faster than `bandwidth`, and waits for
+ * transfers unless it would be late. What differs is repaired as `verify --repair` does.
  */
 export function startScrubbing(deps: ScrubDeps) {
   const { log, timings } = deps;
@@ -132,14 +133,21 @@ export class Scrubber {
     return false;
   }
 
-  /** Reads the objects of one asset, and requests their repair if they differ. False: it could not be read. */
+  /**
+   * Reads the objects of one asset and of its kept versions, and requests a repair if they differ; a version cannot be repaired.
+   * False: it could not be read.
+   */
   async #check({ id }: Unverified, signal: AbortSignal): Promise<boolean> {
     const { store, storage, log } = this.#deps;
     const asset = await store.contents.get(id);
     if (!asset) return false;
     const pairs = expectedOf(asset).map((left) => ({ key: left.key, left, right: 'unlisted' as const }));
     const found: Inspection = { deep: true, one: true, counts: { ...nothingFound }, seen: [], copied: [], signal };
-    const findings = await inspect({ store, storage: this.#throttled }, pairs, found);
+    const throttled = { store, storage: this.#throttled };
+    const findings = [
+      ...(await inspect(throttled, pairs, found)),
+      ...(await compareVersions(throttled, await store.versions.ofAsset(id), found)),
+    ];
     const differences = findings.flatMap((finding) => (finding?.difference ? [finding] : []));
     // Without the right disk or bucket, everything would be missing or different.
     if (differences.length > 0) await storage.check();

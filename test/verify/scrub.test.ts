@@ -101,6 +101,38 @@ describe('the scrub', () => {
     ]);
   });
 
+  test('a superseded file is read back with its asset, and an event reports its damage', async () => {
+    const id = await scene.upload({ content: { text: 'good' } });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    const { key } = await scene.mirror.asset(id);
+    await scene.admin.changeAsset(id, { content: { text: 'another one' } });
+    await scene.resync();
+    await until('the other file', async () => (await contentOf(scene.storage, key))?.toString() === 'another one');
+    await scene.checked();
+    await scene.mirror.quiet();
+    const { versions, scrub } = scene.mirror.store;
+    const [version] = await versions.ofAsset(id);
+    const { at } = version!.files[0]!;
+    await damage(at);
+    await age(id, 50);
+    expect(await scrub.next([])).toMatchObject({ id, weight: 11 + version!.bytes + 2 ** 20 });
+    await scrubber().round(stop);
+    expect(await isFresh(id)).toBe(true);
+    const { rows } = await database.query(`SELECT data FROM events WHERE kind = 'asset.damaged' AND asset_id = $1`, [
+      id,
+    ]);
+    const text = expect.stringMatching(/CRC-32 .* was kept: the media of version .*, which cannot be fetched again/);
+    expect(rows).toEqual([{ data: { objects: [{ key: at, text }], repaired: false } }]);
+    expect(await contentOf(scene.storage, key)).toEqual(Buffer.from('another one'));
+    const before = await scrub.sizes();
+    await database.query('DELETE FROM asset_versions WHERE asset_id = $1', [id]);
+    const { objects, bytes } = await scrub.sizes();
+    // Media and record, and the record of the version.
+    expect([before.objects - objects, before.bytes - bytes]).toEqual([3, version!.bytes]);
+    await database.query('DELETE FROM assets WHERE id = $1', [id]);
+  });
+
   test('a file that can neither be verified nor repaired is not read again before the next cycle', async () => {
     const id = await scene.upload({ content: { text: 'soon gone' } });
     await scene.resync();

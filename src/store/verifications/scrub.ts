@@ -19,7 +19,7 @@ export interface ScrubState {
 /** The asset that was not verified for the longest time. */
 export interface Unverified {
   id: string;
-  /** What reading it costs: its bytes, and its requests. */
+  /** What reading it and its kept versions costs: their bytes, and its requests. */
   weight: number;
   /** How long ago, in ms. */
   ageMs: number;
@@ -31,7 +31,12 @@ const perAsset = 2 ** 20;
 /** The deadlines of a cycle are grouped into this many parts. What is overdue is read within one of them. */
 const parts = 20;
 
-/** Written like the indexes `assets_to_verify` and `assets_unverifiable`, which they use. */
+/** The objects of the kept versions of each asset, with the record of each version. */
+const kept = sql`(
+  SELECT asset_id, sum(jsonb_array_length(files) + 1) AS objects, sum(bytes) AS bytes FROM asset_versions GROUP BY asset_id
+) AS kept ON kept.asset_id = assets.id`;
+
+/** Worded like the indexes `assets_to_verify` and `assets_unverifiable`. */
 const verifiable = sql`state IN ('mirrored', 'gone') AND media IS NOT NULL AND unverifiable_at IS NULL`;
 const unverifiable = sql`state IN ('mirrored', 'gone') AND media IS NOT NULL AND unverifiable_at IS NOT NULL`;
 const verifiedAt = sql<Date>`coalesce(verified_at, mirrored_at)`;
@@ -75,7 +80,8 @@ export async function plan(db: Database, owner: string, cycleMs: number): Promis
   const part = cycleMs / parts;
   const { rows } = await sql<ScrubState>`
     WITH assets AS (
-      SELECT ${ageOf(verifiedAt)} AS age, bytes, false AS unverifiable FROM assets WHERE ${verifiable}
+      SELECT ${ageOf(verifiedAt)} AS age, assets.bytes + coalesce(kept.bytes, 0) AS bytes, false AS unverifiable
+      FROM assets LEFT JOIN ${kept} WHERE ${verifiable}
       UNION ALL
       SELECT ${ageOf(sql`unverifiable_at`)}, 0, true FROM assets WHERE ${unverifiable}
     ), grouped AS (
@@ -101,8 +107,10 @@ export async function next(db: Database, except: string[]): Promise<Unverified |
   const others = sql`id <> ALL(${except}::text[])`;
   const { rows } = await sql<Unverified>`
     SELECT id, weight, ${ageOf(sql`at`)} AS age_ms FROM (
-      (SELECT id, coalesce(bytes, 0) + ${perAsset}::int AS weight, ${verifiedAt} AS at FROM assets WHERE ${verifiable} AND ${others}
-        ORDER BY ${verifiedAt} LIMIT 1)
+      (SELECT id, coalesce(bytes, 0) + ${perAsset}::int
+          + (SELECT coalesce(sum(v.bytes), 0)::bigint FROM asset_versions v WHERE v.asset_id = assets.id) AS weight,
+          ${verifiedAt} AS at
+        FROM assets WHERE ${verifiable} AND ${others} ORDER BY ${verifiedAt} LIMIT 1)
       UNION ALL
       (SELECT id, ${perAsset}::int, unverifiable_at FROM assets WHERE ${unverifiable} AND ${others} ORDER BY unverifiable_at LIMIT 1)
     ) AS heads ORDER BY at LIMIT 1`.execute(db);
@@ -130,14 +138,14 @@ export async function progress(db: Database): Promise<{ scrub: ScrubState | unde
   return { scrub: rows[0], oldest: oldest[0]?.at ?? null };
 }
 
-/** How many files there are to verify, with their sidecars. Reads all assets. */
+/** How many files there are to verify, with their sidecars and kept versions. Reads all assets. */
 export async function sizes(db: Database): Promise<{ assets: number; objects: number; bytes: number }> {
   const { rows } = await sql<{ assets: number; objects: number; bytes: number }>`
-    SELECT count(*) AS assets, coalesce(sum(1 + sidecars.objects), 0)::bigint AS objects,
-      coalesce(sum(assets.bytes + sidecars.bytes), 0)::bigint AS bytes
+    SELECT count(*) AS assets, coalesce(sum(1 + sidecars.objects + coalesce(kept.objects, 0)), 0)::bigint AS objects,
+      coalesce(sum(assets.bytes + sidecars.bytes + coalesce(kept.bytes, 0)), 0)::bigint AS bytes
     FROM assets CROSS JOIN LATERAL (
       SELECT count(*) AS objects, coalesce(sum((file.value->>'bytes')::bigint), 0) AS bytes
       FROM jsonb_each(sidecar_files) AS file) AS sidecars
-    WHERE ${verifiable}`.execute(db);
+    LEFT JOIN ${kept} WHERE ${verifiable}`.execute(db);
   return rows[0]!;
 }
