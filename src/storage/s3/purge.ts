@@ -95,7 +95,7 @@ async function* entriesBelow(bucket: Bucket, at: string, signal: AbortSignal | u
   const { Bucket, Key: Prefix } = bucket.at(at);
   const isWanted = (key: string | undefined) => (at.endsWith('/') ? key?.startsWith(Prefix) : key === Prefix);
   if (await bucket.hasNoVersions(recentMs)) {
-    yield* currentBelow(bucket, Prefix, isWanted);
+    yield* currentBelow(bucket, Prefix, isWanted, signal);
     return;
   }
   let KeyMarker: string | undefined;
@@ -117,11 +117,12 @@ async function* currentBelow(
   bucket: Bucket,
   Prefix: string,
   isWanted: (key: string | undefined) => boolean | undefined,
+  signal: AbortSignal | undefined,
 ): AsyncGenerator<Entry> {
   let ContinuationToken: string | undefined;
   do {
     const command = new ListObjectsV2Command({ Bucket: bucket.options.bucket, Prefix, ContinuationToken });
-    const page = await bucket.client.send(command);
+    const page = await bucket.client.send(command, stoppedBy(signal));
     for (const { Key, Size } of page.Contents ?? []) if (isWanted(Key)) yield { Key, Size, isMarker: false };
     ContinuationToken = page.IsTruncated ? page.NextContinuationToken : undefined;
   } while (ContinuationToken);

@@ -1,8 +1,10 @@
 import { ListMultipartUploadsCommand, S3Client } from '@aws-sdk/client-s3';
+import { afterAll, beforeAll, describe } from 'vitest';
 import type { S3Options } from '../../../src/storage/s3/client.ts';
 import { isUnsupported } from '../../../src/storage/s3/errors.ts';
 import { openS3 } from '../../../src/storage/s3/s3.ts';
-import { conformance } from '../conformance.ts';
+import type { Storage } from '../../../src/storage/storage.ts';
+import { conformance, lockedObjects } from '../conformance.ts';
 
 const options = JSON.parse(process.env.STORAGE_CONFORMANCE!) as S3Options;
 const { bucket, prefix, endpoint, region, forcePathStyle } = options;
@@ -29,3 +31,14 @@ conformance(`the bucket ${bucket} at ${endpoint}`, async () => {
     },
   };
 });
+
+if (options.objectLock) {
+  describe(`the bucket ${bucket} at ${endpoint}, with S3_OBJECT_LOCK`, () => {
+    let storage: Storage;
+    beforeAll(async () => {
+      storage = await openS3(options);
+    });
+    afterAll(() => storage?.close());
+    lockedObjects(() => storage);
+  });
+}

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { Command, CommanderError, Option } from 'commander';
+import { parseObjectLock } from '../../../src/config/parsers.ts';
 import type { S3Options } from '../../../src/storage/s3/client.ts';
 import { probeS3 } from '../../../src/storage/s3/probe.ts';
 
@@ -25,13 +26,22 @@ Example:  npm run conformance:storage -- --endpoint http://localhost:9000 --buck
       .choices(['auto', 'crc32', 'crc64nvme', 'md5-etag', 'none'])
       .default('auto'),
   )
+  .addOption(
+    new Option(
+      '--object-lock <lock>',
+      'as S3_OBJECT_LOCK, such as governance:1m: also tests locks. The bucket needs Object Lock, and keeps what is locked',
+    ).argParser(parseObjectLock),
+  )
   .option('--only <text>', 'only tests whose name contains this')
   .exitOverride();
 
 process.exitCode = await main();
 
 async function main(): Promise<number> {
-  let given: { only?: string; pathStyle: boolean } & Pick<S3Options, 'endpoint' | 'bucket' | 'region' | 'checksums'>;
+  let given: { only?: string; pathStyle: boolean } & Pick<
+    S3Options,
+    'endpoint' | 'bucket' | 'region' | 'checksums' | 'objectLock'
+  >;
   try {
     given = command.parse().opts();
   } catch (error) {

@@ -1,37 +1,21 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { ListObjectVersionsCommand, PutBucketVersioningCommand } from '@aws-sdk/client-s3';
-import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { installed } from '../../support/installed.ts';
-import { type S3Server, startMinio, startVersity } from '../../support/services.ts';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { S3Server } from '../../support/services.ts';
 import { bytesOf, collected, MiB, streaming } from '../bodies.ts';
-import { keptObjects } from '../conformance.ts';
+import { keptObjects, purgedObjects } from '../conformance.ts';
 import { newBucket, openBucket } from '../grounds.ts';
+import { locking, startLocking } from '../locking.ts';
 
-const ceph = inject('s3');
-const servers = [
-  { name: 'MinIO', start: startMinio, there: await installed('minio') },
-  {
-    name: 'Versity S3 Gateway',
-    start: (home: string, stops: (() => Promise<unknown>)[]) => startVersity(home, stops, { versions: true }),
-    there: await installed('versitygw'),
-  },
-  { name: 'Ceph RGW', start: async () => ceph, there: ceph !== undefined },
-];
-for (const { name, there } of servers) if (!there) test.skip(`Kept objects are not tested: ${name} is not installed`);
+for (const { name, there } of locking) if (!there) test.skip(`Kept objects are not tested: ${name} is not installed`);
 
-describe.each(servers.filter(({ there }) => there))('$name', ({ start }) => {
-  const stops: (() => Promise<unknown>)[] = [];
+describe.each(locking.filter(({ there }) => there))('$name', ({ start }) => {
+  let place: Awaited<ReturnType<typeof startLocking>>;
   let server: S3Server;
   beforeAll(async () => {
-    const home = await mkdtemp(join(tmpdir(), 'asset-mirror-keep-'));
-    stops.push(() => rm(home, { recursive: true, force: true }));
-    server = (await start(home, stops))!;
+    place = await startLocking(start);
+    ({ server } = place);
   });
-  afterAll(async () => {
-    for (const stop of stops.reverse()) await stop();
-  });
+  afterAll(() => place?.stop());
 
   describe.each(['off', 'Enabled', 'Suspended'] as const)('with versions %s', (status) => {
     let ground: Awaited<ReturnType<typeof newBucket>>;
@@ -41,6 +25,7 @@ describe.each(servers.filter(({ there }) => there))('$name', ({ start }) => {
       if (status === 'Suspended') await setVersioning(ground, 'Suspended');
     });
     keptObjects(() => ground.storage);
+    purgedObjects(() => ground.storage);
     test('an object has a copy of its own only where the bucket makes no versions', async () => {
       await ground.storage.put('here', 'text', { contentType: 'text/plain' });
       const kept = await ground.storage.keep('here', 'there');

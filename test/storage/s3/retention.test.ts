@@ -7,7 +7,9 @@ import {
 } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { probeS3 } from '../../../src/storage/s3/probe.ts';
+import type { Storage } from '../../../src/storage/storage.ts';
 import { newHttpLine } from '../../support/http-line.ts';
+import { keptObjects, lockedObjects, purgedObjects } from '../conformance.ts';
 import { openBucket } from '../grounds.ts';
 import { locking, startLocking } from '../locking.ts';
 
@@ -21,6 +23,19 @@ describe.each(locking.filter(({ there }) => there))('S3_OBJECT_LOCK on $name', (
     place = await startLocking(start);
   });
   afterAll(() => place?.stop());
+
+  describe('the guarantees of the store', () => {
+    let storage: Storage;
+    beforeAll(async () => {
+      const objectLock = { mode: 'GOVERNANCE', ms: 60_000 } as const;
+      const bucket = await place.newBucket();
+      storage = await openBucket(place.server, { bucket, prefix: 'below/a prefix', objectLock });
+    });
+    afterAll(() => storage?.close());
+    keptObjects(() => storage);
+    purgedObjects(() => storage);
+    lockedObjects(() => storage);
+  });
 
   const locked = async (bucket: string, objectLock: { mode: 'GOVERNANCE' | 'COMPLIANCE'; ms: number } = governance) =>
     openBucket(place.server, { bucket, objectLock });
