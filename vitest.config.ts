@@ -8,6 +8,8 @@ const slow = [
   'test/image.test.ts',
   'test/library/mutations.test.ts',
   'test/mirror/fault-table.test.ts',
+  'test/mirror/removal/every-step.test.ts',
+  'test/mirror/removal/killed.test.ts',
   'test/package.test.ts',
   'test/thirty-days.test.ts',
 ];

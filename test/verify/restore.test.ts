@@ -1,20 +1,24 @@
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtemp, readdir, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { readConfig } from '../../src/config/config.ts';
+import { readCopyConfig } from '../../src/config/config.ts';
 import { type RestoreRequest, restoreFrom } from '../../src/restore.ts';
 import { openDirectory } from '../../src/storage/directory/directory.ts';
+import { measure } from '../../src/storage/meter.ts';
 import type { Storage } from '../../src/storage/storage.ts';
-import { type Restoring, restore } from '../../src/verify/restore.ts';
+import { restore } from '../../src/verify/restore.ts';
 import type { Selection } from '../../src/verify/select-copies.ts';
 import { versionName } from '../../src/version-name.ts';
 import { newBucket } from '../storage/grounds.ts';
-import { contentOf, libraryEnvironment } from '../support/mirror.ts';
+import { contentOf } from '../support/mirror.ts';
+import { mortal } from '../support/mortal.ts';
 import { newStage, type Stage } from '../support/stage.ts';
-import { Crashed, workerOf } from '../support/worker.ts';
+import { until } from '../support/until.ts';
+import { workerOf } from '../support/worker.ts';
 
 const run = promisify(execFile);
 const s3 = inject('s3');
@@ -42,7 +46,11 @@ describe.each([
   let places = 0;
   /** A new directory to restore to. */
   const newPlace = () => join(home, String(++places));
-  const environment = () => ({ ...stage.ground.environment, ...libraryEnvironment(stage.library) });
+  /** Database and bucket, and nothing of a library, as on a machine that only restores. */
+  const environment = () =>
+    Object.fromEntries(
+      Object.entries(stage.ground.environment).filter(([name]) => /^(DATABASE_URL|STORAGE_URL|S3_|AWS_)/.test(name)),
+    );
   const to = (path: string) => ({ kind: 'directory' as const, path });
 
   async function restored(request: Partial<RestoreRequest> & Pick<RestoreRequest, 'to'>) {
@@ -50,7 +58,11 @@ describe.each([
     const report = { start() {}, problem: (line: string) => problems.push(line), progress() {} };
     const { log } = stage.mirror.service.context;
     const stop = new AbortController().signal;
-    const so = await restoreFrom(readConfig(environment()), { overwrite: false, ...request }, { log, stop, report });
+    const so = await restoreFrom(
+      readCopyConfig(environment()),
+      { overwrite: false, ...request },
+      { log, stop, report },
+    );
     return { ...so, problems };
   }
   /** All objects below a place, as text by key. */
@@ -189,41 +201,97 @@ describe.each([
     expect(await (await openDirectory({ path })).head(media!.key)).toBeUndefined();
   });
 
-  test('a restore that died at any step has no record without its files, and can be continued', async () => {
-    const id = await newFilm('in steps');
-    const all = await objectsOf(id);
-    let steps = 0;
-    for (let died = true; died; ) {
-      const path = newPlace();
-      const target = await openDirectory({ path });
-      let step = 0;
-      steps++;
-      const mortal: Storage = {
-        ...target,
-        async put(key, body, options) {
-          const stored = step++ < steps - 1 && (await target.put(key, body, options));
-          if (!stored) throw new Crashed('died');
-          return stored;
-        },
-      };
-      const { store } = stage;
-      const restoring = (to: Storage): Promise<Restoring> =>
-        restore(
-          { store, storage: stage.ground.storage, target: to, keepVersions: 1 },
-          {
-            ...{ selection: { assetIds: [id] }, overwrite: false, onProblem() {}, onProgress() {} },
-            signal: new AbortController().signal,
-          },
-        );
-      died = (await restoring(mortal)).failed > 0;
-      const there = await textsAt(path);
-      expect(Object.keys(there)).toHaveLength(Math.min(steps - 1, 6));
-      expect(all).toMatchObject(there);
-      if (Object.keys(there).some((key) => key.endsWith('.asset.json'))) expect(there).toEqual(all);
-      expect(await restoring(target)).toMatchObject({ restored: 1, failed: 0 });
-      expect(await textsAt(path)).toEqual(all);
+  /** Where a restore goes. */
+  interface Target {
+    to: RestoreRequest['to'];
+    storage: Storage;
+    leftovers(): Promise<string[]>;
+    clear(): Promise<void>;
+  }
+  async function newTarget(kind: string): Promise<Target> {
+    if (kind === 'a bucket') {
+      const { bucket, ...ground } = await newBucket(s3!, { prefix: 'restored' });
+      return { ...ground, to: { kind: 's3', bucket, prefix: 'restored' } };
     }
-    expect(steps).toBe(7);
+    const path = newPlace();
+    return {
+      to: to(path),
+      storage: await openDirectory({ path }),
+      // The drafts of a killed process stay for an hour, because another one may be writing them.
+      leftovers: async () => [],
+      clear: () => rm(path, { recursive: true }),
+    };
+  }
+  const targets = s3 ? ['a directory', 'a bucket'] : ['a directory'];
+
+  test.each(targets)(
+    'a restore to %s that dies at any step has whole files only, and can be continued',
+    async (kind) => {
+      const id = await newFilm('in steps');
+      const all = await objectsOf(id);
+      let steps = 0;
+      for (let died = true; died; ) {
+        const { storage: target, clear } = await newTarget(kind);
+        const { store } = stage;
+        const restoring = (to: Storage) =>
+          restore(
+            { store, storage: stage.ground.storage, target: to, keepVersions: 1 },
+            {
+              ...{ selection: { assetIds: [id] }, overwrite: false, onProblem() {}, onProgress() {} },
+              signal: new AbortController().signal,
+            },
+          );
+        died = (await restoring(mortal(++steps)(target, ['head', 'get']))).failed > 0;
+        const there = await textsIn(target);
+        expect(Object.keys(there)).toHaveLength(Math.min(steps - 1, 6));
+        expect(all).toMatchObject(there);
+        if (Object.keys(there).some((key) => key.endsWith('.asset.json'))) expect(there).toEqual(all);
+        expect(await restoring(target)).toMatchObject({ restored: 1, failed: 0 });
+        expect(await textsIn(target)).toEqual(all);
+        await clear();
+      }
+      expect(steps).toBe(7);
+    },
+  );
+
+  test.each(targets)('a restore to %s that is killed again and again leaves no half file, and ends', async (kind) => {
+    const { companyId, connectionId } = await stage.company();
+    const kindOf = { mimeType: 'application/octet-stream', assetType: 'documents' };
+    const ids: string[] = [];
+    for (let n = 0; n < 8; n++) {
+      const content = { seed: `large ${n}`, size: 12 * 2 ** 20 };
+      ids.push(...(await stage.upload(companyId, 1, { ...kindOf, name: `${n}.bin`, content })));
+    }
+    await stage.sync(connectionId, 'full');
+    for (const id of ids) await worker.complete(id);
+    const sums = async (storage: Storage) => {
+      const found: Record<string, string> = {};
+      for await (const { key } of storage.list(`${companyId}/`))
+        found[key] = (await measure((await storage.get(key))!)).crc32;
+      return found;
+    };
+    const right = await sums(stage.ground.storage);
+    expect(Object.keys(right)).toHaveLength(16);
+
+    const { to, storage: target, leftovers, clear } = await newTarget(kind);
+    const where = to.kind === 's3' ? `s3://${to.bucket}/${to.prefix}` : to.path;
+    const words = ['src/main.ts', 'restore', '--company', companyId, '--to', where, '--json'];
+    const env = { PATH: process.env.PATH, ...environment() };
+    const count = async () => (await Array.fromAsync(target.list(`${companyId}/`))).length;
+    for (let kills = 0; kills < 4; kills++) {
+      const child = spawn(process.execPath, words, { env, stdio: 'ignore' });
+      const ended = once(child, 'exit');
+      await until('some files', async () => child.exitCode !== null || (await count()) >= 3 * kills + 1);
+      child.kill('SIGKILL');
+      await ended;
+      const there = await sums(target);
+      expect(right).toMatchObject(there);
+    }
+    const { stdout } = await run(process.execPath, words, { env });
+    expect(JSON.parse(stdout)).toMatchObject({ restored: 8, failed: 0 });
+    expect(await sums(target)).toEqual(right);
+    expect(await leftovers()).toEqual([]);
+    await clear();
   });
 
   test('assets are selected by company, project and connection', async () => {
