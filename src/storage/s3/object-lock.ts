@@ -44,11 +44,12 @@ async function currentLock(bucket: Bucket, key: string) {
   return { VersionId, Mode, RetainUntilDate };
 }
 
-/** The Versity gateway does not tell the lock of an older version in the answer to HEAD. */
-async function lockOf(bucket: Bucket, key: string, VersionId: string) {
+/** The lock of a version. The Versity gateway does not tell that of an older one in the answer to HEAD. */
+export async function lockOf(bucket: Bucket, key: string, VersionId: string) {
   const command = new GetObjectRetentionCommand({ ...bucket.at(key), VersionId });
   const found = await bucket.client.send(command).catch((error) => {
-    if (codeOf(error) !== 'NoSuchObjectLockConfiguration') throw error;
+    // It has no lock. Without the version, the store refuses to lock it with 404, too.
+    if (statusOf(error) !== 404 && codeOf(error) !== 'NoSuchObjectLockConfiguration') throw error;
   });
   return { ...found?.Retention, VersionId };
 }

@@ -10,6 +10,7 @@ import type { Purged, PurgeOptions } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
 import { stoppedBy } from './client.ts';
 import { codeOf, statusOf } from './errors.ts';
+import { lockOf } from './object-lock.ts';
 
 /** A version of an object, or a delete marker. */
 type Entry = DeleteMarkerEntry & Pick<ObjectVersion, 'Size'> & { isMarker: boolean };
@@ -72,8 +73,11 @@ async function removeEntry(bucket: Bucket, entry: Entry): Promise<Purged> {
     if (statusOf(error) === 404 && codeOf(error) !== 'NoSuchBucket') return purged;
     // A locked version is refused with 403, by MinIO with 400.
     if (VersionId === undefined || ![400, 403].includes(statusOf(error) ?? 0)) throw error;
-    const { ObjectLockRetainUntilDate: lockedUntil } = await bucket.client.send(new HeadObjectCommand(at));
-    return { ...purged, left: { lockedUntil } };
+    const { ObjectLockRetainUntilDate } = await bucket.client.send(new HeadObjectCommand(at));
+    const lock = ObjectLockRetainUntilDate
+      ? undefined
+      : await lockOf(bucket, purged.key, VersionId).catch(() => undefined);
+    return { ...purged, left: { lockedUntil: ObjectLockRetainUntilDate ?? lock?.RetainUntilDate } };
   }
 }
 
