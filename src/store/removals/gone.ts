@@ -1,8 +1,8 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { HeldChanges } from '../../brake.ts';
+import { setHeld } from '../companies/held-changes.ts';
 import type { Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';
-import { setHeld } from '../syncs/held-changes.ts';
 import { protectedByHold } from './holds.ts';
 
 const day = 86_400_000;

@@ -3,8 +3,8 @@ import type { HeldChanges } from '../../brake.ts';
 import { clockToleranceMs } from '../../clock.ts';
 import type { Reason } from '../../reasons.ts';
 import { free } from '../assets/leases.ts';
+import { setHeld } from '../companies/held-changes.ts';
 import { type Database, type SyncPosition, unreadablePrefix } from '../database/schema.ts';
-import { setHeld } from './held-changes.ts';
 import { type Listed, underLease } from './lease.ts';
 
 /**

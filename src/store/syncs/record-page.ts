@@ -1,8 +1,8 @@
 import { sql } from 'kysely';
 import pg from 'pg';
 import { reasonOf } from '../../errors.ts';
+import { hasReplacements } from '../companies/held-changes.ts';
 import { type Database, type ListedAsset, type Sync, type SyncPosition, unreadablePrefix } from '../database/schema.ts';
-import { hasReplacements } from './held-changes.ts';
 import { lockPage, type SyncLease } from './lease.ts';
 import { type Counts, type Decide, type ListedPage, recordListed } from './write-assets.ts';
 

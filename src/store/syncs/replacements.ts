@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import type { HeldChanges } from '../../brake.ts';
+import { setHeld } from '../companies/held-changes.ts';
 import type { Database } from '../database/schema.ts';
-import { setHeld } from './held-changes.ts';
 import { type Listed, underLease } from './lease.ts';
 
 /** Replacements of these hours count together, so that several syncs may not replace more than a single one. */
