@@ -137,7 +137,6 @@ const actions = {
   verify: 'started a verification',
   rotateKeys: 'rotated the keys',
   testWebhook: 'tested the webhook endpoint',
-  acceptRemoval: 'accepted removals',
   hold: 'protected assets from removal',
   release: 'ended a protection from removal',
   previewErasure: 'previewed an erasure',
@@ -147,7 +146,6 @@ const actions = {
 /** Events without an asset or connection. @type {Record<string, string>} */
 const happenedHere = {
   'bucket.differs': 'The bucket differed from the database and is repaired',
-  'company.removal_held': 'Too many assets of a company would be removed, so none is until an operator accepts it',
   'webhook.gone': 'The webhook endpoint is gone (410); no more events are sent',
   'webhook.given_up': 'The webhook endpoint did not accept an event, which was given up',
 };
