@@ -1,4 +1,7 @@
-/** Calls `work` for each item, at most `limit` at a time. Returns the results in the order of the items. Stops at the first error. */
+/**
+ * Calls `work` for each item, at most `limit` at a time. Returns the results in the order of the items.
+ * After an error it begins no more, waits for those that run, and throws the first error.
+ */
 export async function concurrently<T, R>(
   items: readonly T[],
   limit: number,
@@ -6,18 +9,18 @@ export async function concurrently<T, R>(
 ): Promise<R[]> {
   const results: R[] = [];
   const entries = items.entries();
-  let failed = false;
+  const errors: unknown[] = [];
   const worker = async () => {
     for (const [index, item] of entries) {
-      if (failed) return;
+      if (errors.length > 0) return;
       try {
         results[index] = await work(item);
       } catch (error) {
-        failed = true;
-        throw error;
+        errors.push(error);
       }
     }
   };
   await Promise.all(Array.from({ length: Math.min(limit, items.length) }, worker));
+  if (errors.length > 0) throw errors[0];
   return results;
 }

@@ -2,6 +2,7 @@ import type { FilterDefaults } from '../filters/filters.ts';
 import type { Log } from '../log.ts';
 import type { Access } from '../pacing/with-token.ts';
 import type { LibraryClient } from '../source/client.ts';
+import type { StoredTokens } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { SyncLease } from '../store/syncs/lease.ts';
 import type { TakenSync } from '../store/syncs/take-lease.ts';
@@ -36,5 +37,7 @@ export interface Run {
   settings: Record<string, unknown>;
   lease: SyncLease;
   problems: Problems;
+  /** The tokens that were read with the lease, until the first page is requested with them. */
+  storedTokens: StoredTokens | undefined;
   signal: AbortSignal;
 }

@@ -2,7 +2,6 @@ import { heldText, isTooMany, logHeld } from '../brake.ts';
 import { concurrently } from '../concurrently.ts';
 import { Rejected } from '../errors.ts';
 import { HttpError } from '../source/http.ts';
-import type { SyncPosition } from '../store/database/schema.ts';
 import type { Run, SyncDeps } from './deps.ts';
 
 /** Missing assets that are read at a time. */
@@ -17,7 +16,7 @@ const requestsAtOnce = 4;
  * that: a page can lose one when another is deleted meanwhile, and an asset can move to another company. If too many are
  * missing, none is marked as gone until an operator confirms it (`acceptGone`).
  */
-export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string, position: SyncPosition): Promise<void> {
+export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string): Promise<void> {
   const { store, log } = deps;
   const { sync, lease, signal } = run;
   const { connectionId } = sync;
@@ -35,7 +34,7 @@ export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string, 
   }
   const sample = isHeld ? await store.missing.page(company, { after: '', limit: sampleSize }) : [];
   const held = isHeld ? { ...found, sample } : undefined;
-  const isNew = await store.missing.settle(company, position, held);
+  const isNew = await store.missing.settle(company, held);
   if (gone > 0) log.warn({ event: 'asset.gone', connectionId, companyId, gone }, 'assets gone from the library');
   const change = { ...found, kind: 'missing', connectionId, companyId } as const;
   if (isNew) logHeld(log, change);

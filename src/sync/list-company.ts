@@ -3,7 +3,7 @@ import type { AssetPage } from '../source/client.ts';
 import { HttpError } from '../source/http.ts';
 import { storable } from '../source/schemas.ts';
 import type { ReadableCompany } from '../store/companies/readable-companies.ts';
-import { type ListedAsset, type SyncPosition, unreadablePrefix } from '../store/database/schema.ts';
+import { type CompanyPosition, type ListedAsset, unreadablePrefix } from '../store/database/schema.ts';
 import { decide } from './decide.ts';
 import type { Run, SyncDeps } from './deps.ts';
 import { doubtfulEnd, followCursors } from './follow-cursors.ts';
@@ -28,10 +28,8 @@ export async function listCompany(
   deps: SyncDeps,
   run: Run,
   company: ReadableCompany,
-  position: SyncPosition,
-): Promise<SyncPosition> {
-  // The position may be in another company, which this connection can no longer read.
-  const start = position.companyId === company.id ? position : { done: position.done ?? [] };
+  start: CompanyPosition = {},
+): Promise<void> {
   const listing = openListing(deps, run, company, start);
   let isListed = start.listed === true;
   let toJudge = isListed;
@@ -41,13 +39,12 @@ export async function listCompany(
     ({ isLast: isListed, toJudge } = await recordPage(deps, run, listing, page));
   }
   if (toJudge) await judgeReplaced(deps, run, company.id, { complete: listing.unfiltered });
-  if (listing.reconciles) await judgeMissing(deps, run, company.id, listing.done);
+  if (listing.reconciles) await judgeMissing(deps, run, company.id);
   if (run.sync.scope.acceptRemoved) await deps.store.removals.accept(company.id);
-  return listing.done;
 }
 
 /** The state of a listing: new, or that of the run that was interrupted. */
-function openListing({ overlap, endless }: SyncDeps, { sync }: Run, company: ReadableCompany, start: SyncPosition) {
+function openListing({ overlap, endless }: SyncDeps, { sync }: Run, company: ReadableCompany, start: CompanyPosition) {
   const { scope } = sync;
   const full = sync.mode === 'full';
   // `since` is strict, so even without an overlap the millisecond of the high-water mark is listed once more.
@@ -59,8 +56,6 @@ function openListing({ overlap, endless }: SyncDeps, { sync }: Run, company: Rea
   return {
     company,
     start,
-    /** The run's position when this listing is complete. */
-    done: { done: [...(start.done ?? []), company.id] } satisfies SyncPosition as SyncPosition,
     what,
     since:
       scope.since ?? (full || company.highWaterMark === null ? undefined : Math.max(0, company.highWaterMark - back)),
@@ -87,8 +82,9 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
   const filter = projectId !== undefined ? { projectId } : { assetType };
   const request = (token: string) =>
     deps.client.listAssets({ token, signal, companyId: company.id, cursor, since, ...filter });
-  // The first page is requested right after /me, so the token that was read with the lease is still valid.
-  const stored = pages === 0 && !listing.start.done?.length ? sync.storedTokens : undefined;
+  // The first request comes right after /me, so the token that was read with the lease is still valid.
+  const stored = run.storedTokens;
+  run.storedTokens = undefined;
   try {
     return await deps.withToken(sync.connectionId, request, stored);
   } catch (error) {
@@ -168,14 +164,13 @@ function advance(listing: Listing, page: AssetPage, assets: ListedAsset[]): void
 }
 
 /** Where an interrupted run resumes after a page. `next`: the cursor of the next page; undefined: it was the last. */
-function positionAt(listing: Listing, next: string | undefined): SyncPosition {
-  const { start, company, done, reconciles, newest, cursors } = listing;
-  const here = { ...start, companyId: company.id };
-  if (next === undefined) return reconciles ? { ...here, cursor: null, listed: true } : done;
+function positionAt(listing: Listing, next: string | undefined): CompanyPosition {
+  const { start, reconciles, newest, cursors } = listing;
+  if (next === undefined) return reconciles ? { ...start, cursor: null, listed: true } : { done: true };
   // A cursor that the database cannot hold is not saved; an interrupted listing then starts over.
   const cursor = storable(next) === next ? next : null;
   return {
-    ...here,
+    ...start,
     cursor,
     newest,
     began: listing.began!,

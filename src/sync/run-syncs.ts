@@ -1,8 +1,10 @@
 import { randomUUID } from 'node:crypto';
+import { concurrently } from '../concurrently.ts';
 import { Disconnected, LeaseLost, RetryLater, reasonOf, toReason } from '../errors.ts';
 import { filtersOf, skipsCompany } from '../filters/filters.ts';
 import { keepLease } from '../keep-lease.ts';
 import { withFields } from '../log.ts';
+import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import { HttpError } from '../source/http.ts';
 import { storable } from '../source/schemas.ts';
 import type { ReadableCompany } from '../store/companies/readable-companies.ts';
@@ -15,6 +17,9 @@ import { EndlessListing } from './follow-cursors.ts';
 import { listCompany } from './list-company.ts';
 import { ListingInterrupted, Problems, stopsRun } from './problems.ts';
 import { requestAssets } from './request-assets.ts';
+
+/** Companies of a connection that are listed at once, if its settings allow as many. */
+const companiesAtOnce = 4;
 
 /** Why `runSyncs` ended. `busy`: another process has the lease. The queue dashboard shows it. */
 export interface RunsEnd {
@@ -83,7 +88,7 @@ async function runSync(
     span('sync', { ...fields, mode: sync.mode }, async () => {
       const trace = traceHere();
       if (trace) await store.syncs.traced(sync.id, trace);
-      return list(deps, { sync, settings: sync.settings, lease, problems, signal });
+      return list(deps, { sync, settings: sync.settings, lease, problems, storedTokens: sync.storedTokens, signal });
     }),
   );
   const error = problems.text;
@@ -143,10 +148,11 @@ async function list(deps: SyncDeps, run: Run): Promise<void> {
     problems.add(`company ${companyId}: this connection cannot read it`, { fatal: true });
   }
   const companies = readable.filter(
-    (company) => !sync.position.done?.includes(company.id) && (companyId === undefined || companyId === company.id),
+    (company) => !sync.position[company.id]?.done && (companyId === undefined || companyId === company.id),
   );
-  // The company that was interrupted comes first, before its cursor expires.
-  companies.sort((a, b) => Number(b.id === sync.position.companyId) - Number(a.id === sync.position.companyId));
+  // Companies that were interrupted come first, before their cursors expire.
+  const begun = (company: ReadableCompany) => Number(sync.position[company.id] !== undefined);
+  companies.sort((a, b) => begun(b) - begun(a));
   await listCompanies(deps, run, companies);
 }
 
@@ -171,8 +177,9 @@ async function readCompanies(
   return readable;
 }
 
+/** Lists companies at the same time. An error that stops the run stops all of them. */
 async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompany[]): Promise<void> {
-  const { sync, problems, signal } = run;
+  const { sync, problems } = run;
   const { companyId, projectId } = sync.scope;
   const filters = filtersOf(run.settings, deps.filters);
   const skipped = companies.filter(({ id }) => skipsCompany(filters, id));
@@ -180,31 +187,27 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
     problems.add(`company ${companyId} is skipped by a filter`, { fatal: true });
   }
   const listed = companies.filter((company) => !skipped.includes(company));
-  let position = sync.position;
+  const stopping = new AbortController();
+  const stoppable = { ...run, signal: AbortSignal.any([run.signal, stopping.signal]) };
   // A project belongs to one company; for the others the library may answer that there is no such project.
   const searching = projectId !== undefined && companyId === undefined;
   let withoutProject = 0;
-  for (const company of listed) {
+  const atOnce = Math.min(companiesAtOnce, ceilingOf(run.settings, companiesAtOnce));
+  await concurrently(listed, atOnce, async (company) => {
     try {
-      position = await listCompany(deps, run, company, position);
+      await listCompany(deps, stoppable, company, sync.position[company.id]);
       deps.endless.delete(company.id);
     } catch (error) {
-      if (stopsRun(error, signal)) throw error;
+      if (stopsRun(error, stoppable.signal)) {
+        stopping.abort(error);
+        throw error;
+      }
       if (error instanceof EndlessListing) deps.endless.add(company.id);
       const isElsewhere = searching && error instanceof HttpError && error.status < 500;
-      if (isElsewhere && ++withoutProject < listed.length) continue;
+      if (isElsewhere && ++withoutProject < listed.length) return;
       problems.add(reasonOf(error), { fatal: true });
-      deps.log.warn(
-        {
-          event: 'company.listing_failed',
-          connectionId: sync.connectionId,
-          syncId: sync.id,
-          companyId: company.id,
-          err: error,
-        },
-        'company not listed',
-      );
-      position = { done: position.done ?? [] };
+      const fields = { connectionId: sync.connectionId, syncId: sync.id, companyId: company.id };
+      deps.log.warn({ event: 'company.listing_failed', ...fields, err: error }, 'company not listed');
     }
-  }
+  });
 }

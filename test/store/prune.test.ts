@@ -58,14 +58,14 @@ async function run(
     ...at,
     assets: what.ids.map((id) => listed(id, { name: what.name ?? id, listed: { id, name: what.name ?? id } })),
     decide: (before, asset) => decide(before, asset, { full, transcripts: true, thumbnails: true }),
-    position: { companyId, listed: full },
+    position: { listed: full },
     highWaterMark: 1000,
     ...(full && { sighted: what.ids }),
   });
   if (full) {
     const missing = await store.missing.page(at, { after: '', limit: 100 });
     await store.missing.gone(at, missing);
-    await store.missing.settle(at, { done: [companyId] }, undefined);
+    await store.missing.settle(at, undefined);
   }
   const error = what.error ?? null;
   await store.syncs.finish(sync, lease, { status: error ? 'failed' : 'done', error });

@@ -234,7 +234,10 @@ describe('an interrupted full sync', () => {
     const id = (await stage.store.syncs.request(connectionId, 'full'))!;
     const stop = new AbortController();
     const running = stage.run(connectionId, {}, stop.signal);
-    await until('the asset to be asked for', async () => (await stage.store.syncs.get(id))?.position.listed);
+    await until(
+      'the asset to be asked for',
+      async () => (await stage.store.syncs.get(id))?.position[companyId]?.listed,
+    );
     stop.abort(new Error('stop'));
     await running;
     await stage.admin.clearFaults();
@@ -260,14 +263,14 @@ describe('an interrupted full sync', () => {
       await running;
       await stage.admin.clearFaults();
     };
-    await stopWhen('the first company to be listed', async () => (await position()).listed === true);
+    await stopWhen('the first company to be listed', async () => (await position())[companyId]?.listed === true);
 
     const next = `${companyId}-next`;
     await stage.admin.addCompany({ id: next, name: 'next', userIds: [userId] });
     await stage.admin.setAccess(companyId, userId, false);
     const ids = await stage.upload(next, 150);
     await stage.admin.addFault({ endpoint: 'assets', companyId: next, skip: 1, latency: 60_000 });
-    await stopWhen('a page of the next company', async () => (await position()).companyId === next);
+    await stopWhen('a page of the next company', async () => (await position())[next] !== undefined);
 
     expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
     expect((await stage.ids(next)).toSorted()).toEqual(ids.toSorted());

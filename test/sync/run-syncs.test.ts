@@ -65,6 +65,30 @@ describe('the requests of a sync', () => {
     expect(await stage.store.connections.get(connectionId)).toMatchObject({ syncOwner: null, syncUntil: null });
   });
 
+  test.each([
+    ['four', {}, 4],
+    ['no more than the connection may have assets at once', { concurrency: 2 }, 2],
+  ])('companies of a connection are listed at the same time: %s', async (_, settings, atOnce) => {
+    const companies = await Promise.all(Array.from({ length: 6 }, () => stage.company()));
+    const ids = companies.map(({ companyId }) => companyId);
+    const { connectionId } = await stage.person(...ids);
+    await stage.mirror.api('PATCH', `/connections/${connectionId}`, settings);
+    for (const companyId of ids) await stage.upload(companyId, 2);
+    await stage.admin.addFault({ endpoint: 'assets', latency: 60_000 });
+    await stage.admin.clearRequests();
+    const stop = new AbortController();
+    const running = runSyncs(stage.deps, connectionId, stop.signal, 'full');
+    const asked = async () => (await stage.admin.requests({ endpoint: 'assets' })).length;
+    await until('listings to begin', async () => (await asked()) >= atOnce);
+    stop.abort(new Error('stop'));
+    expect(await running).toMatchObject({ outcome: 'handed_back' });
+    expect(await asked()).toBe(atOnce);
+
+    await stage.admin.clearFaults();
+    expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
+    for (const companyId of ids) expect(await stage.ids(companyId)).toHaveLength(2);
+  });
+
   describe('a sync of several companies without changes', () => {
     /** Somebody who reads two companies, each with a mark that its listing will move. */
     async function twoCompanies() {

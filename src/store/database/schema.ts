@@ -284,10 +284,9 @@ export interface SyncScope {
   acceptRemoved?: true | undefined;
 }
 /** Where an interrupted sync continues. */
-export interface SyncPosition {
-  /** Companies whose listing is complete in this sync. */
-  done?: string[];
-  companyId?: string;
+export interface CompanyPosition {
+  /** Nothing is left to do. */
+  done?: true;
   cursor?: string | null;
   newest?: number | null;
   /** When its listing began, by the library's clock (epoch milliseconds). */
@@ -306,7 +305,8 @@ interface SyncTable {
   mode: SyncMode;
   scope: JSONColumnType<SyncScope>;
   status: 'waiting' | 'running' | 'done' | 'failed';
-  position: Generated<SyncPosition>;
+  /** By company; those that were not begun are missing. */
+  position: Generated<Record<string, CompanyPosition>>;
   pages: Generated<number>;
   seen: Generated<number>;
   new: Generated<number>;

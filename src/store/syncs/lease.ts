@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { LeaseLost } from '../../errors.ts';
 import { isStranded } from '../assets/leases.ts';
 import { wroteAny } from '../database/results.ts';
-import type { Database, Sync } from '../database/schema.ts';
+import type { CompanyPosition, Database, Sync } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import type { LockedAsset } from './write-assets.ts';
 
@@ -42,6 +42,10 @@ export async function lockPage(
   const known = new Map(rows.flatMap((asset) => (asset.id === null ? [] : [[asset.id, asset] as const])));
   return { settings: rows[0].settings, known };
 }
+
+/** The position of one company, to be merged into those of its sync. */
+export const positionOf = (companyId: string, position: CompanyPosition) =>
+  sql`jsonb_build_object(${companyId}::text, ${JSON.stringify(position)}::jsonb)`;
 
 /** A leased sync that has listed a company to its end. */
 export interface Listed {

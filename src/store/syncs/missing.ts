@@ -4,8 +4,8 @@ import { clockToleranceMs } from '../../clock.ts';
 import type { Reason } from '../../reasons.ts';
 import { free } from '../assets/leases.ts';
 import { setHeld } from '../companies/held-changes.ts';
-import { type Database, type SyncPosition, unreadablePrefix } from '../database/schema.ts';
-import { type Listed, underLease } from './lease.ts';
+import { type Database, unreadablePrefix } from '../database/schema.ts';
+import { type Listed, positionOf, underLease } from './lease.ts';
 
 /**
  * Assets that a complete listing should have, without those of other connections, which may see more than this one. An asset
@@ -73,20 +73,17 @@ export async function gone(db: Database, listed: Listed, ids: string[]): Promise
 }
 
 /**
- * Ends the listing of a company; the sync continues at `position`. `held`: too many are missing, so an operator must confirm
+ * Ends the listing of a company. `held`: too many are missing, so an operator must confirm
  * it before any is marked as gone. True if that is new.
  * @throws LeaseLost
  */
-export async function settle(
-  db: Database,
-  listed: Listed,
-  position: SyncPosition,
-  held: HeldChanges | undefined,
-): Promise<boolean> {
+export async function settle(db: Database, listed: Listed, held: HeldChanges | undefined): Promise<boolean> {
   const { sync, companyId } = listed;
   return underLease(db, listed, async (tx) => {
     await tx.deleteFrom('sightings').where('syncId', '=', sync.id).where('companyId', '=', companyId).execute();
-    await sql`UPDATE syncs SET position = ${JSON.stringify(position)}::jsonb WHERE id = ${sync.id}`.execute(tx);
+    await sql`UPDATE syncs SET position = position || ${positionOf(companyId, { done: true })} WHERE id = ${sync.id}`.execute(
+      tx,
+    );
     return setHeld(tx, { connectionId: sync.connectionId, companyId }, 'missing', held);
   });
 }

@@ -2,12 +2,18 @@ import { sql } from 'kysely';
 import pg from 'pg';
 import { reasonOf } from '../../errors.ts';
 import { hasReplacements } from '../companies/held-changes.ts';
-import { type Database, type ListedAsset, type Sync, type SyncPosition, unreadablePrefix } from '../database/schema.ts';
-import { lockPage, type SyncLease } from './lease.ts';
+import {
+  type CompanyPosition,
+  type Database,
+  type ListedAsset,
+  type Sync,
+  unreadablePrefix,
+} from '../database/schema.ts';
+import { lockPage, positionOf, type SyncLease } from './lease.ts';
 import { type Counts, type Decide, type ListedPage, recordListed } from './write-assets.ts';
 
 /**
- * Records a page of a company's listing and the position after it, in one transaction. If the database refuses an asset, the
+ * Records a page of a company's listing and the company's position after it, in one transaction. If the database refuses an asset, the
  * others are recorded nevertheless. `highWaterMark`, on the last page of a complete listing, never moves back. Returns the
  * settings that were applied, and whether replacements of the company are to be judged.
  * @throws LeaseLost
@@ -20,7 +26,7 @@ export async function recordPage(
     companyId: string;
     assets: ListedAsset[];
     decide: Decide;
-    position: SyncPosition;
+    position: CompanyPosition;
     highWaterMark?: number | null;
     /** Every id on the page: a full sync finds missing assets by these at its end. */
     sighted?: string[];
@@ -47,7 +53,7 @@ export async function recordPage(
         UPDATE access SET high_water_mark = greatest(high_water_mark, ${page.highWaterMark ?? null}::bigint)
         WHERE connection_id = ${connectionId} AND company_id = ${companyId} AND ${page.highWaterMark ?? null}::bigint IS NOT NULL
       )
-      UPDATE syncs SET position = ${JSON.stringify(page.position)}::jsonb, pages = pages + 1,
+      UPDATE syncs SET position = position || ${positionOf(companyId, page.position)}, pages = pages + 1,
         seen = seen + ${assets.length}::int, new = new + ${counts.new}::int, changed = changed + ${counts.changed}::int
       WHERE id = ${sync.id} RETURNING ${hasReplacements(connectionId, companyId)} AS to_judge`.execute(tx);
       if (page.sighted && page.sighted.length > 0) {

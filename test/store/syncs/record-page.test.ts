@@ -39,7 +39,7 @@ test('a page distinguishes new, changed and known assets', async () => {
     seen: 8,
     new: 3,
     changed: 1,
-    position: { cursor: 'next' },
+    position: { a: { cursor: 'next' } },
   });
 });
 
@@ -103,7 +103,7 @@ test('an asset that the database refuses gets a problem, and the rest of the pag
     pages: 2,
     seen: 6,
     new: 4,
-    position: { cursor: 'behind' },
+    position: { refused: { cursor: 'behind' } },
   });
   // Once it can be written, it is.
   await page([listed(two, { name: 'another' })]);
