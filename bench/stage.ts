@@ -217,6 +217,7 @@ export async function newStage(options: StageOptions) {
     LIBRARY_CLIENT_ID: library?.clientId ?? 'bench',
     LIBRARY_CLIENT_SECRET: library?.clientSecret ?? 'bench',
     SYNC_INTERVAL: '1h',
+    SYNC_INTERVAL_ACTIVE: '30d',
     LOG_PRETTY: 'false',
   };
 

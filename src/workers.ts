@@ -182,12 +182,14 @@ export function mirrorDeps(
 }
 
 function syncDeps(context: Context, withToken: Access, onWork: () => void): SyncDeps {
-  const { metrics } = context;
+  const { metrics, schedule } = context;
   const { instance, sync: filters, transcripts, thumbnails } = context.config;
   const onEnd: SyncDeps['onEnd'] = (result) => metrics.syncs.inc({ result });
+  // If this fails, the dispatcher does it at its next comparison.
+  const onNews = (connectionId: string) => schedule.alignOne(connectionId).catch(() => {});
   const kept = { transcripts: transcripts.mirror, thumbnails: thumbnails.mirror };
   const { overlap } = filters;
-  return { ...context, ...kept, instance, overlap, filters, withToken, endless: new Set(), onEnd, onWork };
+  return { ...context, ...kept, instance, overlap, filters, withToken, endless: new Set(), onEnd, onNews, onWork };
 }
 
 /** Works on one asset, and returns what the queue dashboard shows. @throws the reason of a failed attempt */

@@ -48,6 +48,8 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
     goneRetention: env.GONE_RETENTION,
     sync: {
       interval: env.SYNC_INTERVAL,
+      /** Of connections with recent uploads. */
+      intervalActive: env.SYNC_INTERVAL_ACTIVE,
       reconcileInterval: env.RECONCILE_INTERVAL,
       overlap: env.CURSOR_OVERLAP,
       includeTypes: env.INCLUDE_ASSET_TYPES,

@@ -75,6 +75,7 @@ export const variables = {
     .prefault('{companyId}/{projectId}/{assetId}/{filename}'),
   GONE_RETENTION: p.parsed(p.parseRetention, 'forever, or a duration with units, such as 90d').prefault('forever'),
   SYNC_INTERVAL: p.duration('5m', { ...syncIntervals, least: 100 }),
+  SYNC_INTERVAL_ACTIVE: p.duration('30s', { ...syncIntervals, least: 100 }),
   RECONCILE_INTERVAL: p.duration('24h', { least: 100 }),
   CURSOR_OVERLAP: p.duration('10m', { least: 0 }),
   PROCESSING_POLL: p.duration('30s'),

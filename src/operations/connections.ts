@@ -67,6 +67,11 @@ export const connectionAnswer = z
     connectedAt: time,
     lastSyncAt: time.nullable(),
     nextSyncAt: time.nullable().describe('null: it is not active.'),
+    polling: z
+      .object({ interval: count, reason: z.enum(['set', 'active', 'idle']) })
+      .describe(
+        'Milliseconds between its incremental syncs now, and why: set for it (SYNC_INTERVAL does not apply), recent uploads, or neither.',
+      ),
     counts: z.object({
       byState: stateCounts,
       expected: count.describe('Assets that have a file in the library: without unavailable and gone ones.'),
@@ -146,6 +151,7 @@ async function describe(deps: Deps, connections: Connection[]) {
     const states = byState(own);
     const adaptiveLimit = limitsOf(connection, deps.perConnection, now);
     const settings = settingsOf(connection, deps);
+    const polling = schedule.pollInterval(connection, now);
     const readable = companiesOf.get(connection.id) ?? [];
     return {
       id: connection.id,
@@ -168,7 +174,8 @@ async function describe(deps: Deps, connections: Connection[]) {
       connectedAt: connection.connectedAt.toISOString(),
       lastSyncAt: connection.lastSyncAt?.toISOString() ?? null,
       nextSyncAt:
-        connection.status === 'active' ? schedule.nextSync(connection.id, connection.settings).toISOString() : null,
+        connection.status === 'active' ? schedule.nextSync(connection.id, polling.interval).toISOString() : null,
+      polling,
       counts: { byState: states, expected: expectedOf(states), skipped: skipped(own) },
       bytes: own.reduce((sum, row) => sum + row.bytes, 0),
       adaptiveLimit,

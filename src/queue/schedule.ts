@@ -3,6 +3,7 @@ import type { JobSchedulerJson } from 'bullmq';
 import { clockToleranceMs } from '../clock.ts';
 import type { Log } from '../log.ts';
 import type { Store } from '../store/store.ts';
+import { type Polled, type PollInterval, pollInterval } from './poll-interval.ts';
 import type { Queues, SyncJob } from './queues.ts';
 
 type Scheduler = JobSchedulerJson<SyncJob>;
@@ -17,8 +18,9 @@ export interface ScheduleOptions {
   store: Store;
   queues: Queues;
   log: Log;
-  /** Between incremental syncs of a connection whose settings say nothing else, and between full syncs; in ms. */
+  /** Between incremental syncs of an idle and of an active connection, and between full syncs; in ms. */
   interval: number;
+  intervalActive: number;
   reconcileInterval: number;
 }
 
@@ -38,10 +40,10 @@ export class Schedule {
     const { store, queues } = this.#options;
     const connection = await store.connections.get(connectionId);
     if (connection?.status !== 'active') {
-      for (const { key } of this.#runsOf(connectionId, {})) await queues.syncs.removeJobScheduler(key);
+      for (const key of [`sync-${connectionId}`, `full-${connectionId}`]) await queues.syncs.removeJobScheduler(key);
       return;
     }
-    await this.#set(connectionId, connection.settings, (key) => queues.syncs.getJobScheduler(key));
+    await this.#set(connectionId, connection, await store.now(), (key) => queues.syncs.getJobScheduler(key));
   }
 
   /** Makes all schedulers as the records say. Also repairs the effects of a crash. */
@@ -58,23 +60,24 @@ export class Schedule {
       const id = /^(?:sync|full)-(.+)$/.exec(key)?.[1];
       if (id === undefined || !wanted.has(id)) await queues.syncs.removeJobScheduler(key);
     }
-    for (const { id, settings } of wanted.values()) await this.#set(id, settings, (key) => present.get(key));
+    const now = await store.now();
+    for (const each of wanted.values()) await this.#set(each.id, each, now, (key) => present.get(key));
   }
 
   /** When the next incremental sync of a connection is due. */
-  nextSync(connectionId: string, settings: Record<string, unknown>): Date {
-    const every = this.#intervalOf(settings);
+  nextSync(connectionId: string, every: number): Date {
     const offset = offsetOf(connectionId, every);
     return new Date(Math.ceil((Date.now() - offset) / every) * every + offset);
   }
 
-  #intervalOf(settings: Record<string, unknown>): number {
-    return typeof settings.syncInterval === 'number' ? settings.syncInterval : this.#options.interval;
+  /** Between incremental syncs of a connection. `now`: by the database's clock, in epoch milliseconds. */
+  pollInterval(connection: Polled, now: number): PollInterval {
+    return pollInterval(connection, now, this.#options);
   }
 
-  #runsOf(connectionId: string, settings: Record<string, unknown>) {
+  #runsOf(connectionId: string, connection: Polled, now: number) {
     return [
-      { key: `sync-${connectionId}`, every: this.#intervalOf(settings), mode: 'incremental' },
+      { key: `sync-${connectionId}`, every: this.pollInterval(connection, now).interval, mode: 'incremental' },
       { key: `full-${connectionId}`, every: this.#options.reconcileInterval, mode: 'full' },
     ] as const;
   }
@@ -82,11 +85,12 @@ export class Schedule {
   /** `find`: the scheduler of a key, if there is one. */
   async #set(
     connectionId: string,
-    settings: Record<string, unknown>,
+    connection: Polled,
+    now: number,
     find: (key: string) => Promise<Scheduler | undefined> | Scheduler | undefined,
   ): Promise<void> {
     const { queues, log } = this.#options;
-    for (const { key, every, mode } of this.#runsOf(connectionId, settings)) {
+    for (const { key, every, mode } of this.#runsOf(connectionId, connection, now)) {
       const scheduler = await find(key);
       if (await this.#isRight(scheduler, every)) continue;
       // An existing one would keep the time of its next run.

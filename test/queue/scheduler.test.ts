@@ -73,6 +73,32 @@ describe.each(backends)('schedules on $name', ({ redis }) => {
       { SYNC_INTERVAL: '1s', RECONCILE_INTERVAL: '4s' },
     ));
 
+  test('a sync with news makes the next ones come sooner, and the API says why', () =>
+    staged(
+      async (stage) => {
+        const { companyId, connectionId } = await stage.company();
+        const every = async () => {
+          const scheduler = (await schedulers(stage)).find(({ key }) => key === `sync-${connectionId}`)!;
+          const { polling, nextSyncAt } = await stage.mirror.api('GET', `/connections/${connectionId}`);
+          expect(Date.parse(nextSyncAt)).toBe(scheduler.next);
+          expect(polling.interval).toBe(Number(scheduler.every));
+          return [polling.interval, polling.reason];
+        };
+        await stage.sync(connectionId);
+        expect(await every()).toEqual([hour, 'idle']);
+        await stage.upload(companyId);
+        await stage.sync(connectionId);
+        expect(await every()).toEqual([60_000, 'active']);
+        await stage.query("UPDATE connections SET news_at = now() - interval '5 min'");
+        await stage.mirror.service.context.schedule.align();
+        expect(await every()).toEqual([120_000, 'active']);
+        await stage.query("UPDATE connections SET news_at = now() - interval '1 h'");
+        await stage.mirror.service.context.schedule.align();
+        expect(await every()).toEqual([hour, 'idle']);
+      },
+      { SYNC_INTERVAL_ACTIVE: '1m' },
+    ));
+
   test('schedulers are corrected when a worker starts, after a crash or a changed setting', () =>
     staged(async (stage) => {
       const [a, b] = [await stage.company(), await stage.company()];
@@ -127,7 +153,7 @@ describe.each(backends)('schedules on $name', ({ redis }) => {
       await queues.syncs.removeJobScheduler(key);
       await atTime(Date.now() - 3 * hour, () => schedule.alignOne(connectionId));
       const { next: missed } = (await queues.syncs.getJobScheduler(key))!;
-      const slot = schedule.nextSync(connectionId, {}).getTime();
+      const slot = schedule.nextSync(connectionId, hour).getTime();
       const inTheWay = redis || slot % hour <= Date.now() % hour ? slot : slot + hour;
       await queues.syncs.add('sync', { connectionId }, { jobId: `repeat:${key}:${inTheWay}`, delay: 24 * hour });
       await schedule.align();

@@ -83,6 +83,7 @@ export async function newGround(options: {
       ENCRYPTION_KEYS: randomBytes(32).toString('base64'),
       ADMIN_TOKEN: 'the-token-of-the-operators',
       SYNC_INTERVAL: '365d',
+      SYNC_INTERVAL_ACTIVE: '365d',
       SCRUB_CYCLE: 'off',
       PROCESSING_POLL: '200ms',
       TRANSCRIPT_DELAY: '0s',

@@ -27,7 +27,7 @@ export async function newStage(
   const ground = await newGround({ port, ...options });
   const { library, admin } = await startTestLibrary({ redirectUris: [`${ground.publicUrl}/oauth/callback`] });
   const mirror = await startMirror(ground, library, 'web');
-  const { store, client, tokens, log, timings } = mirror.service.context;
+  const { store, client, tokens, schedule, log, timings } = mirror.service.context;
   const deps: SyncDeps = {
     store,
     client,
@@ -41,6 +41,7 @@ export async function newStage(
     thumbnails: true,
     endless: new Set(),
     onEnd: () => {},
+    onNews: (connectionId) => schedule.alignOne(connectionId),
     onWork: () => {},
   };
   const ofCompany = async (companyId: string) =>

@@ -213,6 +213,7 @@ async function scene(paging: Paging, people: number) {
           thumbnails: true,
           endless: new Set(),
           onEnd: () => {},
+          onNews: async () => {},
           onWork: () => {},
         },
         connectionId,

@@ -1,5 +1,5 @@
 import { heldText } from '../../brake.ts';
-import { formatBytes } from '../../units.ts';
+import { formatBytes, formatDuration } from '../../units.ts';
 import type { ConnectionQuery, ConnectionSummary } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { confirmed, requireTerminal } from '../confirm.ts';
@@ -31,6 +31,10 @@ export function mirroredOf({ counts }: ConnectionSummary): string {
   return `${number(counts.byState.mirrored)}/${number(counts.expected)}`;
 }
 
+/** The interval of its syncs, and why it is short, such as `30s, active`. */
+export const everyOf = ({ polling: { interval, reason } }: ConnectionSummary) =>
+  `${formatDuration(interval)}${reason === 'active' ? ', active' : ''}`;
+
 export function connectionTable(connections: ConnectionSummary[], maxWidth?: number): string {
   const rows = connections.map((connection): Cell[] => {
     const { failed } = connection.counts.byState;
@@ -44,6 +48,7 @@ export function connectionTable(connections: ConnectionSummary[], maxWidth?: num
       failed > 0 ? { text: number(failed), style: 'red' } : '0',
       agoShort(connection.lastSyncAt),
       agoShort(connection.nextSyncAt),
+      connection.nextSyncAt === null ? '' : everyOf(connection),
     ];
   });
   return table(
@@ -57,6 +62,7 @@ export function connectionTable(connections: ConnectionSummary[], maxWidth?: num
       { title: 'FAILED', right: true },
       { title: 'LAST SYNC', spare: 1 },
       { title: 'NEXT', spare: 3 },
+      { title: 'EVERY', spare: 5 },
     ],
     rows,
     maxWidth,

@@ -4,7 +4,7 @@ import type { ConnectionSummary, Status } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { liveScreen } from '../live.ts';
 import { ago, bar, counted, fits, harmless, number, paint, print, printJson, printJsonLine } from '../output.ts';
-import { conditionCell, connectionTable, mirroredOf, troubles } from './connections.ts';
+import { conditionCell, connectionTable, everyOf, mirroredOf, troubles } from './connections.ts';
 
 const watchMs = 1000;
 /** Maximum connections shown; `asset-mirror connections` lists all. */
@@ -113,11 +113,12 @@ function leftOf({ outstanding, rate, timeLeft }: Status): string {
 /** For terminals that are too narrow for the table. */
 function narrow(connection: ConnectionSummary): string[] {
   const { id, user, bytes, counts, lastSyncAt, nextSyncAt } = connection;
+  const next = nextSyncAt === null ? '–' : `${ago(nextSyncAt)}, every ${everyOf(connection)}`;
   const { text, style } = conditionCell(connection);
   return [
     `${paint('bold', id)}  ${paint(style, text)}`,
     `  ${harmless(user.email || user.name)}: ${mirroredOf(connection)} mirrored, ${formatBytes(bytes)}, ${number(counts.byState.failed)} failed`,
-    `  last sync ${ago(lastSyncAt)}, next ${nextSyncAt === null ? '–' : ago(nextSyncAt)}`,
+    `  last sync ${ago(lastSyncAt)}, next ${next}`,
   ];
 }
 

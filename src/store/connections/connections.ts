@@ -57,9 +57,9 @@ export async function search(
     .execute();
 }
 
-/** Active connections, with the settings that their schedules depend on. */
-export async function scheduled(db: Database): Promise<{ id: string; settings: Record<string, unknown> }[]> {
-  return db.selectFrom('connections').select(['id', 'settings']).where('status', '=', 'active').execute();
+/** Active connections, with what their schedules depend on. */
+export async function scheduled(db: Database): Promise<Pick<Connection, 'id' | 'settings' | 'newsAt'>[]> {
+  return db.selectFrom('connections').select(['id', 'settings', 'newsAt']).where('status', '=', 'active').execute();
 }
 
 /** Bandwidth limits of connections that have one, in bytes per second and process. */

@@ -28,6 +28,7 @@ const connections = `
     filters_pending boolean NOT NULL DEFAULT false,
     connected_at timestamptz NOT NULL DEFAULT now(),
     last_sync_at timestamptz,
+    news_at timestamptz,
     last_error text,
     disconnected_at timestamptz,
     -- When an operator last disconnected it: earlier connect links no longer work.

@@ -61,6 +61,8 @@ interface ConnectionTable {
   filtersPending: Generated<boolean>;
   connectedAt: Generated<Date>;
   lastSyncAt: Date | null;
+  /** When a sync last found new or changed assets. */
+  newsAt: Date | null;
   lastError: string | null;
   disconnectedAt: Date | null;
   /** When an operator last disconnected it: earlier connect links no longer work. */

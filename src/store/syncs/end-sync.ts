@@ -7,9 +7,10 @@ import type { SyncLease } from './lease.ts';
 /** Assets added while the user was disconnected: their number since the last sync, and their first and last upload dates (ISO 8601). */
 type CaughtUp = { since: string; new: number; from: string | null; to: string | null };
 
-/** The result of a sync. `more`: another one waits, for which its owner keeps the lease. */
+/** The result of a sync. `more`: another one waits, for which its owner keeps the lease. `news`: it found new or changed assets. */
 export type EndedSync = Pick<Sync, 'pages' | 'seen' | 'new' | 'changed' | 'gone'> & {
   more: boolean;
+  news: boolean;
   caughtUp?: CaughtUp;
 };
 
@@ -79,12 +80,13 @@ async function end(
   // A sync requested at this moment finds the lease released, or the dispatcher starts it.
   const { rows } = await sql<EndedSync & { lastSyncAt: Date | null; connectedAt: Date }>`
     WITH before AS (
-      SELECT last_sync_at, connected_at, EXISTS (
+      SELECT last_sync_at, connected_at, (SELECT new + changed > 0 FROM syncs WHERE id = ${sync.id}) AS news, EXISTS (
         SELECT FROM syncs
         WHERE connection_id = ${connectionId} AND status IN ('waiting', 'running') AND id <> ${sync.id}) AS more
       FROM connections WHERE id = ${connectionId} AND sync_owner = ${owner} FOR UPDATE
     ), ended AS (
       UPDATE connections SET last_error = ${lastError}, ${status === 'done' ? sql`last_sync_at = now(),` : sql``}
+        news_at = CASE WHEN before.news THEN now() ELSE news_at END,
         sync_owner = CASE WHEN before.more THEN sync_owner END, sync_until = CASE WHEN before.more THEN sync_until END
       FROM before
       WHERE id = ${connectionId} AND sync_owner = ${owner}

@@ -141,9 +141,9 @@ function holdBanner({ id: companyId, name }, hold) {
 }
 
 /** @param {Connection} connection */
-const activeFacts = ({ nextSyncAt, settings, adaptiveLimit: { limit, ceiling } }) => html`
-  <div><dt>Next sync</dt><dd>${time(nextSyncAt, 'none')} <small>every ${duration(settings.syncInterval / 1000)}</small></dd></div>
-  <div><dt>Assets at once</dt><dd>${counted(limit, 'asset')}${limit < ceiling ? html` <small>slowed down from ${ceiling}</small>` : nothing}</dd></div>`;
+const activeFacts = ({ nextSyncAt, polling, adaptiveLimit: { limit, ceiling } }) => html`
+  <div><dt>Next sync</dt><dd>${time(nextSyncAt, 'none')} <small>every ${duration(polling.interval / 1000)}${polling.reason === 'active' ? ' after recent uploads' : ''}</small></dd></div>
+  <div><dt>Assets at once</dt><dd>${counted(limit, 'asset')}${limit < ceiling ? html` <small>adapted to the library, at most ${ceiling}</small>` : nothing}</dd></div>`;
 
 /** @param {Connection} of */
 function buttons(of) {
