@@ -59,6 +59,13 @@ const benchmarks: Record<string, Benchmark> = {
     minutes: 3,
     needs: ['redis-server', 'versitygw'],
   },
+  'narrow-links': {
+    what: 'a first sync behind slow networks, from a library that limits requests',
+    takes: '[SECONDS=20] [LATENCY=20 100 300]',
+    minutes: 15,
+    needs: ['redis-server', 'versitygw', 'curl'],
+    ofAll: ['10', '100'],
+  },
   'first-sync': {
     what: 'the first sync of a large library',
     takes: '[ASSETS=1000000]',

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { createServer, type RequestListener, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
  * A minimal source, so that the cost of its clients can be measured: files behind plain HTTP with an index
@@ -18,19 +19,88 @@ export interface NullSource {
   shared?: boolean;
   /** Files; without them it speaks plain HTTP. */
   tls?: { cert: string; key: string } | undefined;
+  /** The address in its links, if a proxy is in front. */
+  origin?: string;
+  /** API requests per second; more, beyond a reserve of one second, get 429 and `Retry-After: 1`. */
+  perSecond?: number | undefined;
+  /** It works on this many API requests at once, each for `workMs`; others wait their turn, so its latency grows with the load. */
+  workers?: number;
+  workMs?: number;
 }
 
-const { files, bytes, newest, stepMs, shared, tls } = JSON.parse(process.argv[2]!) as NullSource;
+/** The API requests so far: all, and in each second since the first, as many as were answered and refused. */
+export interface Counted {
+  requests: number;
+  answered: number[];
+  refused: number[];
+}
+
+const options = JSON.parse(process.argv[2]!) as NullSource;
+const {
+  files,
+  bytes,
+  newest,
+  stepMs,
+  shared,
+  tls,
+  perSecond,
+  workers = Number.POSITIVE_INFINITY,
+  workMs = 0,
+} = options;
 const block = Buffer.alloc(Math.min(bytes, 1 << 20), 'asset-mirror ');
 const names = Array.from({ length: files }, (_, i) => `<a href="file-${i}.bin">file-${i}.bin</a>`);
 const index = `<html><body>${names.join('\n')}</body></html>`;
 const modified = new Date(Date.UTC(2024, 0, 1)).toUTCString();
 const etag = `"${bytes}"`;
-let origin = '';
-let requests = 0;
+let { origin = '' } = options;
+const counted: Counted = { requests: 0, answered: [], refused: [] };
+
+function count(what: 'answered' | 'refused'): void {
+  began ??= performance.now();
+  const second = Math.floor((performance.now() - began) / 1000);
+  counted[what][second] = (counted[what][second] ?? 0) + 1;
+}
+let began: number | undefined;
+
+/** The token bucket of the request limit: it is full at first. */
+let tokens = perSecond ?? Number.POSITIVE_INFINITY;
+let filledAt = performance.now();
+function takeToken(): boolean {
+  if (perSecond === undefined) return true;
+  const now = performance.now();
+  tokens = Math.min(perSecond, tokens + ((now - filledAt) / 1000) * perSecond);
+  filledAt = now;
+  if (tokens < 1) return false;
+  tokens--;
+  return true;
+}
+
+let busy = 0;
+const waiting: (() => void)[] = [];
+/** Keeps one worker busy for `workMs`, after those who came first. */
+async function work(): Promise<void> {
+  if (workMs === 0) return;
+  if (busy === workers) await new Promise<void>((resolve) => waiting.push(resolve));
+  else busy++;
+  await sleep(workMs);
+  const next = waiting.shift();
+  if (next) next();
+  else busy--;
+}
+
+const listener: RequestListener = (request, response) => {
+  counted.requests++;
+  if (!request.url!.startsWith('/api/')) return void answer(request, response);
+  if (!takeToken()) {
+    count('refused');
+    response.setHeader('retry-after', '1');
+    return json(response, { error: 'too many requests' }, 429);
+  }
+  count('answered');
+  void work().then(() => answer(request, response));
+};
 
 const answer: RequestListener = (request, response) => {
-  requests++;
   const { pathname, searchParams } = new URL(request.url!, 'http://source');
   const [, top, one, rest] = pathname.split('/');
   if (top === 'files') return one ? file(request.headers.range, request.method!, response) : page(response);
@@ -60,15 +130,15 @@ const answer: RequestListener = (request, response) => {
   return json(response, { assets, nextCursor: last < end ? String(last) : null });
 };
 const server = tls
-  ? createTlsServer({ cert: readFileSync(tls.cert), key: readFileSync(tls.key) }, answer)
-  : createServer(answer);
+  ? createTlsServer({ cert: readFileSync(tls.cert), key: readFileSync(tls.key) }, listener)
+  : createServer(listener);
 server.listen(0, '127.0.0.1', () => {
-  const { port } = server.address() as AddressInfo;
-  origin = `http${tls ? 's' : ''}://127.0.0.1:${port}`;
-  process.send!(origin);
+  const own = `http${tls ? 's' : ''}://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  origin ||= own;
+  process.send!(own);
 });
 server.keepAliveTimeout = 60_000;
-process.on('message', () => process.send!(requests));
+process.on('message', () => process.send!(counted));
 process.on('disconnect', () => process.exit());
 
 function listed(company: string, i: number) {

@@ -23,7 +23,8 @@ import { newCertificates } from '../test/support/certificates.ts';
 import { adminOf } from '../test/support/library.ts';
 import { freePort } from '../test/support/ports.ts';
 import { type S3Server, startRedis, startVersity } from '../test/support/services.ts';
-import type { NullSource } from './null-source.ts';
+import type { Counted, NullSource } from './null-source.ts';
+import type { Relay } from './relay.ts';
 
 const log = createLog({ level: 'silent', pretty: false });
 // The benchmarks measure the installed form: the package, and the image.
@@ -114,9 +115,13 @@ export interface StageOptions {
   tls?: boolean;
   /** PostgreSQL counts statements. */
   statements?: boolean;
+  /** Slow networks in front of the null source and of the S3 server. */
+  networks?: { source: Network; s3: Network };
   /** The directory that keeps the records. */
   directory?: string | undefined;
 }
+
+export type Network = Omit<Relay, 'to' | 'port'>;
 
 export type Stage = Awaited<ReturnType<typeof newStage>>;
 export type Mirror = ChildProcess & { pid: number };
@@ -171,6 +176,16 @@ export async function newStage(options: StageOptions) {
     if (!s3) throw new Error('no versitygw here');
     await newBucket(s3, 'mirror');
   }
+  /** The same address behind a slow network. */
+  async function relayed(endpoint: string, network: Network, listen = 0): Promise<string> {
+    const at = new URL(endpoint);
+    const relay: Relay = { ...network, to: Number(at.port), port: listen };
+    const { child, said } = await startProgram<number>('relay.ts', [JSON.stringify(relay)]);
+    starting.defer(() => ended(child));
+    at.port = String(said);
+    return at.origin;
+  }
+  const s3Endpoint = options.networks && s3 ? await relayed(s3.endpoint, options.networks.s3) : s3?.endpoint;
 
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
@@ -182,10 +197,13 @@ export async function newStage(options: StageOptions) {
     const { child, said } = await startProgram<Library>('library-server.ts', ['0', JSON.stringify(settings)]);
     [library, sourceProcess] = [said, child];
   } else if (options.source) {
+    const front = options.networks && (await freePort());
+    const shown = front && { origin: `http${certificates ? 's' : ''}://127.0.0.1:${front}` };
     const { child, said } = await startProgram<string>('null-source.ts', [
-      JSON.stringify({ ...options.source, tls: certificates }),
+      JSON.stringify({ ...options.source, ...shown, tls: certificates }),
     ]);
-    [origin, sourceProcess] = [said, child];
+    sourceProcess = child;
+    origin = front ? await relayed(said, options.networks!.source, front) : said;
   }
   if (sourceProcess) starting.defer(() => ended(sourceProcess));
 
@@ -200,7 +218,7 @@ export async function newStage(options: StageOptions) {
     ...(redisUrl && { REDIS_URL: redisUrl }),
     ...(s3 && {
       STORAGE_URL: 's3://mirror/',
-      S3_ENDPOINT: s3.endpoint,
+      S3_ENDPOINT: s3Endpoint!,
       S3_REGION: s3.region,
       S3_FORCE_PATH_STYLE: 'true',
       AWS_ACCESS_KEY_ID: s3.accessKey,
@@ -372,6 +390,13 @@ export async function newStage(options: StageOptions) {
       }
     },
 
+    /** The API requests to the null source so far. */
+    async requests(): Promise<Counted> {
+      sourceProcess!.send('requests');
+      const [counted] = (await once(sourceProcess!, 'message')) as [Counted];
+      return counted;
+    },
+
     /** Processor time of the servers so far, in seconds. */
     serversCpu() {
       return {
@@ -400,11 +425,7 @@ export async function newStage(options: StageOptions) {
         ? await db.query('SELECT sum(calls)::int AS n FROM pg_stat_statements')
         : { rows: [{ n: 0 }] };
       const commands = Number(/total_commands_processed:(\d+)/.exec((await redis?.info('stats')) ?? '')?.[1] ?? 0);
-      let requests = 0;
-      if (origin) {
-        sourceProcess!.send('requests');
-        [requests] = (await once(sourceProcess!, 'message')) as [number];
-      }
+      const { requests } = origin ? await this.requests() : { requests: 0 };
       return { statements: rows[0].n, commands, requests };
     },
 

@@ -1,0 +1,178 @@
+import type { Chart } from './chart.ts';
+import { ground, number, table, write } from './page.ts';
+import { cost, rclones, s3Flags } from './peers.ts';
+import { cpuSeconds, newBucket, newStage, removeObjects } from './stage.ts';
+
+/**
+ * A first sync with default settings behind slow networks: HTTPS on both sides, a library far away that limits API requests,
+ * and a bucket at 20 ms. `node bench/narrow-links.ts [SECONDS] [LATENCY…]`: an ideal client would need about SECONDS for each cell.
+ * LIMITS and SIZES (bytes) choose other cells, SETTINGS (JSON) other settings of the mirror.
+ */
+const [seconds = 20, ...given] = process.argv.slice(2).map(Number);
+const latencies = given.length > 0 ? given : [20, 100, 300];
+const numbers = (text: string) => text.split(' ').map(Number);
+const limits = numbers(process.env.LIMITS ?? '20 60 400');
+const sizes = numbers(process.env.SIZES ?? '100000 2000000 200000000');
+const settings = JSON.parse(process.env.SETTINGS ?? '{}');
+/** Of the network to the library, and of the one to the bucket, for all connections together. */
+const bytesPerSecond = 50e6;
+const bucketMs = 20;
+
+interface Cell {
+  latency: number;
+  limit: number;
+  bytes: number;
+  files: number;
+  ideal: number;
+  took: number;
+  refused: number;
+  cpu: number;
+  /** In each second: requests that the library answered, and assets that may be in flight. */
+  answered: number[];
+  limitsSeen: number[];
+}
+
+const stageFor = (latency: number, limit: number, bytes: number, files: number) =>
+  newStage({
+    source: { files, bytes, newest: Date.now() - 86_400_000, stepMs: 1000, perSecond: limit },
+    redis: true,
+    s3: 'versity',
+    tls: true,
+    networks: {
+      source: { delayMs: latency, jitterMs: latency / 10, bytesPerSecond },
+      s3: { delayMs: bucketMs, jitterMs: bucketMs / 10, bytesPerSecond },
+    },
+  });
+const sum = (counts: number[]) => counts.reduce((all, count) => all + count, 0);
+
+async function measure(latency: number, limit: number, bytes: number): Promise<Cell> {
+  const files = Math.max(1, Math.round(Math.min(limit, bytesPerSecond / bytes) * seconds));
+  await using stage = await stageFor(latency, limit, bytes, files);
+  await stage.migrate();
+  const mirror = await stage.mirror('all', { SYNC_INTERVAL: '30d', SCRUB_CYCLE: 'off', ...settings });
+  await stage.addConnections(1, 1);
+  const cpu = cpuSeconds(mirror.pid);
+  const began = performance.now();
+  await stage.operator('/connections/connection-1/resync', { mode: 'incremental' });
+  const limitsSeen: number[] = [];
+  const sampling = setInterval(async () => {
+    const { rows } = await stage.db.query("SELECT (adaptive_limit->>'limit')::int AS n FROM connections");
+    limitsSeen.push(rows[0].n);
+  }, 1000);
+  const took = ((await stage.mirrored(files)) - began) / 1000;
+  clearInterval(sampling);
+  const counted = await stage.requests();
+  const [answered, refused] = [counted.answered, counted.refused].map((list) => Array.from(list, (n) => n ?? 0));
+  return {
+    ...{ latency, limit, bytes, files, took, limitsSeen },
+    // Listing takes API requests, too. The first second may use the limit's reserve.
+    ideal: Math.max((files + Math.ceil(files / 100) + 1 - limit) / limit, (files * bytes) / bytesPerSecond),
+    refused: sum(refused!) / (sum(refused!) + sum(answered!)),
+    cpu: cpuSeconds(mirror.pid) - cpu,
+    answered: answered!,
+  };
+}
+
+/** The same files by what people write today: for each, the API by curl, and its link by rclone, with `xargs -P`. */
+async function script(latency: number, limit: number, bytes: number): Promise<string[][]> {
+  const [rclone] = await rclones();
+  if (!rclone) return [];
+  const files = limit * 10;
+  await using stage = await stageFor(latency, limit, bytes, files);
+  const s3 = { ...stage.s3!, endpoint: stage.environment.S3_ENDPOINT! };
+  const ca = `--ca-cert ${stage.ca}`;
+  const rows: string[][] = [];
+  const run = async (name: string, command: (bucket: string) => string) => {
+    const bucket = `others-${rows.length}`;
+    await newBucket(stage.s3!, bucket);
+    const spent = await cost(command(bucket));
+    await removeObjects(stage.s3!, bucket, '');
+    rows.push([name, number(files / spent.seconds, 1), number((spent.cpu / files) * 1000, 1)]);
+    console.log(rows.at(-1)!.join(', '));
+  };
+  const api = `curl --silent --cacert ${stage.ca} --retry 20 --header "Authorization: Bearer svca_1" ${stage.origin}/api/v1/assets/asset-1-`;
+  for (const atOnce of [8, 16, 32, 64]) {
+    await run(
+      `curl and ${rclone.name} copyurl, ${atOnce} at once`,
+      (bucket) =>
+        `seq 0 ${files - 1} | xargs -P ${atOnce} -I{} sh -c '${rclone.path} copyurl ${ca} ${s3Flags(s3)} "$(${api}{} | sed "s/.*\\"url\\":\\"\\([^\\"]*\\).*/\\1/")" :s3:${bucket}/{}'`,
+    );
+  }
+  await run(
+    `${rclone.name} copy from a plain index, 64 at once, without the API`,
+    (bucket) =>
+      `${rclone.path} copy --transfers 64 ${ca} --http-url ${stage.origin}/files/ :http: ${s3Flags(s3)} :s3:${bucket}`,
+  );
+  return rows;
+}
+
+const cells: Cell[] = [];
+for (const bytes of sizes) {
+  for (const limit of limits) {
+    for (const latency of latencies) {
+      const cell = await measure(latency, limit, bytes);
+      cells.push(cell);
+      const { files, ideal, took, refused, cpu, answered, limitsSeen } = cell;
+      console.log(
+        `${bytes} bytes, ${limit}/s, ${latency} ms: ${files} files in ${took.toFixed(1)} s, ${((100 * ideal) / took).toFixed(0)} % of the ` +
+          `ideal, ${(100 * refused).toFixed(2)} % refused, ${cpu.toFixed(1)} CPU s\n  answered ${answered.join(' ')}\n  limits ${limitsSeen.join(' ')}`,
+      );
+    }
+  }
+}
+const shown = cells.find(({ latency, limit }) => latency === 100 && limit === 60) ?? cells[0]!;
+const others = await script(shown.latency, shown.limit, shown.bytes);
+
+const over = (name: string, counts: number[]) => ({
+  name,
+  points: counts.map((count, second): [number, number] => [second + 1, Math.max(count, 1)]),
+});
+const charts: Chart[] = [
+  {
+    kind: 'curves',
+    title: `${shown.limit} requests per second allowed, at ${shown.latency} ms`,
+    x: 'seconds',
+    y: 'per second',
+    series: [over('requests answered', shown.answered), over('assets that may be in flight', shown.limitsSeen)],
+  },
+];
+write('narrow-links', {
+  title: 'Behind slow networks',
+  charts,
+  text: `
+A first sync with default settings, HTTPS on both sides, ${number(bytesPerSecond / 1e6)} MB/s to the library and as many to the bucket, which is at ${bucketMs} ms. The
+library answers after the latency given and allows the requests given; others get 429 with \`Retry-After: 1\`. An ideal client
+uses either the whole limit of the library or the whole network from the first moment.
+
+${table(
+  [
+    'file size',
+    'requests/s allowed',
+    'latency',
+    'files',
+    'ideal, s',
+    'took, s',
+    'of the ideal',
+    'refused',
+    'CPU ms a file',
+  ],
+  cells.map(({ bytes, limit, latency, files, ideal, took, refused, cpu }) => [
+    `${number(bytes / 1000)} KB`,
+    number(limit),
+    `${latency} ms`,
+    number(files),
+    number(ideal, 1),
+    number(took, 1),
+    `${number((100 * ideal) / took)} %`,
+    `${number(100 * refused, 2)} %`,
+    number((cpu / files) * 1000, 1),
+  ]),
+)}
+
+Others with files of ${number(shown.bytes / 1000)} KB, ${shown.limit} requests per second allowed, at ${shown.latency} ms; the mirror: ${number(shown.files / shown.took, 1)} files/s.
+
+${table(['', 'files/s', 'CPU ms a file'], others)}
+`,
+  ground: await ground(['redis', 'versitygw', 'curl']),
+});
+process.exitCode = 0;
