@@ -55,7 +55,7 @@ export function retryAfter(header: unknown, date?: unknown): { waitMs: number; t
 
 /** A wait with some jitter added, so that callers do not all retry at once. */
 export function withMargin(wait: number): number {
-  return wait + 100 + Math.random() * Math.min(1000 + wait / 10, 10_000);
+  return wait + 50 + Math.random() * Math.min(wait / 4, 10_000);
 }
 
 /** A date in one of the formats of RFC 9110, section 5.6.7, as epoch milliseconds; NaN for any other text. */

@@ -84,6 +84,7 @@ export async function startWorkers(context: Context) {
     async stop(graceMs: number): Promise<void> {
       const started = performance.now();
       stopping.abort(new Error('shutting down'));
+      context.limiter.stop();
       const verified = Promise.all([scheduled.stop(), scrubbing?.stop()]);
       await Promise.all([dispatcher.stop(), sweeping.stop(), expiring.stop()]);
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));

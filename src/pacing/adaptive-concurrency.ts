@@ -1,18 +1,18 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { RetryLater, reasonOf, toReason, withMargin } from '../errors.ts';
 import type { Log } from '../log.ts';
 import { type Reason, renderReason } from '../reasons.ts';
 import { HttpError, isTemporary } from '../source/http.ts';
 import type { Store } from '../store/store.ts';
-import {
-  type AdaptiveLimit,
-  answered,
-  answersPerStep,
-  faster,
-  fullSpeed,
-  limitOf,
-  slower,
-} from './concurrency-limit.ts';
+import { type AdaptiveLimit, type Concurrency, faster, limitOf, type Objection, slower } from './concurrency-limit.ts';
+import { RequestRate } from './request-rate.ts';
+import { type Period, ResponseTimes } from './response-times.ts';
+
+/** Connections whose answers one process remembers. */
+const mostSeen = 1000;
+/** The longest wait for a request while an asset keeps its slot. */
+const mostWaitMs = 5000;
 
 /** The maximum of assets in flight for a connection. */
 export function ceilingOf(settings: Record<string, unknown>, perConnection: number): number {
@@ -25,8 +25,9 @@ export function ceilingOf(settings: Record<string, unknown>, perConnection: numb
  */
 export class Limiter {
   readonly #options: { store: Store; log: Log; perConnection: number };
-  /** Answers since the last step, by connection. */
-  readonly #answers = new Map<string, number>();
+  /** The latest answers to this process, by connection; those least recently used are forgotten. */
+  readonly #seen = new Map<string, { times: ResponseTimes; rate: RequestRate }>();
+  readonly #stopping = new AbortController();
   /** Connections whose last request from this process failed. */
   readonly #troubled = new Set<string>();
 
@@ -34,11 +35,36 @@ export class Limiter {
     this.#options = options;
   }
 
-  /** Makes a request to the API, and adapts the limit to how it ends. */
-  async watch<T>(connectionId: string, call: () => Promise<T>): Promise<T> {
+  /**
+   * Waits until the library is likely to answer one more request. Returns the wait in ms.
+   * @throws RetryLater if that takes too long to keep a slot for it, or if the process stops
+   */
+  async waitForRate(connectionId: string): Promise<number> {
+    const waitMs = this.#of(connectionId).rate.reserve(performance.now(), mostWaitMs);
+    if (waitMs > mostWaitMs) throw new RetryLater('the library allows few requests', waitMs);
+    if (waitMs === 0) return 0;
+    await sleep(waitMs, undefined, { signal: this.#stopping.signal }).catch(() => {
+      throw new RetryLater('shutting down', 0);
+    });
+    return waitMs;
+  }
+
+  /** Ends all waits. */
+  stop(): void {
+    this.#stopping.abort();
+  }
+
+  /** Makes a request to the API, and adapts limit and rate to how it ends. `waitedMs`: its wait before. */
+  async watch<T>(connectionId: string, waitedMs: number, call: () => Promise<T>): Promise<T> {
+    const began = performance.now();
     try {
       const answer = await call();
-      await this.#tolerant(connectionId, this.#speedUp(connectionId));
+      const now = performance.now();
+      const { times, rate } = this.#of(connectionId);
+      rate.answered(now);
+      const period = times.add(now - began, waitedMs, now);
+      await this.#tolerant(connectionId, this.#endStrikes(connectionId));
+      if (period) await this.#tolerant(connectionId, this.#judge(connectionId, period));
       return answer;
     } catch (error) {
       await this.adaptTo(connectionId, error);
@@ -46,63 +72,74 @@ export class Limiter {
     }
   }
 
-  /** Adapts the limit to an error, and keeps the pause that the library asked for. */
+  /** Adapts limit or rate to an error, and keeps the pause that the library asked for. */
   async adaptTo(connectionId: string, error: unknown): Promise<void> {
     if (error instanceof RetryLater) {
       if (error.scope !== 'connection') return;
       await this.#tolerant(connectionId, this.#pause(connectionId, error.waitMs, toReason(error)));
-      if (error.code === 'asked_to_wait') await this.#tolerant(connectionId, this.#slowDown(connectionId, error));
+      if (error.code === 'asked_to_wait') this.#of(connectionId).rate.refused(performance.now());
     } else if (isTemporary(error)) {
-      await this.#tolerant(connectionId, this.#slowDown(connectionId, error));
+      await this.#tolerant(connectionId, this.#slowDown(connectionId, 'failure', error));
     } else if (error instanceof HttpError) {
-      await this.#tolerant(connectionId, this.#speedUp(connectionId));
+      await this.#tolerant(connectionId, this.#endStrikes(connectionId));
     }
   }
 
-  async #slowDown(connectionId: string, error: unknown): Promise<void> {
-    const { store, log } = this.#options;
-    this.#answers.delete(connectionId);
+  async #slowDown(connectionId: string, objection: Objection, error: unknown): Promise<void> {
     this.#troubled.add(connectionId);
-    const now = await store.now();
-    const slowed = await this.#change(connectionId, (adaptiveLimit, ceiling) => slower(adaptiveLimit, ceiling, now));
-    if (!slowed) return;
-    const { limit, ceiling, pauseMs } = slowed;
-    log.warn(
-      { event: 'connection.slowed_down', connectionId, limit, ceiling, reason: reasonOf(error) },
-      'connection slowed down',
-    );
-    if (pauseMs === 0) return;
-    const reason: Reason = { code: 'library_unavailable', error: reasonOf(error), retryInMs: pauseMs };
-    await this.#pause(connectionId, withMargin(pauseMs), reason);
+    const reason = reasonOf(error);
+    const slowed = await this.#change(connectionId, reason, (at) => slower(at, objection));
+    if (!slowed?.pauseMs) return;
+    const { pauseMs } = slowed;
+    const pausedFor: Reason = { code: 'library_unavailable', error: reason, retryInMs: pauseMs };
+    await this.#pause(connectionId, withMargin(pauseMs), pausedFor);
   }
 
-  async #speedUp(connectionId: string): Promise<void> {
-    const count = (this.#answers.get(connectionId) ?? 0) + 1;
-    const step = count >= answersPerStep;
-    this.#answers.set(connectionId, step ? 0 : count);
-    if (!this.#troubled.delete(connectionId) && !step) return;
-    const changed = await this.#change(connectionId, (adaptiveLimit, ceiling) => ({
-      adaptiveLimit: step ? faster(adaptiveLimit, ceiling) : answered(adaptiveLimit),
-    }));
-    if (!changed || !step) return;
-    const { limit, ceiling } = changed;
-    this.#options.log.info({ event: 'connection.sped_up', connectionId, limit, ceiling }, 'connection sped up');
+  async #judge(connectionId: string, period: Period): Promise<void> {
+    const { times } = this.#of(connectionId);
+    await this.#change(connectionId, 'its answers take longer than before', (at) => {
+      const verdict = times.judge(period, at.limit);
+      if (verdict === 'slower') return at.limit > 1 ? slower(at, 'latency') : undefined;
+      return verdict === 'faster' && at.queued >= at.limit ? { adaptiveLimit: faster(at) } : undefined;
+    });
   }
 
-  /** Undefined if nothing changes, or if another process has just changed it for the same reason. */
+  async #endStrikes(connectionId: string): Promise<void> {
+    if (!this.#troubled.delete(connectionId)) return;
+    await this.#change(connectionId, '', ({ adaptiveLimit }) => ({ adaptiveLimit: { ...adaptiveLimit, strikes: 0 } }));
+  }
+
+  #of(connectionId: string) {
+    const seen = this.#seen.get(connectionId) ?? { times: new ResponseTimes(), rate: new RequestRate() };
+    this.#seen.delete(connectionId);
+    this.#seen.set(connectionId, seen);
+    if (this.#seen.size > mostSeen) this.#seen.delete(this.#seen.keys().next().value!);
+    return seen;
+  }
+
+  /** Undefined if nothing changes, or if another process has just changed it for the same reason. `reason`: for a lower limit. */
   async #change<T extends { adaptiveLimit: AdaptiveLimit }>(
     connectionId: string,
-    next: (adaptiveLimit: AdaptiveLimit, ceiling: number) => T | undefined,
-  ): Promise<(T & { limit: number; ceiling: number }) | undefined> {
-    const { connections } = this.#options.store;
-    const connection = await connections.get(connectionId);
-    if (!connection) return undefined;
-    const before = connection.adaptiveLimit ?? fullSpeed;
-    const ceiling = ceilingOf(connection.settings, this.#options.perConnection);
-    const after = next(before, ceiling);
-    if (!after || isDeepStrictEqual(after.adaptiveLimit, before)) return undefined;
-    const changed = await connections.setAdaptiveLimit(connectionId, connection.adaptiveLimit, after.adaptiveLimit);
-    return changed ? { ...after, limit: limitOf(after.adaptiveLimit, ceiling), ceiling } : undefined;
+    reason: string,
+    next: (at: Concurrency) => T | undefined,
+  ): Promise<T | undefined> {
+    const { store, log, perConnection } = this.#options;
+    const found = await store.connections.concurrency(connectionId);
+    if (!found) return undefined;
+    const { adaptiveLimit, queued, now } = found;
+    const ceiling = ceilingOf(found.settings, perConnection);
+    const limit = limitOf(adaptiveLimit, ceiling);
+    const after = next({ adaptiveLimit, ceiling, limit, queued, now });
+    if (!after || isDeepStrictEqual(after.adaptiveLimit, adaptiveLimit)) return undefined;
+    if (!(await store.connections.setAdaptiveLimit(connectionId, adaptiveLimit, after.adaptiveLimit))) return undefined;
+    this.#of(connectionId).times.restart(performance.now());
+    const fields = { connectionId, limit: limitOf(after.adaptiveLimit, ceiling), ceiling };
+    if (fields.limit < limit) {
+      log.info({ event: 'connection.slowed_down', ...fields, reason }, 'connection slowed down');
+    } else if (fields.limit > limit) {
+      log.debug({ event: 'connection.sped_up', ...fields }, 'connection sped up');
+    }
+    return after;
   }
 
   /** For `waitMs`, no process sends requests for this connection. */

@@ -1,56 +1,77 @@
 /**
- * How many assets of a connection may be in flight at once, as far as the library can handle it: additive increase,
- * multiplicative decrease. Pure; adaptive-concurrency.ts keeps it in the connection's row, for all processes.
+ * How many assets of a connection may be in flight at once, as far as the library can handle it. Pure; adaptive-concurrency.ts keeps
+ * it in the connection's row, for all processes.
+ *
+ * The limit behaves like the congestion window of TCP: it doubles until the library objects for the first time (slow start,
+ * RFC 5681), and then follows the curve of CUBIC (RFC 9438): fast at first, slow near the limit at which the library last
+ * objected, and faster beyond. A longer latency counts as an objection, as in TCP Vegas and in Netflix's concurrency-limits.
  */
 export interface AdaptiveLimit {
-  /** Maximum of assets in flight; null: only the configured maximum applies. */
-  limit: number | null;
+  /** Maximum of assets in flight. */
+  limit: number;
+  /** The limit at which the library last objected; null: it never has. */
+  objectedAt: number | null;
   /** Failures in a row with only one asset in flight. */
   strikes: number;
   /** When the limit was last lowered, by the database's clock, in epoch milliseconds. */
   slowedAt: number;
 }
 
-export const fullSpeed: AdaptiveLimit = { limit: null, strikes: 0, slowedAt: 0 };
-
 /** For this long after a step down, errors are ignored: they may come from requests that were in flight before it. */
 export const quietMs = 5000;
-/** After this many answers, one more asset may be in flight. */
-export const answersPerStep = 20;
+/** What remains of the limit after a failure, and after a longer latency. */
+const remaining = { failure: 0.5, latency: 0.85 };
+export type Objection = keyof typeof remaining;
+/** How long the curve takes back to the limit at which the library objected. */
+const plateauMs = 20_000;
 /** Pauses of a connection whose requests all fail. Each is twice the one before, up to the last. */
 const [firstPauseMs, lastPauseMs] = [5000, 300_000];
 
+/** A connection as a step finds it. */
+export interface Concurrency {
+  adaptiveLimit: AdaptiveLimit;
+  /** The maximum of its limit, as configured. */
+  ceiling: number;
+  /** How many assets may be in flight, and how many are on the queue. */
+  limit: number;
+  queued: number;
+  /** By the database's clock, in epoch milliseconds. */
+  now: number;
+}
+
 /**
- * After 429, 503, another 5xx or no answer: half as many; if the limit is 1 already, a pause, longer each time. A single
+ * After an objection of the library: fewer at once; if the limit is 1 already, a pause, longer each time. A single
  * failure at limit 1 causes no pause yet. Undefined: too early after the last step.
  */
 export function slower(
-  adaptiveLimit: AdaptiveLimit,
-  ceiling: number,
-  now: number,
+  { adaptiveLimit: { objectedAt, slowedAt, strikes }, limit, now }: Concurrency,
+  objection: Objection,
 ): { adaptiveLimit: AdaptiveLimit; pauseMs: number } | undefined {
-  const quiet = now - adaptiveLimit.slowedAt;
+  const quiet = now - slowedAt;
   // A time in the future was written before the database's clock was set back.
   if (quiet >= 0 && quiet < quietMs) return undefined;
-  const limit = limitOf(adaptiveLimit, ceiling);
-  if (limit > 1) return { adaptiveLimit: { limit: Math.floor(limit / 2), strikes: 0, slowedAt: now }, pauseMs: 0 };
-  const { strikes } = adaptiveLimit;
+  if (limit > 1) {
+    const lower = Math.max(1, Math.floor(limit * remaining[objection]));
+    return { adaptiveLimit: { limit: lower, objectedAt: limit, strikes: 0, slowedAt: now }, pauseMs: 0 };
+  }
   const pauseMs = strikes === 0 ? 0 : Math.min(firstPauseMs * 2 ** (strikes - 1), lastPauseMs);
-  return { adaptiveLimit: { limit: 1, strikes: strikes + 1, slowedAt: now }, pauseMs };
+  return { adaptiveLimit: { limit: 1, objectedAt, strikes: strikes + 1, slowedAt: now }, pauseMs };
 }
 
-/** After `answersPerStep` answers: one more asset at once. */
-export function faster(adaptiveLimit: AdaptiveLimit, ceiling: number): AdaptiveLimit {
-  const limit = limitOf(adaptiveLimit, ceiling) + 1;
-  return { ...answered(adaptiveLimit), limit: limit >= ceiling ? null : limit };
+/** After a period in which all slots were used and the library answered as quickly as before. */
+export function faster({ adaptiveLimit, limit, ceiling, now }: Concurrency): AdaptiveLimit {
+  const { objectedAt, slowedAt } = adaptiveLimit;
+  const most = objectedAt === null ? limit * 2 : Math.min(curve(objectedAt, now - slowedAt), limit * 1.25 + 1);
+  return { ...adaptiveLimit, strikes: 0, limit: Math.min(ceiling, Math.max(limit, Math.floor(most))) };
 }
 
-/** After an answer: the series of failures ends. */
-export function answered(adaptiveLimit: AdaptiveLimit): AdaptiveLimit {
-  return { ...adaptiveLimit, strikes: 0 };
+/** CUBIC's curve: 0.7 of the limit at first, the limit itself after `plateauMs`, and then more, by at least one per `plateauMs`. */
+function curve(objectedAt: number, sinceMs: number): number {
+  const from = 1 - Math.max(0, sinceMs) / plateauMs;
+  return objectedAt * (1 - 0.3 * from ** 3) + Math.max(0, -from);
 }
 
 /** The maximum of assets in flight now. */
-export function limitOf(adaptiveLimit: AdaptiveLimit | null, ceiling: number): number {
-  return Math.max(1, Math.min(adaptiveLimit?.limit ?? ceiling, ceiling));
+export function limitOf({ limit }: AdaptiveLimit, ceiling: number): number {
+  return Math.max(1, Math.min(limit, ceiling));
 }

@@ -29,7 +29,9 @@ export function createAccess(tokens: Tokens, limiter?: Limiter, client?: Pick<Li
     call: (token: string) => Promise<T>,
     stored?: StoredTokens,
   ): Promise<T> {
-    const limited = (token: string) => (limiter ? limiter.watch(connectionId, () => call(token)) : call(token));
+    const waitedMs = (await limiter?.waitForRate(connectionId)) ?? 0;
+    const limited = (token: string) =>
+      limiter ? limiter.watch(connectionId, waitedMs, () => call(token)) : call(token);
     const token = await tokens.getAccessToken(connectionId, undefined, stored);
     try {
       return await limited(token.value);

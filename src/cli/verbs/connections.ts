@@ -69,15 +69,10 @@ export function connectionTable(connections: ConnectionSummary[], maxWidth?: num
   );
 }
 
-/** Why connections wait or are slow, one line each. */
+/** Why connections wait, one line each. */
 export function troubles(connections: ConnectionSummary[]): string[] {
   return connections.flatMap(({ id, status, adaptiveLimit, companies, condition, lastError }) => {
-    const slow = [
-      adaptiveLimit.delayedUntil ? `waiting, continues ${ago(adaptiveLimit.delayedUntil)}` : '',
-      adaptiveLimit.limit < adaptiveLimit.ceiling
-        ? `slowed down to ${adaptiveLimit.limit} of ${adaptiveLimit.ceiling} assets at once`
-        : '',
-    ].filter(Boolean);
+    const { delayedUntil } = adaptiveLimit;
     return [
       ...(condition.code === 'all_skipped'
         ? [`${paint('yellow', '!')} ${id}: the filters skip all assets; see \`asset-mirror set ${id}\``]
@@ -88,7 +83,9 @@ export function troubles(connections: ConnectionSummary[]): string[] {
           return `${paint('red', '!')} ${id}: ${heldText(held, harmless(company.name))}`;
         }),
       ),
-      ...(status === 'active' && slow.length > 0 ? [`${paint('yellow', '~')} ${id}: ${slow.join(', ')}`] : []),
+      ...(status === 'active' && delayedUntil
+        ? [`${paint('yellow', '~')} ${id}: waiting, continues ${ago(delayedUntil)}`]
+        : []),
       ...(lastError ? [`${paint('yellow', '!')} ${id}: ${harmless(lastError)}`] : []),
     ];
   });

@@ -16,7 +16,7 @@ export interface QueuedAsset {
 /** The trace of the sync that last changed an asset. */
 const traceparent = sql`(SELECT traceparent FROM syncs WHERE syncs.id = assets.sync_id) AS traceparent`;
 
-/** Slots of each connection on the queue, unless its settings or its adaptive limit set another number. `only`: these connections. */
+/** Slots of each connection on the queue, unless its settings set another number or its adaptive limit is lower. `only`: these connections. */
 export interface Slots {
   perConnection: number;
   only?: string[] | undefined;

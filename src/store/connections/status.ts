@@ -108,6 +108,18 @@ export async function delay(db: Database, id: string, waitMs: number, reason: Re
   return wroteAny(result);
 }
 
+/** What decides about the concurrency of a connection. `queued`: assets on the queue, waiting and running; `now` in epoch milliseconds. */
+export async function concurrency(
+  db: Database,
+  id: string,
+): Promise<(Pick<Connection, 'adaptiveLimit' | 'settings'> & { queued: number; now: number }) | undefined> {
+  const { rows } = await sql<Pick<Connection, 'adaptiveLimit' | 'settings'> & { queued: number; now: Date }>`
+    SELECT adaptive_limit, settings, now(),
+      (SELECT count(*)::int FROM assets WHERE queued_at IS NOT NULL AND connection_id = ${id}) AS queued
+    FROM connections WHERE id = ${id}`.execute(db);
+  return rows[0] && { ...rows[0], now: rows[0].now.getTime() };
+}
+
 /** Replaces the adaptive limit. False if another process has changed it from `before`. */
 export async function setAdaptiveLimit(
   db: Database,
@@ -117,6 +129,6 @@ export async function setAdaptiveLimit(
 ): Promise<boolean> {
   const result = await sql`
     UPDATE connections SET adaptive_limit = ${JSON.stringify(after)}::jsonb
-    WHERE id = ${id} AND adaptive_limit IS NOT DISTINCT FROM ${before && JSON.stringify(before)}::jsonb`.execute(db);
+    WHERE id = ${id} AND adaptive_limit = ${JSON.stringify(before)}::jsonb`.execute(db);
   return wroteAny(result);
 }

@@ -54,8 +54,8 @@ interface ConnectionTable {
   syncUntil: Date | null;
   delayedUntil: Date | null;
   delayedReason: Reason | null;
-  /** The adaptive concurrency of the connection (pacing/adaptive-concurrency.ts); null: no limit of its own. */
-  adaptiveLimit: { limit: number | null; strikes: number; slowedAt: number } | null;
+  /** The adaptive concurrency of the connection (pacing/concurrency-limit.ts). */
+  adaptiveLimit: Generated<{ limit: number; objectedAt: number | null; strikes: number; slowedAt: number }>;
   settings: Generated<Record<string, unknown>>;
   /** The settings have changed, and the filters are still to be applied to its assets. */
   filtersPending: Generated<boolean>;

@@ -1,0 +1,64 @@
+/**
+ * A rate is estimated from the answers since the last refusal, if that was within `windowMs`. Otherwise from those of `recentMs`, or
+ * since no request was answered for `idleMs`.
+ */
+const [windowMs, recentMs, idleMs] = [10_000, 3000, 1000];
+/** Refusals within this time are one event: their requests were in flight together. */
+const eventMs = 1000;
+/** What remains of the estimated rate after a refusal, and how long the curve takes back to it. */
+const [remaining, plateauMs] = [0.85, 20_000];
+/** Requests that were not sent in this time may be sent at once later. */
+const burstMs = 200;
+/** The lowest rate after the first refusal, and what a rate gains at least, in requests per ms and per ms². */
+const [first, gain] = [3e-3, 0.02e-6];
+/** A refusal takes no more than this from the rate: its estimate is too low if other connections share the limit. */
+const mostLost = 0.3;
+
+/**
+ * The rate at which the library answers the requests of one connection, for one process. Unlimited until the library refuses
+ * one (429). Between two refusals it answered exactly as many as it allows: a little less is sent from then on, and along the curve of
+ * CUBIC (RFC 9438) more again, as in the adaptive retry mode of the AWS SDKs. `now` is by the monotonic clock, in ms.
+ */
+export class RequestRate {
+  /** Times of the latest answers. */
+  readonly #answers: number[] = [];
+  #busySince = Number.NEGATIVE_INFINITY;
+  /** The last refusal, and the rate of answers until then. */
+  #refused: { at: number; rate: number } | undefined;
+  /** When the last request was, or will be, sent if all are sent at even intervals. */
+  #last = Number.NEGATIVE_INFINITY;
+
+  /** How long the next request has to wait, in ms. If that is at most `mostMs`, it is reserved for the caller. */
+  reserve(now: number, mostMs = Number.POSITIVE_INFINITY): number {
+    const rate = this.#rateAt(now);
+    if (rate === undefined) return 0;
+    const next = Math.max(this.#last, now - burstMs) + 1 / rate;
+    if (next - now <= mostMs) this.#last = next;
+    return Math.max(0, next - now);
+  }
+
+  answered(now: number): void {
+    const last = this.#answers.at(-1) ?? Number.NEGATIVE_INFINITY;
+    if (now - last > idleMs) this.#busySince = now;
+    this.#answers.push(now);
+    while (this.#answers[0]! < now - windowMs) this.#answers.shift();
+  }
+
+  refused(now: number): void {
+    const { at = Number.NEGATIVE_INFINITY } = this.#refused ?? {};
+    if (now - at < eventMs) return;
+    const since = now - at < windowMs ? at : Math.max(this.#busySince, now - recentMs);
+    const answers = this.#answers.filter((time) => time > since).length;
+    const estimate = answers / Math.max(now - since, eventMs);
+    const before = this.#rateAt(now);
+    this.#refused = { at: now, rate: Math.max(estimate, before === undefined ? first : before * (1 - mostLost)) };
+  }
+
+  /** In requests per ms; undefined: unlimited. */
+  #rateAt(now: number): number | undefined {
+    if (!this.#refused) return undefined;
+    const { at, rate } = this.#refused;
+    const from = 1 - (now - at) / plateauMs;
+    return rate * (1 - (1 - remaining) * from ** 3) + gain * (now - at);
+  }
+}

@@ -1,0 +1,68 @@
+/** A period ends after this many answers and this time. One that takes longer than the last says nothing about the library. */
+const [leastAnswers, leastMs, mostMs] = [20, 500, 10_000];
+/** Differences in latency below this come from the mirror's own machine. */
+const slackMs = 25;
+/** How much of a longer latency becomes the usual one with each period. */
+const drift = 0.002;
+/** A high throughput is remembered for this long. */
+const rememberedMs = 30_000;
+
+/** The answers of a period. */
+export interface Period {
+  /** The shortest time to an answer, and the median with the wait before the request, in ms. */
+  shortest: number;
+  latency: number;
+  /** Answers per ms. */
+  rate: number;
+  /** By the monotonic clock, in ms. */
+  endedAt: number;
+}
+
+/** Judges by the answers to one connection, as one process sees them, whether more requests at once would help. */
+export class ResponseTimes {
+  #startedAt = Number.NEGATIVE_INFINITY;
+  #latencies: number[] = [];
+  #waited: number[] = [];
+  /** The latency while the library is not busy. */
+  #usual = Number.POSITIVE_INFINITY;
+  /** The highest throughput, and the limit at which it was reached. */
+  #best = { rate: 0, limit: 0, at: Number.NEGATIVE_INFINITY };
+
+  /** Adds an answer that took `ms`, `waitMs` of it before it was sent. Returns the period that it ends. `now`: by the monotonic clock, in ms. */
+  add(ms: number, waitMs: number, now: number): Period | undefined {
+    if (now - this.#startedAt > mostMs) this.restart(now);
+    this.#latencies.push(ms - waitMs);
+    this.#waited.push(ms);
+    const elapsed = now - this.#startedAt;
+    if (this.#latencies.length < leastAnswers || elapsed < leastMs) return undefined;
+    const rate = this.#latencies.length / elapsed;
+    const period = { shortest: Math.min(...this.#latencies), latency: median(this.#waited), rate, endedAt: now };
+    this.restart(now);
+    return period;
+  }
+
+  /** `faster`: the library can take more than `limit` assets in flight. `slower`: its requests queue up. */
+  judge({ shortest, latency, rate, endedAt }: Period, limit: number): 'faster' | 'slower' | 'neither' {
+    const { limit: bestLimit, rate: bestRate, at } = this.#best;
+    if (rate > bestRate * 1.1 || limit < bestLimit || endedAt - at > rememberedMs) {
+      this.#best = { rate, limit, at: endedAt };
+    }
+    // With one or two at once, there is no queue of ours.
+    const isUsual = shortest < this.#usual || limit <= 2;
+    const usual = isUsual ? shortest : this.#usual + (shortest - this.#usual) * drift;
+    this.#usual = usual;
+    if (latency > 2 * usual + 2 * slackMs) return 'slower';
+    // With twice as many at once as when the throughput last rose, it rises no more.
+    const mayHelp = limit < 2 * this.#best.limit;
+    return mayHelp && latency < 1.5 * usual + slackMs ? 'faster' : 'neither';
+  }
+
+  /** Begins a period, for example because the limit has just changed. */
+  restart(now: number): void {
+    this.#startedAt = now;
+    this.#latencies = [];
+    this.#waited = [];
+  }
+}
+
+const median = (values: number[]) => values.toSorted((a, b) => a - b)[values.length >> 1]!;
