@@ -47,6 +47,7 @@ export async function startWorkers(context: Context) {
   const { perConnection } = transfer;
   const horizon = horizonOf(config);
   const dispatcher = new Dispatcher({ ...context, breaker, perConnection, filters, horizon });
+  context.limiter.afterPause(() => dispatcher.wake());
   const outages = createOutageDetector();
   const withToken: Access = (connectionId, call, stored) =>
     outages.watch('api', () => context.withToken(connectionId, call, stored), connectionId);

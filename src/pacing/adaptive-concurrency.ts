@@ -28,6 +28,7 @@ export class Limiter {
   /** The latest answers to this process, by connection; those least recently used are forgotten. */
   readonly #seen = new Map<string, { times: ResponseTimes; rate: RequestRate }>();
   readonly #stopping = new AbortController();
+  #afterPause = () => {};
   /** Connections whose last request from this process failed. */
   readonly #troubled = new Set<string>();
 
@@ -47,6 +48,11 @@ export class Limiter {
       throw new RetryLater('shutting down', 0);
     });
     return waitMs;
+  }
+
+  /** `work` is called when a pause that began in this process ends. */
+  afterPause(work: () => void): void {
+    this.#afterPause = work;
   }
 
   /** Ends all waits. */
@@ -148,7 +154,9 @@ export class Limiter {
     const longer = await store.connections.delay(connectionId, waitMs, reason);
     const retryInMs = Math.round(waitMs);
     const fields = { connectionId, retryInMs, reason: renderReason(reason), reasonCode: reason.code };
-    if (longer) log.warn({ event: 'connection.delayed', ...fields }, 'connection delayed');
+    if (!longer) return;
+    log.warn({ event: 'connection.delayed', ...fields }, 'connection delayed');
+    setTimeout(() => this.#afterPause(), waitMs + 10).unref();
   }
 
   /** A limit that cannot be saved now is saved another time: the request must not fail because of it. */

@@ -23,7 +23,7 @@ export const quietMs = 5000;
 const remaining = { failure: 0.5, latency: 0.85 };
 export type Objection = keyof typeof remaining;
 /** How long the curve takes back to the limit at which the library objected. */
-const plateauMs = 20_000;
+const plateauMs = 12_000;
 /** Pauses of a connection whose requests all fail. Each is twice the one before, up to the last. */
 const [firstPauseMs, lastPauseMs] = [5000, 300_000];
 

@@ -10,7 +10,7 @@ const [remaining, plateauMs] = [0.85, 20_000];
 /** Requests that were not sent in this time may be sent at once later. */
 const burstMs = 200;
 /** The lowest rate after the first refusal, and what a rate gains at least, in requests per ms and per ms². */
-const [first, gain] = [3e-3, 0.02e-6];
+const [first, gain] = [6e-3, 0.05e-6];
 /** A refusal takes no more than this from the rate: its estimate is too low if other connections share the limit. */
 const mostLost = 0.3;
 

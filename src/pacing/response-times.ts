@@ -25,6 +25,8 @@ export class ResponseTimes {
   #waited: number[] = [];
   /** The latency while the library is not busy. */
   #usual = Number.POSITIVE_INFINITY;
+  /** Periods in a row whose latency was long. */
+  #slow = 0;
   /** The highest throughput, and the limit at which it was reached. */
   #best = { rate: 0, limit: 0, at: Number.NEGATIVE_INFINITY };
 
@@ -51,7 +53,10 @@ export class ResponseTimes {
     const isUsual = shortest < this.#usual || limit <= 2;
     const usual = isUsual ? shortest : this.#usual + (shortest - this.#usual) * drift;
     this.#usual = usual;
-    if (latency > 2 * usual + 2 * slackMs) return 'slower';
+    const isSlow = latency > 2 * usual + 2 * slackMs;
+    this.#slow = isSlow ? this.#slow + 1 : 0;
+    // In a single one, the requests may have waited for new connections.
+    if (isSlow) return this.#slow > 1 ? 'slower' : 'neither';
     // With twice as many at once as when the throughput last rose, it rises no more.
     const mayHelp = limit < 2 * this.#best.limit;
     return mayHelp && latency < 1.5 * usual + slackMs ? 'faster' : 'neither';
