@@ -45,8 +45,7 @@ Keep a copy of `ENCRYPTION_KEYS` apart from the database. Without it, every user
   answer; a rollout waits for that. Web processes do not need the bucket, so the dashboard and the connect flow stay reachable
   while it fails.
 - **Scaling:** a worker has up to `TRANSFER_CONCURRENCY` assets in transfer, and a connection up to `CONNECTION_CONCURRENCY` over all
-  workers. More workers help if there are several connections. For one connection, raise `CONNECTION_CONCURRENCY`. `BANDWIDTH_LIMIT`
-  is per process. Removing workers loses only the parts in flight.
+  workers. More workers help if they use a full core. `BANDWIDTH_LIMIT` is per process. Removing workers loses only the parts in flight.
 - **Storage in a directory** (`STORAGE_URL: file:///mirror`) needs a volume that all pods can write to (ReadWriteMany):
   `extraVolumes` and `extraVolumeMounts`.
 - **Gateway API:** `httpRoute` needs the CRDs of the Gateway API, version 1. The Gateway terminates TLS.
