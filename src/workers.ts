@@ -85,7 +85,6 @@ export async function startWorkers(context: Context) {
     async stop(graceMs: number): Promise<void> {
       const started = performance.now();
       stopping.abort(new Error('shutting down'));
-      context.limiter.stop();
       const verified = Promise.all([scheduled.stop(), scrubbing?.stop()]);
       await Promise.all([dispatcher.stop(), sweeping.stop(), expiring.stop()]);
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));
@@ -101,7 +100,7 @@ export async function startWorkers(context: Context) {
 
 /** The BullMQ workers of both queues. `signal`: the process stops. */
 function openJobs(
-  { config, queues, log }: Context,
+  { config, queues, limiter, log }: Context,
   at: { mirror: MirrorDeps; sync: SyncDeps; dispatcher: Dispatcher; signal: AbortSignal },
 ) {
   const { leases } = at.mirror;
@@ -152,6 +151,7 @@ function openJobs(
       }
       if (leases.size > 0) log.info({ event: 'work.handed_back', assets: leases.size }, 'work handed back');
       leases.interrupt('shutting down');
+      limiter.stop();
       while (!idle()) await Promise.race([done, sleep(50)]);
     },
   };

@@ -11,8 +11,8 @@ import { type Period, ResponseTimes } from './response-times.ts';
 
 /** Connections whose answers one process remembers. */
 const mostSeen = 1000;
-/** The longest wait for a request while an asset keeps its slot. */
-const mostWaitMs = 5000;
+/** With longer waits for a request, a connection has too many assets in flight. */
+const longWaitMs = 5000;
 
 /** The maximum of assets in flight for a connection. */
 export function ceilingOf(settings: Record<string, unknown>, perConnection: number): number {
@@ -27,6 +27,8 @@ export class Limiter {
   readonly #options: { store: Store; log: Log; perConnection: number };
   /** The latest answers to this process, by connection; those least recently used are forgotten. */
   readonly #seen = new Map<string, { times: ResponseTimes; rate: RequestRate }>();
+  /** Requests to wait that it has adapted to. */
+  readonly #met = new WeakSet<RetryLater>();
   readonly #stopping = new AbortController();
   #afterPause = () => {};
   /** Connections whose last request from this process failed. */
@@ -37,13 +39,22 @@ export class Limiter {
   }
 
   /**
-   * Waits until the library is likely to answer one more request. Returns the wait in ms.
-   * @throws RetryLater if that takes too long to keep a slot for it, or if the process stops
+   * Waits until the library is likely to answer one more request. Returns the wait in ms. Long waits lower the limit: slots are
+   * for assets that make progress.
+   * @throws RetryLater if the process stops
    */
   async waitForRate(connectionId: string): Promise<number> {
-    const waitMs = this.#of(connectionId).rate.reserve(performance.now(), mostWaitMs);
-    if (waitMs > mostWaitMs) throw new RetryLater('the library allows few requests', waitMs);
+    const waitMs = this.#of(connectionId).rate.reserve(performance.now());
     if (waitMs === 0) return 0;
+    if (waitMs > longWaitMs) {
+      const lower = this.#change(connectionId, 'the library allows few requests', (at) =>
+        at.limit > 1 ? slower(at, 'latency') : undefined,
+      );
+      await this.#tolerant(
+        connectionId,
+        lower.then(() => {}),
+      );
+    }
     await sleep(waitMs, undefined, { signal: this.#stopping.signal }).catch(() => {
       throw new RetryLater('shutting down', 0);
     });
@@ -68,11 +79,13 @@ export class Limiter {
       const now = performance.now();
       const { times, rate } = this.#of(connectionId);
       rate.answered(now);
-      const period = times.add(now - began, waitedMs, now);
+      const period = times.add({ waitedMs, answerMs: now - began }, now);
       await this.#tolerant(connectionId, this.#endStrikes(connectionId));
       if (period) await this.#tolerant(connectionId, this.#judge(connectionId, period));
       return answer;
     } catch (error) {
+      // Also a 404 is an answer.
+      if (error instanceof HttpError && !isTemporary(error)) this.#of(connectionId).rate.answered(performance.now());
       await this.adaptTo(connectionId, error);
       throw error;
     }
@@ -81,7 +94,9 @@ export class Limiter {
   /** Adapts limit or rate to an error, and keeps the pause that the library asked for. */
   async adaptTo(connectionId: string, error: unknown): Promise<void> {
     if (error instanceof RetryLater) {
-      if (error.scope !== 'connection') return;
+      // The error of a request also reaches the job that made it, and all that it stops.
+      if (error.scope !== 'connection' || this.#met.has(error)) return;
+      this.#met.add(error);
       await this.#tolerant(connectionId, this.#pause(connectionId, error.waitMs, toReason(error)));
       if (error.code === 'asked_to_wait') this.#of(connectionId).rate.refused(performance.now());
     } else if (isTemporary(error)) {

@@ -67,7 +67,8 @@ export function faster({ adaptiveLimit, limit, ceiling, now }: Concurrency): Ada
 
 /** CUBIC's curve: 0.7 of the limit at first, the limit itself after `plateauMs`, and then more, by at least one per `plateauMs`. */
 function curve(objectedAt: number, sinceMs: number): number {
-  const from = 1 - Math.max(0, sinceMs) / plateauMs;
+  // A time in the future was written before the database's clock was set back.
+  const from = sinceMs < 0 ? 0 : 1 - sinceMs / plateauMs;
   return objectedAt * (1 - 0.3 * from ** 3) + Math.max(0, -from);
 }
 

@@ -9,8 +9,10 @@ const eventMs = 1000;
 const [remaining, plateauMs] = [0.85, 20_000];
 /** Requests that were not sent in this time may be sent at once later. */
 const burstMs = 200;
-/** The lowest rate after the first refusal, and what a rate gains at least, in requests per ms and per ms². */
-const [first, gain] = [6e-3, 0.05e-6];
+/** The lowest rate after a refusal, if it is the first for long: 6 requests per second. */
+const least = 6 / 1000;
+/** What a rate gains at least, in requests per ms and ms: 0.05 per second each second. */
+const gain = 0.05 / 1000 / 1000;
 /** A refusal takes no more than this from the rate: its estimate is too low if other connections share the limit. */
 const mostLost = 0.3;
 
@@ -28,13 +30,12 @@ export class RequestRate {
   /** When the last request was, or will be, sent if all are sent at even intervals. */
   #last = Number.NEGATIVE_INFINITY;
 
-  /** How long the next request has to wait, in ms. If that is at most `mostMs`, it is reserved for the caller. */
-  reserve(now: number, mostMs = Number.POSITIVE_INFINITY): number {
+  /** Reserves the next request. Returns how long it has to wait, in ms. */
+  reserve(now: number): number {
     const rate = this.#rateAt(now);
     if (rate === undefined) return 0;
-    const next = Math.max(this.#last, now - burstMs) + 1 / rate;
-    if (next - now <= mostMs) this.#last = next;
-    return Math.max(0, next - now);
+    this.#last = Math.max(this.#last, now - burstMs) + 1 / rate;
+    return Math.max(0, this.#last - now);
   }
 
   answered(now: number): void {
@@ -50,8 +51,9 @@ export class RequestRate {
     const since = now - at < windowMs ? at : Math.max(this.#busySince, now - recentMs);
     const answers = this.#answers.filter((time) => time > since).length;
     const estimate = answers / Math.max(now - since, eventMs);
-    const before = this.#rateAt(now);
-    this.#refused = { at: now, rate: Math.max(estimate, before === undefined ? first : before * (1 - mostLost)) };
+    // Later, the curve is far above what the library was ever seen to allow.
+    const before = now - at < 2 * plateauMs ? this.#rateAt(now)! * (1 - mostLost) : least;
+    this.#refused = { at: now, rate: Math.max(estimate, before) };
   }
 
   /** In requests per ms; undefined: unlimited. */

@@ -9,8 +9,9 @@ const rememberedMs = 30_000;
 
 /** The answers of a period. */
 export interface Period {
-  /** The shortest time to an answer, and the median with the wait before the request, in ms. */
+  /** The shortest time from a request to its answer, in ms. */
   shortest: number;
+  /** The median of these times with the waits before the requests, in ms. */
   latency: number;
   /** Answers per ms. */
   rate: number;
@@ -21,8 +22,9 @@ export interface Period {
 /** Judges by the answers to one connection, as one process sees them, whether more requests at once would help. */
 export class ResponseTimes {
   #startedAt = Number.NEGATIVE_INFINITY;
-  #latencies: number[] = [];
-  #waited: number[] = [];
+  /** In ms: from each request to its answer, and the same with the wait before it. */
+  #answerMs: number[] = [];
+  #totalMs: number[] = [];
   /** The latency while the library is not busy. */
   #usual = Number.POSITIVE_INFINITY;
   /** Periods in a row whose latency was long. */
@@ -30,15 +32,15 @@ export class ResponseTimes {
   /** The highest throughput, and the limit at which it was reached. */
   #best = { rate: 0, limit: 0, at: Number.NEGATIVE_INFINITY };
 
-  /** Adds an answer that took `ms`, `waitMs` of it before it was sent. Returns the period that it ends. `now`: by the monotonic clock, in ms. */
-  add(ms: number, waitMs: number, now: number): Period | undefined {
+  /** Adds an answer, which took `answerMs` after a wait for the request. Returns the period that it ends. `now`: by the monotonic clock, in ms. */
+  add({ waitedMs, answerMs }: { waitedMs: number; answerMs: number }, now: number): Period | undefined {
     if (now - this.#startedAt > mostMs) this.restart(now);
-    this.#latencies.push(ms - waitMs);
-    this.#waited.push(ms);
+    this.#answerMs.push(answerMs);
+    this.#totalMs.push(waitedMs + answerMs);
     const elapsed = now - this.#startedAt;
-    if (this.#latencies.length < leastAnswers || elapsed < leastMs) return undefined;
-    const rate = this.#latencies.length / elapsed;
-    const period = { shortest: Math.min(...this.#latencies), latency: median(this.#waited), rate, endedAt: now };
+    if (this.#answerMs.length < leastAnswers || elapsed < leastMs) return undefined;
+    const rate = this.#answerMs.length / elapsed;
+    const period = { shortest: Math.min(...this.#answerMs), latency: median(this.#totalMs), rate, endedAt: now };
     this.restart(now);
     return period;
   }
@@ -65,8 +67,8 @@ export class ResponseTimes {
   /** Begins a period, for example because the limit has just changed. */
   restart(now: number): void {
     this.#startedAt = now;
-    this.#latencies = [];
-    this.#waited = [];
+    this.#answerMs = [];
+    this.#totalMs = [];
   }
 }
 

@@ -30,11 +30,11 @@ export function createAccess(tokens: Tokens, limiter?: Limiter, client?: Pick<Li
     stored?: StoredTokens,
   ): Promise<T> {
     const waitedMs = (await limiter?.waitForRate(connectionId)) ?? 0;
-    const limited = (token: string) =>
-      limiter ? limiter.watch(connectionId, waitedMs, () => call(token)) : call(token);
+    const limited = (token: string, waited = 0) =>
+      limiter ? limiter.watch(connectionId, waited, () => call(token)) : call(token);
     const token = await tokens.getAccessToken(connectionId, undefined, stored);
     try {
-      return await limited(token.value);
+      return await limited(token.value, waitedMs);
     } catch (error) {
       if (!(error instanceof HttpError && error.status === 401)) throw error;
       const next = await tokens.getAccessToken(connectionId, token.version);

@@ -39,8 +39,8 @@ export async function listCompany(
     ({ isLast: isListed, toJudge } = await recordPage(deps, run, listing, page));
   }
   if (toJudge) await judgeReplaced(deps, run, company.id, { complete: listing.unfiltered });
-  if (listing.reconciles) await judgeMissing(deps, run, company.id);
   if (run.sync.scope.acceptRemoved) await deps.store.removals.accept(company.id);
+  if (listing.reconciles) await judgeMissing(deps, run, company.id);
 }
 
 /** The state of a listing: new, or that of the run that was interrupted. */

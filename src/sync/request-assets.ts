@@ -53,7 +53,7 @@ async function requestAsset(
     companyId,
     assets: [listed],
     decide: (before, listed) => decide(before, listed, { full: true, requested: true, transcripts, thumbnails }),
-    position: sync.position,
+    position: {},
   });
   deps.onWork();
   return refused[0]?.problem;

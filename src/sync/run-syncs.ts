@@ -192,6 +192,7 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
   const stoppable = { ...run, signal: AbortSignal.any([run.signal, stopping.signal]) };
   // A project belongs to one company; for the others the library may answer that there is no such project.
   const searching = projectId !== undefined && companyId === undefined;
+  const isFound = Object.values(sync.position).some(({ done }) => done);
   let withoutProject = 0;
   const atOnce = Math.min(companiesAtOnce, ceilingOf(run.settings, companiesAtOnce));
   await concurrently(listed, atOnce, async (company) => {
@@ -204,8 +205,10 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
         throw error;
       }
       if (error instanceof EndlessListing) deps.endless.add(company.id);
-      const isElsewhere = searching && error instanceof HttpError && error.status < 500;
-      if (isElsewhere && ++withoutProject < listed.length) return;
+      if (searching && error instanceof HttpError && error.status < 500) {
+        withoutProject++;
+        if (isFound || withoutProject < listed.length) return;
+      }
       problems.add(reasonOf(error), { fatal: true });
       const fields = { connectionId: sync.connectionId, syncId: sync.id, companyId: company.id };
       deps.log.warn({ event: 'company.listing_failed', ...fields, err: error }, 'company not listed');

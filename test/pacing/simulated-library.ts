@@ -83,10 +83,11 @@ export function simulate(conditions: Conditions): Simulated[] {
     }
 
     function ask(): void {
-      const [askedAt, waitMs] = [now, rate.reserve(now)];
+      const waitMs = rate.reserve(now);
+      const sentAt = now + waitMs;
       after(waitMs + latency / 2, () => {
         if (!takeToken()) return after(latency / 2, refused);
-        after(work() + (latency / 2) * (1 + random() / 5), () => answered(now - askedAt, waitMs));
+        after(work() + (latency / 2) * (1 + random() / 5), () => answered(now - sentAt, waitMs));
       });
     }
 
@@ -102,7 +103,7 @@ export function simulate(conditions: Conditions): Simulated[] {
 
     function answered(ms: number, waitMs: number): void {
       rate.answered(now);
-      const period = times.add(ms, waitMs, now);
+      const period = times.add({ waitedMs: waitMs, answerMs: ms }, now);
       if (period) adapt(times.judge(period, concurrency().limit));
       after(transferMs * (0.8 + random() * 0.4), () => {
         inFlight--;
