@@ -207,7 +207,7 @@ describe('settings of a connection', () => {
       syncInterval: 365 * 24 * 3_600_000,
       include: nothing,
       exclude: nothing,
-      concurrency: 4,
+      concurrency: 64,
       bandwidth: null,
       ...limits,
       own: [],
@@ -232,7 +232,7 @@ describe('settings of a connection', () => {
     const one = await patch(connectionId, { include: { companyIds: ['x'] }, concurrency: null, force: true });
     expect(one.settings).toMatchObject({
       include: { assetTypes: ['videos'], companyIds: ['x'] },
-      concurrency: 4,
+      concurrency: 64,
       own: expect.not.arrayContaining(['concurrency']),
     });
     await patch(connectionId, { include: { assetTypes: null, companyIds: null }, syncInterval: null, bandwidth: null });

@@ -13,7 +13,7 @@ const breaker = (lines: Record<string, unknown>[]) =>
   lines.filter((line) => line.msg === 'bucket unavailable, all assets wait');
 
 test('a directory that cannot be written to makes all assets wait with the reason, and none fails', async () => {
-  const scene = await newScene();
+  const scene = await newScene({ environment: { CONNECTION_CONCURRENCY: '4' } });
   try {
     const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
     // A file at the path: not even root can write below it.

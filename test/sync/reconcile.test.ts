@@ -128,7 +128,7 @@ describe('a listing that lacks half of the known assets', () => {
     const run = await stage.sync(connectionId, 'full');
     const advice = `asset-mirror resync ${connectionId} --company ${companyId} --accept-gone`;
     expect(run).toMatchObject({ status: 'done', gone: 0, error: null, held: expect.stringContaining(advice) });
-    expect(run.held).toMatch(/3 of 6 known assets are missing in the library; none is marked as gone/);
+    expect(run.held).toMatch(/3 of 6 assets of company \S+ are missing in the library; none is marked as gone/);
     expect(await gone(companyId)).toEqual([]);
     expect(await askedFor(lost)).toBe(0);
     expect(await stage.events({ kind: 'company.held', connectionId })).toMatchObject([
@@ -186,7 +186,7 @@ describe('a listing that lacks half of the known assets', () => {
     await stage.sync(connectionId, 'full');
     for (const ids of all) for (const id of ids.slice(0, 2)) await stage.admin.removeAsset(id);
     const { held } = await stage.sync(connectionId, 'full');
-    expect(held).toMatch(/2 of 4 known assets are.*2 of 4 known assets are/);
+    expect(held).toMatch(/2 of 4 assets of company \S+ are.*2 of 4 assets of company \S+ are/);
     const run = await stage.sync(connectionId, 'full', { companyId: companies[0]!.id, acceptGone: true });
     expect(run).toMatchObject({ gone: 2, error: null });
     const now = await stage.store.connections.companies([connectionId]);

@@ -126,7 +126,7 @@ export const connectionView = {
 /** What waits for an operator, by kind. */
 const brakes = {
   missing: { flag: 'acceptGone', until: 'Nothing is marked as gone', accept: 'Accept as gone' },
-  replaced: { flag: 'acceptReplaced', until: 'No file is replaced', accept: 'Accept the other files' },
+  replaced: { flag: 'acceptReplaced', until: 'No file is replaced', accept: 'Accept the new files' },
   removed: { flag: 'acceptRemoved', until: 'Nothing is removed from the bucket', accept: 'Accept the removal' },
 };
 
