@@ -80,17 +80,21 @@ export async function expireVersions(
     signal.throwIfAborted();
     const page = await store.versions.expired({ keepMs, limit: pageSize });
     left = page.length;
-    await concurrently(page, atOnce, async (version) => {
-      signal.throwIfAborted();
-      try {
-        await remove(deps, version);
-        versions++;
-        bytes += version.bytes;
-      } catch (err) {
-        if (err instanceof StorageUnavailable || err instanceof RetryLater) throw err;
-        await store.versions.retryLater(version, retryMs);
-        const { assetId, retryAt } = version;
-        if (retryAt === null) log.warn({ event: 'version.locked', assetId, err }, 'version not removed, will retry');
+    // Those of one asset one after the other: they may share an object, which the last one removes.
+    const byAsset = Map.groupBy(page, ({ assetId }) => assetId);
+    await concurrently([...byAsset.values()], atOnce, async (ofAsset) => {
+      for (const version of ofAsset) {
+        signal.throwIfAborted();
+        try {
+          await remove(deps, version);
+          versions++;
+          bytes += version.bytes;
+        } catch (err) {
+          if (err instanceof StorageUnavailable || err instanceof RetryLater) throw err;
+          await store.versions.retryLater(version, retryMs);
+          const { assetId, retryAt } = version;
+          if (retryAt === null) log.warn({ event: 'version.locked', assetId, err }, 'version not removed, will retry');
+        }
       }
     });
   }

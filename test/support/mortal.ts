@@ -5,12 +5,15 @@ class Crashed extends Error {
 
 /**
  * A process that dies before its step `at`: from then on, each of its calls fails. Steps are calls that write to the database
- * or the bucket, and each object that a purge yields; `reading` are names of calls that are none.
+ * or the bucket, and each object that a purge yields; `reading` are names of calls that are none. `life` is aborted when it dies.
  */
-export function mortal(at: number) {
+export function mortal(at: number, life = new AbortController()) {
   let steps = 0;
   const step = () => {
-    if (++steps >= at) throw new Crashed(`died before step ${at}`);
+    if (++steps < at) return;
+    const crashed = new Crashed(`died before step ${at}`);
+    life.abort(crashed);
+    throw crashed;
   };
   async function* each(results: AsyncIterable<unknown>) {
     for await (const result of results) {

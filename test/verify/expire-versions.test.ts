@@ -126,6 +126,16 @@ describe.each([
     await expire(0);
   });
 
+  test('an object that two versions share is removed with the last of them', async () => {
+    const id = await replaced('shared', 'next');
+    const [version] = await ofAsset(id);
+    const [file] = version!.files;
+    await stage.store.versions.add([{ ...version!, replacedAt: new Date(version!.replacedAt.getTime() + 1) }]);
+    expect(await expire(0)).toBe(2);
+    expect(await stage.ground.storage.head(file!.at, { versionId: file!.versionId })).toBeUndefined();
+    expect(await ofAsset(id)).toEqual([]);
+  });
+
   test('a version that is locked is tried again later, is reported once, and delays no other', async () => {
     const [locked, other] = [await replaced('one', 'other one'), await replaced('two', 'other two')];
     const [version] = await ofAsset(locked);

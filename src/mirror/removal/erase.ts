@@ -1,8 +1,7 @@
-import { concurrently } from '../../concurrently.ts';
 import { tombstoneKey } from '../../storage/keys.ts';
 import type { WaitingErasure } from '../../store/removals/erasures.ts';
-import { assetsAtOnce, purgeAsset } from './purge-asset.ts';
-import type { RemovalDeps } from './remove-gone.ts';
+import { leaseForRemoval, type RemovalDeps, workOnEach } from './lease-for-removal.ts';
+import { purgeAsset } from './purge-asset.ts';
 
 const pageSize = 100;
 
@@ -20,10 +19,8 @@ export async function eraseAssets(deps: RemovalDeps): Promise<number> {
   let erased = 0;
   for (let after = ''; !signal.aborted; ) {
     const page = await store.removals.waitingErasures(after, pageSize);
-    await concurrently(page, assetsAtOnce, async (waiting) => {
-      signal.throwIfAborted();
-      if (await eraseAsset(deps, waiting)) erased++;
-    });
+    const fields = ({ erasureId, hash }: WaitingErasure) => ({ erasureId, hash });
+    erased += await workOnEach(deps, page, fields, (waiting) => eraseAsset(deps, waiting));
     if (page.length < pageSize) break;
     after = page.at(-1)!.assetId;
   }
@@ -35,13 +32,9 @@ export async function eraseAssets(deps: RemovalDeps): Promise<number> {
 
 /** False: a worker has leased the asset, so it is tried again later. */
 async function eraseAsset(deps: RemovalDeps, waiting: WaitingErasure): Promise<boolean> {
-  const { store, storage, log, leaseMs, signal } = deps;
+  const { store, storage, log } = deps;
   const { erasureId, assetId, hash } = waiting;
-  const asset = await store.removals.takeForRemoval(assetId, { gone: false, leaseMs });
-  if (!asset) return (await store.assets.get(assetId)) ? false : store.removals.erased(waiting, undefined, []);
-  let isDone = false;
-  try {
-    const stored = { ...asset, versions: await store.versions.ofAsset(assetId) };
+  const isErased = await leaseForRemoval(deps, assetId, { gone: false }, async (asset, signal) => {
     const tombstone = await store.removals.tombstone(assetId);
     await storage.put(tombstoneKey(hash), `${JSON.stringify({ version: 1, ...tombstone }, null, 2)}\n`, {
       contentType: 'application/json',
@@ -49,13 +42,13 @@ async function eraseAsset(deps: RemovalDeps, waiting: WaitingErasure): Promise<b
     });
     const options = { signal, isShared: store.removals.isShared };
     if (waiting.objects === null) {
-      await store.removals.erasureBegins(waiting, await purgeAsset(storage, stored, { ...options, dryRun: true }));
+      await store.removals.erasureBegins(waiting, await purgeAsset(storage, asset, { ...options, dryRun: true }));
     }
-    const { left } = await purgeAsset(storage, stored, options);
-    isDone = await store.removals.erased(waiting, asset, left);
+    const { left } = await purgeAsset(storage, asset, options);
+    const isDone = await store.removals.erased(waiting, asset, left);
     if (isDone) log.info({ event: 'asset.erased', erasureId, hash, left: left.length }, 'asset erased');
     return isDone;
-  } finally {
-    if (!isDone) await store.removals.stopRemoval(asset).catch(() => {});
-  }
+  });
+  if (isErased !== undefined) return isErased;
+  return (await store.assets.get(assetId)) ? false : store.removals.erased(waiting, undefined, []);
 }

@@ -3,12 +3,8 @@ import type { Storage } from '../../storage/storage.ts';
 import type { Asset, AssetVersion } from '../../store/database/schema.ts';
 import type { Leftover, Removed } from '../../store/removals/remove.ts';
 
-/** Assets that are removed at a time. */
-export const assetsAtOnce = 8;
-
-type Stored = Pick<Asset, 'id' | 'media' | 'recordKey' | 'superseded' | 'sidecarFiles' | 'upload'> & {
-  versions: AssetVersion[];
-};
+/** An asset with its kept versions. */
+export type Stored = Asset & { versions: AssetVersion[] };
 
 /**
  * What to purge: the asset's own folders, and each key that is in none of them. Records come first, so that a rebuild never

@@ -1,18 +1,6 @@
 import { isTooMany, logHeld } from '../../brake.ts';
-import { concurrently } from '../../concurrently.ts';
-import type { Log } from '../../log.ts';
-import type { Storage } from '../../storage/storage.ts';
-import type { Store } from '../../store/store.ts';
-import { assetsAtOnce, purgeAsset } from './purge-asset.ts';
-
-export interface RemovalDeps {
-  store: Store;
-  storage: Storage;
-  log: Log;
-  /** After this time, another process continues where one died. */
-  leaseMs: number;
-  signal: AbortSignal;
-}
+import { leaseForRemoval, type RemovalDeps, workOnEach } from './lease-for-removal.ts';
+import { purgeAsset } from './purge-asset.ts';
 
 const pageSize = 100;
 
@@ -42,46 +30,47 @@ async function removeOfCompany(
   let removed = 0;
   for (let after = ''; ; ) {
     const page = await deps.store.removals.removable({ ...of, after, limit: pageSize });
-    await concurrently(page, assetsAtOnce, async ({ id, accepted }) => {
-      deps.signal.throwIfAborted();
-      if (await removeAsset(deps, id, accepted)) removed++;
-    });
+    const fields = ({ id: assetId }: { id: string }) => ({ assetId });
+    removed += await workOnEach(deps, page, fields, ({ id, accepted }) => removeAsset(deps, id, accepted));
     if (page.length < pageSize) return removed;
     after = page.at(-1)!.id;
   }
 }
 
 /** False: it is back in the library, protected, or leased by a worker. */
-async function removeAsset({ store, storage, log, leaseMs, signal }: RemovalDeps, id: string, accepted: boolean) {
-  const asset = await store.removals.takeForRemoval(id, { gone: true, leaseMs });
-  if (!asset) return false;
-  let isRemoved = false;
-  try {
-    const versions = await store.versions.ofAsset(id);
-    const found = await purgeAsset(storage, { ...asset, versions }, { signal, isShared: store.removals.isShared });
-    isRemoved = await store.removals.removed(asset, { ...found, accepted });
-    if (!isRemoved) return false;
+async function removeAsset(deps: RemovalDeps, assetId: string, accepted: boolean): Promise<boolean> {
+  const { store, storage, log } = deps;
+  const isRemoved = await leaseForRemoval(deps, assetId, { gone: true }, async (asset, signal) => {
+    const found = await purgeAsset(storage, asset, { signal, isShared: store.removals.isShared });
+    if (!(await store.removals.removed(asset, { ...found, accepted }))) return false;
     const { objects, bytes, left } = found;
-    const fields = { companyId: asset.companyId, assetId: id, objects, bytes, left: left.length };
+    const fields = { companyId: asset.companyId, assetId, objects, bytes, left: left.length };
     log.info({ event: 'asset.removed', ...fields }, 'asset removed from the bucket');
     return true;
-  } finally {
-    // If it is back in the library, a worker fetches it again.
-    if (!isRemoved) await store.removals.stopRemoval(asset).catch(() => {});
-  }
+  });
+  return isRemoved ?? false;
 }
 
 /** Removes locked versions of removed assets whose lock has ended. */
-export async function removeLeftovers({ store, storage, signal }: RemovalDeps): Promise<void> {
+export async function removeLeftovers(deps: RemovalDeps): Promise<void> {
+  const { store, storage, signal } = deps;
   while (!signal.aborted) {
     const page = await store.removals.dueLeftovers(pageSize);
-    for (const { key, versionId, erased } of page) {
-      // Without a version id, delete markers are removed, too. But a removed asset may be back at the same key.
-      const options = { signal, ...(versionId !== '' && !erased && { versionId }) };
-      for await (const { left, versionId = '' } of storage.purge(key, options)) {
-        if (!left) await store.removals.leftoverRemoved({ key, versionId });
-      }
-    }
+    await workOnEach(
+      deps,
+      page,
+      ({ key }) => ({ key }),
+      async ({ key, versionId, erased }) => {
+        // Without a version id, delete markers are removed, too. But a removed asset may be back at the same key.
+        const options = { signal, ...(versionId !== '' && !erased && { versionId }) };
+        let isLeft = false;
+        for await (const { left, versionId: found = '' } of storage.purge(key, options)) {
+          if (left && found === versionId) isLeft = true;
+        }
+        if (!isLeft) await store.removals.leftoverRemoved({ key, versionId });
+        return !isLeft;
+      },
+    );
     if (page.length < pageSize) return;
   }
 }

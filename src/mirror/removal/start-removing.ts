@@ -1,7 +1,8 @@
 import { every } from '../../every.ts';
 import type { Timings } from '../../timings.ts';
 import { eraseAssets } from './erase.ts';
-import { type RemovalDeps, removeGone, removeLeftovers } from './remove-gone.ts';
+import type { RemovalDeps } from './lease-for-removal.ts';
+import { removeGone, removeLeftovers } from './remove-gone.ts';
 
 const hour = 3_600_000;
 
@@ -13,8 +14,7 @@ export function startRemoving(
   { store, storage, log, timings }: Omit<RemovalDeps, 'leaseMs' | 'signal'> & { timings: Timings },
   goneRetention: number,
 ) {
-  // Long enough for an asset with many versions.
-  const deps = { store, storage, log, leaseMs: 6 * timings.assetLease };
+  const deps = { store, storage, log, leaseMs: timings.assetLease };
   const failed = (err: unknown) => log.warn({ event: 'removal.failed', err }, 'removal failed, will retry');
   const pauseMs = Math.min(hour, goneRetention / 8);
   const hourly = async (signal: AbortSignal) => {

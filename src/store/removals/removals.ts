@@ -12,5 +12,13 @@ export {
 } from './erasures.ts';
 export { accept, companiesDue, holdCompany, holdOnly, removable, upcoming } from './gone.ts';
 export { hold, holds, isProtected, release } from './holds.ts';
-export { dueLeftovers, isShared, leftoverRemoved, removed, stopRemoval, takeForRemoval } from './remove.ts';
+export {
+  dueLeftovers,
+  isShared,
+  leftoverRemoved,
+  removed,
+  renewRemoval,
+  stopRemoval,
+  takeForRemoval,
+} from './remove.ts';
 export { erasedAmong, restoreTombstones, tombstone } from './tombstones.ts';

@@ -51,6 +51,19 @@ export async function isShared(db: Database, folder: string, assetId: string): P
   return rows.length > 0;
 }
 
+/** Extends the lease of an asset that is being removed. False: another process has it. */
+export async function renewRemoval(
+  db: Database,
+  { id, lease }: Pick<Asset, 'id' | 'lease'>,
+  leaseMs: number,
+): Promise<boolean> {
+  const result = await sql`
+    UPDATE assets SET lease_until = ${inMs(leaseMs)} WHERE id = ${id} AND lease = ${lease} AND lease_until IS NOT NULL`.execute(
+    db,
+  );
+  return wroteAny(result);
+}
+
 /** Ends the lease of an asset whose removal failed. */
 export async function stopRemoval(db: Database, { id, lease }: Pick<Asset, 'id' | 'lease'>): Promise<void> {
   await sql`UPDATE assets SET lease_until = NULL WHERE id = ${id} AND lease = ${lease}`.execute(db);

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { eraseAssets } from '../../../src/mirror/removal/erase.ts';
+import type { RemovalDeps } from '../../../src/mirror/removal/lease-for-removal.ts';
 import { purgeAsset } from '../../../src/mirror/removal/purge-asset.ts';
-import { type RemovalDeps, removeGone } from '../../../src/mirror/removal/remove-gone.ts';
+import { removeGone } from '../../../src/mirror/removal/remove-gone.ts';
 import { hashOf } from '../../../src/store/removals/tombstones.ts';
 import { died, mortal } from '../../support/mortal.ts';
 import { newStage, type Stage } from '../../support/stage.ts';
@@ -73,8 +74,10 @@ describe.each(stores)('a removal from $name whose process dies', { timeout: 240_
       expect(before.objects).toBeGreaterThanOrEqual(6);
       const { others } = await objects(id);
       await begin(id);
-      const process = mortal(steps);
-      const hasDied = await died(pass({ ...deps, store: process(store), storage: process(storage) }));
+      const life = new AbortController();
+      const process = mortal(steps, life);
+      const dying = { ...deps, store: process(store), storage: process(storage), signal: life.signal };
+      const hasDied = await died(pass(dying));
       // The lease of the process that died.
       await stage.query('UPDATE assets SET lease_until = NULL WHERE id = $1', [id]);
       expect({ steps, removed: await pass(deps) }).toEqual({ steps, removed: hasDied ? expect.any(Number) : 0 });

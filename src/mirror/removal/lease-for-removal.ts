@@ -1,0 +1,68 @@
+import { concurrently } from '../../concurrently.ts';
+import { RetryLater, StorageUnavailable } from '../../errors.ts';
+import { keepLease } from '../../keep-lease.ts';
+import type { Log } from '../../log.ts';
+import type { Storage } from '../../storage/storage.ts';
+import { isAway } from '../../store/database/unreachable.ts';
+import type { Store } from '../../store/store.ts';
+import type { Stored } from './purge-asset.ts';
+
+export interface RemovalDeps {
+  store: Store;
+  storage: Storage;
+  log: Log;
+  /** When another process continues after one died. */
+  leaseMs: number;
+  signal: AbortSignal;
+}
+
+/** Assets that are removed at a time. */
+const atOnce = 8;
+
+/**
+ * Works on each item, and returns for how many `work` returned true. One that fails is logged with its `fields` and tried again
+ * in the next pass. @throws if the bucket or the database cannot be used
+ */
+export async function workOnEach<T>(
+  { log, signal }: Pick<RemovalDeps, 'log' | 'signal'>,
+  items: T[],
+  fields: (item: T) => object,
+  work: (item: T) => Promise<boolean>,
+): Promise<number> {
+  const results = await concurrently(items, atOnce, async (item) => {
+    signal.throwIfAborted();
+    try {
+      return await work(item);
+    } catch (err) {
+      if (signal.aborted || err instanceof StorageUnavailable || err instanceof RetryLater || isAway(err)) throw err;
+      log.warn({ event: 'removal.failed', ...fields(item), err }, 'removal failed, will retry');
+      return false;
+    }
+  });
+  return results.filter(Boolean).length;
+}
+
+/**
+ * Leases an asset while `remove` removes it; with `gone`, only if it is still gone and not protected. `remove` returns whether it
+ * deleted the row. Its signal is aborted when another process has the asset. Undefined: the asset could not be leased.
+ */
+export async function leaseForRemoval(
+  { store, leaseMs, signal }: RemovalDeps,
+  id: string,
+  { gone }: { gone: boolean },
+  remove: (asset: Stored, signal: AbortSignal) => Promise<boolean>,
+): Promise<boolean | undefined> {
+  const asset = await store.removals.takeForRemoval(id, { gone, leaseMs });
+  if (!asset) return undefined;
+  const lease = keepLease('an asset that is being removed', leaseMs, () => store.removals.renewRemoval(asset, leaseMs));
+  let isRemoved = false;
+  try {
+    const versions = await store.versions.ofAsset(id);
+    isRemoved = await remove({ ...asset, versions }, AbortSignal.any([signal, lease.lost]));
+    return isRemoved;
+  } finally {
+    lease.end();
+    // If it is back in the library, a worker fetches it again.
+    if (!isRemoved) await store.removals.stopRemoval(asset).catch(() => {});
+  }
+}
