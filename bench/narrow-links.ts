@@ -142,7 +142,8 @@ write('narrow-links', {
   text: `
 A first sync with default settings, HTTPS on both sides, ${number(bytesPerSecond / 1e6)} MB/s to the library and as many to the bucket, which is at ${bucketMs} ms. The
 library answers after the latency given and allows the requests given; others get 429 with \`Retry-After: 1\`. An ideal client
-uses either the whole limit of the library or the whole network from the first moment.
+uses either the whole limit of the library or the whole network from the first moment. With 400 requests per second and
+small files, the processors are the narrowest link: the servers and the networks run on them, too.
 
 ${table(
   [
