@@ -30,7 +30,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .option('--project <id>', 'only this project')
     .option('--type <type>', 'only this asset type, such as videos or "brand assets"')
     .option('--asset <id>', 'only this asset; may be repeated', collect)
-    .option('--accept-gone', 'full, and mark missing assets as gone, however many')
+    .option('--accept-gone', 'full, and mark all missing assets as gone without asking the library for each')
     .option('--accept-replaced', 'full, and replace stored files by those that the library has now, however many')
     .option('--accept-removed', 'full, and let GONE_RETENTION remove what is due now, however much')
     .option(

@@ -139,7 +139,7 @@ function describe(settings: ConnectionSummary['settings']): string {
     `interval     ${formatDuration(settings.syncInterval)}${own('syncInterval')}`,
     `include      ${choice(settings.include, 'everything')}${own('include')}`,
     `exclude      ${choice(settings.exclude, 'nothing')}${own('exclude')}`,
-    `concurrency  ${settings.concurrency} assets at once${own('concurrency')}`,
+    `concurrency  at most ${settings.concurrency} assets at once${own('concurrency')}`,
     `bandwidth    ${settings.bandwidth === null ? 'no own limit' : `${formatBytes(settings.bandwidth)}/s in each process`}${own('bandwidth')}`,
     `hold         above ${limit(settings.holdMissing)} missing${own('holdMissing')}`,
     `             above ${limit(settings.holdReplaced)} replaced${own('holdReplaced')}`,

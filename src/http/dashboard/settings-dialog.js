@@ -30,7 +30,7 @@ const lists = /** @type {const} */ (['assetTypes', 'projectIds', 'companyIds']);
 /** The labels of the fields; for a list, after its side. @type {Record<string, string>} */
 const labels = {
   syncInterval: 'Time between syncs',
-  concurrency: 'Assets at once',
+  concurrency: 'Maximum of assets at once',
   bandwidth: 'Bandwidth per process',
   holdMissing: 'Missing assets',
   holdReplaced: 'Replaced assets',
