@@ -48,9 +48,10 @@ export function startExtendingLocks({ store, storage, metrics, log, config }: Om
   return every(pauseMs, pass, { failed });
 }
 
-/** Extends each lock that ends soon or is not known. Returns how many. */
+/** Extends each lock that ends soon or is not known: after a move to another bucket, all of them. Returns how many. */
 export async function extendLocks(deps: Deps): Promise<number> {
   const { retention } = deps.store;
+  await retention.setBucket(deps.storage.name);
   const ms = deps.storage.lock!.ms / 2;
   const { keepVersions: keepMs } = deps.config;
   const of = { limit: pageSize, ms, keepMs };

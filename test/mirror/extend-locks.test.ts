@@ -73,6 +73,13 @@ describe.each(locking.filter(({ there }) => there))(
       expect(await pass()).toBe(0);
     });
 
+    test('after a move to another bucket, everything is locked again, because a copy has no locks', async () => {
+      const moved: Storage = { ...scene.mirror.service.context.storage, name: 's3://another' };
+      expect(await pass(moved)).toBe(3);
+      expect(await pass(moved)).toBe(0);
+      expect(await pass()).toBe(3);
+    });
+
     test('a kept version stays locked until it expires, and no longer', async () => {
       const id = await scene.upload({ name: 'kept' });
       await scene.resync();

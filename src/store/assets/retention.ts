@@ -25,6 +25,19 @@ interface Page<T> {
 
 const isLibrarys = sql`state <> 'gone' AND media IS NOT NULL`;
 
+/** Remembers the bucket with the locks. If that was another one before, no lock is known any more. */
+export async function setBucket(db: Database, bucket: string): Promise<void> {
+  await db.transaction().execute(async (tx) => {
+    const { rows } = await sql`
+      INSERT INTO settings (name, value) VALUES ('locked_bucket', to_jsonb(${bucket}::text))
+      ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE settings.value <> excluded.value
+      RETURNING name`.execute(tx);
+    if (rows.length === 0) return;
+    await sql`UPDATE assets SET retained_until = NULL WHERE retained_until IS NOT NULL`.execute(tx);
+    await sql`UPDATE asset_versions SET retained_until = NULL WHERE retained_until IS NOT NULL`.execute(tx);
+  });
+}
+
 /**
  * Media of the library's assets whose lock ends within `ms`, a page after `after`: first to end comes first. Worded like
  * the index `assets_retained`.
