@@ -2,14 +2,24 @@ import { LeaseLost } from './errors.ts';
 
 /**
  * Renews a lease of this process until `end`: regularly, and at each call of `check`. `lost` is aborted when another process
- * has it. `leased` names what it is for, in the reason.
+ * has it, or may have it because it was not renewed in time. `leased` names what it is for, in the reason.
  */
 export function keepLease(leased: string, leaseMs: number, renew: () => Promise<boolean>) {
   const lost = new AbortController();
+  let renewedAt = performance.now();
+  const lose = () => lost.abort(new LeaseLost(leased));
   const check = async () => {
-    const isHolder = await renew().catch(() => true);
-    if (!isHolder) lost.abort(new LeaseLost(leased));
+    const askedAt = performance.now();
+    try {
+      if (await renew()) renewedAt = Math.max(renewedAt, askedAt);
+      else lose();
+    } catch {
+      // The database may be back before the lease ends.
+    }
   };
-  const timer = setInterval(() => void check(), leaseMs / 4).unref();
+  const timer = setInterval(() => {
+    if (performance.now() - renewedAt >= leaseMs) lose();
+    else void check();
+  }, leaseMs / 4).unref();
   return { lost: lost.signal, check, end: () => clearInterval(timer) };
 }
