@@ -4,8 +4,9 @@ import { Rejected } from '../errors.ts';
 import { HttpError } from '../source/http.ts';
 import type { Run, SyncDeps } from './deps.ts';
 
-/** Missing assets that are read at a time. */
+/** Missing assets that are marked as gone at a time. If each is requested first, few: an interruption repeats these requests. */
 const pageSize = 1000;
+const requestedSize = 50;
 /** How many ids a hold names. */
 const sampleSize = 10;
 /** Requests to the library at a time. */
@@ -27,10 +28,15 @@ export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string):
   let gone = 0;
   for (let after = ''; found.count > 0 && !isHeld; ) {
     signal.throwIfAborted();
-    const ids = await store.missing.page(company, { after, limit: pageSize });
+    const ids = await store.missing.page(company, { after, limit: accepted ? pageSize : requestedSize });
     if (ids.length === 0) break;
     after = ids.at(-1)!;
-    gone += await store.missing.gone(company, accepted ? ids : await goneOf(deps, connectionId, ids, signal));
+    const confirmed = accepted ? ids : await goneOf(deps, connectionId, ids, signal);
+    gone += await store.missing.gone(company, confirmed);
+    await store.missing.addSighted(
+      company,
+      ids.filter((id) => !confirmed.includes(id)),
+    );
   }
   const sample = isHeld ? await store.missing.page(company, { after: '', limit: sampleSize }) : [];
   const held = isHeld ? { ...found, sample } : undefined;

@@ -13,6 +13,8 @@ export async function requestAssets(deps: SyncDeps, run: Run, readable: Readable
   const { sync, problems, signal } = run;
   for (const assetId of sync.scope.assetIds ?? []) {
     const known = await deps.store.assets.get(assetId);
+    // The run was interrupted after this asset.
+    if (known?.syncId === sync.id) continue;
     try {
       const problem = known
         ? await requestAsset(deps, run, known, readable)

@@ -247,6 +247,25 @@ describe('an interrupted full sync', () => {
     expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'done', gone: 1 });
   });
 
+  test('a full sync that must wait while it confirms missing assets continues, and requests no asset twice', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 160);
+    await stage.sync(connectionId);
+    const removed = ids.slice(0, 70).toSorted();
+    for (const id of removed) await stage.admin.removeAsset(id);
+    await stage.admin.addFault({ endpoint: 'asset', skip: 60, retryAfter: 60 });
+    const id = (await stage.store.syncs.request(connectionId, 'full'))!;
+    expect(await stage.run(connectionId)).toMatchObject({ outcome: 'delayed' });
+    expect(await gone(companyId)).toEqual(removed.slice(0, 50));
+    await stage.admin.clearFaults();
+    await stage.admin.clearRequests();
+    await stage.query('UPDATE connections SET delayed_until = NULL');
+    expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
+    expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'done', gone: 70 });
+    expect(await askedFor(removed.slice(0, 50))).toBe(0);
+    expect(await askedFor(removed.slice(50))).toBe(20);
+  });
+
   test('a full sync that was interrupted in a company that is lost since lists all pages of the next one', async () => {
     const { companyId, connectionId, userId } = await stage.company();
     const [missing] = await stage.upload(companyId, 5);

@@ -769,6 +769,22 @@ describe('a resync by an operator', () => {
     expect(states).toEqual(['pending', 'failed', 'failed']);
   });
 
+  test('a resync of named assets that must wait continues after the assets that it has requested', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const assetIds = await stage.upload(companyId, 5);
+    await stage.sync(connectionId);
+    await stage.admin.addFault({ endpoint: 'asset', skip: 3, retryAfter: 60 });
+    const id = (await stage.store.syncs.request(connectionId, 'full', { assetIds }))!;
+    expect(await stage.run(connectionId)).toMatchObject({ outcome: 'delayed' });
+    await stage.admin.clearFaults();
+    await stage.admin.clearRequests();
+    await stage.query('UPDATE connections SET delayed_until = NULL');
+    expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
+    expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'done', error: null });
+    const asked = await stage.admin.requests({ endpoint: 'asset' });
+    expect(asked.map(({ assetId }) => assetId)).toEqual(assetIds.slice(3));
+  });
+
   test('a resync of the same thousand named assets is the same request', async () => {
     const { connectionId } = await stage.company();
     const assetIds = Array.from({ length: 1000 }, (_, i) => `asset-${i}-${Math.random().toString(36)}`);

@@ -72,6 +72,12 @@ export async function gone(db: Database, listed: Listed, ids: string[]): Promise
   });
 }
 
+/** Assets that are on no page, but in the library: a resumed run does not request them again. */
+export async function addSighted(db: Database, { sync, companyId }: Listed, ids: string[]): Promise<void> {
+  if (ids.length === 0) return;
+  await db.insertInto('sightings').values({ syncId: sync.id, companyId, ids }).execute();
+}
+
 /**
  * Ends the listing of a company. `held`: too many are missing, so an operator must confirm
  * it before any is marked as gone. True if that is new.
