@@ -49,8 +49,8 @@ export async function startWorkers(context: Context) {
   const dispatcher = new Dispatcher({ ...context, breaker, perConnection, filters, horizon });
   context.limiter.afterPause(() => dispatcher.wake());
   const outages = createOutageDetector();
-  const withToken: Access = (connectionId, call, stored) =>
-    outages.watch('api', () => context.withToken(connectionId, call, stored), connectionId);
+  const withToken: Access = (connectionId, call, options) =>
+    outages.watch('api', () => context.withToken(connectionId, call, options), connectionId);
   const mirror = mirrorDeps(context, { leases, breaker, outages, withToken });
   const sync = syncDeps(context, withToken, () => dispatcher.wake());
 
@@ -188,10 +188,11 @@ function syncDeps(context: Context, withToken: Access, onWork: () => void): Sync
   const { instance, sync: filters, transcripts, thumbnails } = context.config;
   const onEnd: SyncDeps['onEnd'] = (result) => metrics.syncs.inc({ result });
   // If this fails, the dispatcher does it at its next comparison.
-  const onNews = (connectionId: string) => schedule.alignOne(connectionId).catch(() => {});
+  const onNews = (connectionId: string) => void schedule.alignOne(connectionId).catch(() => {});
   const kept = { transcripts: transcripts.mirror, thumbnails: thumbnails.mirror };
   const { overlap } = filters;
-  return { ...context, ...kept, instance, overlap, filters, withToken, endless: new Set(), onEnd, onNews, onWork };
+  const own = { withToken, endless: new Set<string>(), onEnd, onNews, onWork };
+  return { ...context, ...kept, ...own, instance, overlap, filters, goneRetention: context.config.goneRetention };
 }
 
 /** Works on one asset, and returns what the queue dashboard shows. @throws the reason of a failed attempt */

@@ -7,5 +7,6 @@ export function askLibrary(
   { client, withToken }: Pick<MirrorDeps, 'client' | 'withToken'>,
   { asset, signal }: LeasedAsset,
 ): Promise<AssetDetail> {
-  return withToken(asset.connectionId, (token) => client.getAsset({ token, assetId: asset.id, signal }));
+  const request = (token: string) => client.getAsset({ token, assetId: asset.id, signal });
+  return withToken(asset.connectionId, request, { timed: true });
 }

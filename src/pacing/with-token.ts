@@ -7,6 +7,13 @@ import type { Limiter } from './adaptive-concurrency.ts';
 
 export type Access = ReturnType<typeof createAccess>;
 
+interface CallOptions {
+  /** The tokens of the connection, if just read. */
+  stored?: StoredTokens | undefined;
+  /** How long it takes tells how busy the library is. */
+  timed?: boolean;
+}
+
 /** How long a connection waits after a fresh token was refused. */
 const refusedMs = 30_000;
 
@@ -16,7 +23,7 @@ const meMs = 20_000;
 /**
  * Calls the API for a connection. A token that is refused before it expires is refreshed once. If the new one is refused too,
  * `client` requests /me: if that is answered, only this request was refused, and the connection need not wait (spec, section
- * 7, names no other meaning of 401). `limiter` adapts to the answers. `stored`: the tokens of the connection, if just read.
+ * 7, names no other meaning of 401). `limiter` adapts to the answers.
  */
 export function createAccess(tokens: Tokens, limiter?: Limiter, client?: Pick<LibraryClient, 'me'>) {
   const isTaken = async (token: string) =>
@@ -27,11 +34,11 @@ export function createAccess(tokens: Tokens, limiter?: Limiter, client?: Pick<Li
   return async function withToken<T>(
     connectionId: string,
     call: (token: string) => Promise<T>,
-    stored?: StoredTokens,
+    { stored, timed = false }: CallOptions = {},
   ): Promise<T> {
     const waitedMs = (await limiter?.waitForRate(connectionId)) ?? 0;
     const limited = (token: string, waited = 0) =>
-      limiter ? limiter.watch(connectionId, waited, () => call(token)) : call(token);
+      limiter ? limiter.watch(connectionId, timed ? waited : undefined, () => call(token)) : call(token);
     const token = await tokens.getAccessToken(connectionId, undefined, stored);
     try {
       return await limited(token.value, waitedMs);

@@ -17,6 +17,8 @@ export interface SyncDeps {
   timings: Timings;
   instance: string;
   overlap: number;
+  /** GONE_RETENTION in ms. */
+  goneRetention: number;
   filters: FilterDefaults;
   /** Whether transcripts are kept at all. */
   transcripts: boolean;
@@ -27,7 +29,7 @@ export interface SyncDeps {
   /** Called when a run has ended in this process. */
   onEnd: (result: 'done' | 'failed' | 'delayed' | 'interrupted') => void;
   /** Called when a run has found new or changed assets: the next one should come sooner. */
-  onNews: (connectionId: string) => Promise<void>;
+  onNews: (connectionId: string) => void;
   /** Called when assets have become due. */
   onWork: () => void;
 }

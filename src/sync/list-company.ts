@@ -39,7 +39,10 @@ export async function listCompany(
     ({ isLast: isListed, toJudge } = await recordPage(deps, run, listing, page));
   }
   if (toJudge) await judgeReplaced(deps, run, company.id, { complete: listing.unfiltered });
-  if (run.sync.scope.acceptRemoved) await deps.store.removals.accept(company.id);
+  if (run.sync.scope.acceptRemoved) {
+    const { requestedAt: at } = run.sync;
+    await deps.store.removals.accept({ companyId: company.id, at, retentionMs: deps.goneRetention });
+  }
   if (listing.reconciles) await judgeMissing(deps, run, company.id);
 }
 
@@ -86,7 +89,7 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
   const stored = run.storedTokens;
   run.storedTokens = undefined;
   try {
-    return await deps.withToken(sync.connectionId, request, stored);
+    return await deps.withToken(sync.connectionId, request, { stored });
   } catch (error) {
     const isRefused = error instanceof HttpError && cursorRefused.has(error.status);
     if (isRefused && pages === 0 && listing.isResumed) return 'cursor expired';

@@ -97,7 +97,7 @@ async function runSync(
   const ended = await store.syncs.finish(sync, lease, { status: problems.fatal ? 'failed' : 'done', error, held });
   if (!ended) return 'handed_back';
   deps.onEnd(problems.fatal ? 'failed' : 'done');
-  if (ended.news) await deps.onNews(connectionId);
+  if (ended.news) deps.onNews(connectionId);
   const { more, caughtUp, pages, seen, new: isNew, changed, gone } = ended;
   if (caughtUp) log.info({ event: 'connection.caught_up', connectionId, ...caughtUp }, 'caught up after reconnect');
   const ms = Math.round(performance.now() - started);
@@ -163,7 +163,9 @@ async function readCompanies(
   { sync, lease, problems, signal }: Run,
 ): Promise<ReadableCompany[]> {
   const { connectionId } = sync;
-  const me = storable(await withToken(connectionId, (token) => client.me({ token, signal }), sync.storedTokens));
+  const me = storable(
+    await withToken(connectionId, (token) => client.me({ token, signal }), { stored: sync.storedTokens }),
+  );
   if (me.user.id !== sync.userId) {
     throw new Error('/me: the library answers for another user than the one who connected');
   }

@@ -1,11 +1,11 @@
 import { concurrently } from '../concurrently.ts';
-import { RetryLater, StorageUnavailable } from '../errors.ts';
 import { every } from '../every.ts';
 import type { Log } from '../log.ts';
 import { removeBegun } from '../mirror/keep-version.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import { versionKeys } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
+import { throwIfUnavailable } from '../storage/throw-if-unavailable.ts';
 import type { AssetVersion, VersionFile } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 
@@ -34,7 +34,9 @@ export function startExpiring(
   const { store, breaker, log, config } = options;
   async function expireIfDue(signal: AbortSignal): Promise<void> {
     if (breaker.open !== undefined) return;
-    if (!(await store.chores.take('versions', everyMs, Math.min(graceMs, config.keepVersions)))) return;
+    // With a short KEEP_VERSIONS, the time between two checks must not look like a time in which nothing ran.
+    const grace = Math.max(2 * checkMs, Math.min(graceMs, config.keepVersions));
+    if (!(await store.chores.take('versions', everyMs, grace))) return;
     await removeAbandoned(options, { ms: abandonedMs, signal });
     await expireVersions(options, { keepMs: config.keepVersions, signal });
   }
@@ -90,7 +92,7 @@ export async function expireVersions(
           versions++;
           bytes += version.bytes;
         } catch (err) {
-          if (err instanceof StorageUnavailable || err instanceof RetryLater) throw err;
+          await throwIfUnavailable(deps.storage, err);
           await store.versions.retryLater(version, retryMs);
           const { assetId, retryAt } = version;
           if (retryAt === null) log.warn({ event: 'version.locked', assetId, err }, 'version not removed, will retry');

@@ -36,12 +36,13 @@ export async function newStage(
     timings,
     instance: 'test',
     overlap,
+    goneRetention: Number.POSITIVE_INFINITY,
     filters: { includeTypes: [], excludeTypes: [] },
     transcripts: true,
     thumbnails: true,
     endless: new Set(),
     onEnd: () => {},
-    onNews: (connectionId) => schedule.alignOne(connectionId),
+    onNews: (connectionId) => void schedule.alignOne(connectionId),
     onWork: () => {},
   };
   const ofCompany = async (companyId: string) =>

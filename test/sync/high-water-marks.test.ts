@@ -208,6 +208,7 @@ async function scene(paging: Paging, people: number) {
           timings: defaultTimings,
           instance: 'test',
           overlap,
+          goneRetention: Number.POSITIVE_INFINITY,
           filters: { includeTypes: [], excludeTypes: [] },
           transcripts: true,
           thumbnails: true,

@@ -36,10 +36,10 @@ async function eraseAsset(deps: RemovalDeps, waiting: WaitingErasure): Promise<b
   const { erasureId, assetId, hash } = waiting;
   const isErased = await leaseForRemoval(deps, assetId, { gone: false }, async (asset, signal) => {
     const tombstone = await store.removals.tombstone(assetId);
-    await storage.put(tombstoneKey(hash), `${JSON.stringify({ version: 1, ...tombstone }, null, 2)}\n`, {
-      contentType: 'application/json',
-      signal,
-    });
+    if (!(await storage.head(tombstoneKey(hash)))) {
+      const content = `${JSON.stringify({ version: 1, ...tombstone }, null, 2)}\n`;
+      await storage.put(tombstoneKey(hash), content, { contentType: 'application/json', signal });
+    }
     const options = { signal, isShared: store.removals.isShared };
     if (waiting.objects === null) {
       await store.removals.erasureBegins(waiting, await purgeAsset(storage, asset, { ...options, dryRun: true }));

@@ -1,8 +1,8 @@
 import { concurrently } from '../../concurrently.ts';
-import { RetryLater, StorageUnavailable } from '../../errors.ts';
 import { keepLease } from '../../keep-lease.ts';
 import type { Log } from '../../log.ts';
 import type { Storage } from '../../storage/storage.ts';
+import { throwIfUnavailable } from '../../storage/throw-if-unavailable.ts';
 import { isAway } from '../../store/database/unreachable.ts';
 import type { Store } from '../../store/store.ts';
 import type { Stored } from './purge-asset.ts';
@@ -24,7 +24,7 @@ const atOnce = 8;
  * in the next pass. @throws if the bucket or the database cannot be used
  */
 export async function workOnEach<T>(
-  { log, signal }: Pick<RemovalDeps, 'log' | 'signal'>,
+  { storage, log, signal }: RemovalDeps,
   items: T[],
   fields: (item: T) => object,
   work: (item: T) => Promise<boolean>,
@@ -34,7 +34,8 @@ export async function workOnEach<T>(
     try {
       return await work(item);
     } catch (err) {
-      if (signal.aborted || err instanceof StorageUnavailable || err instanceof RetryLater || isAway(err)) throw err;
+      if (signal.aborted || isAway(err)) throw err;
+      await throwIfUnavailable(storage, err);
       log.warn({ event: 'removal.failed', ...fields(item), err }, 'removal failed, will retry');
       return false;
     }

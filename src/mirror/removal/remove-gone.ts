@@ -13,19 +13,19 @@ export async function removeGone(deps: RemovalDeps, retentionMs: number): Promis
   const companies = Number.isFinite(retentionMs) ? await store.removals.companiesDue(retentionMs) : [];
   await store.removals.holdOnly(companies.map(({ companyId }) => companyId));
   let removed = 0;
-  for (const { companyId, connectionId, settings, ...found } of companies) {
+  for (const { companyId, connectionId, settings, before, ...found } of companies) {
     signal.throwIfAborted();
     const isHeld = found.sample.length > 0 && isTooMany('removed', found, settings);
     const isNew = await store.removals.holdCompany({ companyId, connectionId }, isHeld ? found : undefined);
     if (isNew) logHeld(log, { ...found, kind: 'removed', companyId, connectionId });
-    removed += await removeOfCompany(deps, { companyId, retentionMs, onlyAccepted: isHeld });
+    removed += await removeOfCompany(deps, { companyId, before, onlyAccepted: isHeld });
   }
   return removed;
 }
 
 async function removeOfCompany(
   deps: RemovalDeps,
-  of: { companyId: string; retentionMs: number; onlyAccepted: boolean },
+  of: { companyId: string; before: Date; onlyAccepted: boolean },
 ): Promise<number> {
   let removed = 0;
   for (let after = ''; ; ) {

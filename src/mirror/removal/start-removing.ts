@@ -23,8 +23,9 @@ export function startRemoving(
     await removeGone({ ...deps, signal }, goneRetention);
   };
   const running = [
-    every(timings.sweep, (signal) => eraseAssets({ ...deps, signal }), { failed }),
-    every(pauseMs, hourly, { failed }),
+    // A bucket that does not answer must not delay the shutdown.
+    every(timings.sweep, (signal) => eraseAssets({ ...deps, signal }), { failed, stopMs: 1000 }),
+    every(pauseMs, hourly, { failed, stopMs: 1000 }),
   ];
   return { stop: () => Promise.all(running.map((work) => work.stop())) };
 }

@@ -42,7 +42,7 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
         WHERE ${isBeyond('delayed_until', pause)} OR ${isBeyond('connected_at', 0)} OR ${isBeyond('links_since', 0)}
           OR ${isBeyond('disconnected_at', 0)} OR ${isBeyond('last_sync_at', 0)} OR ${isBeyond('news_at', 0)} OR ${isBeyond('refresh_until', lease)} OR ${isBeyond('sync_until', lease)}
         ORDER BY id FOR UPDATE SKIP LOCKED)`,
-    companies: sql`UPDATE companies SET removal_accepted_at = now() WHERE ${isBeyond('removal_accepted_at', 0)}`,
+    companies: sql`UPDATE companies SET removal_accepted_before = now() WHERE ${isBeyond('removal_accepted_before', 0)}`,
     // By connection, because the index of ended syncs begins with it.
     syncs: sql`
       UPDATE syncs SET ${corrected('requested_at', 0)}, ${corrected('started_at', 0)}, ${corrected('finished_at', 0)}

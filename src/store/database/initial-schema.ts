@@ -41,7 +41,7 @@ const connections = `
     id text PRIMARY KEY,
     name text NOT NULL,
     -- An operator has accepted the removal of everything that was due then.
-    removal_accepted_at timestamptz
+    removal_accepted_before timestamptz
   );
 
   -- Which connection can read which company. Each pair has its high-water mark: users may see different assets of a company.

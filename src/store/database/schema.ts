@@ -5,7 +5,7 @@ import type { Reason } from '../../reasons.ts';
 /** The tables as TypeScript sees them (camelCase; bigint columns are numbers, timestamps Dates). */
 export interface Schema {
   connections: ConnectionTable;
-  companies: { id: string; name: string; removalAcceptedAt: Generated<Date | null> };
+  companies: { id: string; name: string; removalAcceptedBefore: Generated<Date | null> };
   access: AccessTable;
   assets: AssetTable;
   assetVersions: VersionTable;

@@ -9,31 +9,32 @@ const day = 86_400_000;
 /** How many ids a hold names. */
 const sampleSize = 10;
 
-/** Assets that will have been gone for `retentionMs` in `aheadMs`. Written like the index `assets_gone`, which it uses. */
-const due = (retentionMs: number, aheadMs = 0): RawBuilder<boolean> => sql`
-  a.state = 'gone' AND a.gone_at < ${msAgo(retentionMs - aheadMs)} AND a.media IS NOT NULL AND NOT ${protectedByHold}`;
+/** Assets that were gone before a time, and may be removed. Written like the index `assets_gone`, which it uses. */
+const goneBefore = (time: RawBuilder<unknown>): RawBuilder<boolean> => sql`
+  a.state = 'gone' AND a.gone_at < ${time} AND a.media IS NOT NULL AND NOT ${protectedByHold}`;
 
-/** An operator has accepted the removal of everything that was due at that time. */
-const accepted = (retentionMs: number) =>
-  sql`coalesce(a.gone_at <= c.removal_accepted_at - ${retentionMs} * interval '1 ms', false)`;
+/** An operator has accepted the removal. */
+const accepted = sql`coalesce(a.gone_at <= c.removal_accepted_before, false)`;
 
 type Of = { companyId: string; connectionId: string };
 
+type Due = Of & HeldChanges & { settings: Record<string, unknown>; before: Date };
+
 /**
- * Companies with assets to be removed: how many would be removed within 24 hours without an operator's acceptance, of how many
+ * Companies with assets to be removed, which were gone `before` a time: how many would be removed within 24 hours without an operator's acceptance, of how many
  * that have media in the bucket, and a sample of those that are due. The connection is one that can read the company, if
  * there is one; of several, the first that connected.
  */
-export async function companiesDue(
-  db: Database,
-  retentionMs: number,
-): Promise<(Of & HeldChanges & { settings: Record<string, unknown> })[]> {
-  const { rows } = await sql<Of & HeldChanges & { settings: Record<string, unknown> }>`
-    SELECT d.company_id, r.connection_id, r.settings, d.fresh + t.today AS count, m.mirrored + t.today AS known, d.sample
+export async function companiesDue(db: Database, retentionMs: number): Promise<Due[]> {
+  const { rows: times } = await sql<{ before: Date }>`SELECT ${msAgo(retentionMs)} AS before`.execute(db);
+  const { before } = times[0]!;
+  const { rows } = await sql<Due>`
+    SELECT d.company_id, r.connection_id, r.settings, ${before}::timestamptz AS before,
+      d.fresh + t.today AS count, m.mirrored + t.today AS known, d.sample
     FROM (
-      SELECT a.company_id, count(*) FILTER (WHERE NOT ${accepted(retentionMs)}) AS fresh,
-        coalesce((array_agg(a.id ORDER BY a.id) FILTER (WHERE NOT ${accepted(retentionMs)}))[1:${sampleSize}::int], '{}') AS sample
-      FROM assets a JOIN companies c ON c.id = a.company_id WHERE ${due(retentionMs)} GROUP BY a.company_id
+      SELECT a.company_id, count(*) FILTER (WHERE NOT ${accepted}) AS fresh,
+        coalesce((array_agg(a.id ORDER BY a.id) FILTER (WHERE NOT ${accepted}))[1:${sampleSize}::int], '{}') AS sample
+      FROM assets a JOIN companies c ON c.id = a.company_id WHERE ${goneBefore(sql`${before}::timestamptz`)} GROUP BY a.company_id
     ) AS d CROSS JOIN LATERAL (
       SELECT x.connection_id, c.settings FROM access x JOIN connections c ON c.id = x.connection_id
       WHERE x.company_id = d.company_id
@@ -47,16 +48,16 @@ export async function companiesDue(
   return rows;
 }
 
-/** A page of the assets of a company that are to be removed, in the order of ids. */
+/** A page of the assets of a company that are to be removed, in the order of ids: those that `companiesDue` has counted. */
 export async function removable(
   db: Database,
-  at: { companyId: string; retentionMs: number; onlyAccepted: boolean; after: string; limit: number },
+  at: { companyId: string; before: Date; onlyAccepted: boolean; after: string; limit: number },
 ): Promise<{ id: string; accepted: boolean }[]> {
   const { rows } = await sql<{ id: string; accepted: boolean }>`
-    SELECT a.id, ${accepted(at.retentionMs)} AS accepted
+    SELECT a.id, ${accepted} AS accepted
     FROM assets a JOIN companies c ON c.id = a.company_id
-    WHERE a.company_id = ${at.companyId} AND a.id > ${at.after} AND ${due(at.retentionMs)}
-      AND (NOT ${at.onlyAccepted}::boolean OR ${accepted(at.retentionMs)})
+    WHERE a.company_id = ${at.companyId} AND a.id > ${at.after} AND ${goneBefore(sql`${at.before}::timestamptz`)}
+      AND (NOT ${at.onlyAccepted}::boolean OR ${accepted})
     ORDER BY a.id LIMIT ${at.limit}`.execute(db);
   return rows;
 }
@@ -73,9 +74,17 @@ export async function holdOnly(db: Database, companyIds: string[]): Promise<void
     WHERE held ? 'removed' AND company_id <> ALL(${companyIds}::text[])`.execute(db);
 }
 
-/** Accepts the removal of everything of a company that is due now. */
-export async function accept(db: Database, companyId: string): Promise<void> {
-  await sql`UPDATE companies SET removal_accepted_at = now() WHERE id = ${companyId}`.execute(db);
+/** Accepts the removal of everything of a company that was due `at` a time. */
+export async function accept(
+  db: Database,
+  { companyId, at, retentionMs }: { companyId: string; at: Date; retentionMs: number },
+): Promise<void> {
+  if (Number.isFinite(retentionMs)) {
+    await sql`
+      UPDATE companies SET removal_accepted_before =
+        greatest(removal_accepted_before, ${at}::timestamptz - ${retentionMs} * interval '1 ms')
+      WHERE id = ${companyId}`.execute(db);
+  }
   await sql`UPDATE access SET held = held - 'removed' WHERE company_id = ${companyId} AND held ? 'removed'`.execute(db);
 }
 
@@ -84,10 +93,10 @@ export async function upcoming(db: Database, retentionMs: number, aheadMs: numbe
   const [totals, first, held] = await Promise.all([
     sql<{ assets: number; bytes: number }>`
       SELECT count(*) AS assets, coalesce(sum(a.bytes), 0)::bigint AS bytes FROM assets a
-      WHERE ${due(retentionMs, aheadMs)}`.execute(db),
+      WHERE ${goneBefore(msAgo(retentionMs - aheadMs))}`.execute(db),
     sql<{ id: string; name: string | null; companyId: string; bytes: number | null; at: Date }>`
       SELECT a.id, a.name, a.company_id, a.bytes, a.gone_at + ${retentionMs} * interval '1 ms' AS at FROM assets a
-      WHERE ${due(retentionMs, aheadMs)} ORDER BY a.gone_at, a.id LIMIT ${limit}`.execute(db),
+      WHERE ${goneBefore(msAgo(retentionMs - aheadMs))} ORDER BY a.gone_at, a.id LIMIT ${limit}`.execute(db),
     sql<Of & { companyName: string; held: HeldChanges & { since: string } }>`
       SELECT DISTINCT ON (c.id) c.id AS company_id, c.name AS company_name, x.connection_id, x.held->'removed' AS held
       FROM access x JOIN companies c ON c.id = x.company_id WHERE x.held ? 'removed'

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { isTooMany } from '../../../src/brake.ts';
+import { RetryLater, StorageUnavailable } from '../../../src/errors.ts';
 import { removeGone, removeLeftovers } from '../../../src/mirror/removal/remove-gone.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { ask } from '../../support/database.ts';
@@ -154,7 +155,7 @@ describe('GONE_RETENTION', { timeout: 60_000 }, () => {
 
   test('the limit of the connection holds for removals, and a hold ends when nothing is to be removed', async () => {
     await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { holdReplaced: '0%,0' });
-    await ask(url, 'UPDATE companies SET removal_accepted_at = NULL');
+    await ask(url, 'UPDATE companies SET removal_accepted_before = NULL');
     const [id] = await gone(1, 31);
     expect(await pass()).toBe(0);
     expect(await connection()).toMatchObject({ companies: [{ held: [{ kind: 'removed', sample: [id] }] }] });
@@ -169,10 +170,16 @@ describe('GONE_RETENTION', { timeout: 60_000 }, () => {
     expect((await removals()).heldCompanies).toEqual([]);
   });
 
-  test('an asset that cannot be removed delays no other, is reported, and is removed in the next pass', async () => {
+  test.each([
+    { what: 'with an error', error: new Error('this may not be removed') },
+    { what: 'as if the whole bucket were closed', error: new StorageUnavailable('this may not be removed') },
+    { what: 'for now', error: new RetryLater('this may not be removed', 60_000) },
+  ])('an asset that is refused $what delays no other, and is removed in the next pass', async ({ error }) => {
+    // More are removed within the day than the brake lets pass.
+    await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { holdReplaced: '100%,0' });
     const [refused, ...others] = await gone(3, 31);
     const refusing = purging(async (at) => {
-      if (at.includes(refused!)) throw new Error('this may not be removed');
+      if (at.includes(refused!)) throw error;
     });
     expect(await pass(refusing)).toBe(2);
     for (const id of others) expect(await scene.keys(id)).toEqual([]);
@@ -180,9 +187,31 @@ describe('GONE_RETENTION', { timeout: 60_000 }, () => {
     const failures = scene.mirror.lines.filter(
       ({ event, assetId }) => event === 'removal.failed' && assetId === refused,
     );
-    expect(failures).toMatchObject([{ assetId: refused, err: { message: 'this may not be removed' } }]);
+    expect(failures).toMatchObject([{ err: { message: 'this may not be removed' } }]);
     expect(await pass()).toBe(1);
     expect(await scene.keys(refused!)).toEqual([]);
+  });
+
+  test('what becomes due during a pass is not removed by it, because the brake has not counted it', async () => {
+    const { removals } = scene.mirror.store;
+    const [due, later] = await gone(2, 31);
+    const { companyId, before } = (await removals.companiesDue(30 * day))[0]!;
+    await ask(url, `UPDATE assets SET gone_at = '${before.toISOString()}'::timestamptz WHERE id = '${later}'`);
+    const at = { companyId, onlyAccepted: false, after: '', limit: 10 };
+    expect(await removals.removable({ ...at, before })).toEqual([{ id: due, accepted: false }]);
+    expect(await pass()).toBe(2);
+  });
+
+  test('an acceptance covers what was due when it was requested, also with a shorter retention later', async () => {
+    const { removals } = scene.mirror.store;
+    const [old, recent] = await gone(2, 31);
+    await ask(url, `UPDATE assets SET gone_at = now() - interval '10 days' WHERE id = '${recent}'`);
+    await removals.accept({ companyId: 'acme', at: new Date(), retentionMs: 30 * day });
+    const { before } = (await removals.companiesDue(7 * day))[0]!;
+    const at = { companyId: 'acme', before, onlyAccepted: true, after: '', limit: 10 };
+    expect(await removals.removable(at)).toEqual([{ id: old, accepted: true }]);
+    await ask(url, `UPDATE assets SET gone_at = now() - interval '31 days' WHERE id = '${recent}'`);
+    expect(await pass()).toBe(2);
   });
 
   test('a removal that takes longer than its lease keeps it', async () => {
