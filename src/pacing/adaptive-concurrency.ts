@@ -31,8 +31,8 @@ export class Limiter {
   readonly #met = new WeakSet<RetryLater>();
   readonly #stopping = new AbortController();
   #afterPause = () => {};
-  /** Connections whose last request from this process failed. */
-  readonly #troubled = new Set<string>();
+  /** Connections whose last request from this process succeeded. Those that are not here may have strikes. */
+  readonly #healthy = new Set<string>();
 
   constructor(options: { store: Store; log: Log; perConnection: number }) {
     this.#options = options;
@@ -47,13 +47,9 @@ export class Limiter {
     const waitMs = this.#of(connectionId).rate.reserve(performance.now());
     if (waitMs === 0) return 0;
     if (waitMs > longWaitMs) {
-      const lower = this.#change(connectionId, 'the library allows few requests', (at) =>
-        at.limit > 1 ? slower(at, 'latency') : undefined,
-      );
-      await this.#tolerant(
-        connectionId,
-        lower.then(() => {}),
-      );
+      const reason = 'the library allows few requests';
+      const lower = (at: Concurrency) => (at.limit > 1 ? slower(at, 'latency') : undefined);
+      await this.#tolerant(connectionId, this.#change(connectionId, reason, lower));
     }
     await sleep(waitMs, undefined, { signal: this.#stopping.signal }).catch(() => {
       throw new RetryLater('shutting down', 0);
@@ -71,15 +67,18 @@ export class Limiter {
     this.#stopping.abort();
   }
 
-  /** Makes a request to the API, and adapts limit and rate to how it ends. `waitedMs`: its wait before. */
-  async watch<T>(connectionId: string, waitedMs: number, call: () => Promise<T>): Promise<T> {
+  /**
+   * Makes a request to the API, and adapts limit and rate to how it ends. `waitedMs`: its wait before; undefined: how long it takes
+   * does not count, because only requests of one kind can be compared.
+   */
+  async watch<T>(connectionId: string, waitedMs: number | undefined, call: () => Promise<T>): Promise<T> {
     const began = performance.now();
     try {
       const answer = await call();
       const now = performance.now();
       const { times, rate } = this.#of(connectionId);
       rate.answered(now);
-      const period = times.add({ waitedMs, answerMs: now - began }, now);
+      const period = waitedMs === undefined ? undefined : times.add({ waitedMs, answerMs: now - began }, now);
       await this.#tolerant(connectionId, this.#endStrikes(connectionId));
       if (period) await this.#tolerant(connectionId, this.#judge(connectionId, period));
       return answer;
@@ -107,7 +106,7 @@ export class Limiter {
   }
 
   async #slowDown(connectionId: string, objection: Objection, error: unknown): Promise<void> {
-    this.#troubled.add(connectionId);
+    this.#healthy.delete(connectionId);
     const reason = reasonOf(error);
     const slowed = await this.#change(connectionId, reason, (at) => slower(at, objection));
     if (!slowed?.pauseMs) return;
@@ -126,7 +125,8 @@ export class Limiter {
   }
 
   async #endStrikes(connectionId: string): Promise<void> {
-    if (!this.#troubled.delete(connectionId)) return;
+    if (this.#healthy.has(connectionId)) return;
+    this.#healthy.add(connectionId);
     await this.#change(connectionId, '', ({ adaptiveLimit }) => ({ adaptiveLimit: { ...adaptiveLimit, strikes: 0 } }));
   }
 
@@ -175,8 +175,8 @@ export class Limiter {
   }
 
   /** A limit that cannot be saved now is saved another time: the request must not fail because of it. */
-  #tolerant(connectionId: string, work: Promise<void>): Promise<void> {
-    return work.catch((err) =>
+  async #tolerant(connectionId: string, work: Promise<unknown>): Promise<void> {
+    await work.catch((err) =>
       this.#options.log.debug({ event: 'connection.limit_save_failed', connectionId, err }, 'adaptive limit not saved'),
     );
   }

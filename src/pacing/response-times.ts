@@ -1,4 +1,4 @@
-/** A period ends after this many answers and this time. One that takes longer than the last says nothing about the library. */
+/** A period ends after this many answers and this time, or with the first answer after the last time: large files take long. */
 const [leastAnswers, leastMs, mostMs] = [20, 500, 10_000];
 /** Differences in latency below this come from the mirror's own machine. */
 const slackMs = 25;
@@ -34,11 +34,12 @@ export class ResponseTimes {
 
   /** Adds an answer, which took `answerMs` after a wait for the request. Returns the period that it ends. `now`: by the monotonic clock, in ms. */
   add({ waitedMs, answerMs }: { waitedMs: number; answerMs: number }, now: number): Period | undefined {
-    if (now - this.#startedAt > mostMs) this.restart(now);
+    if (this.#startedAt === Number.NEGATIVE_INFINITY) this.restart(now);
     this.#answerMs.push(answerMs);
     this.#totalMs.push(waitedMs + answerMs);
     const elapsed = now - this.#startedAt;
-    if (this.#answerMs.length < leastAnswers || elapsed < leastMs) return undefined;
+    const hasEnough = this.#answerMs.length >= leastAnswers && elapsed >= leastMs;
+    if (!hasEnough && elapsed < mostMs) return undefined;
     const rate = this.#answerMs.length / elapsed;
     const period = { shortest: Math.min(...this.#answerMs), latency: median(this.#totalMs), rate, endedAt: now };
     this.restart(now);

@@ -159,6 +159,17 @@ test('errors that two processes see at the same time halve the limit once, altho
   expect((await stage.store.connections.get(connectionId))!.adaptiveLimit).toMatchObject({ limit: 4 });
 });
 
+test('the first success after a restart ends the failures in a row that an earlier process has counted', async () => {
+  await open();
+  const { connectionId } = await stage.company();
+  const { connections } = stage.store;
+  const { adaptiveLimit } = (await connections.get(connectionId))!;
+  await connections.setAdaptiveLimit(connectionId, adaptiveLimit, { ...adaptiveLimit, limit: 1, strikes: 6 });
+  const limiter = new Limiter({ store: stage.store, log: stage.deps.log, perConnection: 8 });
+  await limiter.watch(connectionId, undefined, async () => 'an answer');
+  expect((await connections.get(connectionId))!.adaptiveLimit).toMatchObject({ limit: 1, strikes: 0 });
+});
+
 test('a process with an old limit cannot change it, and the dispatcher enqueues no more than it allows', async () => {
   await open();
   const { companyId, connectionId } = await stage.company();
