@@ -10,7 +10,7 @@ export interface AdaptiveLimit {
   /** Maximum of assets in flight. */
   limit: number;
   /** The limit at which the library last objected; null: it never has. */
-  objectedAt: number | null;
+  limitAtObjection: number | null;
   /** Failures in a row with only one asset in flight. */
   strikes: number;
   /** When the limit was last lowered, by the database's clock, in epoch milliseconds. */
@@ -44,7 +44,7 @@ export interface Concurrency {
  * failure at limit 1 causes no pause yet. Undefined: too early after the last step.
  */
 export function slower(
-  { adaptiveLimit: { objectedAt, slowedAt, strikes }, limit, now }: Concurrency,
+  { adaptiveLimit: { limitAtObjection, slowedAt, strikes }, limit, now }: Concurrency,
   objection: Objection,
 ): { adaptiveLimit: AdaptiveLimit; pauseMs: number } | undefined {
   const quiet = now - slowedAt;
@@ -52,24 +52,25 @@ export function slower(
   if (quiet >= 0 && quiet < quietMs) return undefined;
   if (limit > 1) {
     const lower = Math.max(1, Math.floor(limit * remaining[objection]));
-    return { adaptiveLimit: { limit: lower, objectedAt: limit, strikes: 0, slowedAt: now }, pauseMs: 0 };
+    return { adaptiveLimit: { limit: lower, limitAtObjection: limit, strikes: 0, slowedAt: now }, pauseMs: 0 };
   }
   const pauseMs = strikes === 0 ? 0 : Math.min(firstPauseMs * 2 ** (strikes - 1), lastPauseMs);
-  return { adaptiveLimit: { limit: 1, objectedAt, strikes: strikes + 1, slowedAt: now }, pauseMs };
+  return { adaptiveLimit: { limit: 1, limitAtObjection, strikes: strikes + 1, slowedAt: now }, pauseMs };
 }
 
 /** After a period in which all slots were used and the library answered as quickly as before. */
 export function faster({ adaptiveLimit, limit, ceiling, now }: Concurrency): AdaptiveLimit {
-  const { objectedAt, slowedAt } = adaptiveLimit;
-  const most = objectedAt === null ? limit * 2 : Math.min(curve(objectedAt, now - slowedAt), limit * 1.25 + 1);
+  const { limitAtObjection, slowedAt } = adaptiveLimit;
+  const most =
+    limitAtObjection === null ? limit * 2 : Math.min(curve(limitAtObjection, now - slowedAt), limit * 1.25 + 1);
   return { ...adaptiveLimit, strikes: 0, limit: Math.min(ceiling, Math.max(limit, Math.floor(most))) };
 }
 
 /** CUBIC's curve: 0.7 of the limit at first, the limit itself after `plateauMs`, and then more, by at least one per `plateauMs`. */
-function curve(objectedAt: number, sinceMs: number): number {
+function curve(limitAtObjection: number, sinceMs: number): number {
   // A time in the future was written before the database's clock was set back.
   const from = sinceMs < 0 ? 0 : 1 - sinceMs / plateauMs;
-  return objectedAt * (1 - 0.3 * from ** 3) + Math.max(0, -from);
+  return limitAtObjection * (1 - 0.3 * from ** 3) + Math.max(0, -from);
 }
 
 /** The maximum of assets in flight now. */

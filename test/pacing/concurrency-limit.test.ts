@@ -9,7 +9,7 @@ import {
   slower,
 } from '../../src/pacing/concurrency-limit.ts';
 
-const untried: AdaptiveLimit = { limit: 16, objectedAt: null, strikes: 0, slowedAt: 0 };
+const untried: AdaptiveLimit = { limit: 16, limitAtObjection: null, strikes: 0, slowedAt: 0 };
 const at = (adaptiveLimit: AdaptiveLimit, ceiling: number, now: number): Concurrency => ({
   adaptiveLimit,
   ceiling,
@@ -49,7 +49,7 @@ describe('the concurrency limit after errors', () => {
   });
 
   test('an error counts although the clock of another machine is ahead', () => {
-    const ahead = { limit: 4, objectedAt: 8, strikes: 0, slowedAt: 9_000_000 };
+    const ahead = { limit: 4, limitAtObjection: 8, strikes: 0, slowedAt: 9_000_000 };
     expect(slower(at(ahead, 8, 1_000_000), 'failure')?.adaptiveLimit.limit).toBe(2);
   });
 
@@ -81,7 +81,7 @@ describe('the concurrency limit after quick answers', () => {
   });
 
   test('a connection that was at its lowest limit recovers in a minute and a half', () => {
-    let adaptiveLimit: AdaptiveLimit = { limit: 1, objectedAt: 1, strikes: 3, slowedAt: 1_000_000 };
+    let adaptiveLimit: AdaptiveLimit = { limit: 1, limitAtObjection: 1, strikes: 3, slowedAt: 1_000_000 };
     for (let second = 1; second <= 90; second++) {
       adaptiveLimit = faster(at(adaptiveLimit, 64, 1_000_000 + second * 1000));
     }

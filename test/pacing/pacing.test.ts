@@ -177,7 +177,7 @@ test('a process with an old limit cannot change it, and the dispatcher enqueues 
   await stage.sync(connectionId);
   const { connections, assets } = stage.store;
   const { adaptiveLimit: untried } = (await connections.get(connectionId))!;
-  const slow = { limit: 1, objectedAt: 2, strikes: 0, slowedAt: 5 };
+  const slow = { limit: 1, limitAtObjection: 2, strikes: 0, slowedAt: 5 };
   expect(await connections.setAdaptiveLimit(connectionId, untried, slow)).toBe(true);
   expect(await connections.setAdaptiveLimit(connectionId, untried, { ...untried, limit: 2 })).toBe(false);
   expect((await connections.get(connectionId))!.adaptiveLimit).toEqual(slow);

@@ -68,7 +68,7 @@ export function simulate(conditions: Conditions): Simulated[] {
       const second = Math.floor((now - start) / 1000);
       what[second] = (what[second] ?? 0) + 1;
     };
-    let adaptiveLimit: AdaptiveLimit = { limit: 16, objectedAt: null, strikes: 0, slowedAt: 0 };
+    let adaptiveLimit: AdaptiveLimit = { limit: 16, limitAtObjection: null, strikes: 0, slowedAt: 0 };
     const [times, rate] = [new ResponseTimes(), new RequestRate()];
     let inFlight = 0;
     let pausedUntil = 0;

@@ -42,13 +42,13 @@ async function eraseAsset(deps: RemovalDeps, waiting: WaitingErasure): Promise<b
     }
     const options = { signal, isShared: store.removals.isShared };
     if (waiting.objects === null) {
-      await store.removals.erasureBegins(waiting, await purgeAsset(storage, asset, { ...options, dryRun: true }));
+      await store.removals.saveErasureCounts(waiting, await purgeAsset(storage, asset, { ...options, dryRun: true }));
     }
     const { left } = await purgeAsset(storage, asset, options);
-    const isDone = await store.removals.erased(waiting, asset, left);
+    const isDone = await store.removals.finishAssetErasure(waiting, asset, left);
     if (isDone) log.info({ event: 'asset.erased', erasureId, hash, left: left.length }, 'asset erased');
     return isDone;
   });
   if (isErased !== undefined) return isErased;
-  return (await store.assets.get(assetId)) ? false : store.removals.erased(waiting, undefined, []);
+  return (await store.assets.get(assetId)) ? false : store.removals.finishAssetErasure(waiting, undefined, []);
 }

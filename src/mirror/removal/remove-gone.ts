@@ -11,7 +11,7 @@ const pageSize = 100;
 export async function removeGone(deps: RemovalDeps, retentionMs: number): Promise<number> {
   const { store, log, signal } = deps;
   const companies = Number.isFinite(retentionMs) ? await store.removals.companiesDue(retentionMs) : [];
-  await store.removals.holdOnly(companies.map(({ companyId }) => companyId));
+  await store.removals.endHoldsExcept(companies.map(({ companyId }) => companyId));
   let removed = 0;
   for (const { companyId, connectionId, settings, before, ...found } of companies) {
     signal.throwIfAborted();
@@ -42,7 +42,7 @@ async function removeAsset(deps: RemovalDeps, assetId: string, accepted: boolean
   const { store, storage, log } = deps;
   const isRemoved = await leaseForRemoval(deps, assetId, { gone: true }, async (asset, signal) => {
     const found = await purgeAsset(storage, asset, { signal, isShared: store.removals.isShared });
-    if (!(await store.removals.removed(asset, { ...found, accepted }))) return false;
+    if (!(await store.removals.finishRemoval(asset, { ...found, accepted }))) return false;
     const { objects, bytes, left } = found;
     const fields = { companyId: asset.companyId, assetId, objects, bytes, left: left.length };
     log.info({ event: 'asset.removed', ...fields }, 'asset removed from the bucket');

@@ -22,7 +22,7 @@ const connections = `
     sync_until timestamptz,
     delayed_until timestamptz,
     delayed_reason jsonb,
-    adaptive_limit jsonb NOT NULL DEFAULT '{"limit": 16, "objectedAt": null, "strikes": 0, "slowedAt": 0}',
+    adaptive_limit jsonb NOT NULL DEFAULT '{"limit": 16, "limitAtObjection": null, "strikes": 0, "slowedAt": 0}',
     settings jsonb NOT NULL DEFAULT '{}',
     -- The filters have changed and are still to be applied.
     filters_pending boolean NOT NULL DEFAULT false,

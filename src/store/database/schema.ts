@@ -55,7 +55,7 @@ interface ConnectionTable {
   delayedUntil: Date | null;
   delayedReason: Reason | null;
   /** The adaptive concurrency of the connection (pacing/concurrency-limit.ts). */
-  adaptiveLimit: Generated<{ limit: number; objectedAt: number | null; strikes: number; slowedAt: number }>;
+  adaptiveLimit: Generated<{ limit: number; limitAtObjection: number | null; strikes: number; slowedAt: number }>;
   settings: Generated<Record<string, unknown>>;
   /** The settings have changed, and the filters are still to be applied to its assets. */
   filtersPending: Generated<boolean>;

@@ -78,7 +78,7 @@ export async function waitingErasures(db: Database, after: string, limit: number
 }
 
 /** Saves what is in the bucket before anything is removed, so that the certificate is right after a crash, too. */
-export async function erasureBegins(
+export async function saveErasureCounts(
   db: Database,
   { erasureId, hash }: Pick<WaitingErasure, 'erasureId' | 'hash'>,
   { objects, bytes }: Pick<Removed, 'objects' | 'bytes'>,
@@ -89,7 +89,7 @@ export async function erasureBegins(
 }
 
 /** Deletes everything that the database knows of an erased asset. `asset`: undefined if there is no row any more. */
-export async function erased(
+export async function finishAssetErasure(
   db: Database,
   { assetId, hash }: Pick<WaitingErasure, 'assetId' | 'hash'>,
   asset: Pick<Asset, 'id' | 'lease'> | undefined,

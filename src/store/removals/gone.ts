@@ -68,7 +68,7 @@ export async function holdCompany(db: Database, of: Of, held: HeldChanges | unde
 }
 
 /** Ends the holds of companies other than these: nothing of them is to be removed any more. */
-export async function holdOnly(db: Database, companyIds: string[]): Promise<void> {
+export async function endHoldsExcept(db: Database, companyIds: string[]): Promise<void> {
   await sql`
     UPDATE access SET held = held - 'removed'
     WHERE held ? 'removed' AND company_id <> ALL(${companyIds}::text[])`.execute(db);

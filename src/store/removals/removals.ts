@@ -1,22 +1,22 @@
 /** Everything that is removed on purpose, and what is protected from it. */
 export {
-  erased,
-  erasureBegins,
   erasureDetails,
   erasures,
+  finishAssetErasure,
   finishErasures,
   previewErasure,
   requestErasure,
+  saveErasureCounts,
   unknownAssets,
   waitingErasures,
 } from './erasures.ts';
-export { accept, companiesDue, holdCompany, holdOnly, removable, upcoming } from './gone.ts';
+export { accept, companiesDue, endHoldsExcept, holdCompany, removable, upcoming } from './gone.ts';
 export { hold, holds, isProtected, release } from './holds.ts';
 export {
   dueLeftovers,
+  finishRemoval,
   isShared,
   leftoverRemoved,
-  removed,
   renewRemoval,
   stopRemoval,
   takeForRemoval,

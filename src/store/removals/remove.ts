@@ -73,7 +73,7 @@ export async function stopRemoval(db: Database, { id, lease }: Pick<Asset, 'id' 
  * Deletes the asset that was removed from the bucket. False if it was leased again, or is back in the library: then it keeps its
  * row, without versions.
  */
-export async function removed(
+export async function finishRemoval(
   db: Database,
   { id, lease, connectionId, companyId }: Asset,
   found: Removed & { accepted: boolean },
