@@ -28,7 +28,7 @@ export class Limiter {
   /** The latest answers to this process, by connection; those least recently used are forgotten. */
   readonly #seen = new Map<string, { times: ResponseTimes; rate: RequestRate }>();
   /** Requests to wait that it has adapted to. */
-  readonly #met = new WeakSet<RetryLater>();
+  readonly #adaptedTo = new WeakSet<RetryLater>();
   readonly #stopping = new AbortController();
   #afterPause = () => {};
   /** Connections whose last request from this process succeeded. Those that are not here may have strikes. */
@@ -44,7 +44,7 @@ export class Limiter {
    * @throws RetryLater if the process stops
    */
   async waitForRate(connectionId: string): Promise<number> {
-    const waitMs = this.#of(connectionId).rate.reserve(performance.now());
+    const waitMs = this.#stateOf(connectionId).rate.reserve(performance.now());
     if (waitMs === 0) return 0;
     if (waitMs > longWaitMs) {
       const reason = 'the library allows few requests';
@@ -76,7 +76,7 @@ export class Limiter {
     try {
       const answer = await call();
       const now = performance.now();
-      const { times, rate } = this.#of(connectionId);
+      const { times, rate } = this.#stateOf(connectionId);
       rate.answered(now);
       const period = waitedMs === undefined ? undefined : times.add({ waitedMs, answerMs: now - began }, now);
       await this.#tolerant(connectionId, this.#endStrikes(connectionId));
@@ -84,7 +84,8 @@ export class Limiter {
       return answer;
     } catch (error) {
       // Also a 404 is an answer.
-      if (error instanceof HttpError && !isTemporary(error)) this.#of(connectionId).rate.answered(performance.now());
+      if (error instanceof HttpError && !isTemporary(error))
+        this.#stateOf(connectionId).rate.answered(performance.now());
       await this.adaptTo(connectionId, error);
       throw error;
     }
@@ -94,10 +95,10 @@ export class Limiter {
   async adaptTo(connectionId: string, error: unknown): Promise<void> {
     if (error instanceof RetryLater) {
       // The error of a request also reaches the job that made it, and all that it stops.
-      if (error.scope !== 'connection' || this.#met.has(error)) return;
-      this.#met.add(error);
+      if (error.scope !== 'connection' || this.#adaptedTo.has(error)) return;
+      this.#adaptedTo.add(error);
       await this.#tolerant(connectionId, this.#pause(connectionId, error.waitMs, toReason(error)));
-      if (error.code === 'asked_to_wait') this.#of(connectionId).rate.refused(performance.now());
+      if (error.code === 'asked_to_wait') this.#stateOf(connectionId).rate.refused(performance.now());
     } else if (isTemporary(error)) {
       await this.#tolerant(connectionId, this.#slowDown(connectionId, 'failure', error));
     } else if (error instanceof HttpError) {
@@ -116,7 +117,7 @@ export class Limiter {
   }
 
   async #judge(connectionId: string, period: Period): Promise<void> {
-    const { times } = this.#of(connectionId);
+    const { times } = this.#stateOf(connectionId);
     await this.#change(connectionId, 'its answers take longer than before', (at) => {
       const verdict = times.judge(period, at.limit);
       if (verdict === 'slower') return at.limit > 1 ? slower(at, 'latency') : undefined;
@@ -130,7 +131,7 @@ export class Limiter {
     await this.#change(connectionId, '', ({ adaptiveLimit }) => ({ adaptiveLimit: { ...adaptiveLimit, strikes: 0 } }));
   }
 
-  #of(connectionId: string) {
+  #stateOf(connectionId: string) {
     const seen = this.#seen.get(connectionId) ?? { times: new ResponseTimes(), rate: new RequestRate() };
     this.#seen.delete(connectionId);
     this.#seen.set(connectionId, seen);
@@ -138,7 +139,7 @@ export class Limiter {
     return seen;
   }
 
-  /** Undefined if nothing changes, or if another process has just changed it for the same reason. `reason`: for a lower limit. */
+  /** Undefined if nothing changes, or if another process changed the limit meanwhile. `reason`: for a lower limit. */
   async #change<T extends { adaptiveLimit: AdaptiveLimit }>(
     connectionId: string,
     reason: string,
@@ -153,7 +154,7 @@ export class Limiter {
     const after = next({ adaptiveLimit, ceiling, limit, queued, now });
     if (!after || isDeepStrictEqual(after.adaptiveLimit, adaptiveLimit)) return undefined;
     if (!(await store.connections.setAdaptiveLimit(connectionId, adaptiveLimit, after.adaptiveLimit))) return undefined;
-    this.#of(connectionId).times.restart(performance.now());
+    this.#stateOf(connectionId).times.restart(performance.now());
     const fields = { connectionId, limit: limitOf(after.adaptiveLimit, ceiling), ceiling };
     if (fields.limit < limit) {
       log.info({ event: 'connection.slowed_down', ...fields, reason }, 'connection slowed down');

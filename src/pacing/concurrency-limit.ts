@@ -66,7 +66,10 @@ export function faster({ adaptiveLimit, limit, ceiling, now }: Concurrency): Ada
   return { ...adaptiveLimit, strikes: 0, limit: Math.min(ceiling, Math.max(limit, Math.floor(most))) };
 }
 
-/** CUBIC's curve: 0.7 of the limit at first, the limit itself after `plateauMs`, and then more, by at least one per `plateauMs`. */
+/**
+ * CUBIC's curve: 0.7 of the limit at first, the limit itself after `plateauMs`, and then more, by at least one per `plateauMs`. After a
+ * failure the limit is lower than that, so `faster` also bounds each step.
+ */
 function curve(limitAtObjection: number, sinceMs: number): number {
   // A time in the future was written before the database's clock was set back.
   const from = sinceMs < 0 ? 0 : 1 - sinceMs / plateauMs;

@@ -1,6 +1,6 @@
 /**
- * A rate is estimated from the answers since the last refusal, if that was within `windowMs`. Otherwise from those of `recentMs`, or
- * since no request was answered for `idleMs`.
+ * A rate is estimated from the answers since the last refusal, if that is less than `windowMs` ago. Otherwise from those since
+ * `recentMs` ago, or since the last gap of `idleMs`, whichever is later.
  */
 const [windowMs, recentMs, idleMs] = [10_000, 3000, 1000];
 /** Refusals within this time are one event: their requests were in flight together. */
@@ -9,7 +9,7 @@ const eventMs = 1000;
 const [remaining, plateauMs] = [0.85, 20_000];
 /** Requests that were not sent in this time may be sent at once later. */
 const burstMs = 200;
-/** The lowest rate after a refusal, if it is the first for long: 6 requests per second. */
+/** The lowest rate after a refusal that is not soon after another one: 6 requests per second. */
 const least = 6 / 1000;
 /** What a rate gains at least, in requests per ms and ms: 0.05 per second each second. */
 const gain = 0.05 / 1000 / 1000;
@@ -51,7 +51,7 @@ export class RequestRate {
     const since = now - at < windowMs ? at : Math.max(this.#busySince, now - recentMs);
     const answers = this.#answers.filter((time) => time > since).length;
     const estimate = answers / Math.max(now - since, eventMs);
-    // Later, the curve is far above what the library was ever seen to allow.
+    // Later, the curve is far above any rate that was seen, so it is no lower bound.
     const before = now - at < 2 * plateauMs ? this.#rateAt(now)! * (1 - mostLost) : least;
     this.#refused = { at: now, rate: Math.max(estimate, before) };
   }

@@ -26,7 +26,7 @@ const meMs = 20_000;
  * 7, names no other meaning of 401). `limiter` adapts to the answers.
  */
 export function createAccess(tokens: Tokens, limiter?: Limiter, client?: Pick<LibraryClient, 'me'>) {
-  const isTaken = async (token: string) =>
+  const isAccepted = async (token: string) =>
     client?.me({ token, signal: AbortSignal.timeout(meMs) }).then(
       () => true,
       () => false,
@@ -48,7 +48,7 @@ export function createAccess(tokens: Tokens, limiter?: Limiter, client?: Pick<Li
       try {
         return await limited(next.value);
       } catch (again) {
-        if (!(again instanceof HttpError && again.status === 401) || (await isTaken(next.value))) throw again;
+        if (!(again instanceof HttpError && again.status === 401) || (await isAccepted(next.value))) throw again;
         // Without a wait, each request would use up a new token.
         const waitMs = refusedMs * (1 + Math.random() / 4);
         throw new RetryLater('the library refuses an access token that it has just issued', waitMs, {

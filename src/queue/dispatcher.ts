@@ -131,7 +131,7 @@ export class Dispatcher {
     if (only?.length === 0) return;
     const due = await store.assets.dispatch({ perConnection, only });
     if (due) return queues.addAssets(due);
-    // Another process is dispatching, and may have passed these connections already.
+    // Another process is dispatching. It may have read these connections before their slots became free.
     this.#all ||= only === undefined;
     for (const connectionId of only ?? []) this.#freed.add(connectionId);
     this.#retry ??= setTimeout(() => this.#endWait(), busyMs);
