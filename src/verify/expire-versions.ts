@@ -52,16 +52,23 @@ export function startExpiring(
  * A worker never continues one that is older than a day.
  */
 export async function removeAbandoned(
-  { store, storage }: ExpireDeps,
+  { store, storage, log }: ExpireDeps,
   { ms, signal }: { ms: number; signal: AbortSignal },
 ): Promise<void> {
-  for (let left = pageSize; left === pageSize; ) {
+  for (let removed = pageSize; removed === pageSize; ) {
     const page = await store.versions.abandoned({ ms, limit: pageSize });
-    left = page.length;
+    removed = 0;
     await concurrently(page, atOnce, async ({ id, keepingAt }) => {
       signal.throwIfAborted();
-      await removeBegun(storage, id, keepingAt, signal);
-      await store.versions.forgetAbandoned({ id, keepingAt });
+      try {
+        await removeBegun(storage, id, keepingAt, signal);
+        await store.versions.forgetAbandoned({ id, keepingAt });
+        removed++;
+      } catch (err) {
+        if (signal.aborted) throw err;
+        await throwIfUnavailable(storage, err);
+        log.warn({ event: 'version.expiry_failed', assetId: id, err }, 'expired versions not removed, will retry');
+      }
     });
   }
 }
@@ -92,6 +99,7 @@ export async function expireVersions(
           versions++;
           bytes += version.bytes;
         } catch (err) {
+          if (signal.aborted) throw err;
           await throwIfUnavailable(deps.storage, err);
           await store.versions.retryLater(version, retryMs);
           const { assetId, retryAt } = version;

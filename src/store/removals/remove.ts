@@ -93,9 +93,11 @@ export async function finishRemoval(
 export async function deleteAsset(tx: Database, { id, lease }: Pick<Asset, 'id' | 'lease'>): Promise<boolean> {
   const result = await sql`DELETE FROM assets WHERE id = ${id} AND lease = ${lease} AND state = 'gone'`.execute(tx);
   if (!wroteAny(result)) return false;
-  for (const table of ['asset_versions', 'asset_history', 'verification_lines', 'upload_keys', 'webhook_deliveries']) {
+  for (const table of ['asset_versions', 'asset_history', 'verification_lines', 'webhook_deliveries']) {
     await sql`DELETE FROM ${sql.table(table)} WHERE asset_id = ${id}`.execute(tx);
   }
+  // The keys stay until the parts of unfinished uploads are swept.
+  await sql`UPDATE upload_keys SET asset_id = '' WHERE asset_id = ${id}`.execute(tx);
   return true;
 }
 

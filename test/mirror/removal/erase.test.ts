@@ -54,7 +54,12 @@ describe('erasing assets', { timeout: 120_000 }, () => {
     expect(preview).toMatchObject({ assets: 1, held: 0, bytes: (await scene.mirror.asset(id)).bytes });
     expect(await scene.keys(id)).toHaveLength(6);
 
+    const url = scene.ground.environment.DATABASE_URL!;
+    await ask(url, `INSERT INTO upload_keys (key, asset_id) VALUES ('acme/unfinished', '${id}')`);
     const certificate = await erase(scene, { assetIds: [id] });
+    // An unfinished upload that the database has lost is found by its key.
+    const open = [{ id: 'upload-1', key: 'acme/unfinished' }];
+    expect(await scene.mirror.store.uploads.strays(open, { shared: true })).toEqual(new Set(['upload-1']));
     expect(certificate).toMatchObject({
       version: 1,
       reason: 'requested',
@@ -70,7 +75,6 @@ describe('erasing assets', { timeout: 120_000 }, () => {
     expect(await scene.keys(kept)).toHaveLength(6);
     const tombstone = await contentOf(scene.storage, `_mirror/tombstones/${hashOf(id)}.json`);
     expect(JSON.parse(tombstone!.toString())).toMatchObject({ hash: hashOf(id), erasedBy: 'ada', reason: 'requested' });
-    const url = scene.ground.environment.DATABASE_URL!;
     for (const table of ['asset_history', 'events', 'erasure_assets', 'verification_lines', 'upload_keys']) {
       expect(await count(url, `${table} WHERE asset_id = '${id}'`)).toBe(0);
     }
