@@ -12,7 +12,7 @@ import { type Period, ResponseTimes } from './response-times.ts';
 /** Connections whose answers one process remembers. */
 const mostSeen = 1000;
 /** With longer waits for a request, a connection has too many assets in flight. */
-const longWaitMs = 5000;
+export const longWaitMs = 5000;
 
 /** The maximum of assets in flight for a connection. */
 export function ceilingOf(settings: Record<string, unknown>, perConnection: number): number {
@@ -44,17 +44,24 @@ export class Limiter {
    * @throws RetryLater if the process stops
    */
   async waitForRate(connectionId: string): Promise<number> {
-    const waitMs = this.#stateOf(connectionId).rate.reserve(performance.now());
-    if (waitMs === 0) return 0;
-    if (waitMs > longWaitMs) {
+    const began = performance.now();
+    const reserve = () => this.#stateOf(connectionId).rate.reserve(performance.now(), longWaitMs);
+    let waitMs = reserve();
+    while (waitMs === Number.POSITIVE_INFINITY) {
       const reason = 'the library allows few requests';
       const lower = (at: Concurrency) => (at.limit > 1 ? slower(at, 'latency') : undefined);
       await this.#tolerant(connectionId, this.#change(connectionId, reason, lower));
+      await this.#sleep(longWaitMs * (0.5 + Math.random() / 2));
+      waitMs = reserve();
     }
-    await sleep(waitMs, undefined, { signal: this.#stopping.signal }).catch(() => {
+    if (waitMs > 0) await this.#sleep(waitMs);
+    return performance.now() - began;
+  }
+
+  async #sleep(ms: number): Promise<void> {
+    await sleep(ms, undefined, { signal: this.#stopping.signal }).catch(() => {
       throw new RetryLater('shutting down', 0);
     });
-    return waitMs;
   }
 
   /** `work` is called when a pause that began in this process ends. */

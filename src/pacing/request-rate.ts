@@ -30,12 +30,17 @@ export class RequestRate {
   /** When the last request was, or will be, sent if all are sent at even intervals. */
   #last = Number.NEGATIVE_INFINITY;
 
-  /** Reserves the next request. Returns how long it has to wait, in ms. */
-  reserve(now: number): number {
+  /**
+   * Reserves the next request. Returns how long it has to wait, in ms. Infinity: longer than `mostMs`. Then nothing is reserved,
+   * because the rate may be higher soon.
+   */
+  reserve(now: number, mostMs = Number.POSITIVE_INFINITY): number {
     const rate = this.#rateAt(now);
     if (rate === undefined) return 0;
-    this.#last = Math.max(this.#last, now - burstMs) + 1 / rate;
-    return Math.max(0, this.#last - now);
+    const next = Math.max(this.#last, now - burstMs) + 1 / rate;
+    if (next - now > mostMs) return Number.POSITIVE_INFINITY;
+    this.#last = next;
+    return Math.max(0, next - now);
   }
 
   answered(now: number): void {

@@ -50,6 +50,15 @@ test('the rate grows again after a refusal, and a refusal long after it begins w
   expect(allowed(rate, later + 3 * second)).toBeLessThan(70);
 });
 
+test('what would wait for long reserves nothing, so that it need not wait so long when the library allows more', () => {
+  const rate = new RequestRate();
+  answers(rate, 10, 0, second);
+  rate.refused(second);
+  while (rate.reserve(second, 5 * second) < Number.POSITIVE_INFINITY);
+  for (let i = 0; i < 100; i++) expect(rate.reserve(second, 5 * second)).toBe(Number.POSITIVE_INFINITY);
+  expect(rate.reserve(6 * second, 5 * second)).toBeLessThan(second);
+});
+
 test('a connection that another one leaves no requests keeps a small rate', () => {
   const rate = new RequestRate();
   rate.refused(0);

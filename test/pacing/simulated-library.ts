@@ -1,3 +1,4 @@
+import { longWaitMs } from '../../src/pacing/adaptive-concurrency.ts';
 import { type AdaptiveLimit, faster, limitOf, slower } from '../../src/pacing/concurrency-limit.ts';
 import { RequestRate } from '../../src/pacing/request-rate.ts';
 import { ResponseTimes } from '../../src/pacing/response-times.ts';
@@ -82,10 +83,15 @@ export function simulate(conditions: Conditions): Simulated[] {
       for (; inFlight < concurrency().limit; inFlight++) ask();
     }
 
-    function ask(): void {
-      const waitMs = rate.reserve(now);
-      const sentAt = now + waitMs;
-      after(waitMs + latency / 2, () => {
+    function ask(askedAt = now): void {
+      const wait = rate.reserve(now, longWaitMs);
+      if (wait === Number.POSITIVE_INFINITY) {
+        after(longWaitMs * (0.5 + random() / 2), () => ask(askedAt));
+        return;
+      }
+      const sentAt = now + wait;
+      const waitMs = sentAt - askedAt;
+      after(wait + latency / 2, () => {
         if (!takeToken()) return after(latency / 2, refused);
         after(work() + (latency / 2) * (1 + random() / 5), () => answered(now - sentAt, waitMs));
       });
