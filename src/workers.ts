@@ -188,7 +188,7 @@ function syncDeps(context: Context, withToken: Access, onWork: () => void): Sync
   const { instance, sync: filters, transcripts, thumbnails } = context.config;
   const onEnd: SyncDeps['onEnd'] = (result) => metrics.syncs.inc({ result });
   // If this fails, the dispatcher does it at its next comparison.
-  const onNews = (connectionId: string) => void schedule.alignOne(connectionId).catch(() => {});
+  const onNews = (connectionId: string) => schedule.alignOne(connectionId).catch(() => {});
   const kept = { transcripts: transcripts.mirror, thumbnails: thumbnails.mirror };
   const { overlap } = filters;
   const own = { withToken, endless: new Set<string>(), onEnd, onNews, onWork };

@@ -97,7 +97,7 @@ async function runSync(
   const ended = await store.syncs.finish(sync, lease, { status: problems.fatal ? 'failed' : 'done', error, held });
   if (!ended) return 'handed_back';
   deps.onEnd(problems.fatal ? 'failed' : 'done');
-  if (ended.news) deps.onNews(connectionId);
+  if (ended.news) await deps.onNews(connectionId);
   const { more, caughtUp, pages, seen, new: isNew, changed, gone } = ended;
   if (caughtUp) log.info({ event: 'connection.caught_up', connectionId, ...caughtUp }, 'caught up after reconnect');
   const ms = Math.round(performance.now() - started);

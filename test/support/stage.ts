@@ -42,7 +42,7 @@ export async function newStage(
     thumbnails: true,
     endless: new Set(),
     onEnd: () => {},
-    onNews: (connectionId) => void schedule.alignOne(connectionId),
+    onNews: (connectionId) => schedule.alignOne(connectionId),
     onWork: () => {},
   };
   const ofCompany = async (companyId: string) =>
