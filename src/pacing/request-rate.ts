@@ -1,6 +1,6 @@
 /**
  * A rate is estimated from the answers since the last refusal, if that is less than `windowMs` ago. Otherwise from those since
- * `recentMs` ago, or since the last gap of `idleMs`, whichever is later.
+ * `recentMs` ago, or since the last gap of `idleMs`, if that is later.
  */
 const [windowMs, recentMs, idleMs] = [10_000, 3000, 1000];
 /** Refusals within this time are one event: their requests were in flight together. */
