@@ -51,8 +51,9 @@ export function startExtendingLocks({ store, storage, metrics, log, config }: Om
 /** Extends each lock that ends soon or is not known: after a move to another bucket, all of them. Returns how many. */
 export async function extendLocks(deps: Deps): Promise<number> {
   const { retention } = deps.store;
-  await retention.setBucket(deps.storage.name);
-  const ms = deps.storage.lock!.ms / 2;
+  const { lock } = deps.storage;
+  await retention.setPlace(lock!.place);
+  const ms = lock!.ms / 2;
   const { keepVersions: keepMs } = deps.config;
   const of = { limit: pageSize, ms, keepMs };
   const media =

@@ -52,7 +52,7 @@ export function identified(storage: Storage, settle: Settle, options: IdOptions 
     },
     keep: (key, as, options) => id.writing(() => storage.keep(key, as, options), options?.signal),
     remove: (key, options) => id.writing(() => storage.remove(key, options)),
-    lock: lock && { ms: lock.ms, extend: (...args) => id.writing(() => lock.extend(...args)) },
+    lock: lock && { ...lock, extend: (...args) => id.writing(() => lock.extend(...args)) },
     async *purge(at, options = {}) {
       await id.ready(options.signal);
       try {

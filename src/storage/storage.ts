@@ -128,6 +128,8 @@ export interface LockOptions {
 
 /** Object Lock: until a date, nothing can remove or replace the stored version of an object. */
 interface ObjectLock {
+  /** Names bucket, prefix and endpoint. Locks are not copied to another one. */
+  place: string;
   /** How long an object is locked when it is written or extended. */
   ms: number;
   /**

@@ -74,7 +74,8 @@ describe.each(locking.filter(({ there }) => there))(
     });
 
     test('after a move to another bucket, everything is locked again, because a copy has no locks', async () => {
-      const moved: Storage = { ...scene.mirror.service.context.storage, name: 's3://another' };
+      const { storage } = scene.mirror.service.context;
+      const moved: Storage = { ...storage, lock: { ...storage.lock!, place: 's3://another' } };
       expect(await pass(moved)).toBe(3);
       expect(await pass(moved)).toBe(0);
       expect(await pass()).toBe(3);
@@ -139,7 +140,7 @@ describe.each(locking.filter(({ there }) => there))(
       const failing: Storage = {
         ...storage,
         lock: {
-          ms: storage.lock!.ms,
+          ...storage.lock!,
           async extend(key, options) {
             if (key === broken) throw new Error('refused');
             return storage.lock!.extend(key, options);

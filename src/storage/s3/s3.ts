@@ -51,7 +51,11 @@ export async function openS3(options: S3Options): Promise<Storage> {
         what.signal?.throwIfAborted();
         throw classify(error, name);
       }),
-    lock: options.objectLock && { ms: options.objectLock.ms, extend: (key, more) => extendLock(bucket, key, more) },
+    lock: options.objectLock && {
+      ms: options.objectLock.ms,
+      place: `${bucket.name} at ${options.endpoint ?? 'AWS'}`,
+      extend: (key, more) => extendLock(bucket, key, more),
+    },
     check: () =>
       check(bucket).catch((error) => {
         const reason = classify(error, name);

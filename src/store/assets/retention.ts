@@ -25,11 +25,11 @@ interface Page<T> {
 
 const isLibrarys = sql`state <> 'gone' AND media IS NOT NULL`;
 
-/** Remembers the bucket with the locks. If that was another one before, no lock is known any more. */
-export async function setBucket(db: Database, bucket: string): Promise<void> {
+/** Saves where the locks are. If they were in another bucket before, no lock is known any more. */
+export async function setPlace(db: Database, place: string): Promise<void> {
   await db.transaction().execute(async (tx) => {
     const { rows } = await sql`
-      INSERT INTO settings (name, value) VALUES ('locked_bucket', to_jsonb(${bucket}::text))
+      INSERT INTO settings (name, value) VALUES ('place_of_locks', to_jsonb(${place}::text))
       ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE settings.value <> excluded.value
       RETURNING name`.execute(tx);
     if (rows.length === 0) return;
