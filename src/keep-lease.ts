@@ -17,9 +17,11 @@ export function keepLease(leased: string, leaseMs: number, renew: () => Promise<
       // The database may be back before the lease ends.
     }
   };
+  const everyMs = leaseMs / 4;
   const timer = setInterval(() => {
-    if (performance.now() - renewedAt >= leaseMs) lose();
+    // At the next time, the lease would have ended.
+    if (performance.now() - renewedAt >= leaseMs - everyMs) lose();
     else void check();
-  }, leaseMs / 4).unref();
+  }, everyMs).unref();
   return { lost: lost.signal, check, end: () => clearInterval(timer) };
 }
