@@ -33,10 +33,8 @@ export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string):
     after = ids.at(-1)!;
     const confirmed = accepted ? ids : await goneOf(deps, connectionId, ids, signal);
     gone += await store.missing.gone(company, confirmed);
-    await store.missing.addSighted(
-      company,
-      ids.filter((id) => !confirmed.includes(id)),
-    );
+    const others = ids.filter((id) => !confirmed.includes(id));
+    await store.missing.addSighted(company, others);
   }
   const sample = isHeld ? await store.missing.page(company, { after: '', limit: sampleSize }) : [];
   const held = isHeld ? { ...found, sample } : undefined;

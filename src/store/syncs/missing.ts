@@ -72,10 +72,16 @@ export async function gone(db: Database, listed: Listed, ids: string[]): Promise
   });
 }
 
-/** Assets that are on no page, but in the library: a resumed run does not request them again. */
-export async function addSighted(db: Database, { sync, companyId }: Listed, ids: string[]): Promise<void> {
+/**
+ * Saves assets that are on no page, but in the library: a resumed run does not request them again.
+ * @throws LeaseLost
+ */
+export async function addSighted(db: Database, listed: Listed, ids: string[]): Promise<void> {
   if (ids.length === 0) return;
-  await db.insertInto('sightings').values({ syncId: sync.id, companyId, ids }).execute();
+  const { sync, companyId } = listed;
+  await underLease(db, listed, (tx) =>
+    tx.insertInto('sightings').values({ syncId: sync.id, companyId, ids }).execute(),
+  );
 }
 
 /**
