@@ -19,6 +19,14 @@ export function ceilingOf(settings: Record<string, unknown>, perConnection: numb
   return typeof settings.concurrency === 'number' ? settings.concurrency : perConnection;
 }
 
+/** What this process has seen of a connection. */
+interface Seen {
+  times: ResponseTimes;
+  rate: RequestRate;
+  /** Its last request succeeded. Otherwise the connection may have strikes, also from before a restart. */
+  succeeded: boolean;
+}
+
 /**
  * Adapts the concurrency of each connection to the answers of the library. Limits and pauses are in the connection's row:
  * all processes follow them, and a restart changes nothing.
@@ -26,13 +34,11 @@ export function ceilingOf(settings: Record<string, unknown>, perConnection: numb
 export class Limiter {
   readonly #options: { store: Store; log: Log; perConnection: number };
   /** The latest answers to this process, by connection; those least recently used are forgotten. */
-  readonly #seen = new Map<string, { times: ResponseTimes; rate: RequestRate }>();
+  readonly #seen = new Map<string, Seen>();
   /** Requests to wait that it has adapted to. */
   readonly #adaptedTo = new WeakSet<RetryLater>();
   readonly #stopping = new AbortController();
   #afterPause = () => {};
-  /** Connections whose last request from this process succeeded. Those that are not here may have strikes. */
-  readonly #healthy = new Set<string>();
 
   constructor(options: { store: Store; log: Log; perConnection: number }) {
     this.#options = options;
@@ -114,7 +120,7 @@ export class Limiter {
   }
 
   async #slowDown(connectionId: string, objection: Objection, error: unknown): Promise<void> {
-    this.#healthy.delete(connectionId);
+    this.#stateOf(connectionId).succeeded = false;
     const reason = reasonOf(error);
     const slowed = await this.#change(connectionId, reason, (at) => slower(at, objection));
     if (!slowed?.pauseMs) return;
@@ -133,13 +139,15 @@ export class Limiter {
   }
 
   async #endStrikes(connectionId: string): Promise<void> {
-    if (this.#healthy.has(connectionId)) return;
-    this.#healthy.add(connectionId);
+    const state = this.#stateOf(connectionId);
+    if (state.succeeded) return;
+    state.succeeded = true;
     await this.#change(connectionId, '', ({ adaptiveLimit }) => ({ adaptiveLimit: { ...adaptiveLimit, strikes: 0 } }));
   }
 
   #stateOf(connectionId: string) {
-    const seen = this.#seen.get(connectionId) ?? { times: new ResponseTimes(), rate: new RequestRate() };
+    const untried = () => ({ times: new ResponseTimes(), rate: new RequestRate(), succeeded: false });
+    const seen = this.#seen.get(connectionId) ?? untried();
     this.#seen.delete(connectionId);
     this.#seen.set(connectionId, seen);
     if (this.#seen.size > mostSeen) this.#seen.delete(this.#seen.keys().next().value!);
