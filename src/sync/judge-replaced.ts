@@ -7,7 +7,8 @@ const batchSize = 1000;
 /**
  * Judges the files of a company that were set aside because they would replace stored ones. If they are too many, together
  * with those of the last hours, none is released until an operator accepts it (`acceptReplaced`) or the library has the old
- * files again. `complete`: the listing was not limited to a part of the company.
+ * files again. An operator accepts what was set aside before the request: what this listing finds is judged like any other.
+ * `complete`: the listing was not limited to a part of the company.
  */
 export async function judgeReplaced(
   deps: SyncDeps,
@@ -19,18 +20,22 @@ export async function judgeReplaced(
   const { sync, lease, signal } = run;
   const { connectionId } = sync;
   const listed = { sync, lease, companyId };
-  const accepted = sync.scope.acceptReplaced === true;
+  const release = async (which: 'own' | 'settled' | 'accepted') => {
+    for (let released = batchSize; released === batchSize; ) {
+      signal.throwIfAborted();
+      released = await replacements.release(listed, { which, limit: batchSize });
+      if (released > 0) deps.onWork();
+    }
+  };
+  if (sync.scope.acceptReplaced) {
+    await release('accepted');
+    await replacements.forgetReleased(listed);
+  }
   const found = await replacements.count(listed);
   const isHeld = found.sample.length > 0 && isTooMany('replaced', found, run.settings);
-  const held = isHeld && !accepted ? found : undefined;
-  const which = accepted ? 'accepted' : complete ? 'settled' : 'own';
-  for (let released = batchSize; !held && released === batchSize; ) {
-    signal.throwIfAborted();
-    released = await replacements.release(listed, { which, limit: batchSize });
-    if (released > 0) deps.onWork();
-  }
-  const isNew = await replacements.settle(listed, { held, accepted });
+  if (!isHeld) await release(complete ? 'settled' : 'own');
+  const isNew = await replacements.settle(listed, isHeld ? found : undefined);
   const change = { ...found, kind: 'replaced', connectionId, companyId } as const;
   if (isNew) logHeld(deps.log, change);
-  if (held) run.problems.addHeld(heldText(change, `company ${companyId}`));
+  if (isHeld) run.problems.addHeld(heldText(change, `company ${companyId}`));
 }

@@ -103,7 +103,8 @@ export async function expireVersions(
           await throwIfUnavailable(deps.storage, err);
           await store.versions.retryLater(version, retryMs);
           const { assetId, retryAt } = version;
-          if (retryAt === null) log.warn({ event: 'version.locked', assetId, err }, 'version not removed, will retry');
+          if (retryAt === null)
+            log.warn({ event: 'version.expiry_failed', assetId, err }, 'expired versions not removed, will retry');
         }
       }
     });

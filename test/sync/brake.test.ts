@@ -95,6 +95,17 @@ describe('a listing in which many mirrored files are others', () => {
     expect(await pending(companyId)).toHaveLength(5);
   });
 
+  test('an operator accepts the files that were set aside before, not those that the same sync finds', async () => {
+    const { companyId, connectionId, ids } = await mirroredCompany(60);
+    await replace(ids.slice(0, 20));
+    expect((await stage.sync(connectionId)).held).toMatch(/20 of 60/);
+    await replace(ids.slice(20, 50));
+    const run = await stage.sync(connectionId, 'full', { companyId, acceptReplaced: true });
+    expect(run.held).toMatch(/30 of 40/);
+    expect((await pending(companyId)).sort()).toEqual(ids.slice(0, 20).sort());
+    expect(await holds(connectionId)).toMatchObject([{ kind: 'replaced', count: 30 }]);
+  });
+
   test('up to a fifth, and up to 10 of a small company, are replaced when the listing ends', async () => {
     const small = await mirroredCompany(10);
     await replace(small.ids);

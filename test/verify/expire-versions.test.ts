@@ -152,7 +152,7 @@ describe.each([
     expect(await expire(0, refusing)).toBe(0);
     await stage.query(`UPDATE asset_versions SET retry_at = now()`);
     expect(await expire(0, refusing)).toBe(0);
-    expect(logged('version.locked')).toMatchObject([{ assetId: locked }]);
+    expect(logged('version.expiry_failed')).toMatchObject([{ assetId: locked }]);
     await stage.query(`UPDATE asset_versions SET retry_at = now()`);
     expect(await expire(0)).toBe(1);
     expect(await objects()).toEqual([]);

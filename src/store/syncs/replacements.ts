@@ -44,7 +44,8 @@ export async function count(db: Database, { companyId }: Listed): Promise<HeldCh
 
 /**
  * Releases up to `limit` replacements that were set aside, so that the listed files are due. Returns how many. `which`: those
- * of this sync; `settled`: also those of follow-up checks and of syncs that no longer run; `accepted`: all.
+ * of this sync; `settled`: also those of follow-up checks and of syncs that no longer run; `accepted`: all that were found before
+ * this sync was requested.
  * @throws LeaseLost
  */
 export async function release(
@@ -57,7 +58,11 @@ export async function release(
   const isOpen = sql`EXISTS (SELECT FROM syncs s JOIN connections c ON c.id = s.connection_id
     WHERE s.id = r.sync_id AND s.status = 'running' AND c.status = 'active')`;
   const isOwn = sql`r.sync_id = ${sync.id}`;
-  const chosen = { own: isOwn, settled: sql`(${isOwn} OR NOT ${isOpen})`, accepted: sql`true` }[which];
+  const chosen = {
+    own: isOwn,
+    settled: sql`(${isOwn} OR NOT ${isOpen})`,
+    accepted: sql`r.found_at <= ${sync.requestedAt}`,
+  }[which];
   return underLease(db, listed, async (tx) => {
     const { rows } = await sql<{ count: number }>`
       WITH chosen AS (
@@ -87,20 +92,17 @@ export async function release(
   });
 }
 
+/** Forgets the released replacements of a company, so that they no longer count. @throws LeaseLost */
+export async function forgetReleased(db: Database, listed: Listed): Promise<void> {
+  await underLease(db, listed, (tx) =>
+    sql`DELETE FROM replacements WHERE company_id = ${listed.companyId} AND released_at IS NOT NULL`.execute(tx),
+  );
+}
+
 /** Saves whether the replacements of a company are held. True if they are held from now on. @throws LeaseLost */
-export async function settle(
-  db: Database,
-  listed: Listed,
-  outcome: { held: HeldChanges | undefined; accepted: boolean },
-): Promise<boolean> {
+export async function settle(db: Database, listed: Listed, held: HeldChanges | undefined): Promise<boolean> {
   const { sync, companyId } = listed;
-  return underLease(db, listed, async (tx) => {
-    if (outcome.accepted) {
-      await sql`
-        DELETE FROM replacements WHERE company_id = ${companyId} AND released_at IS NOT NULL`.execute(tx);
-    }
-    return setHeld(tx, { connectionId: sync.connectionId, companyId }, 'replaced', outcome.held);
-  });
+  return underLease(db, listed, (tx) => setHeld(tx, { connectionId: sync.connectionId, companyId }, 'replaced', held));
 }
 
 /** Deletes replacements that no longer count. */
