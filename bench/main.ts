@@ -73,6 +73,13 @@ const benchmarks: Record<string, Benchmark> = {
     needs: ['redis-server'],
     ofAll: ['100000'],
   },
+  'large-library': {
+    what: 'what goes through a whole library: sync, verification, inventory, rebuild, API',
+    takes: '[ASSETS=10000000]',
+    minutes: 90,
+    needs: ['redis-server'],
+    ofAll: ['100000'],
+  },
   'large-files': {
     what: 'several at once, and a SIGKILL in the middle of one',
     takes: '[FILES=8] [GIB=2]',

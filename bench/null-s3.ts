@@ -3,12 +3,77 @@ import type { AddressInfo } from 'node:net';
 
 /**
  * A minimal S3 server: it reads bodies, returns the checksum that it received, and keeps only the first few KiB, so that the
- * cost of its clients can be measured. It checks nothing, not even signatures. With OBJECTS and BYTES it lists `file-0.bin`, `file-1.bin`, … in every bucket.
+ * cost of its clients can be measured. It checks nothing, not even signatures. With FILES and BYTES it lists `file-0.bin`,
+ * `file-1.bin`, … in every bucket; with COMPANIES, too, the copies that a mirror has of so many files of each company, with
+ * their records (`addMirrored` in stage.ts).
  */
-const [objects = 0, bytes = 0] = process.argv.slice(2).map(Number);
-const names = Array.from({ length: objects }, (_, i) => `file-${i}.bin`).sort();
-const placeOf = new Map(names.map((name, i) => [name, i]));
-const kept = new Map<string, { size: number; body: Buffer; crc32: string | undefined }>();
+const [files = 0, bytes = 0, companies = 0] = process.argv.slice(2).map(Number);
+
+/** The keys of a bucket, in their order, without a list of them in memory if there may be many. */
+interface Keys {
+  count: number;
+  at(place: number): { key: string; bytes: number };
+  /** The place of the first key behind this one. */
+  behind(key: string): number;
+}
+
+function plainFiles(): Keys {
+  const names = Array.from({ length: files }, (_, i) => `file-${i}.bin`).sort();
+  const placeOf = new Map(names.map((name, i) => [name, i]));
+  return {
+    count: files,
+    at: (place) => ({ key: names[place]!, bytes }),
+    behind: (key) => placeOf.get(key)! + 1,
+  };
+}
+
+const recordEnding = '.asset.json';
+const copy = /^company-(\d+)\/k\/(\d+)(\.asset\.json)?$/;
+const padded = (n: number, digits: number) => String(n).padStart(digits, '0');
+
+function copies(): Keys {
+  return {
+    count: companies * files * 2,
+    at(place) {
+      const file = Math.floor(place / 2);
+      const key = `company-${padded(1 + Math.floor(file / files), 6)}/k/${padded(file % files, 9)}`;
+      return place % 2 === 0 ? { key, bytes } : { key: `${key}${recordEnding}`, bytes: recordOf(key)!.length };
+    },
+    behind(key) {
+      const [, company, file, ending] = copy.exec(key) ?? [];
+      if (company === undefined) return key < 'company' ? 0 : this.count;
+      return ((Number(company) - 1) * files + Number(file)) * 2 + (ending ? 1 : 0) + 1;
+    },
+  };
+}
+
+/** The record of a copy, and undefined for any other key. */
+function recordOf(media: string): Buffer | undefined {
+  const [, padding, file] = copy.exec(media) ?? [];
+  if (companies === 0 || padding === undefined) return undefined;
+  const company = Number(padding);
+  const record = {
+    version: 1,
+    companyId: `company-${company}`,
+    asset: {
+      id: `asset-${company}-${Number(file)}`,
+      name: `file-${Number(file)}.bin`,
+      mimeType: 'application/octet-stream',
+      assetType: 'documents',
+      size: bytes,
+      uploadDate: modified.getTime(),
+      status: 'ready',
+    },
+    media: { key: media, bytes, variant: 'original', checksums: { crc32: '00000000' }, etag: etag.slice(1, -1) },
+    transcript: { state: 'none', keys: [] },
+    thumbnail: null,
+    mirroredAt: modified.toISOString(),
+  };
+  return Buffer.from(JSON.stringify(record));
+}
+
+const keys = companies > 0 ? copies() : plainFiles();
+const kept = new Map<string, { size: number; body: Buffer; crc32?: string | undefined }>();
 const keptBytes = 8 * 1024;
 const etag = '"00000000000000000000000000000000"';
 const modified = new Date(Date.UTC(2024, 0, 1));
@@ -39,7 +104,7 @@ const server = createServer((request, response) => {
     });
     return;
   }
-  const object = kept.get(pathname);
+  const object = kept.get(pathname) ?? copyAt(pathname);
   if (request.method === 'DELETE') {
     kept.delete(pathname);
     return void response.writeHead(204).end();
@@ -58,17 +123,27 @@ server.keepAliveTimeout = 60_000;
 process.on('message', () => process.send!(kept.size));
 process.on('disconnect', () => process.exit());
 
-/** A page of ListObjects or ListObjectsV2. The next one begins after the last name of this one. */
+/** A copy, without its content, or its record, at `/BUCKET/KEY`. */
+function copyAt(pathname: string): { size: number; body: Buffer; crc32?: string } | undefined {
+  const key = pathname.slice(pathname.indexOf('/', 1) + 1);
+  const isRecord = key.endsWith(recordEnding);
+  const record = recordOf(isRecord ? key.slice(0, -recordEnding.length) : key);
+  if (!record) return undefined;
+  return isRecord ? { size: record.length, body: record } : { size: bytes, body: Buffer.alloc(0) };
+}
+
+/** A page of ListObjects or ListObjectsV2. The next one begins after the last key of this one. */
 function list(query: URLSearchParams): string {
   const behind = query.get('continuation-token') ?? query.get('marker') ?? query.get('start-after');
-  const first = behind ? placeOf.get(behind)! + 1 : 0;
+  const first = behind ? keys.behind(behind) : 0;
   const most = Math.min(1000, Number(query.get('max-keys') ?? 1000));
-  const page = query.get('prefix') ? [] : names.slice(first, first + most);
-  const more = page.length > 0 && first + page.length < names.length;
+  const length = query.get('prefix') ? 0 : Math.max(0, Math.min(most, keys.count - first));
+  const page = Array.from({ length }, (_, i) => keys.at(first + i));
+  const more = length > 0 && first + length < keys.count;
   const contents = page.map(
-    (name) =>
-      `<Contents><Key>${name}</Key><LastModified>${modified.toISOString()}</LastModified><ETag>${etag}</ETag><Size>${bytes}</Size><StorageClass>STANDARD</StorageClass></Contents>`,
+    ({ key, bytes }) =>
+      `<Contents><Key>${key}</Key><LastModified>${modified.toISOString()}</LastModified><ETag>${etag}</ETag><Size>${bytes}</Size><StorageClass>STANDARD</StorageClass></Contents>`,
   );
-  const next = more ? ['NextContinuationToken', 'NextMarker'].map((tag) => `<${tag}>${page.at(-1)}</${tag}>`) : [];
-  return `<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>bucket</Name><KeyCount>${page.length}</KeyCount><MaxKeys>${most}</MaxKeys><IsTruncated>${more}</IsTruncated>${next.join('')}${contents.join('')}</ListBucketResult>`;
+  const next = more ? ['NextContinuationToken', 'NextMarker'].map((tag) => `<${tag}>${page.at(-1)!.key}</${tag}>`) : [];
+  return `<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>bucket</Name><KeyCount>${length}</KeyCount><MaxKeys>${most}</MaxKeys><IsTruncated>${more}</IsTruncated>${next.join('')}${contents.join('')}</ListBucketResult>`;
 }

@@ -32,7 +32,7 @@ await promisify(execFile)(process.execPath, [
   '--disable-warning=ExperimentalWarning',
   fileURLToPath(new URL('../build.ts', import.meta.url)),
 ]);
-const main = fileURLToPath(new URL('../dist/main.js', import.meta.url));
+export const main = fileURLToPath(new URL('../dist/main.js', import.meta.url));
 const encryptionKey = Buffer.alloc(32, 1);
 
 /** The fields of /proc/PID/stat (proc_pid_stat(5)) after the name, which may contain spaces. */
@@ -111,6 +111,8 @@ export interface StageOptions {
   redis?: boolean;
   /** Versity's gateway, or one that keeps nothing (`null-s3.ts`). Without it, objects are in a directory. */
   s3?: 'versity' | 'null';
+  /** The bucket that keeps nothing lists the copies of this number of companies. */
+  copiesOf?: number;
   /** The null source and Versity's gateway speak HTTPS. */
   tls?: boolean;
   /** PostgreSQL counts statements. */
@@ -168,7 +170,9 @@ export async function newStage(options: StageOptions) {
   }
   let s3: S3Server | undefined;
   if (options.s3 === 'null') {
-    const { child, said } = await startProgram<string>('null-s3.ts', []);
+    const { files, bytes } = options.source ?? { files: 0, bytes: 0 };
+    const copies = options.copiesOf ? [files, bytes, options.copiesOf].map(String) : [];
+    const { child, said } = await startProgram<string>('null-s3.ts', copies);
     starting.defer(() => ended(child));
     s3 = { name: 'null', endpoint: said, region: 'us-east-1', accessKey: 'key', secretKey: 'secret' };
   } else if (options.s3) {
@@ -245,6 +249,7 @@ export async function newStage(options: StageOptions) {
       ...(body && { method: 'POST', body: JSON.stringify(body) }),
       headers: {
         authorization: 'Bearer the-token-of-the-operators',
+        accept: 'application/json',
         ...(body && { 'content-type': 'application/json' }),
       },
     });
@@ -347,10 +352,11 @@ export async function newStage(options: StageOptions) {
              'assetType', 'documents', 'size', $3::bigint, 'projectId', 'project-' || i % 40, 'projectName', 'Project ' || i % 40,
              'tags', jsonb_build_array('one', 'two'), 'uploadDate', $4::bigint - i * $5::bigint, 'status', 'ready',
              'hasTranscript', false),
-           'mirrored', jsonb_build_object('key', 'company-' || n || '/k/' || i, 'bytes', $3::bigint, 'variant', 'original',
-             'checksums', jsonb_build_object('crc32', 'AAAAAA=='), 'etag', 'e', 'version', 'v'),
-           $3::bigint, 'company-' || n || '/k/' || i || '.asset.json', now(), 'none', 'none'
-         FROM generate_series($1::int, $2::int) AS n, generate_series(0, $6::int - 1) AS i`,
+           'mirrored', jsonb_build_object('key', key, 'bytes', $3::bigint, 'variant', 'original',
+             'checksums', jsonb_build_object('crc32', '00000000'), 'etag', repeat('0', 32), 'version', 'v'),
+           $3::bigint, key || '.asset.json', now(), 'none', 'none'
+         FROM generate_series($1::int, $2::int) AS n, generate_series(0, $6::int - 1) AS i,
+           concat('company-', lpad(n::text, 6, '0'), '/k/', lpad(i::text, 9, '0')) AS key`,
         [from, to, bytes, newest, stepMs, files],
       );
       const store = await openStore({ url: postgres.url, log });
