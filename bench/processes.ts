@@ -4,13 +4,25 @@ import { cpuSeconds, newStage } from './stage.ts';
 
 /**
  * Small files by one worker and by several, on Redis, from a minimal source into a minimal store: this shows the limits
- * of the mirror itself. `node bench/processes.ts [FILES] [BYTES] [WORKERS…]`.
+ * of the mirror itself. Then the same from a source that answers after 100 ms, with few transfers in each worker, so that the processors
+ * are not the limit. `node bench/processes.ts [FILES] [BYTES] [WORKERS…]`.
  */
 const files = Number(process.argv[2] ?? 4000);
 const bytes = Number(process.argv[3] ?? 10_000);
-const counts = process.argv.length > 4 ? process.argv.slice(4).map(Number) : [1, 2, 4];
+const counts = process.argv.length > 4 ? process.argv.slice(4).map(Number) : [1, 2, 4, 8];
 /** The files belong to this number of connections. One more connection comes before them, to compile the code. */
 const connections = 4;
+
+/** Where the files come from, and how many transfers each worker has. */
+interface Setting {
+  delayMs: number;
+  transfers: number;
+  /** Of one measurement. */
+  files: (workers: number) => number;
+}
+const near: Setting = { delayMs: 0, transfers: 16, files: () => files };
+// So each measurement takes about as long.
+const far: Setting = { delayMs: 100, transfers: 4, files: (workers) => (files / 8) * workers };
 
 interface Found {
   workers: number;
@@ -23,16 +35,17 @@ interface Found {
 }
 let postgresVersion = '';
 
-async function measure(workers: number): Promise<Found> {
-  const each = Math.ceil(files / connections);
+async function measure(workers: number, { delayMs, transfers, files }: Setting): Promise<Found> {
+  const each = Math.ceil(files(workers) / connections);
   await using stage = await newStage({
     source: { files: each, bytes, newest: Date.now() - 86_400_000, stepMs: 1000 },
     redis: true,
     s3: 'null',
+    ...(delayMs > 0 && { networks: { source: { delayMs }, s3: { delayMs: 0 } } }),
   });
   postgresVersion = stage.postgresVersion;
   await stage.migrate();
-  const settings = { SYNC_INTERVAL: '30d', TRANSFER_CONCURRENCY: '16', CONNECTION_CONCURRENCY: '16' };
+  const settings = { SYNC_INTERVAL: '30d', TRANSFER_CONCURRENCY: String(transfers), CONNECTION_CONCURRENCY: '64' };
   await stage.mirror('web', settings);
   const running = await Promise.all(Array.from({ length: workers }, () => stage.mirror('worker', settings)));
   const resync = (user: number) => stage.operator(`/connections/connection-${user}/resync`, { mode: 'incremental' });
@@ -59,12 +72,17 @@ async function measure(workers: number): Promise<Found> {
   };
 }
 
-const found: Found[] = [];
-for (const workers of counts) {
-  found.push(await measure(workers));
-  console.log(found.at(-1));
+async function measureAll(setting: Setting): Promise<Found[]> {
+  const found: Found[] = [];
+  for (const workers of counts) {
+    found.push(await measure(workers, setting));
+    console.log(setting.delayMs, found.at(-1));
+  }
+  return found;
 }
-const bars = (title: string, of: (row: Found) => number, digits: number) => ({
+const [nearby, away] = [await measureAll(near), await measureAll(far)];
+
+const bars = (title: string, found: Found[], of: (row: Found) => number, digits: number) => ({
   title,
   rows: found.map((row) => ({
     label: `${row.workers} ${row.workers === 1 ? 'worker' : 'workers'}`,
@@ -73,35 +91,59 @@ const bars = (title: string, of: (row: Found) => number, digits: number) => ({
     ours: true,
   })),
 });
+/** How many times as fast as one worker, divided by the workers. */
+const scaling = (row: Found, [one]: Found[]) => row.perSecond / one!.perSecond / (row.workers / one!.workers);
+const tableOf = (found: Found[]) =>
+  table(
+    [
+      'workers',
+      'files/s',
+      'scaling',
+      'CPU s of the workers for 1,000 files',
+      'of PostgreSQL',
+      'of Redis',
+      'of the source',
+      'processors busy with that',
+    ],
+    found.map((row) => [
+      number(row.workers),
+      number(row.perSecond),
+      number(scaling(row, found), 2),
+      number(row.workersCpu, 2),
+      number(row.servers.postgres, 2),
+      number(row.servers.redis, 2),
+      number(row.servers.source, 2),
+      number(row.busy, 1),
+    ]),
+  );
 write('processes', {
   title: 'Processes',
   charts: [
     {
       kind: 'bars',
-      title: `${number(files)} files of ${number(bytes)} bytes, with servers that do next to nothing`,
+      title: `Files of ${number(bytes)} bytes, with servers that do next to nothing`,
       panels: [
-        bars('Files a second', ({ perSecond }) => perSecond, 0),
-        bars('Processor time of the workers, ms a file', ({ workersCpu }) => workersCpu, 2),
+        bars('Files a second', nearby, ({ perSecond }) => perSecond, 0),
+        bars(
+          `Files a second at ${far.delayMs} ms, ${far.transfers} transfers in each worker`,
+          away,
+          ({ perSecond }) => perSecond,
+          0,
+        ),
       ],
     },
   ],
   text: `
-${number(files)} files of ${number(bytes)} bytes, of ${connections} connections, by workers of 16 transfers each, on PostgreSQL and Redis. Source and store do as
+${number(files)} files of ${number(bytes)} bytes, of ${connections} connections, by workers of ${near.transfers} transfers each, on PostgreSQL and Redis. Source and store do as
 little as they can, and the workers' code has been compiled. All share ${availableParallelism()} processors: where nearly all of these are busy, more
-workers cannot be faster, and only the time for each file says how they would be on more.
+workers cannot be faster, and only the time for each file says how they would be on more. Scaling: how many times as fast as one
+worker, divided by the number of workers.
 
-${table(
-  ['workers', 'files/s', 'CPU ms a file', 'of PostgreSQL', 'of Redis', 'of the source', 'processors busy with that'],
-  found.map(({ workers, perSecond, workersCpu, servers, busy }) => [
-    number(workers),
-    number(perSecond),
-    number(workersCpu, 2),
-    number(servers.postgres, 2),
-    number(servers.redis, 2),
-    number(servers.source, 2),
-    number(busy, 1),
-  ]),
-)}
+${tableOf(nearby)}
+
+From a source that answers after ${far.delayMs} ms, by workers of ${far.transfers} transfers each, ${number(far.files(1))} files for each worker:
+
+${tableOf(away)}
 `,
   ground: await ground(['redis'], [postgresVersion]),
 });
