@@ -32,6 +32,15 @@ interface Cell {
   limitsSeen: number[];
 }
 
+/** How long docs/operate/scaling.md says that it takes, in seconds. */
+function predicted({ latency, limit, bytes, files }: Pick<Cell, 'latency' | 'limit' | 'bytes' | 'files'>): number {
+  const library = files / (0.85 * limit);
+  const network = (files * bytes) / (0.9 * bytesPerSecond);
+  const waiting = (files * 3.5 * (latency / 1000)) / 64;
+  const processors = files * (0.007 + 0.01 * (bytes / 1e6));
+  return Math.max(library, network, waiting, processors);
+}
+
 const stageFor = (latency: number, limit: number, bytes: number, files: number) =>
   newStage({
     source: { files, bytes, newest: Date.now() - 86_400_000, stepMs: 1000, perSecond: limit },
@@ -135,6 +144,20 @@ const charts: Chart[] = [
     y: 'per second',
     series: [over('requests answered', shown.answered), over('assets that may be in flight', shown.limitsSeen)],
   },
+  {
+    kind: 'bars',
+    title: 'How long it took, and what the formula says',
+    panels: [
+      {
+        title: 'Seconds measured ÷ seconds by the formula',
+        rows: cells.map((cell) => {
+          const ratio = cell.took / predicted(cell);
+          const label = `${number(cell.bytes / 1000)} KB, ${cell.limit}/s, ${cell.latency} ms`;
+          return { label, value: ratio, text: number(ratio, 2), ours: true };
+        }),
+      },
+    ],
+  },
 ];
 write('narrow-links', {
   title: 'Behind slow networks',
@@ -143,7 +166,8 @@ write('narrow-links', {
 A first sync with default settings, HTTPS on both sides, ${number(bytesPerSecond / 1e6)} MB/s to the library and as many to the bucket, which is at ${bucketMs} ms. The
 library answers after the latency given and allows the requests given; others get 429 with \`Retry-After: 1\`. An ideal client
 uses either the whole limit of the library or the whole network from the first moment. With 400 requests per second and
-small files, the processors are the narrowest link: the servers and the networks run on them, too.
+small files, the processors are the narrowest link: the servers and the networks run on them, too. The formula is that of
+[Scaling](../../docs/operate/scaling.md#how-long-does-a-first-sync-take).
 
 ${table(
   [
@@ -153,6 +177,7 @@ ${table(
     'files',
     'ideal, s',
     'took, s',
+    'formula, s',
     'of the ideal',
     'refused',
     'CPU ms a file',
@@ -164,6 +189,7 @@ ${table(
     number(files),
     number(ideal, 1),
     number(took, 1),
+    number(predicted({ latency, limit, bytes, files }), 1),
     `${number((100 * ideal) / took)} %`,
     `${number(100 * refused, 2)} %`,
     number((cpu / files) * 1000, 1),
