@@ -142,7 +142,11 @@ export class Limiter {
     const state = this.#stateOf(connectionId);
     if (state.succeeded) return;
     state.succeeded = true;
-    await this.#change(connectionId, '', ({ adaptiveLimit }) => ({ adaptiveLimit: { ...adaptiveLimit, strikes: 0 } }));
+    const noStrikes = ({ adaptiveLimit }: Concurrency) => ({ adaptiveLimit: { ...adaptiveLimit, strikes: 0 } });
+    await this.#change(connectionId, '', noStrikes).catch((error) => {
+      state.succeeded = false;
+      throw error;
+    });
   }
 
   #stateOf(connectionId: string) {
@@ -190,7 +194,7 @@ export class Limiter {
     setTimeout(() => this.#afterPause(), waitMs + 10).unref();
   }
 
-  /** A limit that cannot be saved now is saved another time: the request must not fail because of it. */
+  /** An error here is only logged: the request must not fail because of it. */
   async #tolerant(connectionId: string, work: Promise<unknown>): Promise<void> {
     await work.catch((err) =>
       this.#options.log.debug({ event: 'connection.limit_save_failed', connectionId, err }, 'adaptive limit not saved'),

@@ -49,7 +49,7 @@ export function createOutageDetector() {
       }
     },
 
-    /** Whether this error is part of an outage: other assets have it, too, and none gets an answer. */
+    /** Whether this error is part of an outage: many assets fail and none gets an answer, or there was no answer for long. */
     isOutage(error: unknown, assetId: string): boolean {
       return (targetsOf.get(error as object) ?? [])
         .map((target) => {

@@ -11,15 +11,15 @@ const [remaining, plateauMs] = [0.85, 20_000];
 const burstMs = 200;
 /** The lowest rate after a refusal that is not soon after another one: 6 requests per second. */
 const least = 6 / 1000;
-/** What a rate gains at least, in requests per ms and ms: 0.05 per second each second. */
+/** What a rate gains at least, in requests per ms²: 0.05 per second each second. */
 const gain = 0.05 / 1000 / 1000;
 /** A refusal takes no more than this from the rate: its estimate is too low if other connections share the limit. */
 const mostLost = 0.3;
 
 /**
  * The rate at which the library answers the requests of one connection, for one process. Unlimited until the library refuses
- * one (429). Between two refusals it answered exactly as many as it allows: a little less is sent from then on, and along the curve of
- * CUBIC (RFC 9438) more again, as in the adaptive retry mode of the AWS SDKs. `now` is by the monotonic clock, in ms.
+ * one (429). Its answers between two refusals show what it allows. After a refusal a little less is sent, and then more again, along the
+ * curve of CUBIC (RFC 9438), as in the adaptive retry mode of the AWS SDKs. `now` is by the monotonic clock, in ms.
  */
 export class RequestRate {
   /** Times of the latest answers. */
@@ -27,7 +27,7 @@ export class RequestRate {
   #busySince = Number.NEGATIVE_INFINITY;
   /** The last refusal, and the rate of answers until then. */
   #refused: { at: number; rate: number } | undefined;
-  /** When the last request was, or will be, sent if all are sent at even intervals. */
+  /** When the last reserved request is due, if all are sent at even intervals. */
   #last = Number.NEGATIVE_INFINITY;
 
   /**

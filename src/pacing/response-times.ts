@@ -1,4 +1,4 @@
-/** A period ends after this many answers and this time, or with the first answer after the last time: large files take long. */
+/** A period ends after `leastAnswers` and `leastMs`, or with the first answer after `mostMs`: large files take long. */
 const [leastAnswers, leastMs, mostMs] = [20, 500, 10_000];
 /** Differences in latency below this come from the mirror's own machine. */
 const slackMs = 25;
@@ -58,7 +58,7 @@ export class ResponseTimes {
     this.#usual = usual;
     const isSlow = latency > 2 * usual + 2 * slackMs;
     this.#slow = isSlow ? this.#slow + 1 : 0;
-    // In a single one, the requests may have waited for new connections.
+    // One slow period may only mean that new connections were opened.
     if (isSlow) return this.#slow > 1 ? 'slower' : 'neither';
     // With twice as many at once as when the throughput last rose, it rises no more.
     const mayHelp = limit < 2 * this.#best.limit;

@@ -13,9 +13,9 @@ const sampleSize = 10;
 const requestsAtOnce = 4;
 
 /**
- * Judges the assets that a complete listing of a company lacks. An asset is gone only if a request for it confirms
- * that: a page can lose one when another is deleted meanwhile, and an asset can move to another company. If too many are
- * missing, none is marked as gone until an operator confirms it (`acceptGone`).
+ * Judges the assets that a complete listing of a company lacks. An asset is gone only if a request for it confirms that, or an
+ * operator (`acceptGone`): a page can lose one when another is deleted meanwhile, and an asset can move to another company.
+ * If too many are missing, none is marked as gone until an operator confirms it.
  */
 export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string): Promise<void> {
   const { store, log } = deps;

@@ -32,7 +32,7 @@ export async function listCompany(
 ): Promise<void> {
   const listing = openListing(deps, run, company, start);
   let isListed = start.listed === true;
-  // A run that ended after its listing has not judged the replacements.
+  // A full run that was interrupted after its listing has not judged the replacements.
   let toJudge = isListed;
   while (!isListed) {
     const page = await requestPage(deps, run, listing);

@@ -161,8 +161,11 @@ class Planner {
       ),
     );
     for await (const { listed, isDoubtful } of listing) {
-      const known = new Map((await store.assets.some(listed.map(({ id }) => id))).map((it) => [it.id, it]));
+      const ids = listed.map(({ id }) => id);
+      const known = new Map((await store.assets.some(ids)).map((it) => [it.id, it]));
+      const erased = await store.removals.erasedAmong(ids);
       for (const asset of listed) {
+        if (erased.has(asset.id)) continue;
         const skipped = filters.every((filter) => skippingRule(filter, { companyId: company.id, ...asset }) !== null);
         this.#count(
           company,

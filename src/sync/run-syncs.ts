@@ -41,7 +41,7 @@ export async function runSyncs(
   const { syncs } = deps.store;
   const owner = `${deps.instance} ${randomUUID()}`;
   const lease = { connectionId, owner, leaseMs: deps.timings.syncLease };
-  // A late notice of an earlier change may come while the lease is being taken.
+  // A notice that comes before the lease is taken is of an earlier change.
   let isTaken = false;
   const renew = async () => !isTaken || syncs.renew(lease);
   const kept = keepLease(`the sync of connection ${connectionId}`, lease.leaseMs, renew);

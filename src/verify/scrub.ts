@@ -38,7 +38,7 @@ const transfersMs = 1000;
 /** How long an asset that a worker is changing, or that cannot be read, is left alone. */
 const movingMs = 60_000;
 const unreadableMs = 3_600_000;
-/** If more assets cannot be read, the bucket has a problem. */
+/** If more assets than this are left alone, the bucket has a problem. */
 const mostUnreadable = 1000;
 
 /**
@@ -124,7 +124,7 @@ export class Scrubber {
   #leftAlone(): string[] {
     const now = performance.now();
     for (const [id, until] of this.#later) if (until <= now) this.#later.delete(id);
-    if (this.#later.size > mostUnreadable) throw new Error(`${this.#later.size} assets cannot be read`);
+    if (this.#later.size > mostUnreadable) throw new Error(`${this.#later.size} assets could not be checked`);
     return [...this.#later.keys()];
   }
 
@@ -135,7 +135,7 @@ export class Scrubber {
 
   /**
    * Reads the objects of one asset and of its kept versions, and requests a repair if they differ; a version cannot be repaired.
-   * False: it could not be read.
+   * False: it could not be checked now.
    */
   async #check({ id }: Unverified, signal: AbortSignal): Promise<boolean> {
     const { store, storage, log } = this.#deps;

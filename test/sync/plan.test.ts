@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Asset, ListedAsset } from '../../src/store/database/schema.ts';
+import { hashOf } from '../../src/store/removals/tombstones.ts';
 import { kindOf, type PlanKind } from '../../src/sync/plan.ts';
 import { longAgo, newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
@@ -109,6 +110,18 @@ describe('a plan', () => {
       expect((await planned(connectionId)).result).toMatchObject({ listed, problems });
     }
     await stage.admin.clearFaults();
+  });
+
+  test('a plan ignores erased assets, as a sync does', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const [erased] = await stage.upload(companyId, 3);
+    await stage.query(
+      `INSERT INTO tombstones (hash, erased_at, erased_by, reason) VALUES ($1, now(), 'ada', 'requested')`,
+      [hashOf(erased!)],
+    );
+    expect((await planned(connectionId)).result.byKind.new.assets).toBe(2);
+    await stage.run(connectionId);
+    expect((await planned(connectionId)).result.byKind).toMatchObject({ new: { assets: 0 }, waiting: { assets: 2 } });
   });
 
   test('a plan counts assets by company, type and kind, and neither writes nor requests media', async () => {

@@ -35,11 +35,7 @@ async function eraseAsset(deps: RemovalDeps, waiting: WaitingErasure): Promise<b
   const { store, storage, log } = deps;
   const { erasureId, assetId, hash } = waiting;
   const isErased = await leaseForRemoval(deps, assetId, { gone: false }, async (asset, signal) => {
-    const tombstone = await store.removals.tombstone(assetId);
-    if (!(await storage.head(tombstoneKey(hash)))) {
-      const content = `${JSON.stringify({ version: 1, ...tombstone }, null, 2)}\n`;
-      await storage.put(tombstoneKey(hash), content, { contentType: 'application/json', signal });
-    }
+    await writeTombstone(deps, waiting, signal);
     const options = { signal, isShared: store.removals.isShared };
     if (waiting.objects === null) {
       await store.removals.saveErasureCounts(waiting, await purgeAsset(storage, asset, { ...options, dryRun: true }));
@@ -50,5 +46,19 @@ async function eraseAsset(deps: RemovalDeps, waiting: WaitingErasure): Promise<b
     return isDone;
   });
   if (isErased !== undefined) return isErased;
-  return (await store.assets.get(assetId)) ? false : store.removals.finishAssetErasure(waiting, undefined, []);
+  if (await store.assets.get(assetId)) return false;
+  // GONE_RETENTION removed it meanwhile.
+  await writeTombstone(deps, waiting, deps.signal);
+  return store.removals.finishAssetErasure(waiting, undefined, []);
+}
+
+async function writeTombstone(
+  { store, storage }: RemovalDeps,
+  { assetId, hash }: WaitingErasure,
+  signal: AbortSignal,
+): Promise<void> {
+  if (await storage.head(tombstoneKey(hash))) return;
+  const tombstone = await store.removals.tombstone(assetId);
+  const content = `${JSON.stringify({ version: 1, ...tombstone }, null, 2)}\n`;
+  await storage.put(tombstoneKey(hash), content, { contentType: 'application/json', signal });
 }

@@ -7,7 +7,7 @@ import type { Leftover, Removed } from '../../store/removals/remove.ts';
 export type Stored = Asset & { versions: AssetVersion[] };
 
 /**
- * What to purge: the asset's own folders, and each key that is in none of them. Records come first, so that a rebuild never
+ * What to purge: the asset's own folders, and each key that is in none of them. The asset's own record comes first, so that a rebuild never
  * finds an asset of which a part is removed.
  */
 async function placesOf(asset: Stored, isShared: IsShared): Promise<string[]> {
@@ -24,7 +24,7 @@ async function placesOf(asset: Stored, isShared: IsShared): Promise<string[]> {
   return [...new Set([...records, ...places, `${versionKeys.prefix}${own}/`])];
 }
 
-/** Whether a folder has files of another asset. */
+/** Whether another asset has its media in a folder. */
 export type IsShared = (folder: string, assetId: string) => Promise<boolean>;
 
 /** `c/p/a/` of `c/p/a/film.mp4`; undefined if no folder has the asset's id as its name. */

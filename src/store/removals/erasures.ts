@@ -38,8 +38,8 @@ export async function unknownAssets(db: Database, ids: string[]): Promise<string
 }
 
 /**
- * Begins to erase assets, except protected ones: from now on no sync records them. Returns the id of the erasure; a worker
- * does the rest.
+ * Begins to erase assets, except protected ones. Returns the id of the erasure; a worker does the rest. Once it has leased an
+ * asset, no sync records that one.
  */
 export async function requestErasure(
   db: Database,
@@ -66,26 +66,28 @@ export interface WaitingErasure {
   hash: string;
   /** What was in the bucket when its removal began; null: it has not. */
   objects: number | null;
-  bytes: number | null;
 }
 
 /** A page of assets that are to be erased, after the last one of the page before. */
 export async function waitingErasures(db: Database, after: string, limit: number): Promise<WaitingErasure[]> {
   const { rows } = await sql<WaitingErasure>`
-    SELECT erasure_id, asset_id, hash, objects, bytes FROM erasure_assets
+    SELECT erasure_id, asset_id, hash, objects FROM erasure_assets
     WHERE asset_id IS NOT NULL AND asset_id > ${after} ORDER BY asset_id LIMIT ${limit}`.execute(db);
   return rows;
 }
 
-/** Saves what is in the bucket before anything is removed, so that the certificate is right after a crash, too. */
+/**
+ * Saves what is in the bucket before anything is removed, so that the certificate is right after a crash, too. Another erasure
+ * that names the asset gets the same counts: both end together.
+ */
 export async function saveErasureCounts(
   db: Database,
-  { erasureId, hash }: Pick<WaitingErasure, 'erasureId' | 'hash'>,
+  { assetId }: Pick<WaitingErasure, 'assetId'>,
   { objects, bytes }: Pick<Removed, 'objects' | 'bytes'>,
 ): Promise<void> {
   await sql`
     UPDATE erasure_assets SET objects = ${objects}, bytes = ${bytes}
-    WHERE erasure_id = ${erasureId} AND hash = ${hash} AND objects IS NULL`.execute(db);
+    WHERE asset_id = ${assetId} AND objects IS NULL`.execute(db);
 }
 
 /** Deletes everything that the database knows of an erased asset. `asset`: undefined if there is no row any more. */

@@ -21,9 +21,9 @@ type Of = { companyId: string; connectionId: string };
 type Due = Of & HeldChanges & { settings: Record<string, unknown>; before: Date };
 
 /**
- * Companies with assets to be removed, which were gone `before` a time: how many would be removed within 24 hours without an operator's acceptance, of how many
- * that have media in the bucket, and a sample of those that are due. The connection is one that can read the company, if
- * there is one; of several, the first that connected.
+ * Companies with assets to be removed: those that were gone `before` that time. `count`: how many would be removed within 24
+ * hours without an operator's acceptance; `known`: how many have media in the bucket; `sample`: some that are due. The connection
+ * is one that can read the company, if there is one; of several, the first that connected.
  */
 export async function companiesDue(db: Database, retentionMs: number): Promise<Due[]> {
   const { rows: times } = await sql<{ before: Date }>`SELECT ${msAgo(retentionMs)} AS before`.execute(db);

@@ -91,6 +91,29 @@ describe('erasing assets', { timeout: 120_000 }, () => {
     await expect(scene.mirror.api('GET', `/assets/${id}`)).rejects.toThrow(/asset_erased.*requested/s);
   });
 
+  test('an asset that GONE_RETENTION removes before its erasure begins leaves a tombstone in the bucket, too', async () => {
+    const id = await film();
+    const { store } = scene.mirror;
+    const leased = await store.removals.takeForRemoval(id, { gone: false, leaseMs: 60_000 });
+    const erasing = erase(scene, { assetIds: [id] });
+    await until('the request', async () => (await store.removals.waitingErasures('', 10)).length === 1);
+    expect(await store.removals.finishRemoval(leased!, { objects: 0, bytes: 0, left: [], accepted: false })).toBe(true);
+    expect(await erasing).toMatchObject({ assets: { erased: 1 } });
+    expect(await contentOf(scene.storage, `_mirror/tombstones/${hashOf(id)}.json`)).toBeDefined();
+  });
+
+  test('two erasures of the same asset have the same counts', async () => {
+    const id = await film();
+    const { store } = scene.mirror;
+    const leased = await store.removals.takeForRemoval(id, { gone: false, leaseMs: 60_000 });
+    const erasing = [erase(scene, { assetIds: [id] }), erase(scene, { assetIds: [id] })];
+    await until('the requests', async () => (await store.removals.waitingErasures('', 10)).length === 2);
+    await store.removals.stopRemoval(leased!);
+    for (const certificate of await Promise.all(erasing)) {
+      expect(certificate).toMatchObject({ objects: 6, erased: [{ sha256: hashOf(id), objects: 6 }] });
+    }
+  });
+
   test.each(['{companyId}/{projectId}/{assetId}/{filename}', '{companyId}/{assetId}/{projectId}/{filename}'])(
     'files of a project with the id of the erased asset stay, with the keys %s',
     async (template) => {
