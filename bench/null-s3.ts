@@ -4,8 +4,8 @@ import type { AddressInfo } from 'node:net';
 /**
  * A minimal S3 server: it reads bodies, returns the checksum that it received, and keeps only the first few KiB, so that the
  * cost of its clients can be measured. It checks nothing, not even signatures. With FILES and BYTES it lists `file-0.bin`,
- * `file-1.bin`, … in every bucket; with COMPANIES, too, the copies that a mirror has of so many files of each company, with
- * their records (`addMirrored` in stage.ts).
+ * `file-1.bin`, … in every bucket; with COMPANIES, it lists the copies of FILES files of each company instead, as a
+ * mirror has them, with their records (`addMirrored` in stage.ts).
  */
 const [files = 0, bytes = 0, companies = 0] = process.argv.slice(2).map(Number);
 

@@ -18,8 +18,8 @@ const mostLost = 0.3;
 
 /**
  * The rate at which the library answers the requests of one connection, for one process. Unlimited until the library refuses
- * one (429). Its answers between two refusals show what it allows. After a refusal a little less is sent, and then more again, along the
- * curve of CUBIC (RFC 9438), as in the adaptive retry mode of the AWS SDKs. `now` is by the monotonic clock, in ms.
+ * one (429). Its answers between two refusals show what it allows. After a refusal a little less is sent, and then more again,
+ * along the curve of CUBIC (RFC 9438), as in the adaptive retry mode of the AWS SDKs. `now` is by the monotonic clock, in ms.
  */
 export class RequestRate {
   /** Times of the latest answers. */

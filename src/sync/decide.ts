@@ -113,8 +113,8 @@ function setAside({ state, reason }: KnownAsset): Decision {
 }
 
 /**
- * Decides about an asset that the connection's filter skips. Assets of another connection stay as they are, and so do mirrored
- * and unavailable ones. 'not here': the asset is due, in transfer, or failed or gone with media, so its worker applies the filter.
+ * Decides about an asset that the connection's filter skips. Assets of another connection stay as they are, and so do
+ * mirrored and unavailable ones. 'not here': it is due, in transfer, or failed or gone with media; its worker applies the filter.
  */
 function skip(
   before: KnownAsset | undefined,
