@@ -112,7 +112,7 @@ await measured('the inventory', verifier.pid, async () => {
 });
 
 const answers: { path: string; p50: number; p99: number }[] = [];
-const one = 'asset-7-4711';
+const one = 'asset-7-42';
 for (const path of [
   '/status',
   '/connections',
@@ -130,7 +130,7 @@ for (const path of [
   '/assets?projectId=project-7',
   '/assets?type=documents',
   '/assets?type=videos',
-  '/assets?q=file-4711',
+  '/assets?q=file-42',
   '/assets?q=nothing',
   `/assets?q=${one}`,
   `/assets/${one}`,
@@ -160,7 +160,7 @@ const rebuilding = spawn(process.execPath, [main, 'rebuild', '--json'], {
 }) as Mirror;
 await measured('a rebuild of the records from the bucket', rebuilding.pid, async () => {
   const ended = once(rebuilding, 'exit');
-  await Promise.race([sleep(sampleSeconds * 1000), ended]);
+  await Promise.race([sleep(sampleSeconds * 1000, undefined, { ref: false }), ended]);
   rebuilding.kill('SIGINT');
   await ended;
   const rebuilt = new pg.Client(address.href);

@@ -144,7 +144,7 @@ async function whatWasListed(store: Store): Promise<string> {
   const connections = await store.connections.list();
   const active = connections.filter(({ status }) => status === 'active');
   if (active.length === 0)
-    return 'No connections, so nothing is listed. Create a link for a user with `asset-mirror connect-link`.';
+    return 'No connection is active, so nothing is listed. Create a link for a user with `asset-mirror connect-link`.';
   const companies = new Set((await store.connections.companies(active.map(({ id }) => id))).map(({ id }) => id));
   const last = active.map(({ lastSyncAt }) => lastSyncAt).sort((a, b) => Number(a) - Number(b))[0];
   const others = connections.length - active.length;

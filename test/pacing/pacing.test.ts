@@ -170,6 +170,27 @@ test('the first success after a restart ends the failures in a row that an earli
   expect((await connections.get(connectionId))!.adaptiveLimit).toMatchObject({ limit: 1, strikes: 0 });
 });
 
+test('failures in a row end with a later success if the database was away at the first', async () => {
+  await open();
+  const { connectionId } = await stage.company();
+  const { connections } = stage.store;
+  const { adaptiveLimit } = (await connections.get(connectionId))!;
+  await connections.setAdaptiveLimit(connectionId, adaptiveLimit, { ...adaptiveLimit, strikes: 3 });
+  let isAway = true;
+  const concurrency: typeof connections.concurrency = async (id) => {
+    if (isAway) throw new Error('the database is away');
+    return connections.concurrency(id);
+  };
+  const store = { ...stage.store, connections: { ...connections, concurrency } };
+  const limiter = new Limiter({ store, log: stage.deps.log, perConnection: 8 });
+  const succeed = () => limiter.watch(connectionId, undefined, async () => 'an answer');
+  await succeed();
+  expect((await connections.get(connectionId))!.adaptiveLimit.strikes).toBe(3);
+  isAway = false;
+  await succeed();
+  expect((await connections.get(connectionId))!.adaptiveLimit.strikes).toBe(0);
+});
+
 test('a process with an old limit cannot change it, and the dispatcher enqueues no more than it allows', async () => {
   await open();
   const { companyId, connectionId } = await stage.company();
