@@ -58,6 +58,8 @@ export class Scrubber {
   readonly #throttled: Storage;
   /** Nothing is due before this time, by the monotonic clock. */
   #notBefore = 0;
+  /** The error of the last round. It is thrown again until the next one, so that it is logged only once. */
+  #error: unknown;
   /** Assets that could not be checked, and until when they are left alone. */
   readonly #later = new Map<string, number>();
 
@@ -69,7 +71,11 @@ export class Scrubber {
   /** Reads all assets that are due now, if no other process does. */
   async round(stop: AbortSignal): Promise<void> {
     const { store, breaker, instance, timings } = this.#deps;
-    if (performance.now() < this.#notBefore || breaker.open !== undefined) return;
+    if (performance.now() < this.#notBefore) {
+      if (this.#error !== undefined) throw this.#error;
+      return;
+    }
+    if (breaker.open !== undefined) return;
     const owner = `${instance} ${randomUUID()}`;
     const leaseMs = timings.verificationLease;
     const state = await store.scrub.take(owner, leaseMs);
@@ -77,9 +83,12 @@ export class Scrubber {
     const lease = keepLease('the scrub', leaseMs, () => store.scrub.renew(owner, leaseMs));
     try {
       await this.#read(owner, state, AbortSignal.any([stop, lease.lost]));
+      this.#error = undefined;
     } catch (error) {
       this.#pause(longestPause);
-      if (!stop.aborted && !lease.lost.aborted) throw error;
+      if (stop.aborted || lease.lost.aborted) return;
+      this.#error = error;
+      throw error;
     } finally {
       lease.end();
       await store.scrub.release(owner).catch(() => {});

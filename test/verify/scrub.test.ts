@@ -1,6 +1,7 @@
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { bytesOf } from '../../src/library/index.ts';
+import type { Storage } from '../../src/storage/storage.ts';
 import { Scrubber } from '../../src/verify/scrub.ts';
 import { scrape } from '../metrics/scrape.ts';
 import { contentOf } from '../support/mirror.ts';
@@ -34,7 +35,7 @@ describe('the scrub', () => {
   });
 
   const stop = new AbortController().signal;
-  function scrubber(options: { cycle?: number; bandwidth?: number } = {}) {
+  function scrubber(options: { cycle?: number; bandwidth?: number; storage?: Storage } = {}) {
     const { context } = scene.mirror.service;
     const breaker = { open: undefined };
     const onRead = (bytes: number) => context.metrics.scrubbedBytes.inc(bytes);
@@ -165,15 +166,7 @@ describe('the scrub', () => {
         return context.storage.get(wanted);
       },
     };
-    const broken = new Scrubber({
-      ...context,
-      storage,
-      breaker: { open: undefined },
-      instance: 'test',
-      cycle: 90 * day,
-      bandwidth: 2 ** 20,
-      onRead: () => {},
-    });
+    const broken = scrubber({ storage });
     await age(unreadable, 80);
     await age(other, 70);
     await broken.round(stop);
@@ -183,6 +176,19 @@ describe('the scrub', () => {
     await database.query(`UPDATE scrub SET read_at = now() - interval '60 days'`);
     await failing.round(stop);
     expect(await isFresh(unreadable)).toBe(true);
+  });
+
+  test('a problem with the whole bucket is the result of each round until the next try, so that it is logged once', async () => {
+    const { storage } = scene.mirror.service.context;
+    let checks = 0;
+    const check = async () => {
+      checks++;
+      throw new Error('this is another bucket');
+    };
+    const broken = scrubber({ storage: { ...storage, get: async () => undefined, check } });
+    await age(ids[0]!, 80);
+    for (let round = 0; round < 3; round++) await expect(broken.round(stop)).rejects.toThrow('another bucket');
+    expect(checks).toBe(1);
   });
 
   test('it waits for transfers, unless it would be late', async () => {
