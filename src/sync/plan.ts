@@ -233,7 +233,7 @@ export function kindOf(
   if (listed.problem !== undefined) return 'unreadable';
   if (options.skipped) {
     if (!before || before.media === null) return 'skipped';
-    if (before.state === 'mirrored') return 'same';
+    if (before.state === 'mirrored' || before.state === 'unavailable') return 'same';
   }
   const { transcripts, thumbnails } = options;
   const decision = decide(before, listed, { full: true, transcripts, thumbnails });

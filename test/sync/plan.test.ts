@@ -46,6 +46,7 @@ describe('the plan for one asset', () => {
     ['skipped', undefined, listing(), out],
     ['skipped', row('pending', { skipped: 'type x' }), listing(), out],
     ['same', row('mirrored', { media }), listing({ size: 8 }), out],
+    ['same', row('unavailable', { media }), listing({ size: 8 }), out],
   ])('a plan counts an asset as %s (%#)', (kind, before, listed, options) => {
     expect(kindOf(before, listed, options)).toBe(kind);
   });
