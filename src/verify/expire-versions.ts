@@ -55,21 +55,21 @@ export async function removeAbandoned(
   { store, storage, log }: ExpireDeps,
   { ms, signal }: { ms: number; signal: AbortSignal },
 ): Promise<void> {
-  for (let removed = pageSize; removed === pageSize; ) {
-    const page = await store.versions.abandoned({ ms, limit: pageSize });
-    removed = 0;
+  for (let after = ''; ; ) {
+    const page = await store.versions.abandoned({ ms, after, limit: pageSize });
     await concurrently(page, atOnce, async ({ id, keepingAt }) => {
       signal.throwIfAborted();
       try {
         await removeBegun(storage, id, keepingAt, signal);
         await store.versions.forgetAbandoned({ id, keepingAt });
-        removed++;
       } catch (err) {
         if (signal.aborted) throw err;
         await throwIfUnavailable(storage, err);
         log.warn({ event: 'version.expiry_failed', assetId: id, err }, 'expired versions not removed, will retry');
       }
     });
+    if (page.length < pageSize) return;
+    after = page.at(-1)!.id;
   }
 }
 

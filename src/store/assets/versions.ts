@@ -25,10 +25,12 @@ export async function forget(db: Database, lease: AssetLease): Promise<boolean> 
 /** Assets of which a version was begun more than `ms` ago, and never recorded: they have no work any more. */
 export async function abandoned(
   db: Database,
-  { ms, limit }: { ms: number; limit: number },
+  { ms, after, limit }: { ms: number; after: string; limit: number },
 ): Promise<{ id: string; keepingAt: Date }[]> {
   const { rows } = await sql<{ id: string; keepingAt: Date }>`
-    SELECT id, keeping_at FROM assets WHERE keeping_at < ${msAgo(ms)} ORDER BY keeping_at LIMIT ${limit}`.execute(db);
+    SELECT id, keeping_at FROM assets WHERE keeping_at < ${msAgo(ms)} AND id > ${after} ORDER BY id LIMIT ${limit}`.execute(
+    db,
+  );
   return rows;
 }
 
