@@ -1,7 +1,7 @@
 import { idSegment, sidecarKeys, versionKeys } from '../../storage/keys.ts';
 import type { Storage } from '../../storage/storage.ts';
 import type { Asset, AssetVersion } from '../../store/database/schema.ts';
-import type { Leftover, Removed } from '../../store/removals/remove.ts';
+import type { Removed } from '../../store/removals/remove.ts';
 
 /** An asset with its kept versions. */
 export type Stored = Asset & { versions: AssetVersion[] };
@@ -51,8 +51,10 @@ export async function purgeAsset(
       seen.add(name);
       found.objects++;
       found.bytes += bytes;
-      const leftover: Leftover = { key, versionId: versionId ?? null, bytes, lockedUntil: left?.lockedUntil ?? null };
-      if (left) found.left.push(leftover);
+      // Only a version can be locked: what has no version id is removed.
+      if (left && versionId !== undefined) {
+        found.left.push({ key, versionId, bytes, lockedUntil: left.lockedUntil ?? null });
+      }
     }
   }
   return found;

@@ -62,9 +62,9 @@ export async function removeLeftovers(deps: RemovalDeps): Promise<void> {
       ({ key }) => ({ key }),
       async ({ key, versionId, erased }) => {
         // Without a version id, delete markers are removed, too. But a removed asset may be back at the same key.
-        const options = { signal, ...(versionId !== '' && !erased && { versionId }) };
+        const options = { signal, ...(!erased && { versionId }) };
         let isLeft = false;
-        for await (const { left, versionId: found = '' } of storage.purge(key, options)) {
+        for await (const { left, versionId: found } of storage.purge(key, options)) {
           if (left && found === versionId) isLeft = true;
         }
         if (!isLeft) await store.removals.leftoverRemoved({ key, versionId });

@@ -501,7 +501,7 @@ const removals = `
   );
   CREATE INDEX erasure_assets_waiting ON erasure_assets (asset_id) WHERE asset_id IS NOT NULL;
 
-  -- Objects of removed assets that could not be removed yet; without a version the text is empty.
+  -- Versions of objects of removed assets that could not be removed yet.
   CREATE TABLE leftovers (
     key text NOT NULL,
     version_id text NOT NULL,

@@ -160,7 +160,7 @@ export async function erasureDetails(db: Database, id: string): Promise<{ assets
     SELECT hash, state, objects, bytes, erased_at FROM erasure_assets
     WHERE erasure_id = ${id} AND asset_id IS NULL ORDER BY hash`.execute(db);
   const left = await sql<Leftover>`
-    SELECT l.key, nullif(l.version_id, '') AS version_id, l.bytes, l.locked_until
+    SELECT l.key, l.version_id, l.bytes, l.locked_until
     FROM leftovers l JOIN erasure_assets USING (hash) WHERE erasure_id = ${id} ORDER BY l.key, l.version_id`.execute(
     db,
   );

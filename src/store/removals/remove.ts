@@ -8,10 +8,10 @@ import { addEvent } from '../events/add-event.ts';
 import { protectedByHold } from './holds.ts';
 import { hashOf } from './tombstones.ts';
 
-/** An object, or a version of one, that a removal could not remove. */
+/** A version of an object that a removal could not remove. */
 export interface Leftover {
   key: string;
-  versionId: string | null;
+  versionId: string;
   bytes: number;
   /** Until when it is locked; null: that is not known. */
   lockedUntil: Date | null;
@@ -112,7 +112,7 @@ export async function saveLeftovers(tx: Database, hash: string, left: Leftover[]
   if (left.length === 0) return;
   await sql`
     INSERT INTO leftovers (hash, key, version_id, bytes, locked_until, retry_at)
-    SELECT ${hash}, key, coalesce(version_id, ''), bytes, locked_until, coalesce(locked_until, now() + interval '1 day')
+    SELECT ${hash}, key, version_id, bytes, locked_until, coalesce(locked_until, now() + interval '1 day')
     FROM ${recordset(left)} AS l (key text, version_id text, bytes bigint, locked_until timestamptz)
     ON CONFLICT (key, version_id) DO UPDATE SET locked_until = excluded.locked_until, retry_at = excluded.retry_at`.execute(
     tx,
