@@ -2,7 +2,10 @@ import { execFile } from 'node:child_process';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { stripVTControlCharacters } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { ErasureCertificate } from '../../src/cli/answers.ts';
+import { summaryOf } from '../../src/cli/verbs/erase.ts';
 import { hashOf } from '../../src/store/removals/tombstones.ts';
 import { ask } from '../support/database.ts';
 import { newScene, type Scene } from '../support/scene.ts';
@@ -32,6 +35,17 @@ describe('the verbs that remove on purpose', { timeout: 60_000 }, () => {
       );
     });
   }
+
+  test('the summary of an erasure counts what is locked apart from what was removed', () => {
+    const remaining = [{ key: 'a', versionId: 'v', bytes: 2048, lockedUntil: null }];
+    const assets = { waiting: 0, erased: 1, held: 2 };
+    const certificate = { assets, objects: 3, bytes: 3072, remaining } as unknown as ErasureCertificate;
+    expect(stripVTControlCharacters(summaryOf(certificate)).split('\n')).toEqual([
+      'Erased 1 asset: 2 objects of 1.0 KiB.',
+      'Locked, and removed when the lock ends: 1 object of 2.0 KiB.',
+      'Protected by a hold: 2 assets.',
+    ]);
+  });
 
   test('erase asks first, and writes a certificate of what it removed', async () => {
     const [one, two] = ids as [string, string];

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes } from '../../units.ts';
-import type { Erasure, ErasureScopeRequest } from '../answers.ts';
+import type { Erasure, ErasureCertificate, ErasureScopeRequest } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { confirmed, requireTerminal } from '../confirm.ts';
 import { UsageError } from '../failures.ts';
@@ -32,7 +32,7 @@ export async function erase(api: ApiClient, ids: string[], options: EraseOptions
     print('Their media, transcripts, thumbnails, records, all older versions and their history are removed from the');
     print('bucket and the database. They are never mirrored again. This cannot be undone.');
     if (preview.held > 0)
-      print(paint('yellow', `${counted(preview.held, 'asset')} are protected by a hold, and stay.`));
+      print(paint('yellow', `Protected by a hold, so not erased: ${counted(preview.held, 'asset')}.`));
     if (!(await confirmed('Erase them for good?'))) {
       print('Cancelled; nothing was changed.');
       return 0;
@@ -57,16 +57,18 @@ async function finish(api: ApiClient, erasure: Erasure, options: Pick<EraseOptio
   const { certificate: path } = options;
   if (path !== undefined) await writeFile(path, `${jsonOf(certificate, 2)}\n`, { flag: 'wx' });
   if (options.json || path === undefined) printJson(certificate);
-  if (!options.json && path !== undefined) print(`${summaryOf(erasure)}\nCertificate: ${harmless(path)}`);
+  if (!options.json && path !== undefined) print(`${summaryOf(certificate)}\nCertificate: ${harmless(path)}`);
   return erasure.assets.held + erasure.left;
 }
 
-function summaryOf({ assets, objects, bytes, left }: Erasure): string {
-  const lines = [
-    `Erased ${counted(assets.erased, 'asset')}: ${counted(objects - left, 'object')} of ${formatBytes(bytes)}.`,
-  ];
-  if (left > 0) lines.push(paint('yellow', `${counted(left, 'object')} are locked, and removed when the lock ends.`));
-  if (assets.held > 0) lines.push(paint('yellow', `${counted(assets.held, 'asset')} are protected by a hold.`));
+/** What was erased, and what of it remains. */
+export function summaryOf({ assets, objects, bytes, remaining }: ErasureCertificate): string {
+  const locked = remaining.reduce((sum, object) => sum + object.bytes, 0);
+  const amount = (count: number, size: number) => `${counted(count, 'object')} of ${formatBytes(size)}`;
+  const lines = [`Erased ${counted(assets.erased, 'asset')}: ${amount(objects - remaining.length, bytes - locked)}.`];
+  if (remaining.length > 0)
+    lines.push(paint('yellow', `Locked, and removed when the lock ends: ${amount(remaining.length, locked)}.`));
+  if (assets.held > 0) lines.push(paint('yellow', `Protected by a hold: ${counted(assets.held, 'asset')}.`));
   return lines.join('\n');
 }
 
