@@ -18,7 +18,7 @@ export const modules = {
   ],
   verify: [['mirror', 'queue', 'pacing', 'source', 'storage', 'store', 'sync'], 'compares library, records and bucket'],
   operations: [
-    ['filters', 'oauth', 'pacing', 'queue', 'source', 'store', 'sync', 'verify'],
+    ['filters', 'oauth', 'pacing', 'queue', 'source', 'storage', 'store', 'sync', 'verify'],
     'holds every operator action once, for API, CLI and dashboard',
   ],
   http: [['metrics', 'oauth', 'operations', 'queue', 'store'], 'is a thin shell over operations'],

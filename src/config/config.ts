@@ -130,6 +130,7 @@ export function readCopyConfig(environment: Environment, { embedded = true } = {
 
 const s3Of = (env: CopyValues) => ({
   endpoint: env.S3_ENDPOINT,
+  publicEndpoint: env.S3_PUBLIC_ENDPOINT,
   region: env.S3_REGION,
   forcePathStyle: env.S3_FORCE_PATH_STYLE,
   checksums: env.S3_CHECKSUMS,

@@ -41,6 +41,12 @@ export const variables = {
     )
     .optional(),
   S3_ENDPOINT: p.httpUrl('the address of the S3-compatible store', 'https://s3.example.com').optional(),
+  S3_PUBLIC_ENDPOINT: p
+    .parsed(
+      p.parsePublicEndpoint,
+      'the address at which browsers reach the S3-compatible store, such as https://s3.example.com, or none',
+    )
+    .optional(),
   S3_REGION: p.text('a region').optional(),
   S3_FORCE_PATH_STYLE: p.flag(false),
   S3_CHECKSUMS: p.oneOf('auto', 'crc32', 'crc64nvme', 'md5-etag', 'none').prefault('auto'),

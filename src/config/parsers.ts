@@ -31,13 +31,19 @@ export const text = (expected: string) => variable(z.string(), expected);
 export const oneOf = <const T extends readonly [string, string, ...string[]]>(...names: T) =>
   variable(z.enum(names), `${names.slice(0, -1).join(', ')} or ${names.at(-1)}`);
 
+/** An address without user, password, query or fragment. */
+const isPlainUrl = (text: string) => {
+  if (!isUrl(text, /^https?:$/)) return false;
+  const { search, hash, username, password } = new URL(text);
+  return !(search || hash || username || password);
+};
+
+/** S3_PUBLIC_ENDPOINT. */
+export const parsePublicEndpoint = (text: string) => (text === 'none' || isPlainUrl(text) ? text : undefined);
+
 export const httpUrl = (expected: string, example: string, options: { query?: boolean } = {}) =>
   parsed(
-    (text) => {
-      if (!isUrl(text, /^https?:$/)) return undefined;
-      const { search, hash, username, password } = new URL(text);
-      return options.query || !(search || hash || username || password) ? text : undefined;
-    },
+    (text) => (isPlainUrl(text) || (options.query && isUrl(text, /^https?:$/)) ? text : undefined),
     `${expected}, such as ${example}${options.query ? '' : ', without user and password'}`,
   );
 

@@ -11,17 +11,26 @@ const packageOf = (file: string, up = 1) => {
   return directory;
 };
 
-/** Nothing from other sites, nothing inline, no frames. */
-const policy = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+/** Nothing from other sites but files of assets from the store, nothing inline, no frames. */
+const policy = (files: string) =>
+  `default-src 'self'; img-src ${files}; media-src ${files}; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'`;
 
 /** File names have no hash, so browsers revalidate each time (ETag). */
 const cached = { cacheControl: false, etag: true, lastModified: true } as const;
 
-/** The dashboard: a page, and its scripts and styles, without a build. `base` is the path of PUBLIC_URL. */
-export async function dashboard(app: FastifyInstance, { base, version }: { base: string; version: string }) {
+/**
+ * The dashboard: a page, and its scripts and styles, without a build. `base` is the path of PUBLIC_URL; `linkOrigin` is where
+ * links to files of assets lead.
+ */
+export async function dashboard(
+  app: FastifyInstance,
+  { base, version, linkOrigin }: { base: string; version: string; linkOrigin: () => Promise<string | undefined> },
+) {
   app.addHook('onRequest', async (_request, reply) => {
+    // Without credentials for the store, the page still works, but shows no files.
+    const store = await linkOrigin().catch(() => undefined);
     reply.headers({
-      'content-security-policy': policy,
+      'content-security-policy': policy(store ? `'self' ${store}` : "'self'"),
       'x-content-type-options': 'nosniff',
       'referrer-policy': 'same-origin',
     });

@@ -95,7 +95,9 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
   );
   await app.register(async (pages) => {
     signedInOnly(pages, access);
-    await pages.register(async (page) => dashboard(page, { base: prefix, version: deps.version }));
+    await pages.register(async (page) =>
+      dashboard(page, { base: prefix, version: deps.version, linkOrigin: deps.operations.linkOrigin }),
+    );
     await pages.register(async (queues) => queuePages(queues, { ...deps, base: prefix }));
   });
   deps.health.probes(app);

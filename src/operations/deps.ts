@@ -6,12 +6,14 @@ import type { Access } from '../pacing/with-token.ts';
 import type { Queues } from '../queue/queues.ts';
 import type { Schedule } from '../queue/schedule.ts';
 import type { LibraryClient } from '../source/client.ts';
+import type { Storage } from '../storage/storage.ts';
 import type { VerificationLine } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 
 /** The dependencies of the operations. Each picks what it uses. */
 export interface OperationsDeps {
   store: Store;
+  storage: Storage;
   queues: Queues;
   schedule: Schedule;
   sealer: Sealer;

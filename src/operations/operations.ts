@@ -1,3 +1,4 @@
+import { assetFileOperations } from './asset-files.ts';
 import { assetOperations } from './assets.ts';
 import { connectionSettingsOperations } from './connection-settings.ts';
 import { connectionOperations } from './connections.ts';
@@ -31,6 +32,7 @@ export function createOperations(deps: OperationsDeps) {
     ...projects,
     ...statusOperations(deps),
     ...assetOperations(deps),
+    ...assetFileOperations(deps),
     ...versionOperations(deps),
     ...syncOperations({ ...deps, ...projects }),
     ...verificationOperations(deps),

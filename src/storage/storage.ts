@@ -24,6 +24,16 @@ export interface ReadOptions {
   signal?: AbortSignal | undefined;
   /** This version of the object, as `keep` returned it, instead of the current one. */
   versionId?: string | undefined;
+  /** Only these bytes, both included, instead of the whole object. */
+  range?: { first: number; last: number } | undefined;
+}
+
+/** How a browser takes an object that it gets by a link. */
+export interface LinkOptions {
+  contentType: string;
+  contentDisposition: string;
+  /** How long the link is valid, in ms. */
+  ms: number;
 }
 
 /** A stored and verified object. Checksums are lower-case hex: `crc32`, and `md5` where the store compares it. */
@@ -177,8 +187,10 @@ export interface Storage {
   readonly name: string;
   put(key: string, body: Readable | Buffer | string, options?: PutOptions): Promise<Stored>;
   readonly uploads: Uploads;
-  /** The whole object; undefined if there is none. @throws Archived if the store must restore it first */
+  /** The object's bytes; undefined if there is none. @throws Archived if the store must restore it first */
   get(key: string, options?: ReadOptions): Promise<Readable | undefined>;
+  /** A signed address with which a browser gets the object from the store itself. Undefined: browsers cannot reach the store. */
+  link?: ((key: string, options: LinkOptions) => Promise<string>) | undefined;
   head(key: string, options?: ReadOptions): Promise<StoredObject | undefined>;
   list(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoredObject>;
   /**

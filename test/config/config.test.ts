@@ -134,6 +134,7 @@ describe('the value of each variable', () => {
     ['STORAGE_URL', 's3://bucket', (c) => c.storage.target, { kind: 's3', bucket: 'bucket', prefix: '' }],
     ['STORAGE_URL', 'file:///a%20b/c d', (c) => c.storage.target, { kind: 'directory', path: '/a b/c d' }],
     ['S3_ENDPOINT', 'http://127.0.0.1:9000', (c) => c.storage.s3.endpoint, 'http://127.0.0.1:9000'],
+    ['S3_PUBLIC_ENDPOINT', 'none', (c) => c.storage.s3.publicEndpoint, 'none'],
     ['S3_REGION', 'eu-1', (c) => c.storage.s3.region, 'eu-1'],
     ['S3_FORCE_PATH_STYLE', 'TRUE', (c) => c.storage.s3.forcePathStyle, true],
     ['S3_CHECKSUMS', 'md5-etag', (c) => c.storage.s3.checksums, 'md5-etag'],
@@ -366,6 +367,7 @@ describe('invalid settings', () => {
       'file://',
     ],
     S3_ENDPOINT: ['h:9000'],
+    S3_PUBLIC_ENDPOINT: ['off', 'h:9000', 'https://user:secret@h'],
     S3_FORCE_PATH_STYLE: ['maybe', '2'],
     S3_CHECKSUMS: ['sha1'],
     S3_SSE: ['yes'],
@@ -588,6 +590,7 @@ describe('.env.example', () => {
       'REDIS_URL',
       'STORAGE_URL',
       'S3_ENDPOINT',
+      'S3_PUBLIC_ENDPOINT',
       'S3_REGION',
     ];
     const more = [

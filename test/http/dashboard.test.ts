@@ -1,4 +1,4 @@
-import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
@@ -400,6 +400,39 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows(/in 1 superseded file/);
   });
 
+  test('an operator looks at a picture, plays a film, downloads it, and browses thumbnails', async () => {
+    const sample = async (name: string) => ({
+      name,
+      content: { base64: await readFile(join('src/library/samples', name), 'base64') },
+      thumbnail: true,
+    });
+    const picture = await scene.upload({ ...(await sample('square.jpg')), mimeType: 'image/jpeg' });
+    const film = await scene.upload({ ...(await sample('story.mp4')), mimeType: 'video/mp4', assetType: 'videos' });
+    await scene.resync();
+    for (const id of [picture, film]) await scene.mirror.assetIn(id, 'mirrored');
+    await page.evaluate(`location.hash = '#/assets/${picture}'`);
+    await eventually(() => page.evaluate(`document.querySelector('.preview img')?.naturalWidth`)).toBeGreaterThan(100);
+    await page.evaluate(`location.hash = '#/assets/${film}'`);
+    await eventually(() => page.evaluate(`document.querySelector('video')?.duration`)).toBeGreaterThan(1);
+    await page.evaluate(`document.querySelector('video').play()`);
+    await eventually(() => page.evaluate(`document.querySelector('video').currentTime`)).toBeGreaterThan(0.2);
+    const saved = await page.evaluate(
+      `fetch([...document.querySelectorAll('a.button')].find((it) => it.innerText === 'Download').href)
+        .then((answer) => answer.headers.get('content-disposition'))`,
+    );
+    expect(saved).toMatch(/^attachment; filename="?story\.mp4"?$/);
+
+    await page.evaluate(`location.hash = '#/assets'`);
+    await tabTo('button', 'Grid');
+    await page.keyboard.press('Enter');
+    const loaded = `[...document.querySelectorAll('.grid img')].filter((it) => it.naturalWidth > 0).length`;
+    await eventually(() => page.evaluate(loaded)).toBeGreaterThan(1);
+    expect(await page.evaluate('location.hash')).toBe('#/assets?view=grid');
+    await tabTo('button', 'List');
+    await page.keyboard.press('Enter');
+    await eventually(() => page.evaluate('location.hash')).toBe('#/assets');
+  });
+
   test('the page of an asset that a filter skips says so', async () => {
     const change = (exclude: object | null) =>
       scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { exclude });
@@ -438,6 +471,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     ['overview', '#/', 'Up to date'],
     ['connection', 'connection', 'Sync now'],
     ['assets', '#/assets', 'Launch film.mp4'],
+    ['grid', '#/assets?view=grid', 'Launch film.mp4'],
     ['asset', 'asset', 'History'],
     ['activity', '#/activity', 'An operator signed in'],
     ['verifications', '#/verify', 'By an operator'],

@@ -553,6 +553,15 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       expect(await keys('many/')).toEqual([]);
     }, 120_000);
 
+    test('a part of an object is read by its first and last byte', async () => {
+      await storage.put('a/part', 'abcdefgh');
+      const part = async (first: number, last: number) =>
+        (await collected((await storage.get('a/part', { range: { first, last } }))!)).toString();
+      expect(await part(0, 0)).toBe('a');
+      expect(await part(2, 5)).toBe('cdef');
+      expect(await part(6, 7)).toBe('gh');
+    });
+
     describe('a missing object', () => {
       test('a missing object has no head and no body', async () => {
         expect(await storage.head('no/such')).toBeUndefined();

@@ -1,6 +1,7 @@
 /** @import { AssetSummary, Connection, MirrorEvent, Status } from './types.d.ts' */
 import { ago, bytes, number, when } from './format.js';
 import { nameOf, subjectOf } from './names.js';
+import { thumbnailOf } from './preview.js';
 import { repeat } from './vendor/lit-html/directives/repeat.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
 import { conditionOf, eventWords, sentence, stateNames, states, typeNames } from './words.js';
@@ -128,6 +129,18 @@ export const assetTable = (assets, retry) => html`<table role="table" class="car
     </tr>`,
   )}</tbody>
 </table>`;
+
+/** @param {AssetSummary[]} assets */
+export const assetGrid = (assets) =>
+  html`<ul class="grid">${repeat(
+    assets,
+    ({ id }) => id,
+    (asset) => html`<li><a href="#/assets/${encodeURIComponent(asset.id)}">
+    <span class="picture">${thumbnailOf(asset)}</span>
+    <span class="name">${asset.name ?? asset.id}</span></a>
+    <small>${[typeNames[asset.type ?? ''] ?? asset.type, (asset.bytes ?? asset.size) ? bytes(asset.bytes ?? asset.size ?? 0) : undefined].filter(Boolean).join(' · ')}</small>
+    ${asset.state === 'mirrored' ? nothing : statePill(asset)}</li>`,
+  )}</ul>`;
 
 /** @param {Pick<AssetSummary, 'state' | 'skipped' | 'nextAt' | 'transcript' | 'thumbnail'>} asset */
 export const canRetry = ({ state, skipped, nextAt, transcript, thumbnail }) =>

@@ -1,9 +1,12 @@
+import { z } from 'zod';
+import { type FileKind, fileQuery } from '../../operations/asset-files.ts';
 import { assetAnswer, assetList, assetQuery, assetSummary } from '../../operations/assets.ts';
 import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
 import { upcomingAnswer, upcomingQuery } from '../../operations/upcoming.ts';
 import { versionList } from '../../operations/versions.ts';
 import { refused } from '../openapi.ts';
+import { sendFile } from '../send-file.ts';
 import { type Api, route } from './route.ts';
 
 export function assetRoutes(app: Api, operations: Operations): void {
@@ -31,6 +34,22 @@ export function assetRoutes(app: Api, operations: Operations): void {
     }),
     async (request) => operations.versions(request.params.id),
   );
+  for (const [kind, operationId, summary] of files) {
+    app.get(
+      `/assets/:id/${kind}`,
+      route('assets', operationId, summary, {
+        params: idParams,
+        querystring: fileQuery,
+        response: {
+          200: { description: 'The file', content: { 'application/octet-stream': { schema: z.any() } } },
+          302: z.null().describe('Location: a link to the file in the store, valid for five minutes'),
+          ...refused(404, 409),
+        },
+      }),
+      async (request, reply) =>
+        sendFile(request, reply, await operations.assetFile(request.params.id, kind, request.query)),
+    );
+  }
   app.post(
     '/assets/:id/retry',
     route('assets', 'retryAsset', 'Retry an asset now, with a transcript or thumbnail that was given up', {
@@ -48,3 +67,10 @@ export function assetRoutes(app: Api, operations: Operations): void {
     async (request) => operations.upcoming(request.query),
   );
 }
+
+const files: [FileKind, string, string][] = [
+  ['media', 'getMedia', 'Get the media file of an asset'],
+  ['thumbnail', 'getThumbnail', 'Get the thumbnail of an asset'],
+  ['captions', 'getCaptions', 'Get the captions of an asset (WebVTT)'],
+  ['record', 'getRecord', 'Get the record of an asset (.asset.json)'],
+];

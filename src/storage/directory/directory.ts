@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { addAbortSignal, type Readable } from 'node:stream';
 import { StorageUnavailable } from '../../errors.ts';
 import type { Log } from '../../log.ts';
-import type { Storage } from '../storage.ts';
+import type { ReadOptions, Storage } from '../storage.ts';
 import { Drafts } from './drafts.ts';
 import { classify, codeOf, isMissing } from './errors.ts';
 import { keep } from './keep.ts';
@@ -37,9 +37,9 @@ export async function openDirectory(options: { path: string; touchMs?: number; l
     name: `file://${root.path}`,
     put: (key, body, put = {}) => write(root, drafts, key, body, put),
     uploads,
-    async get(key, { signal } = {}) {
-      signal?.throwIfAborted();
-      return read(root, key, signal);
+    async get(key, options = {}) {
+      options.signal?.throwIfAborted();
+      return read(root, key, options);
     },
     async head(key, { signal } = {}) {
       signal?.throwIfAborted();
@@ -81,7 +81,7 @@ async function prepare(root: Root, drafts: Drafts, log: Log | undefined): Promis
   );
 }
 
-async function read(root: Root, key: string, signal: AbortSignal | undefined): Promise<Readable | undefined> {
+async function read(root: Root, key: string, { signal, range }: ReadOptions): Promise<Readable | undefined> {
   const file = await open(root.fileOf(key), 'r').catch(async (error) => {
     if (!isMissing(error)) throw classify(error, root.path);
     await root.checkMounted();
@@ -91,7 +91,7 @@ async function read(root: Root, key: string, signal: AbortSignal | undefined): P
     await file?.close();
     return undefined;
   }
-  const stream = file!.createReadStream();
+  const stream = file!.createReadStream(range && { start: range.first, end: range.last });
   return signal ? addAbortSignal(signal, stream) : stream;
 }
 

@@ -13,6 +13,8 @@ export interface S3Options {
   /** Without slashes at its ends; may be empty. */
   prefix: string;
   endpoint?: string | undefined;
+  /** The store's address for browsers; `none`: they cannot reach it. Default: `endpoint`. */
+  publicEndpoint?: string | undefined;
   region?: string | undefined;
   forcePathStyle: boolean;
   checksums: 'auto' | 'crc32' | 'crc64nvme' | 'md5-etag' | 'none';

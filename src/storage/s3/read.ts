@@ -9,10 +9,11 @@ import { codeOf, statusOf } from './errors.ts';
 export async function readObject(
   bucket: Bucket,
   key: string,
-  { signal, versionId: VersionId }: ReadOptions = {},
+  { signal, versionId: VersionId, range }: ReadOptions = {},
 ): Promise<Readable | undefined> {
   try {
-    const command = new GetObjectCommand({ ...bucket.at(key), VersionId });
+    const Range = range && `bytes=${range.first}-${range.last}`;
+    const command = new GetObjectCommand({ ...bucket.at(key), VersionId, Range });
     const { Body } = await bucket.client.send(command, stoppedBy(signal));
     return signal ? addAbortSignal(signal, Body as Readable) : (Body as Readable);
   } catch (error) {

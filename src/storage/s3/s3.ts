@@ -7,6 +7,7 @@ import { probeKey } from './checksum-support.ts';
 import { type S3Options, stoppedBy, unquoted } from './client.ts';
 import { classify, statusOf } from './errors.ts';
 import { keep } from './keep.ts';
+import { linksTo } from './link.ts';
 import { extendLock } from './object-lock.ts';
 import { purge } from './purge.ts';
 import { readObject } from './read.ts';
@@ -34,6 +35,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
     },
     uploads,
     get: (key, options) => readObject(bucket, key, options),
+    link: linksTo(bucket),
     head: (key, { signal, versionId } = {}) => bucket.describe(key, signal, versionId),
     list: (prefix, { signal } = {}) => list(bucket, prefix, signal),
     keep: (key, as, options) => keep(bucket, key, as, options),

@@ -4,6 +4,7 @@ import { api } from '../api.js';
 import { bytes, when } from '../format.js';
 import { connectionName } from '../names.js';
 import { canRetry, empty, skeleton, statePill, time, trouble, withCode, withLocalTimes } from '../parts.js';
+import { fileLinks, previewOf } from '../preview.js';
 import { eraseDialog, holdButton } from '../removals.js';
 import { draw } from '../state.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
@@ -67,8 +68,9 @@ export const assetView = {
         <div class="head"><div><h1 id="asset-title" tabindex="-1">${asset.name ?? asset.id}</h1>
           <p class="soft">${[typeNames[asset.type ?? ''] ?? asset.type, asset.mimeType, asset.projectId && (asset.projectName ?? `project ${asset.projectId}`)].filter(Boolean).join(' · ')}</p></div>
           <p class="state">${statePill(asset)}</p></div>
+        ${previewOf(asset)}
         ${explanationOf(asset)}
-        <div class="actions">${canRetry(asset) ? html`<button class="main" @click=${() => act(() => retryAsset(/** @type {Asset} */ (asset)), load)}>Retry</button>` : nothing}
+        <div class="actions">${fileLinks(asset)} ${canRetry(asset) ? html`<button class="main" @click=${() => act(() => retryAsset(/** @type {Asset} */ (asset)), load)}>Retry</button>` : nothing}
           ${holdButton(asset, load)} <button @click=${() => eraseDialog(/** @type {Asset} */ (asset), load)}>Erase …</button></div>
         <dl class="facts">
           <div><dt>Size</dt><dd>${(asset.bytes ?? asset.size) ? bytes(asset.bytes ?? asset.size ?? 0) : 'unknown'}${asset.variant === 'mp4' ? html` <small>mp4 rendition</small>` : nothing}</dd></div>

@@ -3,7 +3,7 @@ import { act, retryAsset } from '../actions.js';
 import { queryOf } from '../api.js';
 import { later, listOf } from '../lists.js';
 import { connectionName } from '../names.js';
-import { assetTable, empty, moreButton, skeleton, trouble } from '../parts.js';
+import { assetGrid, assetTable, empty, moreButton, skeleton, trouble } from '../parts.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { stateNames, states, typeNames } from '../words.js';
 
@@ -12,9 +12,11 @@ const assets = listOf('/assets', 'assets');
 const names = ['state', 'q', 'type', 'projectId', 'connectionId', 'skipped'];
 /** @type {Record<string, string | undefined>} */
 let query = {};
+let isGrid = false;
 
 /** The filter is in the address, so that it can be bookmarked and shared. @param {Record<string, string | undefined>} change */
-const change = (change) => location.replace(`#/assets${queryOf({ ...query, ...change })}`);
+const change = (change) =>
+  location.replace(`#/assets${queryOf({ ...query, view: isGrid ? 'grid' : undefined, ...change })}`);
 const searchSoon = later(() => {
   const field = /** @type {HTMLInputElement | null} */ (document.getElementById('asset-search'));
   change({ q: field?.value.trim() || undefined });
@@ -24,6 +26,7 @@ export const assetsView = {
   title: 'Assets',
   /** @param {string[]} _path @param {URLSearchParams} given */
   async open(_path, given) {
+    isGrid = given.get('view') === 'grid';
     query = Object.fromEntries(names.map((name) => [name, given.get(name) ?? undefined]));
     await assets.filter(query);
   },
@@ -49,6 +52,10 @@ export const assetsView = {
             ([value, name]) =>
               html`<option value=${value} ?selected=${value === (query.skipped ? 'skipped' : (query.state ?? ''))}>${name}</option>`,
           )}</select></label>
+          <div class="segments" role="group" aria-label="View">${[false, true].map(
+            (grid) =>
+              html`<button aria-pressed=${grid === isGrid} @click=${() => change({ view: grid ? 'grid' : undefined })}>${grid ? 'Grid' : 'List'}</button>`,
+          )}</div>
         </div></div>
       ${
         query.connectionId
@@ -60,7 +67,7 @@ export const assetsView = {
         assets.rows === undefined
           ? skeleton(6)
           : assets.rows.length > 0
-            ? html`${assetTable(assets.rows, (asset) => act(() => retryAsset(asset), assets.refresh))}${moreButton(assets.isMore, () => assets.more(), 'assets')}`
+            ? html`${isGrid ? assetGrid(assets.rows) : assetTable(assets.rows, (asset) => act(() => retryAsset(asset), assets.refresh))}${moreButton(assets.isMore, () => assets.more(), 'assets')}`
             : empty(Object.values(query).some(Boolean) ? 'No asset matches.' : 'No assets yet.')
       }
     </section>`,

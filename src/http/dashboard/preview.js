@@ -1,0 +1,68 @@
+/** @import { Asset, AssetSummary } from './types.d.ts' */
+import { addressOf, queryOf } from './api.js';
+import { html, nothing } from './vendor/lit-html/lit-html.js';
+import { typeNames } from './words.js';
+
+/**
+ * The address of a file of an asset. `version`: another value when the file has changed, so that browsers do not show the old one.
+ * @param {string} id @param {'media' | 'thumbnail' | 'captions' | 'record'} kind
+ * @param {{ version?: string | null, download?: boolean }} [options]
+ */
+const fileOf = (id, kind, { version, download } = {}) =>
+  `${addressOf(`/assets/${encodeURIComponent(id)}/${kind}`)}${queryOf({ download: download ? 'true' : undefined })}${version ? `#${version}` : ''}`;
+
+/** The thumbnail of an asset, or the name of its type. @param {AssetSummary} asset */
+export const thumbnailOf = ({ id, type, thumbnail, mirroredAt }) =>
+  thumbnail === 'mirrored'
+    ? html`<img src=${fileOf(id, 'thumbnail', { version: mirroredAt })} alt="" loading="lazy" decoding="async">`
+    : html`<span class="no-picture">${typeNames[type ?? ''] ?? type ?? 'No type'}</span>`;
+
+/** Larger pictures are shown by their thumbnails. */
+const mostPictureBytes = 30 * 2 ** 20;
+const pictures = ['image/avif', 'image/gif', 'image/jpeg', 'image/png', 'image/webp'];
+
+/** A link to the store ends after minutes: playing goes on with a new one. @param {Event} event */
+function continuePlaying({ currentTarget }) {
+  const player = /** @type {HTMLMediaElement} */ (currentTarget);
+  const { currentTime } = player;
+  if (currentTime === 0 || player.dataset.failedAt === String(currentTime)) return;
+  player.dataset.failedAt = String(currentTime);
+  player.load();
+  player.currentTime = currentTime;
+  void player.play();
+}
+
+/** What the asset looks or sounds like. @param {Asset} asset */
+export function previewOf(asset) {
+  const { id, key, mimeType, variant, bytes, transcript, thumbnail, mirroredAt: version, name } = asset;
+  if (key === null || version === null) return nothing;
+  const type = variant === 'mp4' ? 'video/mp4' : (mimeType ?? '').toLowerCase();
+  const media = fileOf(id, 'media', { version });
+  const hasPicture = thumbnail === 'mirrored';
+  const captions =
+    transcript === 'mirrored'
+      ? html`<track kind="captions" label="Transcript" src=${fileOf(id, 'captions', { version })} default>`
+      : nothing;
+  if (type.startsWith('video/')) {
+    const poster = hasPicture ? fileOf(id, 'thumbnail', { version }) : '';
+    return html`<div class="preview"><video controls preload="metadata" src=${media} poster=${poster} aria-label=${name ?? id} @error=${continuePlaying}>${captions}</video></div>`;
+  }
+  if (type.startsWith('audio/')) {
+    return html`<div class="preview">${hasPicture ? html`<img src=${fileOf(id, 'thumbnail', { version })} alt="">` : nothing}
+      <audio controls preload="metadata" src=${media} aria-label=${name ?? id} @error=${continuePlaying}>${captions}</audio></div>`;
+  }
+  if (pictures.includes(type) && (bytes ?? 0) <= mostPictureBytes) {
+    return html`<div class="preview"><img src=${media} alt=${name ?? id}></div>`;
+  }
+  return hasPicture
+    ? html`<div class="preview"><img src=${fileOf(id, 'thumbnail', { version })} alt="Thumbnail of ${name ?? id}"></div>`
+    : nothing;
+}
+
+/** Links to the file. @param {Asset} asset */
+export function fileLinks({ id, key, mirroredAt, mimeType }) {
+  if (key === null || mirroredAt === null) return nothing;
+  const isDocument = ['application/pdf', 'text/plain'].includes((mimeType ?? '').toLowerCase());
+  return html`<a class="button" href=${fileOf(id, 'media', { download: true })}>Download</a>
+    ${isDocument ? html`<a class="button" href=${fileOf(id, 'media')} target="_blank" rel="noopener">Open</a>` : nothing}`;
+}
