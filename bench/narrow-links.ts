@@ -18,10 +18,19 @@ const settings = JSON.parse(process.env.SETTINGS ?? '{}');
 const bytesPerSecond = 50e6;
 const bucketMs = 20;
 
-interface Cell {
+/** A library, its network, and the files in it. */
+interface Conditions {
   latency: number;
+  /** API requests per second. */
   limit: number;
   bytes: number;
+  /** One connection to the library in this many is reset after 100 KB. */
+  resetOneIn?: number;
+  /** The library refuses nothing, but works on this many API requests at once, so that all together have `limit`. */
+  workers?: number;
+}
+
+interface Cell extends Conditions {
   files: number;
   ideal: number;
   took: number;
@@ -41,22 +50,26 @@ function predicted({ latency, limit, bytes, files }: Pick<Cell, 'latency' | 'lim
   return Math.max(library, network, waiting, processors);
 }
 
-const stageFor = (latency: number, limit: number, bytes: number, files: number) =>
+const stageFor = ({ latency, limit, bytes, resetOneIn, workers }: Conditions, files: number) =>
   newStage({
-    source: { files, bytes, newest: Date.now() - 86_400_000, stepMs: 1000, perSecond: limit },
+    source: {
+      ...{ files, bytes, newest: Date.now() - 86_400_000, stepMs: 1000 },
+      ...(workers ? { workers, workMs: (workers * 1000) / limit } : { perSecond: limit }),
+    },
     redis: true,
     s3: 'versity',
     tls: true,
     networks: {
-      source: { delayMs: latency, jitterMs: latency / 10, bytesPerSecond },
+      source: { delayMs: latency, jitterMs: latency / 10, bytesPerSecond, resetOneIn },
       s3: { delayMs: bucketMs, jitterMs: bucketMs / 10, bytesPerSecond },
     },
   });
 const sum = (counts: number[]) => counts.reduce((all, count) => all + count, 0);
 
-async function measure(latency: number, limit: number, bytes: number): Promise<Cell> {
+async function measure(conditions: Conditions): Promise<Cell> {
+  const { limit, bytes, workers } = conditions;
   const files = Math.max(1, Math.round(Math.min(limit, bytesPerSecond / bytes) * seconds));
-  await using stage = await stageFor(latency, limit, bytes, files);
+  await using stage = await stageFor(conditions, files);
   await stage.migrate();
   const mirror = await stage.mirror('all', { SYNC_INTERVAL: '30d', SCRUB_CYCLE: 'off', ...settings });
   await stage.addConnections(1, 1);
@@ -73,9 +86,13 @@ async function measure(latency: number, limit: number, bytes: number): Promise<C
   const counted = await stage.requests();
   const [answered, refused] = [counted.answered, counted.refused].map((list) => Array.from(list, (n) => n ?? 0));
   return {
-    ...{ latency, limit, bytes, files, took, limitsSeen },
+    ...conditions,
+    ...{ files, took, limitsSeen },
     // Listing takes API requests, too. The first second may use the limit's reserve.
-    ideal: Math.max((files + Math.ceil(files / 100) + 1 - limit) / limit, (files * bytes) / bytesPerSecond),
+    ideal: Math.max(
+      (files + Math.ceil(files / 100) + 1 - (workers ? 0 : limit)) / limit,
+      (files * bytes) / bytesPerSecond,
+    ),
     refused: sum(refused!) / (sum(refused!) + sum(answered!)),
     cpu: cpuSeconds(mirror.pid) - cpu,
     answered: answered!,
@@ -83,11 +100,11 @@ async function measure(latency: number, limit: number, bytes: number): Promise<C
 }
 
 /** The same files by what people write today: for each, the API by curl, and its link by rclone, with `xargs -P`. */
-async function script(latency: number, limit: number, bytes: number): Promise<string[][]> {
+async function script(conditions: Conditions): Promise<string[][]> {
   const [rclone] = await rclones();
   if (!rclone) return [];
-  const files = limit * 10;
-  await using stage = await stageFor(latency, limit, bytes, files);
+  const files = conditions.limit * 10;
+  await using stage = await stageFor(conditions, files);
   const s3 = { ...stage.s3!, endpoint: stage.environment.S3_ENDPOINT! };
   const ca = `--ca-cert ${stage.ca}`;
   const rows: string[][] = [];
@@ -115,22 +132,31 @@ async function script(latency: number, limit: number, bytes: number): Promise<st
   return rows;
 }
 
+async function measured(conditions: Conditions): Promise<Cell> {
+  const cell = await measure(conditions);
+  const { files, ideal, took, refused, cpu, answered, limitsSeen } = cell;
+  console.log(
+    `${JSON.stringify(conditions)}: ${files} files in ${took.toFixed(1)} s, ${((100 * ideal) / took).toFixed(0)} % of the ` +
+      `ideal, ${(100 * refused).toFixed(2)} % refused, ${cpu.toFixed(1)} CPU s\n  answered ${answered.join(' ')}\n  limits ${limitsSeen.join(' ')}`,
+  );
+  return cell;
+}
 const cells: Cell[] = [];
 for (const bytes of sizes) {
   for (const limit of limits) {
-    for (const latency of latencies) {
-      const cell = await measure(latency, limit, bytes);
-      cells.push(cell);
-      const { files, ideal, took, refused, cpu, answered, limitsSeen } = cell;
-      console.log(
-        `${bytes} bytes, ${limit}/s, ${latency} ms: ${files} files in ${took.toFixed(1)} s, ${((100 * ideal) / took).toFixed(0)} % of the ` +
-          `ideal, ${(100 * refused).toFixed(2)} % refused, ${cpu.toFixed(1)} CPU s\n  answered ${answered.join(' ')}\n  limits ${limitsSeen.join(' ')}`,
-      );
-    }
+    for (const latency of latencies) cells.push(await measured({ latency, limit, bytes }));
   }
 }
 const shown = cells.find(({ latency, limit }) => latency === 100 && limit === 60) ?? cells[0]!;
-const others = process.env.ALONE ? [] : await script(shown.latency, shown.limit, shown.bytes);
+const others = process.env.ALONE ? [] : await script(shown);
+const usual = { latency: 100, limit: 60, bytes: 100_000 };
+const hard: (Cell & { library: string })[] = [];
+for (const [library, conditions] of [
+  ['refuses nothing, but works on six requests at once', { ...usual, workers: 6 }],
+  ['resets one connection in ten after 100 KB, files of 2 MB', { ...usual, bytes: 2_000_000, resetOneIn: 10 }],
+] as const) {
+  if (!process.env.ALONE) hard.push({ library, ...(await measured(conditions)) });
+}
 
 const over = (name: string, counts: number[]) => ({
   name,
@@ -144,6 +170,15 @@ const charts: Chart[] = [
     y: 'per second',
     series: [over('requests answered', shown.answered), over('assets that may be in flight', shown.limitsSeen)],
   },
+  ...hard.map(
+    ({ library, answered, limitsSeen }): Chart => ({
+      kind: 'curves',
+      title: `A library that ${library}`,
+      x: 'seconds',
+      y: 'per second',
+      series: [over('requests answered', answered), over('assets that may be in flight', limitsSeen)],
+    }),
+  ),
   {
     kind: 'bars',
     title: 'How long it took, and what the formula says',
@@ -199,6 +234,29 @@ ${table(
 Others with files of ${number(shown.bytes / 1000)} KB, ${shown.limit} requests per second allowed, at ${shown.latency} ms; the mirror: ${number(shown.files / shown.took, 1)} files/s.
 
 ${table(['', 'files/s', 'CPU ms a file'], others)}
+
+Libraries that are harder to adapt to, at ${usual.latency} ms and with ${usual.limit} requests per second:
+
+${table(
+  [
+    'a library that',
+    'files',
+    'ideal, s',
+    'took, s',
+    'of the ideal',
+    'refused',
+    'assets that may be in flight, at the end',
+  ],
+  hard.map(({ library, files, ideal, took, refused, limitsSeen }) => [
+    library,
+    number(files),
+    number(ideal, 1),
+    number(took, 1),
+    `${number((100 * ideal) / took)} %`,
+    `${number(100 * refused, 2)} %`,
+    number(limitsSeen.at(-1) ?? 0),
+  ]),
+)}
 `,
   ground: await ground(['redis', 'versitygw', 'curl']),
 });
