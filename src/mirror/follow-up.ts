@@ -49,7 +49,7 @@ export function nextFollowUp(
   return checks.length ? Math.max(0, Math.min(...checks) - now) : null;
 }
 
-/** Follow-up checks for a thumbnail, within about two minutes. Each full sync starts as many again. */
+/** Follow-up checks for a thumbnail, within about two minutes. A full sync starts them again. */
 const thumbnailTries = 6;
 
 /**
@@ -81,6 +81,8 @@ export async function followUp(all: MirrorDeps, leased: LeasedAsset): Promise<Ou
     return await retryOrFail(deps, leased, error, async (reason) => {
       // The media is complete. Only the sidecars are given up.
       await deps.store.assets.giveUpSidecars(lease, reason);
+      const fields = { connectionId: asset.connectionId, assetId: asset.id, reasonCode: reason.code, err: error };
+      deps.log.warn({ event: 'sidecars.given_up', ...fields }, 'transcript or thumbnail given up');
       return { outcome: 'gave_up', reason };
     });
   }
@@ -127,7 +129,7 @@ async function completeThumbnail(
   const thumbnail = await mirrorThumbnail(deps, leased, detail, mediaKey).catch(keepGoing(leased.signal, reasons));
   if (thumbnail) keepThumbnail(sidecars, thumbnail);
   else if (!detail.thumbnailUrl) sidecars.thumbnailState = 'none';
-  else if (leased.asset.attempts + 1 >= thumbnailTries) sidecars.thumbnailState = 'gave_up';
+  else if (leased.asset.followUps + 1 >= thumbnailTries) sidecars.thumbnailState = 'gave_up';
   note(leased.lease, 'thumbnail', { status: sidecars.thumbnailState });
 }
 
@@ -141,17 +143,16 @@ async function finish(
   const { detail, media, sidecars, reasons, isReplaced } = found;
   // The record keeps describing the version in the bucket.
   const api = versionOf(detail) === media.version || !asset.detail ? withoutLinks(detail) : asset.detail;
-  const changed =
+  const isNew =
     sidecars.transcriptState !== asset.transcriptState ||
     !isDeepStrictEqual(sidecars.thumbnail, asset.thumbnail) ||
     !isDeepStrictEqual(asset.detail, storable(api));
-  let { recordKey } = asset;
-  if (changed || !recordKey) {
-    const mirroredAt = asset.mirroredAt?.getTime() ?? databaseTime(lease);
-    recordKey = await writeRecord(deps, leased, { media, api, sidecars, mirroredAt });
-  }
-  const tries = asset.attempts + 1;
-  const waitMs = isReplaced ? null : nextFollowUp(deps, leased, sidecars, detail, tries);
+  const mirroredAt = asset.mirroredAt?.getTime() ?? databaseTime(lease);
+  const written =
+    isNew || !asset.recordKey ? await writeRecord(deps, leased, { media, api, sidecars, mirroredAt }) : undefined;
+  const recordKey = written ?? asset.recordKey!;
+  const checks = asset.followUps + 1;
+  const waitMs = isReplaced ? null : nextFollowUp(deps, leased, sidecars, detail, checks);
   requireLease(
     await deps.store.assets.mirrored(lease, {
       detail: storable(api),
@@ -159,13 +160,13 @@ async function finish(
       ...sidecars,
       sidecarFiles: sidecarsOf(sidecars, recordKey),
       waitMs,
-      attempts: waitMs === null ? 0 : tries,
+      followUps: waitMs === null ? 0 : checks,
       reason: reasons.length > 1 ? { code: 'several', reasons } : (reasons[0] ?? null),
     }),
   );
   const { transcriptState: transcript, thumbnailState: thumbnail } = sidecars;
   const fields = { connectionId: asset.connectionId, assetId: asset.id, transcript, thumbnail };
-  if (changed) deps.log.info({ event: 'record.completed', ...fields }, 'record completed');
+  if (written) deps.log.info({ event: 'record.rewritten', ...fields }, 'record rewritten');
   else deps.log.info({ event: 'record.checked', ...fields }, 'nothing new found');
   return waitMs === null ? { outcome: 'complete' } : { outcome: 'later', retryInMs: Math.round(waitMs) };
 }

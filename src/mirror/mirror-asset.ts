@@ -1,7 +1,7 @@
 import { Archived, Rejected, RetryLater } from '../errors.ts';
 import { skippedNow } from '../filters/apply-filters.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
-import type { Reason } from '../reasons.ts';
+import { type Reason, renderReason } from '../reasons.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/schemas.ts';
 import { crc32At } from '../storage/meter.ts';
 import { databaseTime, note } from '../store/assets/history.ts';
@@ -46,7 +46,7 @@ export async function mirrorAsset(all: MirrorDeps, leased: LeasedAsset): Promise
     await removeSuperseded(deps, leased, media, [media.key, recordKey, sidecars.thumbnail?.key]);
     return await finish(deps, leased, { detail, media, isNew, sidecars, recordKey, startedAt });
   } catch (error) {
-    return await retryOrFail(deps, leased, error, (reason) => fail(deps, leased, reason));
+    return await retryOrFail(deps, leased, error, (reason) => fail(deps, leased, reason, error));
   }
 }
 
@@ -84,6 +84,7 @@ async function findStored(
 ): Promise<Media | undefined> {
   const { media } = asset;
   if (!media || media.version !== versionOf(detail)) return undefined;
+  // Without a record, a file under an older name is stored again under its present one.
   if (media.key !== objectNameOf(deps.keyTemplate, asset, detail, media.variant).key && !asset.recordKey)
     return undefined;
   const object = await deps.storage.head(media.key, { signal });
@@ -143,6 +144,7 @@ async function finish(
       sidecarFiles: sidecarsOf(sidecars, recordKey),
       eventFor: deps.mirroredEvents && isNew ? media : undefined,
       waitMs: nextFollowUp(deps, leased, sidecars, detail, 0),
+      followUps: 0,
     }),
   );
   const ms = Math.round(performance.now() - copy.startedAt);
@@ -173,16 +175,14 @@ async function skip(
 }
 
 /** Schedules the next check of a video that is still transcoding: after half the time so far, at most ten minutes. */
-async function waitForProcessing(deps: MirrorDeps, { asset, lease }: LeasedAsset): Promise<Outcome> {
+async function waitForProcessing(deps: MirrorDeps, leased: LeasedAsset): Promise<Outcome> {
+  const { asset, lease } = leased;
   const { poll, giveUp } = deps.processing;
   const { processingSince } = asset;
-  const lasts = processingSince ? databaseTime(lease) - processingSince.getTime() : 0;
-  if (lasts >= giveUp) {
-    const reason: Reason = { code: 'still_processing', minutes: Math.round(lasts / 60_000) };
-    await deps.store.assets.failed(lease, reason);
-    return { outcome: 'failed', reason };
-  }
-  const waitMs = Math.min(Math.max(poll, Math.min(lasts / 2, 10 * 60_000)), giveUp - lasts);
+  const elapsedMs = processingSince ? databaseTime(lease) - processingSince.getTime() : 0;
+  if (elapsedMs >= giveUp)
+    return fail(deps, leased, { code: 'still_processing', minutes: Math.round(elapsedMs / 60_000) });
+  const waitMs = Math.min(Math.max(poll, Math.min(elapsedMs / 2, 10 * 60_000)), giveUp - elapsedMs);
   await deps.store.assets.processing(lease, waitMs);
   return { outcome: 'processing', retryInMs: Math.round(waitMs) };
 }
@@ -194,7 +194,7 @@ async function endUnavailable(deps: MirrorDeps, leased: LeasedAsset): Promise<Ou
   return { outcome: 'unavailable' };
 }
 
-async function fail(deps: MirrorDeps, leased: LeasedAsset, reason: Reason): Promise<Outcome> {
+async function fail(deps: MirrorDeps, leased: LeasedAsset, reason: Reason, err?: unknown): Promise<Outcome> {
   const { asset, lease } = leased;
   // Settings that changed meanwhile may skip it now: then it has not failed.
   const settings = (await deps.store.connections.get(asset.connectionId))?.settings ?? asset.settings;
@@ -202,6 +202,11 @@ async function fail(deps: MirrorDeps, leased: LeasedAsset, reason: Reason): Prom
   if (skipped) return skip(deps, leased, skipped);
   await dropUpload(deps, leased);
   await deps.store.assets.failed(lease, reason);
+  const fields = { connectionId: asset.connectionId, assetId: asset.id, attempts: asset.attempts + 1 };
+  deps.log.warn(
+    { event: 'asset.failed', ...fields, reasonCode: reason.code, reason: renderReason(reason), err },
+    'asset failed',
+  );
   return { outcome: 'failed', reason };
 }
 

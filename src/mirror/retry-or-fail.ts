@@ -46,7 +46,10 @@ export const resultOf = ({ outcome }: Outcome): AssetResult | undefined => resul
 /** An error of the library or the network may be temporary; one of the file itself rarely is. */
 const attemptsFor = (error: unknown) => (isTemporary(error) ? 12 : 5);
 
-/** After this many postponements, which take hours, the asset fails so that an operator sees it. */
+/**
+ * A refused object fails after this number of waits, which take hours. An outage of the library may last ten times as many; then
+ * attempts count.
+ */
 const mostWaits = 20;
 
 type RetryDeps = Pick<MirrorDeps, 'store' | 'breaker' | 'outages' | 'limiter' | 'log' | 'timings'>;
@@ -66,16 +69,10 @@ export async function retryOrFail(
   error: unknown,
   exhausted: (reason: Reason) => Promise<Outcome>,
 ): Promise<Outcome> {
-  const { asset, lease } = leased;
   const verdict = await judge(deps, leased, error);
-  if (verdict.outcome === 'failed') {
-    const { code: reasonCode } = verdict.reason;
-    const fields = { ...idsOf(asset), attempts: asset.attempts + 1, reasonCode, err: error };
-    deps.log.warn({ event: 'asset.failed', ...fields }, 'asset failed');
-    return exhausted(verdict.reason);
-  }
+  if (verdict.outcome === 'failed') return exhausted(verdict.reason);
   const { outcome, waitMs, ...options } = verdict;
-  await deps.store.assets.again(lease, waitMs, options);
+  await deps.store.assets.again(leased.lease, waitMs, options);
   return { outcome, retryInMs: Math.round(waitMs), ...(options.reason && { reason: options.reason }) };
 }
 
@@ -113,7 +110,7 @@ async function judge(deps: RetryDeps, { asset, signal }: LeasedAsset, error: unk
   return { outcome: 'attempt_failed', waitMs: backoff(asset.attempts, first, last), reason, spent: true };
 }
 
-/** The bucket does not accept an object: its check shows whether it accepts none, or only not this one. */
+/** The bucket refused an object. A check of the bucket shows whether it refuses all objects or only this one. */
 async function judgeRefusal(
   { breaker, log }: RetryDeps,
   asset: LeasedAsset['asset'],

@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { ask } from '../support/database.ts';
 import { contentOf } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
@@ -55,6 +56,25 @@ describe('sidecars', () => {
     await scene.admin.changeAsset(id, { transcript: spoken });
     await transcriptIs(id, 'mirrored');
     expect(await asked(id, 'media')).toHaveLength(1);
+  });
+
+  test('one error after many follow-up checks does not give up a transcript', async () => {
+    const id = await scene.upload({ ...video, hasTranscript: true });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    await until('a second look', async () => (await asked(id, 'transcript')).length >= 2);
+    await ask(scene.ground.environment.DATABASE_URL!, 'UPDATE assets SET follow_ups = 20');
+    await scene.admin.addFault({ endpoint: 'asset', assetId: id, status: 502, times: 1 });
+    const failed = async () => (await asked(id, 'asset')).some(({ status }) => status === 502);
+    await until('a check that fails', async () => {
+      await ask(scene.ground.environment.DATABASE_URL!, `UPDATE assets SET next_at = now() WHERE id = '${id}'`);
+      return failed();
+    });
+    await scene.admin.changeAsset(id, { transcript: spoken });
+    await scene.mirror.api('POST', `/assets/${id}/retry`);
+    await transcriptIs(id, 'mirrored');
+    const { timeline } = await scene.mirror.api('GET', `/assets/${id}`);
+    expect(timeline.filter(({ what }: { what: string }) => /gave_up/.test(what))).toEqual([]);
   });
 
   test('a follow-up check while a new file is processing leaves the record on the mirrored version', async () => {

@@ -11,4 +11,5 @@ export const mirroredAlone: Mirrored = {
   thumbnail: null,
   sidecarFiles: {},
   waitMs: null,
+  followUps: 0,
 };

@@ -8,7 +8,7 @@ import { free } from './leases.ts';
 const restarted = sql`
   state = CASE WHEN state IN ('failed', 'unavailable') THEN 'pending' ELSE state END,
   processing_since = CASE WHEN state IN ('failed', 'unavailable') THEN NULL ELSE processing_since END,
-  next_at = now(), attempts = 0, waits = 0, reason = NULL`;
+  next_at = now(), attempts = 0, follow_ups = 0, waits = 0, reason = NULL`;
 
 export async function get(db: Database, id: string): Promise<Asset | undefined> {
   return db.selectFrom('assets').selectAll().where('id', '=', id).executeTakeFirst();

@@ -44,7 +44,8 @@ export interface Mirrored extends SidecarStates {
   detail: Record<string, unknown>;
   recordKey: string;
   waitMs: number | null;
-  attempts?: number;
+  /** Follow-up checks so far; 0: none, or all have ended. */
+  followUps: number;
   reason?: Reason | null;
   /** The media, if an `asset.mirrored` event is to be sent for it. */
   eventFor?: Media | undefined;

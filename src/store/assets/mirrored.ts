@@ -15,7 +15,6 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
     revision: lease.revision,
     size: lease.size,
     uploadDate: lease.uploadDate,
-    attempts: done.attempts ?? 0,
     began: lease.stepLog.began,
     entry: historyEntry(lease, { outcome: 'mirrored', reason: done.reason ?? null, waitMs: done.waitMs }),
   }));
@@ -26,7 +25,7 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
     sql<{ id: string; lease: number }>`
     WITH found AS MATERIALIZED (
       SELECT * FROM ${recordset(found)} AS found (
-        id text, lease int, revision int, size bigint, upload_date bigint, wait_ms float8, attempts int, reason jsonb,
+        id text, lease int, revision int, size bigint, upload_date bigint, wait_ms float8, follow_ups int, reason jsonb,
         record_key text, detail jsonb, transcript_state text, transcript_keys jsonb, transcript_deadline timestamptz,
         thumbnail_state text, thumbnail jsonb, sidecar_files jsonb, began timestamptz, entry jsonb)
     ), leased AS MATERIALIZED (
@@ -37,7 +36,7 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
         state = CASE WHEN assets.size IS NOT DISTINCT FROM found.size
           AND assets.upload_date IS NOT DISTINCT FROM found.upload_date THEN 'mirrored' ELSE 'pending' END,
         next_at = CASE WHEN assets.revision = found.revision THEN now() + found.wait_ms * interval '1 ms' ELSE now() END,
-        attempts = found.attempts, waits = 0, reason = found.reason, processing_since = NULL,
+        attempts = 0, follow_ups = found.follow_ups, waits = 0, reason = found.reason, processing_since = NULL,
         record_key = found.record_key, superseded = '{}', detail = found.detail,
         mirrored_at = coalesce(mirrored_at, now()),
         transcript_state = found.transcript_state, transcript_keys = found.transcript_keys,

@@ -97,7 +97,10 @@ const assets = `
     reason jsonb,
     -- The filter rule that skips it; then nothing is due, although it is pending.
     skipped text,
+    -- Failed attempts in a row.
     attempts integer NOT NULL DEFAULT 0,
+    -- Follow-up checks so far that found a transcript or thumbnail not ready.
+    follow_ups integer NOT NULL DEFAULT 0,
     -- How often in a row it was postponed without spending an attempt.
     waits integer NOT NULL DEFAULT 0,
     processing_since timestamptz,

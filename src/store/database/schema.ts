@@ -175,7 +175,10 @@ interface AssetTable {
   reason: Reason | null;
   /** The filter rule that skips it: it is pending, was never mirrored, and is never due. */
   skipped: string | null;
+  /** Failed attempts in a row. */
   attempts: number;
+  /** Follow-up checks so far that found a transcript or thumbnail not ready. */
+  followUps: Generated<number>;
   /** How often in a row it was postponed without spending an attempt. */
   waits: Generated<number>;
   processingSince: Date | null;
