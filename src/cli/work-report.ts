@@ -15,7 +15,7 @@ interface Report<So> {
  * Runs the work of a verb that needs no service: a bar on a terminal shows its progress, each problem is printed, and at last
  * a summary. With `json`, only the result is printed, with the problems. Ctrl-C ends the work: exit code 130.
  */
-export async function runReported<So extends { of: unknown }>(
+export async function runReported<So extends { total: unknown }>(
   work: (report: Report<So>) => Promise<So>,
   options: {
     json: boolean;
@@ -68,9 +68,9 @@ export async function runReported<So extends { of: unknown }>(
     if (shown) bar.stop();
   }
   const ms = msSoFar();
-  const { of = null } = result;
+  const { total = null } = result;
   const ending = interrupted && { interrupted };
-  if (json) printJson({ ...ending, ...result, of, seconds: ms / 1000, problems, moreProblems });
+  if (json) printJson({ ...ending, ...result, total, seconds: ms / 1000, problems, moreProblems });
   else print(options.summaryOf(result, { interrupted, ms }));
   return result;
 }

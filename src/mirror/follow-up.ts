@@ -10,7 +10,7 @@ import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced-storage.ts';
 import { versionOf } from './media.ts';
 import { sidecarsOf, writeRecord } from './record.ts';
-import { keepGoing, type Outcome, retryOrFail } from './retry-or-fail.ts';
+import { collectReason, type Outcome, retryOrFail } from './retry-or-fail.ts';
 import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
 import { fetchTranscript, transcriptDeadline } from './transcript.ts';
 
@@ -126,7 +126,7 @@ async function completeThumbnail(
     sidecars.thumbnailState = 'pending';
   }
   if (sidecars.thumbnailState !== 'pending') return;
-  const thumbnail = await mirrorThumbnail(deps, leased, detail, mediaKey).catch(keepGoing(leased.signal, reasons));
+  const thumbnail = await mirrorThumbnail(deps, leased, detail, mediaKey).catch(collectReason(leased.signal, reasons));
   if (thumbnail) keepThumbnail(sidecars, thumbnail);
   else if (!detail.thumbnailUrl) sidecars.thumbnailState = 'none';
   else if (leased.asset.followUps + 1 >= thumbnailTries) sidecars.thumbnailState = 'gave_up';

@@ -129,7 +129,7 @@ async function judgeRefusal(
 }
 
 /** Adds the error of a sidecar to `reasons`. @throws an error that concerns more than this sidecar */
-export const keepGoing =
+export const collectReason =
   (signal: AbortSignal, reasons: Reason[]) =>
   (error: unknown): undefined => {
     if (

@@ -6,7 +6,7 @@ import { databaseTime } from '../store/assets/history.ts';
 import type { SidecarStates } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { keptOf } from './record.ts';
-import { keepGoing } from './retry-or-fail.ts';
+import { collectReason } from './retry-or-fail.ts';
 
 /**
  * The deadline of a transcript; undefined: none is expected. Transcripts exist for video and audio only, some minutes
@@ -37,7 +37,7 @@ export async function fetchTranscript(
   }
   const transcript = await deps
     .withToken(asset.connectionId, (token) => deps.client.getTranscript({ token, assetId: asset.id, signal }))
-    .catch(keepGoing(signal, reasons));
+    .catch(collectReason(signal, reasons));
   if (transcript?.kind === 'no speech') {
     Object.assign(sidecars, { transcriptState: 'no_speech', transcriptDeadline: null });
   } else if (transcript?.kind === 'transcript') {

@@ -4,7 +4,7 @@ import { concurrently } from '../concurrently.ts';
 import { Disconnected, Rejected, RetryLater, StorageUnavailable, toReason, withMargin } from '../errors.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { renderReason } from '../reasons.ts';
-import { CannotGoOn, type Link, OtherVersion, type Pinned } from '../source/download.ts';
+import { type Link, OtherVersion, type Pinned, RangeRefused } from '../source/download.ts';
 import { HttpError } from '../source/http.ts';
 import { TooSlow } from '../source/min-rate.ts';
 import { type Part, partLength, type Stored, smallestPart, UploadLost } from '../storage/storage.ts';
@@ -67,7 +67,7 @@ export async function transferInParts(
     if (error instanceof TooSlow && done.size > resumedParts) {
       throw new RetryLater(error.message, withMargin(2 * error.windowMs));
     }
-    if (error instanceof CannotGoOn && done.size === 0) throw new NotInParts(error.message, { cause: error });
+    if (error instanceof RangeRefused && done.size === 0) throw new NotInParts(error.message, { cause: error });
     throw error;
   }
 }

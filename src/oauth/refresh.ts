@@ -102,7 +102,6 @@ async function untilSaved(log: Log, connectionId: string, save: () => Promise<bo
 async function endRefused(deps: RefreshDeps, pair: LeasedPair): Promise<undefined> {
   const { connectionId, version, owner } = pair;
   if (await isReplaced(deps, pair)) return;
-  deps.onRefresh?.('refused');
   const reason = pair.lostAnswer
     ? 'the answer to an earlier token refresh was lost, and the library no longer takes the old token; connect again'
     : 'the user disconnected the app or lost access at the library; connect again';
@@ -111,6 +110,7 @@ async function endRefused(deps: RefreshDeps, pair: LeasedPair): Promise<undefine
     deps.log.info({ event: 'token.refusal_ignored', connectionId }, 'refused token refresh ignored');
     return;
   }
+  deps.onRefresh?.('refused');
   deps.log.warn({ event: 'connection.disconnected', connectionId, reason }, 'connection disconnected');
   // The library may hold a grant for the lost pair, and only this token can revoke it.
   if (pair.lostAnswer) await revoke(deps, connectionId, pair.refreshToken);

@@ -53,8 +53,8 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
       return [
         `It failed${tries}${because(reason)}.`,
         isListed
-          ? `Retry now with \`asset-mirror retry ${id}\`, or with the next full sync.`
-          : 'Its listing breaks the API schema. Once that is fixed in the library, the next sync mirrors it.',
+          ? `The next full sync tries again. To retry now: \`asset-mirror retry ${id}\`.`
+          : 'Its listing cannot be used. When that is corrected in the library, the next sync mirrors it.',
       ];
     }
     case 'processing': {
@@ -65,7 +65,7 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
     case 'pending':
       return [
         media
-          ? 'It is mirrored again: its file in the library was replaced, an object is missing or damaged, or an operator asked for it.'
+          ? 'It is being mirrored again: its file in the library was replaced, an object is missing or damaged, or an operator asked for it.'
           : 'It is not in the bucket yet.',
         ...(isLeased(asset, at.now) ? ['A worker is working on it.'] : waitsFor(asset, at)),
         ...uploadLines(asset, at),
@@ -143,14 +143,16 @@ function sidecarLines({ id, transcriptState, transcriptDeadline, thumbnailState,
 
 function uploadLines({ upload }: Asset, { stored }: Circumstances): string[] {
   if (!upload) return [];
-  return [`${stored.parts} parts, ${formatBytes(stored.bytes)} of ${formatBytes(upload.bytes)}, are stored.`];
+  return [
+    `${stored.parts} ${stored.parts === 1 ? 'part' : 'parts'} with ${formatBytes(stored.bytes)} of ${formatBytes(upload.bytes)} stored.`,
+  ];
 }
 
 /** The first condition that it waits for. */
 function waitsFor(asset: Asset, { now, connection, readable, bucketTrouble }: Circumstances): string[] {
   const { id, nextAt, reason, queuedAt } = asset;
   if (!connection) {
-    return ['No connection can read its company. Create a link for a user who can with `asset-mirror connect-link`.'];
+    return ['No connection can read its company. Invite a user who can: `asset-mirror connect-link`.'];
   }
   if (connection.status === 'paused') {
     return [`Its connection is paused. Continue with \`asset-mirror resume ${connection.id}\`.`];

@@ -39,7 +39,7 @@ export const statusAnswer = z
     timeLeft: z
       .number()
       .nullable()
-      .describe('Seconds; null: nothing is transferred, or it is too early for an estimate.'),
+      .describe('Seconds; null: nothing was transferred in the last minute, or it is too early for an estimate.'),
     syncs: open,
     verifications: open,
     removals: z
@@ -90,8 +90,11 @@ export function statusOperations(
       const bytesPerSecond = Math.max(recent.bytes / recent.seconds, options.traffic());
       const assetsPerSecond = recent.count / recent.seconds;
       const known = recent.seconds >= soonestEstimate;
-      const byBytes = known && bytesPerSecond > 0 ? outstanding.bytes / bytesPerSecond : null;
-      const byCount = known && assetsPerSecond > 0 ? outstanding.count / assetsPerSecond : null;
+      const estimates = [
+        ...(outstanding.bytes > 0 && bytesPerSecond > 0 ? [outstanding.bytes / bytesPerSecond] : []),
+        // While large files are transferred, none may end for minutes.
+        ...(assetsPerSecond > 0 ? [outstanding.count / assetsPerSecond] : []),
+      ];
       return {
         connections: { active: 0, paused: 0, disconnected: 0, ...connections, troubled },
         assets: { total, expected: expectedOf(states), byState: states, skipped: skipped(counts) },
@@ -104,8 +107,7 @@ export function statusOperations(
           sidecars: outstanding.sidecars,
         },
         rate: { assetsPerSecond, bytesPerSecond },
-        timeLeft:
-          outstanding.count === 0 ? 0 : byBytes === null || byCount === null ? null : Math.max(byBytes, byCount),
+        timeLeft: outstanding.count === 0 ? 0 : known && estimates.length > 0 ? Math.max(...estimates) : null,
         syncs,
         verifications,
         removals: {

@@ -7,7 +7,7 @@ import { HttpError, isUnbounded, throwFor } from './http.ts';
 import { deliver, type ResumeOptions } from './resume.ts';
 
 export type { Link } from './follow-link.ts';
-export { CannotGoOn, OtherVersion } from './resume.ts';
+export { OtherVersion, RangeRefused } from './resume.ts';
 
 /** The file behind a signed link does not exist (any more). */
 export class Missing extends KnownError {

@@ -20,9 +20,9 @@ export class OtherVersion extends Error {
   override readonly name: string = 'OtherVersion';
 }
 
-/** The server does not give the rest of a version: it has another one, or never serves ranges. */
-export class CannotGoOn extends OtherVersion {
-  override readonly name = 'CannotGoOn';
+/** The server did not answer a range request with that range of the same version. */
+export class RangeRefused extends OtherVersion {
+  override readonly name = 'RangeRefused';
 }
 
 /** Bytes from `from` to before `to` of a file; `to` is undefined if its length is unknown, and then nothing can be resumed. */
@@ -38,7 +38,7 @@ interface Range {
   signal: AbortSignal;
 }
 
-/** Maximum of resumptions in a row without a new byte. */
+/** Errors in a row, without a new byte, after which the download fails. */
 const fruitless = 4;
 
 /** The bytes of a range. When the connection breaks, a new request continues at the next byte of the same version. */
@@ -121,5 +121,5 @@ async function requestRest(options: ResumeOptions, { link, to, total, etag, sign
   drop(response);
   if (statusCode >= 400) throwFor('download', statusCode, headers);
   // 200 is the whole body, never a continuation.
-  throw new CannotGoOn(`the download was interrupted at byte ${offset}, and the server cannot resume there`);
+  throw new RangeRefused(`the server did not send the requested version from byte ${offset} (status ${statusCode})`);
 }

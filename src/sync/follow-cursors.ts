@@ -62,4 +62,4 @@ export function followCursors(what: string, before: Progress = { assets: 0, idle
 
 /** The problem that a run reports about a doubtful end. */
 export const doubtfulEnd =
-  'the last page leads back to an earlier one; if there are more, the library does not give them';
+  'the last cursor leads back to an earlier page, so the listing ended here and may be incomplete';

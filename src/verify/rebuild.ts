@@ -12,9 +12,10 @@ import { readAsset, readVersion } from './rebuilt-asset.ts';
 
 /** The progress of a rebuild, and its result in the end. */
 export interface Rebuilding {
-  /** Objects that were listed, `of` all of them once they are counted. */
+  /** Objects listed so far. */
   objects: number;
-  of: number | undefined;
+  /** All objects; undefined until they are counted. */
+  total: number | undefined;
   /** Restored assets, and the bytes of their media files. */
   restored: number;
   bytes: number;
@@ -37,7 +38,7 @@ export interface RebuildDeps {
 export interface RebuildOptions {
   /** Called with one sentence for each record that cannot be used as it is. */
   onProblem: (line: string) => void;
-  onProgress: (so: Readonly<Rebuilding>) => void;
+  onProgress: (progress: Readonly<Rebuilding>) => void;
   signal: AbortSignal;
 }
 
@@ -57,7 +58,7 @@ export async function rebuild(deps: RebuildDeps, options: RebuildOptions): Promi
   const stopCounting = new AbortController();
   const counting = count(deps.storage, AbortSignal.any([options.signal, stopCounting.signal])).then(
     (all) => {
-      run.so.of = all;
+      run.progress.total = all;
     },
     () => {},
   );
@@ -76,9 +77,9 @@ async function count(storage: Storage, signal: AbortSignal): Promise<number> {
 }
 
 class Rebuild {
-  readonly so: Rebuilding = {
+  readonly progress: Rebuilding = {
     objects: 0,
-    of: undefined,
+    total: undefined,
     restored: 0,
     bytes: 0,
     known: 0,
@@ -98,7 +99,7 @@ class Rebuild {
 
   async listAll(): Promise<Rebuilding> {
     await this.#restoreTombstones();
-    const { so } = this;
+    const { progress } = this;
     const window = this.#window;
     let records: string[] = [];
     const versions: string[] = [];
@@ -108,7 +109,7 @@ class Rebuild {
         if (versions.length >= batchSize) await this.#restoreVersions(versions.splice(0));
       }
       if (object.key.startsWith(ours)) continue;
-      so.objects++;
+      progress.objects++;
       window.add(object);
       if (object.key.endsWith(recordEnding)) records.push(object.key);
       if (records.length >= batchSize || window.size >= windowSize) {
@@ -120,11 +121,11 @@ class Rebuild {
     window.complete();
     await this.#restoreBatch(records);
     await this.#restoreVersions(versions);
-    so.of = so.objects;
-    return so;
+    progress.total = progress.objects;
+    return progress;
   }
 
-  /** First, so that no erased asset is restored from what could not be removed. */
+  /** First: an erased asset must not be restored from objects that its erasure could not remove. */
   async #restoreTombstones(): Promise<void> {
     const { storage, store } = this.#deps;
     const { signal, onProblem } = this.#options;
@@ -132,7 +133,7 @@ class Rebuild {
     const restore = async () => {
       const found = await concurrently(keys, readAtOnce, (key) => readTombstone(storage, key, signal));
       for (const [index, tombstone] of found.entries()) {
-        if (!tombstone) onProblem(`${keys[index]}: is not a tombstone`);
+        if (!tombstone) onProblem(`${keys[index]} is not a tombstone`);
       }
       await store.removals.restoreTombstones(found.filter((tombstone) => tombstone !== undefined));
       keys = [];
@@ -154,12 +155,12 @@ class Rebuild {
       const other = newest.get(asset.id);
       const [taken, older] = other && other.mirroredAt > asset.mirroredAt ? [other, asset] : [asset, other];
       newest.set(asset.id, taken);
-      if (older) this.#skip(twice(asset.id, taken.media.key, older.media.key));
+      if (older) this.#skip(twoRecords(asset.id, taken.media.key, older.media.key));
     }
     for (const id of await this.#deps.store.removals.erasedAmong([...newest.keys()])) newest.delete(id);
     const outcomes = await this.#restore([...newest.values()]);
     for (const asset of newest.values()) this.#count(asset, outcomes.get(asset.id));
-    onProgress(this.so);
+    onProgress(this.progress);
   }
 
   async #restoreVersions(keys: string[]): Promise<void> {
@@ -169,8 +170,8 @@ class Rebuild {
     const found = read.filter((version) => version !== undefined);
     const { store } = this.#deps;
     const erased = await store.removals.erasedAmong(found.map(({ assetId }) => assetId));
-    this.so.versions += await store.versions.add(found.filter(({ assetId }) => !erased.has(assetId)));
-    this.#options.onProgress(this.so);
+    this.progress.versions += await store.versions.add(found.filter(({ assetId }) => !erased.has(assetId)));
+    this.#options.onProgress(this.progress);
   }
 
   /** If the database refuses a batch, each asset is tried alone, so that one bad record does not block the others. */
@@ -191,24 +192,24 @@ class Rebuild {
   }
 
   #count(asset: RebuiltAsset, became: Rebuilt | undefined): void {
-    const { so } = this;
+    const { progress } = this;
     if (!became) return;
-    if (became.outcome === 'known') so.known++;
-    else if (became.outcome === 'older') this.#skip(twice(asset.id, became.key, asset.media.key));
+    if (became.outcome === 'known') progress.known++;
+    else if (became.outcome === 'older') this.#skip(twoRecords(asset.id, became.key, asset.media.key));
     else {
-      if (became.outcome === 'newer') this.#skip(twice(asset.id, asset.media.key, became.key));
-      else so.restored++;
-      so.bytes += asset.bytes ?? 0;
-      if (asset.state === 'pending') so.pending++;
+      if (became.outcome === 'newer') this.#skip(twoRecords(asset.id, asset.media.key, became.key));
+      else progress.restored++;
+      progress.bytes += asset.bytes ?? 0;
+      if (asset.state === 'pending') progress.pending++;
       if (asset.reason) this.#options.onProblem(`${asset.media.key}${because(asset.reason)}`);
     }
   }
 
   readonly #skip = (line: string): void => {
-    this.so.skipped++;
+    this.progress.skipped++;
     this.#options.onProblem(line);
   };
 }
 
-const twice = (id: string, taken: string, older: string) =>
+const twoRecords = (id: string, taken: string, older: string) =>
   `asset ${id} has two records; the newer one belongs to ${taken}, the other to ${older}`;

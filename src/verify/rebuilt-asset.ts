@@ -60,11 +60,17 @@ export async function readVersion(
   { storage, skip, signal }: Pick<ReadDeps, 'storage' | 'skip' | 'signal'>,
   key: string,
 ): Promise<AssetVersion | undefined> {
-  const body = await storage.get(key, { signal });
-  const text = body && (await textOf(body));
-  const found = text === undefined ? { problem: 'it is gone or too large' } : readVersionRecord(key, text);
-  if ('version' in found) return found.version;
-  skip(`${key}: is not the record of a version: ${found.problem}`);
+  try {
+    const body = await storage.get(key, { signal });
+    const text = body && (await textOf(body));
+    const found = text === undefined ? { problem: 'it is gone or too large' } : readVersionRecord(key, text);
+    if ('version' in found) return found.version;
+    skip(`${key}: is not the record of a version: ${found.problem}`);
+  } catch (error) {
+    signal.throwIfAborted();
+    if (error instanceof StorageUnavailable) throw error;
+    skip(`${key}: could not be read: ${reasonOf(error)}`);
+  }
   return undefined;
 }
 

@@ -8,7 +8,7 @@ import { type Copy, type Selection, selectCopies } from './select-copies.ts';
 /** The progress of a restore, and its result at the end. */
 export interface Restoring {
   /** Selected assets and the bytes of their files; undefined until they are counted. */
-  of: { assets: number; bytes: number } | undefined;
+  total: { assets: number; bytes: number } | undefined;
   /** Assets that are complete at the target, and their bytes. */
   restored: number;
   bytes: number;
@@ -30,7 +30,7 @@ interface RestoreOptions {
   overwrite: boolean;
   /** Called with one sentence for each problem. */
   onProblem: (line: string) => void;
-  onProgress: (so: Readonly<Restoring>) => void;
+  onProgress: (progress: Readonly<Restoring>) => void;
   signal: AbortSignal;
 }
 
@@ -46,14 +46,14 @@ const batch = 64;
 export async function restore(deps: RestoreDeps, options: RestoreOptions): Promise<Restoring> {
   const { store, keepVersions } = deps;
   const { selection, onProblem, onProgress, signal } = options;
-  const so: Restoring = { of: undefined, restored: 0, bytes: 0, present: 0, failed: 0 };
-  const of = { assets: 0, bytes: 0 };
+  const progress: Restoring = { total: undefined, restored: 0, bytes: 0, present: 0, failed: 0 };
+  const total = { assets: 0, bytes: 0 };
   for await (const copy of selectCopies(store, selection)) {
-    of.assets++;
-    if (!('problem' in copy)) of.bytes += copy.bytes;
+    total.assets++;
+    if (!('problem' in copy)) total.bytes += copy.bytes;
   }
-  so.of = of;
-  onProgress(so);
+  progress.total = total;
+  onProgress(progress);
   const { asOf } = selection;
   if (asOf && (await store.now()) - keepVersions > asOf.getTime()) {
     onProblem(
@@ -63,22 +63,27 @@ export async function restore(deps: RestoreDeps, options: RestoreOptions): Promi
 
   let waiting: Copy[] = [];
   const copyWaiting = async () => {
-    await concurrently(waiting, atOnce, (copy) => restoreAsset(deps, options, copy, so));
+    await concurrently(waiting, atOnce, (copy) => restoreAsset(deps, options, copy, progress));
     waiting = [];
   };
   for await (const copy of selectCopies(store, selection)) {
     signal.throwIfAborted();
     if ('problem' in copy) {
-      so.failed++;
+      progress.failed++;
       onProblem(`asset ${copy.assetId}: ${copy.problem}`);
     } else waiting.push(copy);
     if (waiting.length >= batch) await copyWaiting();
   }
   await copyWaiting();
-  return so;
+  return progress;
 }
 
-async function restoreAsset(deps: RestoreDeps, options: RestoreOptions, copy: Copy, so: Restoring): Promise<void> {
+async function restoreAsset(
+  deps: RestoreDeps,
+  options: RestoreOptions,
+  copy: Copy,
+  progress: Restoring,
+): Promise<void> {
   const { signal, onProblem, onProgress } = options;
   let present = true;
   try {
@@ -86,18 +91,18 @@ async function restoreAsset(deps: RestoreDeps, options: RestoreOptions, copy: Co
       signal.throwIfAborted();
       const { written, bytes } = await restoreFile(deps, options, copy, file);
       present &&= !written;
-      so.bytes += bytes;
-      onProgress(so);
+      progress.bytes += bytes;
+      onProgress(progress);
     }
-    so.restored++;
-    if (present) so.present++;
+    progress.restored++;
+    if (present) progress.present++;
   } catch (error) {
     signal.throwIfAborted();
     if (error instanceof StorageUnavailable && error.scope === 'all') throw error;
-    so.failed++;
+    progress.failed++;
     onProblem(`asset ${copy.assetId}: ${reasonOf(error)}`);
   }
-  onProgress(so);
+  onProgress(progress);
 }
 
 async function restoreFile(

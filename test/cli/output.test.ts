@@ -93,7 +93,7 @@ test.each([
         async (report) => {
           report.start(hostile);
           report.problem(hostile);
-          return { objects: 0, of: 0, restored: 0, bytes: 0, known: 0, pending: 0, versions: 0, skipped: 0 };
+          return { objects: 0, total: 0, restored: 0, bytes: 0, known: 0, pending: 0, versions: 0, skipped: 0 };
         },
         { stop: new AbortController().signal },
       ),

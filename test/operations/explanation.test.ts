@@ -65,7 +65,7 @@ describe('the explanation of an asset', () => {
       'a worker transfers in parts',
       asset('transferring', { leaseUntil: later, upload: { bytes: 4096 } as never }),
       { stored: { parts: 1, bytes: 2048 } },
-      /1 parts, 2\.0 KiB of 4\.0 KiB, are stored/,
+      /1 part with 2\.0 KiB of 4\.0 KiB stored/,
     ],
     [
       'waits for its transcript',
@@ -197,7 +197,7 @@ describe('the explanation of an asset', () => {
       'has an unreadable listing',
       asset('failed', { nextAt: null, listed: {}, reason: { code: 'unreadable_listing', problem: 'size: x' } }),
       {},
-      /breaks the API schema/,
+      /listing cannot be used/,
     ],
     ['is gone', asset('gone', { nextAt: null }), {}, /never mirrored/],
     ['is gone and has a copy', asset('gone', { nextAt: null, media }), {}, /stay in the bucket.*k\/film\.mp4/],

@@ -344,7 +344,7 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
     expect(so.restored + so.known).toBe(count);
     expect(so.known).toBeGreaterThanOrEqual(200);
     expect(so.restored).toBeGreaterThan(0);
-    expect(so).toMatchObject({ objects: count * 2, of: count * 2, pending: 0, skipped: 0 });
+    expect(so).toMatchObject({ objects: count * 2, total: count * 2, pending: 0, skipped: 0 });
     expect((await store.counts.totals()).reduce((sum, row) => sum + row.count, 0)).toBe(count);
     expect(problems).toEqual([]);
   });

@@ -108,7 +108,7 @@ describe.each([
       restored: 1,
       present: 0,
       failed: 0,
-      of: { assets: 1, bytes: version!.bytes },
+      total: { assets: 1, bytes: version!.bytes },
       problems: [],
     });
     expect(await readdir(path)).toEqual([at.companyId]);

@@ -11,6 +11,7 @@ import { openStore } from '../../src/store/store.ts';
 import { compareVersions } from '../../src/verify/compare-versions.ts';
 import { nothingFound } from '../../src/verify/counts.ts';
 import { writeInventory } from '../../src/verify/inventory.ts';
+import { rebuild } from '../../src/verify/rebuild.ts';
 import { versionName } from '../../src/version-name.ts';
 import { newDatabase } from '../support/database.ts';
 import { contentOf, libraryEnvironment } from '../support/mirror.ts';
@@ -120,6 +121,25 @@ describe.each([
     await stage.ground.storage.remove(`${versionKeys.prefix}x/20260131T120000000Z.json`);
     const store = await openStore({ url: database.url, log });
     expect(await store.versions.ofAsset(id)).toEqual(await kept());
+    await store.close();
+    await database.drop();
+  });
+
+  test('a rebuild skips the record of a version that cannot be read, and restores the others', async () => {
+    const database = await newDatabase();
+    const store = await openStore({ url: database.url, log: stage.mirror.service.context.log });
+    const { storage } = stage.ground;
+    const [newest] = await kept();
+    const unreadable = versionKeys.record(id, newest!.replacedAt);
+    const get: Storage['get'] = (key, options) =>
+      key === unreadable ? Promise.reject(new Archived()) : storage.get(key, options);
+    const problems: string[] = [];
+    const found = await rebuild(
+      { store, storage: { ...storage, get }, thumbnails: { mirror: true } },
+      { signal, onProblem: (line) => problems.push(line), onProgress() {} },
+    );
+    expect(found).toMatchObject({ versions: 1, skipped: 1 });
+    expect(problems).toEqual([expect.stringContaining(`${unreadable}: could not be read`)]);
     await store.close();
     await database.drop();
   });

@@ -8,20 +8,20 @@ export async function rebuild(
   work: (report: RebuildReport) => Promise<Rebuilding>,
   { json = false, stop }: { json?: boolean; stop: AbortSignal },
 ): Promise<number> {
-  const first = { objects: 0, of: undefined, restored: 0, bytes: 0, known: 0, pending: 0, versions: 0, skipped: 0 };
+  const first = { objects: 0, total: undefined, restored: 0, bytes: 0, known: 0, pending: 0, versions: 0, skipped: 0 };
   const title = (storage: string) => `${paint('bold', 'rebuild')}  the database, from the records in ${storage}`;
   const { pending, skipped } = await runReported<Rebuilding>(
     (report) => work({ ...report, start: (storage) => report.start(title(storage)) }),
     {
       ...{ json, stop, first, summaryOf },
       format: ` ${paint('cyan', '{bar}')} {percent}  {count}  {bytes}  {rate}`,
-      facts: ({ objects, of, restored, known, bytes }, ms) => ({
+      facts: ({ objects, total, restored, known, bytes }, ms) => ({
         done: objects,
-        of: of ?? objects * 2,
-        percent: of ? `${Math.floor((100 * objects) / of)}%`.padStart(4) : 'counting',
+        of: total ?? objects * 2,
+        percent: total ? `${Math.floor((100 * objects) / total)}%`.padStart(4) : 'counting',
         count: `${restored + known} assets`,
         bytes: formatBytes(bytes).padStart(9),
-        rate: speed({ done: objects, left: (of ?? objects) - objects, ms }),
+        rate: speed({ done: objects, left: (total ?? objects) - objects, ms }),
       }),
     },
   );

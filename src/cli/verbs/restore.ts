@@ -44,19 +44,19 @@ export async function restore(
   work: (report: RestoreReport) => Promise<Restoring>,
   { json = false, stop }: { json?: boolean; stop: AbortSignal },
 ): Promise<number> {
-  const first = { of: undefined, restored: 0, bytes: 0, present: 0, failed: 0 };
+  const first = { total: undefined, restored: 0, bytes: 0, present: 0, failed: 0 };
   const title = (from: string, to: string) => `${paint('bold', 'restore')}  from ${from} to ${to}`;
   const { failed } = await runReported<Restoring>(
     (report) => work({ ...report, start: (from, to) => report.start(title(from, to)) }),
     {
       ...{ json, stop, first, summaryOf },
       format: ` ${paint('cyan', '{bar}')} {percentage}%  {count}  {bytes}  {rate}`,
-      facts: ({ of, restored, failed, bytes }, ms) => {
-        const left = Math.max(0, (of?.bytes ?? bytes) - bytes);
+      facts: ({ total, restored, failed, bytes }, ms) => {
+        const left = Math.max(0, (total?.bytes ?? bytes) - bytes);
         return {
           done: bytes,
-          of: of?.bytes ?? 0,
-          count: `${number(restored + failed)} of ${counted(of?.assets ?? 0, 'asset')}`,
+          of: total?.bytes ?? 0,
+          count: `${number(restored + failed)} of ${counted(total?.assets ?? 0, 'asset')}`,
           bytes: formatBytes(bytes),
           rate:
             bytes > 0 && ms > 2000

@@ -76,9 +76,12 @@ export class Drafts {
     const free = await this.#freeBytes();
     if (free >= spare) return;
     const [needed, usable] = [bytes, Math.max(0, free + bytes - spare)].map(mebibytes);
-    throw new StorageUnavailable(`${this.#root.path}: no space for ${key}: it has ${needed}, and ${usable} are free`, {
-      scope: 'object',
-    });
+    throw new StorageUnavailable(
+      `${this.#root.path}: not enough space for ${key}: it needs ${needed}, and ${usable} are free`,
+      {
+        scope: 'object',
+      },
+    );
   }
 
   /** The error to throw: if the disk is full for this object, it may still have space for smaller ones. */
@@ -87,7 +90,7 @@ export class Drafts {
     await this.sweep().catch(() => {});
     const free = await this.#freeBytes().catch(() => 0);
     if (free < spare) return error;
-    const message = `${error.message}, but for smaller objects than ${key}`;
+    const message = `${error.message}; it is too full for ${key}, but smaller objects still fit`;
     return new StorageUnavailable(message, { scope: 'object', cause: error.cause });
   }
 

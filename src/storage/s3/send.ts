@@ -27,7 +27,7 @@ export interface PutRequest {
   /** A stream has passed through a meter and has exactly `bytes`. */
   body: Buffer | Meter;
   bytes: number;
-  /** Sent after a stream, or before bytes in memory; the store compares it. Computed when the body has been sent. */
+  /** Sent after a stream, or before bytes in memory; the store compares it. For a stream it is computed when the body has been sent. */
   checksum?: Checksum | undefined;
   signal?: AbortSignal | undefined;
 }
@@ -47,7 +47,7 @@ const headerOf = {
   SSEKMSKeyId: 'x-amz-server-side-encryption-aws-kms-key-id',
 } as const;
 
-/** A larger body is sent only after the store's `100 Continue`, as the SDK does (RFC 9110, section 10.1.1). */
+/** A stream of at least this length is sent only after the store's `100 Continue`, as the SDK does (RFC 9110, section 10.1.1). */
 const askFrom = 2 * 2 ** 20;
 /** Without that answer the body is sent after this time. */
 const askMs = 1000;

@@ -137,7 +137,7 @@ export async function completeUpload(
   if (doubt && (isNoUpload(doubt) || !(await isKnown(bucket, upload)))) throw lostUpload(upload, doubt);
   if (doubt) throw await bucket.failure(doubt, signal);
   throw new Error(
-    `store ${key}: the store has ${found ? `${found.bytes} bytes, ETag ${found.etag}` : 'nothing'} of ${upload.bytes} bytes in ${parts.length} parts`,
+    `store ${key}: expected ${upload.bytes} bytes in ${parts.length} parts, but the store has ${found ? `${found.bytes} bytes with ETag ${found.etag}` : 'no object'}`,
   );
 }
 

@@ -420,7 +420,7 @@ describe('a directory', () => {
       expect(error).toBeInstanceOf(StorageUnavailable);
       expect(error).toMatchObject({
         scope: 'object',
-        message: `${path}: no space for a/large: it has 12 MiB, and 9 MiB are free`,
+        message: `${path}: not enough space for a/large: it needs 12 MiB, and 9 MiB are free`,
       });
       expect(read).toBe(false);
       expect(body.destroyed).toBe(true);
@@ -457,7 +457,7 @@ describe('a directory', () => {
       expect(await errorOf(storage.put('endless', streaming(bytesOf(30 * MiB))))).toMatchObject({
         name: 'StorageUnavailable',
         scope: 'object',
-        message: `${path}: the disk is full, but for smaller objects than endless`,
+        message: `${path}: the disk is full; it is too full for endless, but smaller objects still fit`,
       });
       await storage.check();
     });
