@@ -30,9 +30,9 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .option('--project <id>', 'only this project')
     .option('--type <type>', 'only this asset type, such as videos or "brand assets"')
     .option('--asset <id>', 'only this asset; may be repeated', collect)
-    .option('--accept-gone', 'full, and mark all missing assets as gone without asking the library for each')
-    .option('--accept-replaced', 'full, and replace stored files by those that the library has now, however many')
-    .option('--accept-removed', 'full, and let GONE_RETENTION remove what is due now, however much')
+    .option('--accept-gone', 'mark all missing assets as gone without asking the library for each; starts a full sync')
+    .option('--accept-replaced', 'accept the replaced files that were found before this command; starts a full sync')
+    .option('--accept-removed', 'let GONE_RETENTION remove all that is due now; starts a full sync')
     .option(
       '--wait',
       'wait until everything found is mirrored; exit with 1 if anything failed or waits for over 5 minutes',
@@ -92,9 +92,12 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .option('--bandwidth <rate>', 'download limit of each process, such as 20MiB/s')
     .option(
       '--hold-missing <limit>',
-      'hold a company if more than this is missing at once, such as 50%,1 (percentage, number)',
+      'hold a company if at least this percentage and more than this number are missing, such as 50%,1',
     )
-    .option('--hold-replaced <limit>', 'hold a company if more than this would be replaced at once, such as 20%,10')
+    .option(
+      '--hold-replaced <limit>',
+      'hold a company if more than this percentage and number would be replaced, such as 20%,10',
+    )
     .option('--force', 'accept companies, projects and types that are unknown')
     .action(async (connection: string | undefined, options: SetOptions) => set(await connect(), connection, options));
 }

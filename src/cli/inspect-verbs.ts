@@ -94,7 +94,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'plan',
     'list the library and show what a full sync would transfer, without changing anything',
     ['asset-mirror plan CONNECTION', 'asset-mirror plan --scrub'],
-    'It takes as long as a full listing. Ctrl-C stops it in asset-mirror, too.',
+    'It takes as long as a full listing. Ctrl-C also ends the listing in the service.',
   )
     .argument('[connection]', `${connectionName} (default: all active connections)`)
     .option('--scrub', 'instead, show how many requests and bytes the scrub needs; lists nothing')

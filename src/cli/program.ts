@@ -40,12 +40,14 @@ export function program(verbs: Verbs, version: string): Command {
 Run \`asset-mirror VERB --help\` for the options of a verb.
 
 Most verbs talk to the running asset-mirror at ASSET_MIRROR_URL with ADMIN_TOKEN.
-On the same machine both are found without these variables.
+Without these variables: HOST:PORT, and the token in DATA_DIR/admin-token.
+These verbs do not read .env.
 
 Exit codes:
   0  done
-  1  done, but failures or differences were found; or an unexpected error
-  2  wrong usage, unknown id or wrong configuration
+  1  failures or differences were found, the request was refused,
+     or an unexpected error
+  2  wrong usage, wrong token, unknown id, or a wrong setting
   3  asset-mirror is not reachable, or cannot answer now`,
     );
 

@@ -35,8 +35,8 @@ export function runVerbs(verb: NewVerb, verbs: Pick<Verbs, 'start' | 'demo' | 'l
     .option('--admin-port <port>', 'port of the admin API for tests (default: no admin API)', wholeNumber(0, 65_535))
     .option('--media <dir>', 'serve a folder', directory)
     .option('--synthetic <n>', 'serve n generated assets', wholeNumber(0, 10_000_000))
-    .option('--max-size <size>', 'with --synthetic: no file is larger, such as 10MiB', size)
-    .option('--seed <n>', 'generate other content', wholeNumber(0, 2 ** 31))
+    .option('--max-size <size>', 'with --synthetic: maximum size of a file, such as 10MiB', size)
+    .option('--seed <n>', 'a number; each number gives other content', wholeNumber(0, 2 ** 31))
     .addOption(
       new Option('--database <url>', 'PostgreSQL that keeps apps, grants and tokens (default: one under DATA_DIR)').env(
         'LIBRARY_DATABASE_URL',

@@ -19,7 +19,7 @@ export const linkExpired: ConnectPage = {
   status: 410,
   tone: 'bad',
   title: 'This link has expired',
-  paragraphs: ['Connect links work for 7 days. Ask the person who sent it for a new one.'],
+  paragraphs: ['A link works for 7 days. Ask the person who sent it for a new one.'],
 };
 
 export const linkInvalid: ConnectPage = {
@@ -55,7 +55,7 @@ export const libraryProblem: ConnectPage = {
   tone: 'plain',
   retry: true,
   title: 'The library reported a problem',
-  paragraphs: ['Nothing was connected. Try again; if it keeps failing, inform the operator of asset-mirror.'],
+  paragraphs: ['Nothing was connected. Try again; if it keeps failing, tell the person who sent you the link.'],
 };
 
 /** `refused`: the library did not accept the code. */
@@ -68,7 +68,7 @@ export const failed = (refused: boolean): ConnectPage => ({
     refused
       ? 'The library did not accept the sign-in. It may have taken too long.'
       : 'The library did not answer, or its answer was invalid.',
-    'Nothing was connected. Try again; if it keeps failing, inform the operator of asset-mirror.',
+    'Nothing was connected. Try again; if it keeps failing, tell the person who sent you the link.',
   ],
 });
 

@@ -175,7 +175,7 @@ function eventText(kind: string, { companyId, recordedFor, outcome, reason }: Re
     case 'asset.damaged':
       return 'found damaged or missing in the bucket';
     case 'asset.conflict':
-      return `company ${companyId} lists it, too; only that of company ${recordedFor} is mirrored`;
+      return `listed by companies ${recordedFor} and ${companyId}; only that of ${recordedFor} is mirrored`;
     case 'operator.retryAsset':
       return outcome === 'refused' ? `an operator tried to retry it. Refused: ${reason}` : 'an operator retried it';
     default:

@@ -35,7 +35,7 @@ describe('pages below a path', () => {
     async (path) => {
       const page = await get(path);
       expect(page.headers.get('content-security-policy')).toBe(
-        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+        "default-src 'self'; img-src 'self'; media-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
       );
       const html = await page.text();
       expect(html).not.toMatch(/<style|<script>| style=| on[a-z]+=/);

@@ -24,7 +24,7 @@ test('a timeline tells events in words, and the outcome of an attempt once', () 
   expect(timelineOf(asset, [], events).map(({ text }) => text)).toEqual([
     'seen for the first time',
     'mirrored',
-    'company beta lists it, too; only that of company acme is mirrored',
+    'listed by companies acme and beta; only that of acme is mirrored',
     'no longer in the library',
     'an operator retried it',
     'an operator tried to retry it. Refused: The asset is no longer in the library.',

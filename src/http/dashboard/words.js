@@ -76,9 +76,9 @@ export const conditionOf = (connection) => ({
 function moreOf({ condition: { code, until }, counts }) {
   const { pending, transferring, failed } = counts.byState;
   if (code === 'disconnected') return 'The user must connect again.';
-  if (code === 'held') return 'Too many changes: an operator must accept them.';
+  if (code === 'held') return 'Too many changes at once. Check them before you accept them.';
   if (code === 'waiting' && until) return `Continues ${ago(until)}.`;
-  if (code === 'late') return 'The last sync is overdue.';
+  if (code === 'late') return 'The next sync is overdue.';
   if (code === 'all_skipped') return 'The filters skip all assets.';
   if (code === 'mirroring') return `${counted(pending + transferring, 'asset')} to go`;
   if (code === 'assets_failed') return counted(failed, 'asset');
@@ -93,14 +93,14 @@ const happened = {
   'connection.disconnected': 'was disconnected',
   'connection.paused': 'was paused',
   'connection.resumed': 'was resumed',
-  'connection.changed': 'has changed settings',
+  'connection.changed': 'has new settings',
   'connection.caught_up': 'has caught up',
   'asset.failed': 'failed',
   'asset.damaged': 'was damaged or missing in the bucket',
   'asset.gone': 'is gone from the library',
   'asset.removed': 'was removed from the bucket',
   'asset.mirrored': 'was mirrored',
-  'asset.conflict': 'has the id of another file',
+  'asset.conflict': 'is listed by two companies; only one of them is mirrored',
   'sync.failed': 'could not be synced',
 };
 
@@ -145,8 +145,8 @@ const actions = {
 
 /** Events without an asset or connection. @type {Record<string, string>} */
 const happenedHere = {
-  'bucket.differs': 'The bucket differed from the database and is repaired',
-  'webhook.gone': 'The webhook endpoint is gone (410); no more events are sent',
+  'bucket.differs': 'The bucket differs from the database; a repair has started',
+  'webhook.gone': 'The webhook endpoint answered 410. Correct WEBHOOK_URL, and restart',
   'webhook.given_up': 'The webhook endpoint did not accept an event, which was given up',
 };
 
