@@ -8,7 +8,7 @@ export const modules = {
   oauth: [['source', 'store'], 'keeps the tokens of connections'],
   pacing: [['oauth', 'source', 'storage', 'store'], 'decides how much may be in flight; does no work itself'],
   filters: [['store'], 'says which assets a connection skips'],
-  queue: [['config', 'filters', 'pacing', 'store', 'tracing'], 'delivers work; does not know what the work is'],
+  queue: [['config', 'pacing', 'store', 'tracing'], 'delivers work; does not know what the work is'],
   metrics: [['queue', 'store'], 'counts; the work does not depend on it'],
   webhooks: [['metrics', 'oauth', 'store'], 'delivers events'],
   sync: [['filters', 'pacing', 'source', 'store', 'tracing'], 'turns a listing into records; moves no files'],

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Context } from './context.ts';
 import { longestWait } from './errors.ts';
+import { startApplyingFilters } from './filters/apply-filters.ts';
 import { withFields } from './log.ts';
 import type { MirrorDeps } from './mirror/deps.ts';
 import { startExtendingLocks } from './mirror/extend-locks.ts';
@@ -46,7 +47,7 @@ export async function startWorkers(context: Context) {
   const { instance, transfer, sync: filters } = config;
   const { perConnection } = transfer;
   const horizon = horizonOf(config);
-  const dispatcher = new Dispatcher({ ...context, breaker, perConnection, filters, horizon });
+  const dispatcher = new Dispatcher({ ...context, breaker, perConnection, horizon });
   context.limiter.afterPause(() => dispatcher.wake());
   const outages = createOutageDetector();
   const withToken: Access = (connectionId, call, options) =>
@@ -68,6 +69,7 @@ export async function startWorkers(context: Context) {
           bandwidth,
           onRead: (bytes) => metrics.scrubbedBytes.inc(bytes),
         });
+  const filtering = startApplyingFilters({ ...context, filters });
   const pruning = startPruning(context);
   const locks = startExtendingLocks(context);
   const removing = startRemoving(context, config.goneRetention);
@@ -86,7 +88,7 @@ export async function startWorkers(context: Context) {
       const started = performance.now();
       stopping.abort(new Error('shutting down'));
       const verified = Promise.all([scheduled.stop(), scrubbing?.stop()]);
-      await Promise.all([dispatcher.stop(), sweeping.stop(), expiring.stop()]);
+      await Promise.all([dispatcher.stop(), filtering.stop(), sweeping.stop(), expiring.stop()]);
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));
       await tokens.settled();
       await Promise.all([pruning.stop(), locks?.stop(), removing.stop(), webhooks?.stop()]);

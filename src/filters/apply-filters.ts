@@ -1,6 +1,8 @@
+import { every } from '../every.ts';
 import type { Log } from '../log.ts';
 import type { SelectableRow } from '../store/assets/skip-by-filter.ts';
 import type { Store } from '../store/store.ts';
+import type { Timings } from '../timings.ts';
 import { type FilterDefaults, type Filters, filtersOf, skippingRule, skipsCompany } from './filters.ts';
 
 export interface FiltersApplied {
@@ -55,6 +57,16 @@ export async function applyFilters(
   if (found.skipped + found.unskipped > 0)
     log.info({ event: 'filter.applied', connectionId, ...found }, 'filters applied');
   return found;
+}
+
+/** Applies filters that were changed and not applied to the end, such as those of the environment. */
+export function startApplyingFilters(deps: { store: Store; log: Log; filters: FilterDefaults; timings: Timings }) {
+  const { store, log, timings } = deps;
+  async function applyPending(signal: AbortSignal): Promise<void> {
+    for (const connectionId of await store.filters.pending()) await applyFilters(deps, connectionId, signal);
+  }
+  const failed = (err: unknown) => log.warn({ event: 'filter.failed', err }, 'changed filters not applied, will retry');
+  return every(timings.sweep, applyPending, { failed });
 }
 
 /** The other connections that want assets of a company, and their filters, the oldest first. */

@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { FilterDefaults } from '../filters/filters.ts';
 import type { Log } from '../log.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import type { Horizon } from '../store/database/correct-future.ts';
@@ -25,7 +24,6 @@ export interface DispatcherOptions {
   breaker: CircuitBreaker;
   log: Log;
   perConnection: number;
-  filters: FilterDefaults;
   horizon: Horizon;
   timings: Timings;
 }

@@ -1,6 +1,3 @@
-import { applyFilters } from '../filters/apply-filters.ts';
-import type { FilterDefaults } from '../filters/filters.ts';
-import type { Log } from '../log.ts';
 import type { Store } from '../store/store.ts';
 import type { Timings } from '../timings.ts';
 import type { Queues } from './queues.ts';
@@ -8,9 +5,9 @@ import type { Queues } from './queues.ts';
 /** Restored assets that get their connection in one statement. */
 const adoptedAtOnce = 5000;
 
-/** Finishes the work of processes that died: lost jobs, waiting syncs, restored assets, changed filters. */
+/** Finishes the work of processes that died: lost jobs, waiting syncs, restored assets. */
 export async function sweep(
-  deps: { store: Store; queues: Queues; log: Log; filters: FilterDefaults; timings: Timings },
+  deps: { store: Store; queues: Queues; timings: Timings },
   signal: AbortSignal,
 ): Promise<void> {
   const { store, queues } = deps;
@@ -19,5 +16,4 @@ export async function sweep(
   for (const connectionId of await store.syncs.unattended()) await queues.addSync(connectionId);
   let adopted = adoptedAtOnce;
   while (adopted === adoptedAtOnce && !signal.aborted) adopted = await store.rebuild.adopt(adoptedAtOnce);
-  for (const connectionId of await store.filters.pending()) await applyFilters(deps, connectionId, signal);
 }

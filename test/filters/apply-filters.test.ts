@@ -1,7 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { leaseOf } from '../../src/store/assets/leases.ts';
 import type { SyncDeps } from '../../src/sync/deps.ts';
+import { ask } from '../support/database.ts';
+import { newScene } from '../support/scene.ts';
 import { newStage, type Stage } from '../support/stage.ts';
+import { until } from '../support/until.ts';
 
 let stage: Stage;
 beforeAll(async () => {
@@ -150,6 +153,23 @@ describe('a change of filters', () => {
     expect(await stage.store.filters.pending()).toEqual([]);
     expect(await rows(companyId)).toMatchObject({ [film]: skipped('exclude type videos') });
   });
+});
+
+test('a running service completes a change of filters that another process has begun', async () => {
+  const scene = await newScene();
+  try {
+    const id = await scene.upload({ name: 'a.mp4', mimeType: 'video/mp4', assetType: 'videos' });
+    await scene.admin.addFault({ endpoint: 'asset', assetId: id, status: 503 });
+    await scene.resync({ mode: 'incremental' });
+    await scene.mirror.assetIn(id, 'pending');
+    await ask(
+      scene.ground.environment.DATABASE_URL!,
+      `UPDATE connections SET settings = '{"exclude": {"assetTypes": ["videos"]}}', filters_pending = true`,
+    );
+    await until('the filter', async () => (await scene.mirror.asset(id)).skipped !== null);
+  } finally {
+    await scene.close();
+  }
 });
 
 describe('a company that two connections read', () => {
