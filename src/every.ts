@@ -3,7 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 export type Repeated = ReturnType<typeof every>;
 
 /**
- * Repeats `work`, `ms` after it last ended; starts at once, or `later`. Failures in a row are reported once, to `failed`.
+ * Repeats `work`, `ms` after it last ended; starts at once, or `later`. Failures in a row are reported once, to `failed`. `work`
+ * returns 'not due' if it tried nothing: then an earlier failure still counts.
  * `wake` ends a pause. `stop` aborts the signal of `work` and waits until it has ended, or for `stopMs`.
  */
 export function every(
@@ -25,8 +26,7 @@ export function every(
     if (later) await pause();
     while (!signal.aborted) {
       try {
-        await work(signal);
-        failing = false;
+        if ((await work(signal)) !== 'not due') failing = false;
       } catch (err) {
         if (!failing && !signal.aborted) failed(err);
         failing = true;

@@ -28,6 +28,7 @@ import { startScheduledVerification } from './verify/scheduled.ts';
 import { startScrubbing } from './verify/scrub.ts';
 import { startSweeping } from './verify/sweep-uploads.ts';
 import { longestWebhookWait, Webhooks } from './webhooks/deliver.ts';
+import { startHeartbeat } from './webhooks/heartbeat.ts';
 
 /** Syncs that run at once in one process. They mostly wait for the library. */
 const syncConcurrency = 10;
@@ -76,6 +77,15 @@ export async function startWorkers(context: Context) {
   const { webhookSender } = context;
   const webhooks =
     webhookSender && new Webhooks({ ...context, publicUrl: config.publicUrl }, webhookSender, config.webhook.events);
+  const heartbeat =
+    config.heartbeatUrl === undefined
+      ? undefined
+      : startHeartbeat({
+          ...context,
+          url: config.heartbeatUrl,
+          syncInterval: filters.interval,
+          bucketTrouble: () => breaker.open,
+        });
   await Promise.all([breaker.check(), queues.ready()]);
   const sweeping = startSweeping({ ...context, breaker });
   const expiring = startExpiring({ ...context, breaker });
@@ -91,7 +101,7 @@ export async function startWorkers(context: Context) {
       await Promise.all([dispatcher.stop(), filtering.stop(), sweeping.stop(), expiring.stop()]);
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));
       await tokens.settled();
-      await Promise.all([pruning.stop(), locks?.stop(), removing.stop(), webhooks?.stop()]);
+      await Promise.all([pruning.stop(), locks?.stop(), removing.stop(), webhooks?.stop(), heartbeat?.stop()]);
       await breaker.stop();
       await leases.close();
       await verified;

@@ -80,6 +80,8 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
       events: env.WEBHOOK_EVENTS,
       allowPrivate: env.WEBHOOK_ALLOW_PRIVATE,
     },
+    /** Called while all is well. Undefined: nothing is. */
+    heartbeatUrl: env.HEARTBEAT_URL,
     log: { level: env.LOG_LEVEL, pretty: env.LOG_PRETTY },
     /** Undefined: no tracing. `ratio`: the share of runs that are traced. */
     tracing: env.OTEL_EXPORTER_OTLP_ENDPOINT

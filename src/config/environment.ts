@@ -127,6 +127,9 @@ export const variables = {
     )
     .prefault('connection.disconnected,connection.recovered,sync.failed,asset.failed'),
   WEBHOOK_ALLOW_PRIVATE: p.flag(false),
+  HEARTBEAT_URL: p
+    .httpUrl('the address to call while all is well', 'https://hc-ping.com/your-uuid', { query: true })
+    .optional(),
   LOG_LEVEL: p.oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent').prefault('info'),
   LOG_PRETTY: p.flag(process.stdout.isTTY ?? false),
   SHUTDOWN_GRACE: p.timer('25s', 0),
@@ -152,6 +155,7 @@ export const secretVariables: ReadonlySet<string> = new Set([
   'ADMIN_TOKEN',
   'WEBHOOK_URL',
   'WEBHOOK_SECRET',
+  'HEARTBEAT_URL',
 ]);
 
 /** Variables of this environment that are probably misspelled settings. Proxies may be set in lower case. */

@@ -21,7 +21,7 @@ import { setCompanies } from './companies/set-companies.ts';
 import * as connectionFilters from './connections/changed-filters.ts';
 import * as connections from './connections/connections.ts';
 import * as consents from './connections/consents.ts';
-import { countTroubled, lags } from './connections/lateness.ts';
+import { countTroubled, lags, late } from './connections/lateness.ts';
 import { changeSettings } from './connections/settings.ts';
 import * as status from './connections/status.ts';
 import * as tokens from './connections/tokens.ts';
@@ -139,6 +139,7 @@ const readable = (db: Database) => ({
     countHeld,
     countTroubled,
     lags,
+    late,
     setCompanies,
   }),
   assets: {

@@ -58,8 +58,6 @@ export class Scrubber {
   readonly #throttled: Storage;
   /** Nothing is due before this time, by the monotonic clock. */
   #notBefore = 0;
-  /** The error of the last round. It is thrown again until the next one, so that it is logged only once. */
-  #error: unknown;
   /** Assets that could not be checked, and until when they are left alone. */
   readonly #later = new Map<string, number>();
 
@@ -69,30 +67,27 @@ export class Scrubber {
   }
 
   /** Reads all assets that are due now, if no other process does. */
-  async round(stop: AbortSignal): Promise<void> {
+  async round(stop: AbortSignal): Promise<'not due' | undefined> {
     const { store, breaker, instance, timings } = this.#deps;
-    if (performance.now() < this.#notBefore) {
-      if (this.#error !== undefined) throw this.#error;
-      return;
-    }
-    if (breaker.open !== undefined) return;
+    if (performance.now() < this.#notBefore || breaker.open !== undefined) return 'not due';
     const owner = `${instance} ${randomUUID()}`;
     const leaseMs = timings.verificationLease;
     const state = await store.scrub.take(owner, leaseMs);
-    if (!state) return this.#pause(leaseMs / 2);
+    if (!state) {
+      this.#pause(leaseMs / 2);
+      return 'not due';
+    }
     const lease = keepLease('the scrub', leaseMs, () => store.scrub.renew(owner, leaseMs));
     try {
       await this.#read(owner, state, AbortSignal.any([stop, lease.lost]));
-      this.#error = undefined;
     } catch (error) {
       this.#pause(longestPause);
-      if (stop.aborted || lease.lost.aborted) return;
-      this.#error = error;
-      throw error;
+      if (!stop.aborted && !lease.lost.aborted) throw error;
     } finally {
       lease.end();
       await store.scrub.release(owner).catch(() => {});
     }
+    return undefined;
   }
 
   #pause(ms: number): void {

@@ -100,6 +100,7 @@ describe('the defaults', () => {
         events: ['connection.disconnected', 'connection.recovered', 'sync.failed', 'asset.failed'],
         allowPrivate: false,
       },
+      heartbeatUrl: undefined,
       log: { level: 'info', pretty: process.stdout.isTTY ?? false },
       tracing: undefined,
       shutdownGrace: 25_000,
@@ -127,6 +128,7 @@ describe('the value of each variable', () => {
     ['REDIS_URL', 'rediss://u:p@h:1/2', (c) => c.redisUrl, 'rediss://u:p@h:1/2'],
     ['REDIS_URL', 'redis-sentinel://:p%40@a:1,b/3#main', (c) => c.redisUrl, 'redis-sentinel://:p%40@a:1,b/3#main'],
     ['REDIS_URL', 'rediss-cluster://a,b:7000,[::1]', (c) => c.redisUrl, 'rediss-cluster://a,b:7000,[::1]'],
+    ['HEARTBEAT_URL', 'https://h/ping?a=1', (c) => c.heartbeatUrl, 'https://h/ping?a=1'],
     ['HTTP_PROXY', 'p:3128', (c) => c.proxies, { http: 'http://p:3128', https: 'http://p:3128', no: '' }],
     ['HTTPS_PROXY', 'http://p', (c) => [c.proxies, c.storage.s3.proxies][1], { http: '', https: 'http://p', no: '' }],
     ['NO_PROXY', '*', (c) => c.proxies, undefined],
@@ -411,6 +413,7 @@ describe('invalid settings', () => {
     MIRROR_THUMBNAILS: ['on and off'],
     MIRROR_TRANSCRIPTS: ['-'],
     WEBHOOK_URL: ['h'],
+    HEARTBEAT_URL: ['h'],
     WEBHOOK_EVENTS: ['asset.mirrored,asset.seen', ','],
     WEBHOOK_ALLOW_PRIVATE: ['loopback'],
     LOG_LEVEL: ['verbose'],
@@ -499,6 +502,7 @@ describe('secrets in files', () => {
     HTTPS_PROXY: 'http://u:p@p',
     WEBHOOK_URL: 'https://h/hook',
     WEBHOOK_SECRET: `whsec_${key(2).toString('base64')}`,
+    HEARTBEAT_URL: 'https://h/ping',
   };
 
   it('a secret in a file is read as if its variable had it, without the line end', () => {
@@ -611,6 +615,7 @@ describe('.env.example', () => {
       'BANDWIDTH_LIMIT',
       'WEBHOOK_URL',
       'WEBHOOK_SECRET',
+      'HEARTBEAT_URL',
       'LOG_PRETTY',
     ];
     const unset = [...without, ...more, ...rest, ...Object.keys(required)];

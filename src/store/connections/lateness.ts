@@ -17,6 +17,9 @@ export function isLate(
 /** In ms. */
 const intervalOr = (byDefault: number) => sql`coalesce((settings->>'syncInterval')::float8, ${byDefault})`;
 
+const isLateAt = (byDefault: number) => sql`now() - greatest(last_sync_at, connected_at)
+  > (${intervalOr(byDefault)} * ${intervals}::float8 + ${marginMs}::float8) * interval '1 ms'`;
+
 /** Of each active connection: the seconds since its last complete sync, or since it connected, and between its syncs. */
 export async function lags(
   db: Database,
@@ -29,12 +32,20 @@ export async function lags(
   return rows;
 }
 
+/** Active connections whose sync is late, at most a hundred. */
+export async function late(db: Database, defaultInterval: number): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`
+    SELECT id FROM connections WHERE status = 'active' AND ${isLateAt(defaultInterval)} ORDER BY id LIMIT 100`.execute(
+    db,
+  );
+  return rows.map(({ id }) => id);
+}
+
 /** How many active connections have an error, a held company, or are late. */
 export async function countTroubled(db: Database, defaultInterval: number): Promise<number> {
   const { rows } = await sql<{ count: number }>`
     SELECT count(*) AS count FROM connections WHERE status = 'active' AND (last_error IS NOT NULL
       OR EXISTS (SELECT FROM access WHERE connection_id = connections.id AND lost_at IS NULL AND held <> '{}')
-      OR now() - greatest(last_sync_at, connected_at)
-        > (${intervalOr(defaultInterval)} * ${intervals}::float8 + ${marginMs}::float8) * interval '1 ms')`.execute(db);
+      OR ${isLateAt(defaultInterval)})`.execute(db);
   return rows[0]!.count;
 }

@@ -1,0 +1,83 @@
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { startHeartbeat } from '../../src/webhooks/heartbeat.ts';
+import { newStage, type Stage } from '../support/stage.ts';
+import { until } from '../support/until.ts';
+
+let stage: Stage;
+let server: Server;
+let status = 200;
+const calls: { url: string; method: string; body: string }[] = [];
+const stops: (() => Promise<void>)[] = [];
+beforeAll(async () => {
+  stage = await newStage();
+  server = createServer(async (request, response) => {
+    calls.push({ url: request.url!, method: request.method!, body: await text(request) });
+    response.writeHead(status).end('ok');
+  });
+  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+});
+afterAll(async () => {
+  for (const stop of stops) await stop();
+  server?.close();
+  await stage?.close();
+});
+
+/** As two processes do. */
+function beat(bucketTrouble: () => string | undefined, interval = 200) {
+  const { log } = stage.mirror.service.context;
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/ping/secret?rid=1`;
+  const both = [1, 2].map(() =>
+    startHeartbeat({ store: stage.store, log, url, syncInterval: 300_000, bucketTrouble }, interval),
+  );
+  const stop = async () => {
+    await Promise.all(both.map((one) => one.stop()));
+  };
+  stops.push(stop);
+  return stop;
+}
+const next = async () => {
+  const before = calls.length;
+  return until('a call', () => calls.length > before && calls[before]!);
+};
+
+test('the heartbeat is called while all is well, once for all processes, and gets the reason otherwise', async () => {
+  let trouble: string | undefined;
+  const { connectionId } = await stage.company();
+  const stop = beat(() => trouble);
+  expect(await next()).toEqual({ url: '/ping/secret?rid=1', method: 'POST', body: '' });
+  const [from, began] = [calls.length, performance.now()];
+  await until('five calls', () => calls.length >= from + 5);
+  expect(performance.now() - began).toBeGreaterThan(5 * 200 * 0.9 - 200);
+
+  await stage.query(
+    `UPDATE connections SET connected_at = now() - interval '1 day', last_sync_at = now() - interval '2 hours'`,
+  );
+  const late = {
+    url: '/ping/secret/fail?rid=1',
+    method: 'POST',
+    body: `not synced in time: 1 connection: ${connectionId}`,
+  };
+  await until('a late connection', () => calls.at(-1)?.url.includes('/fail') && calls.at(-1));
+  expect(calls.at(-1)).toEqual(late);
+  await stage.query(`UPDATE connections SET status = 'paused'`);
+  await until('only active connections to count', () => calls.at(-1)?.body === '');
+  trouble = 'the bucket is full';
+  await until('the bucket', () => calls.at(-1)?.body === 'the bucket is full');
+  await stop();
+});
+
+test('a heartbeat that is not accepted is logged once, without its address', async () => {
+  status = 500;
+  const stop = beat(() => undefined);
+  const from = calls.length;
+  await until('three calls', () => calls.length >= from + 3);
+  await stop();
+  const lines = stage.ground.logs.flatMap((log) => log()).filter((line) => line.includes('heartbeat_url.failed'));
+  expect(lines.length).toBeGreaterThan(0);
+  expect(lines.length).toBeLessThanOrEqual(2);
+  expect(lines[0]).toContain('HEARTBEAT_URL answered 500');
+  expect(lines.join()).not.toContain('/ping/secret');
+});
