@@ -9,13 +9,17 @@ import { typed } from './routes/route.ts';
 import { serviceRoutes } from './routes/service.ts';
 import { syncRoutes } from './routes/syncs.ts';
 import { verificationRoutes } from './routes/verification.ts';
+import type { FileSender } from './send-file.ts';
 
 /** The operator API: each route calls one operation. */
-export function apiRoutes(plain: FastifyInstance, operations: Operations, streams: EventStreams): void {
+export function apiRoutes(
+  plain: FastifyInstance,
+  { operations, streams, sender }: { operations: Operations; streams: EventStreams; sender: FileSender },
+): void {
   const app = typed(plain);
   serviceRoutes(app, operations);
   connectionRoutes(app, operations);
-  assetRoutes(app, operations);
+  assetRoutes(app, operations, sender);
   syncRoutes(app, operations);
   eventRoutes(app, operations, streams);
   verificationRoutes(app, operations);

@@ -11,7 +11,7 @@ const packageOf = (file: string, up = 1) => {
   return directory;
 };
 
-/** Nothing from other sites but files of assets from the store, nothing inline, no frames. */
+/** Nothing from other sites but files of assets from the store, nothing inline, and in no frame. */
 const policy = (files: string) =>
   `default-src 'self'; img-src ${files}; media-src ${files}; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'`;
 
@@ -27,18 +27,17 @@ export async function dashboard(
   { base, version, linkOrigin }: { base: string; version: string; linkOrigin: () => Promise<string | undefined> },
 ) {
   app.addHook('onRequest', async (_request, reply) => {
-    // Without credentials for the store, the page still works, but shows no files.
-    const store = await linkOrigin().catch(() => undefined);
-    reply.headers({
-      'content-security-policy': policy(store ? `'self' ${store}` : "'self'"),
-      'x-content-type-options': 'nosniff',
-      'referrer-policy': 'same-origin',
-    });
+    reply.headers({ 'x-content-type-options': 'nosniff', 'referrer-policy': 'same-origin' });
   });
   const page = shell(base, version);
-  app.get('/', { schema: { hide: true } }, async (_request, reply) =>
-    reply.type('text/html; charset=utf-8').header('cache-control', 'no-store').send(page),
-  );
+  app.get('/', { schema: { hide: true } }, async (_request, reply) => {
+    const store = await linkOrigin();
+    return reply
+      .header('content-security-policy', policy(store === undefined ? "'self'" : `'self' ${store}`))
+      .header('cache-control', 'no-store')
+      .type('text/html; charset=utf-8')
+      .send(page);
+  });
   const folders = [
     { root: here, prefix: '/dashboard/' },
     { root: packageOf('lit-html', 2), prefix: '/dashboard/vendor/lit-html/' },

@@ -1,46 +1,116 @@
-import { Readable } from 'node:stream';
+import { Readable, Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import parseRange from 'range-parser';
-import type { AssetFile } from '../operations/asset-files.ts';
+import type { Log } from '../log.ts';
+import type { FileKind, FileQuery } from '../operations/asset-files.ts';
+import type { Operations } from '../operations/operations.ts';
+import { Refused } from '../operations/refused.ts';
 
 /** A link is valid for five minutes; this way, a cached one is not used after that. */
 const cachedLinkSeconds = 60;
+/** Files that one process sends at once. */
+const mostFiles = 100;
 
-/**
- * Sends a file of an asset, or redirects to the store. What users have uploaded must not act as a page of ours: the sandbox
- * takes away scripts, forms and this origin.
- */
-export async function sendFile(request: FastifyRequest, reply: FastifyReply, file: AssetFile): Promise<FastifyReply> {
-  reply.headers({ 'referrer-policy': 'no-referrer', 'x-content-type-options': 'nosniff' });
-  if (file.link !== undefined) {
-    return reply.header('cache-control', `private, max-age=${cachedLinkSeconds}`).redirect(file.link, 302);
-  }
-  const { bytes, contentType, contentDisposition } = file;
-  const etag = `"${file.etag}"`;
-  reply.headers({
-    'accept-ranges': 'bytes',
-    'cache-control': 'private, no-cache',
-    'content-disposition': contentDisposition,
-    'content-security-policy': "default-src 'none'; sandbox",
-    'content-type': contentType,
-    'cross-origin-resource-policy': 'same-origin',
-    etag,
-  });
-  if (request.headers['if-none-match']?.split(/,\s*/).includes(etag)) return reply.code(304).send();
-  const range = rangeOf(request, bytes, etag);
-  if (range === 'unsatisfiable') return reply.code(416).header('content-range', `bytes */${bytes}`).send();
-  if (range) reply.code(206).header('content-range', `bytes ${range.first}-${range.last}/${bytes}`);
-  reply.header('content-length', range ? range.last - range.first + 1 : bytes);
-  if (request.method === 'HEAD') return reply.send(Readable.from([]));
-  return reply.send((await file.open(range)) ?? Readable.from([]));
+interface Range {
+  first: number;
+  last: number;
 }
 
-/** The range that is asked for. Several are answered with the whole file (RFC 9110, section 14.2). */
-function rangeOf({ headers }: FastifyRequest, bytes: number, etag: string) {
-  const { range, 'if-range': ifRange } = headers;
-  if (range === undefined || (ifRange !== undefined && ifRange !== etag)) return undefined;
-  const found = parseRange(bytes, range);
-  if (found === -1) return 'unsatisfiable';
-  const [only, ...others] = found === -2 || found.type !== 'bytes' ? [] : found;
-  return only && others.length === 0 ? { first: only.start, last: only.end } : undefined;
+/** Sends files of assets, or redirects to the store. */
+export class FileSender {
+  readonly #operations: Operations;
+  readonly #log: Log;
+  readonly #bodies = new Set<Readable>();
+
+  constructor({ operations, log }: { operations: Operations; log: Log }) {
+    this.#operations = operations;
+    this.#log = log;
+  }
+
+  async send(
+    { id, kind, query }: { id: string; kind: FileKind; query: FileQuery },
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<FastifyReply> {
+    const isHead = request.method === 'HEAD';
+    const left = new AbortController();
+    reply.raw.once('close', () => left.abort(new Error('the client is gone')));
+    const options = { ...query, direct: isHead, signal: left.signal };
+    const file = await this.#operations.assetFile(id, kind, options);
+    reply.headers({ 'referrer-policy': 'no-referrer', 'x-content-type-options': 'nosniff' });
+    if (file.link !== undefined) {
+      return reply.header('cache-control', `private, max-age=${cachedLinkSeconds}`).redirect(file.link, 302);
+    }
+    const { bytes } = file;
+    const etag = `"${file.etag}"`;
+    if (request.headers['if-none-match']?.split(/,\s*/).includes(etag)) return reply.code(304).send();
+    const range = isHead ? undefined : rangeOf(request, bytes, etag);
+    if (range === 'unsatisfiable') return reply.code(416).header('content-range', `bytes */${bytes}`).send();
+    const { first, last } = range ?? { first: 0, last: bytes - 1 };
+    const length = last - first + 1;
+    const body = isHead || length === 0 ? Readable.from([]) : await this.#open(file.open, { first, last });
+    if (range) reply.code(206).header('content-range', `bytes ${first}-${last}/${bytes}`);
+    reply.headers({
+      'accept-ranges': 'bytes',
+      'cache-control': 'private, no-cache',
+      'content-disposition': file.contentDisposition,
+      'content-length': length,
+      'content-type': file.contentType,
+      'cross-origin-resource-policy': 'same-origin',
+      etag,
+      // What users have uploaded must not act as a page of ours. The PDF viewers of browsers do not work in a sandbox, and have their own.
+      ...(file.contentType !== 'application/pdf' && { 'content-security-policy': "default-src 'none'; sandbox" }),
+    });
+    return reply.send(body);
+  }
+
+  async #open(open: (range: Range) => Promise<Readable>, range: Range): Promise<Readable> {
+    if (this.#bodies.size >= mostFiles) {
+      throw new Refused(503, 'too_many_streams', `This process sends ${mostFiles} files. Try again later.`);
+    }
+    const body = exactly(range.last - range.first + 1);
+    this.#bodies.add(body);
+    try {
+      const source = await open(range);
+      pipeline(source, body)
+        .catch((err) => {
+          if (err?.code !== 'ERR_STREAM_PREMATURE_CLOSE')
+            this.#log.warn({ event: 'file.not_sent', err }, 'file not sent to its end');
+        })
+        .finally(() => this.#bodies.delete(body));
+      return body;
+    } catch (error) {
+      this.#bodies.delete(body);
+      throw error;
+    }
+  }
+
+  /** Ends all answers: a player asks for the rest again. */
+  close(): void {
+    for (const body of this.#bodies) body.destroy();
+  }
+}
+
+/** Fails if another number of bytes passes: that must not look like a complete answer. */
+function exactly(bytes: number): Transform {
+  let left = bytes;
+  return new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      left -= chunk.length;
+      done(left < 0 ? new Error(`the file is longer than ${bytes} bytes`) : null, chunk);
+    },
+    flush: (done) => done(left > 0 ? new Error(`the file ended ${left} bytes early`) : null),
+  });
+}
+
+/** The range that is asked for (RFC 9110, section 14.1.2). Several are answered with the whole file. */
+function rangeOf({ headers }: FastifyRequest, bytes: number, etag: string): Range | 'unsatisfiable' | undefined {
+  const { range = '', 'if-range': ifRange } = headers;
+  if (ifRange !== undefined && ifRange !== etag) return undefined;
+  const [, from = '', to = ''] = /^bytes=(\d*)-(\d*)$/.exec(range) ?? [];
+  if (from === '' && to === '') return undefined;
+  const first = from === '' ? Math.max(0, bytes - Number(to)) : Number(from);
+  const last = from === '' || to === '' ? bytes - 1 : Math.min(Number(to), bytes - 1);
+  if (from !== '' && to !== '' && Number(from) > Number(to)) return undefined;
+  return first <= last ? { first, last } : 'unsatisfiable';
 }

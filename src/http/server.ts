@@ -15,6 +15,7 @@ import { describeApi } from './openapi.ts';
 import { notFound, problemHandler, unheard, unreadable } from './problems.ts';
 import { queuePages } from './queue-pages.ts';
 import { correlate, requestIdOf } from './request-ids.ts';
+import { FileSender } from './send-file.ts';
 import { createSessions } from './session.ts';
 import { signInRoutes } from './sign-in.ts';
 import { createTokenCheck } from './token-check.ts';
@@ -72,10 +73,12 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
   const sessions = createSessions(deps);
   const access = { sessions, checkToken: createTokenCheck(deps.adminToken), publicUrl: deps.publicUrl };
   const streams = new EventStreams(deps);
+  const sender = new FileSender(deps);
   let closing = false;
   app.addHook('preClose', async () => {
     closing = true;
     streams.close();
+    sender.close();
   });
   // A connection that stays open after its answer would delay the shutdown.
   app.addHook('onSend', async (_request, reply) => {
@@ -89,7 +92,7 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
     async (api) => {
       operatorOnly(api, access);
       auditChanges(api, deps);
-      apiRoutes(api, deps.operations, streams);
+      apiRoutes(api, { operations: deps.operations, streams, sender });
     },
     { prefix: '/api' },
   );

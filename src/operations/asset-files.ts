@@ -2,10 +2,13 @@ import type { Readable } from 'node:stream';
 import { create as contentDisposition } from 'content-disposition';
 import mime from 'mime';
 import { z } from 'zod';
-import type { ReadOptions } from '../storage/storage.ts';
+import { Archived, RetryLater, reasonOf, StorageUnavailable } from '../errors.ts';
+import type { GetOptions } from '../storage/storage.ts';
 import type { Asset } from '../store/database/schema.ts';
+import { within } from '../within.ts';
 import { existingAsset } from './assets.ts';
 import type { OperationsDeps } from './deps.ts';
+import { text } from './fields.ts';
 import { Refused } from './refused.ts';
 
 export const fileQuery = z.strictObject({
@@ -13,6 +16,7 @@ export const fileQuery = z.strictObject({
     .union([z.boolean(), z.stringbool()], 'expected true or false')
     .optional()
     .describe('Whether browsers save the file instead of showing it.'),
+  version: text.optional().describe('Ignored. With another value, browsers fetch the file again.'),
 });
 export type FileQuery = z.input<typeof fileQuery>;
 export type FileKind = 'media' | 'thumbnail' | 'captions' | 'record';
@@ -27,47 +31,98 @@ export type AssetFile = {
       link?: undefined;
       bytes: number;
       etag: string;
-      /** Undefined: it was removed meanwhile. */
-      open: (range: ReadOptions['range']) => Promise<Readable | undefined>;
+      /** @throws Refused if it was removed or replaced meanwhile, or the bucket does not answer */
+      open: (range: GetOptions['range']) => Promise<Readable>;
     }
 );
 
 /** How long a link to the store is valid. */
 const linkMs = 5 * 60_000;
+/** Time limit for the answer of the bucket. */
+const answerMs = 10_000;
 
-/** What browsers may show. Anything else, such as HTML or SVG, could run scripts, and is only saved. */
-const passive = /^(image\/(avif|gif|jpeg|png|webp)|(audio|video)\/[\w.+-]+|application\/(json|pdf)|text\/(plain|vtt))$/;
+/** What browsers may show. Anything else, such as HTML, SVG or a playlist, could run scripts or fetch more, and is only saved. */
+const shown = new Set([
+  ...['avif', 'gif', 'jpeg', 'png', 'webp'].map((type) => `image/${type}`),
+  ...['aac', 'flac', 'mp4', 'mpeg', 'ogg', 'wav', 'webm', 'x-m4a', 'x-wav'].map((type) => `audio/${type}`),
+  ...['mp4', 'mpeg', 'ogg', 'quicktime', 'webm', 'x-m4v', 'x-matroska'].map((type) => `video/${type}`),
+  ...['application/json', 'application/pdf', 'text/plain', 'text/vtt'],
+]);
 
 export function assetFileOperations({ store, storage }: Pick<OperationsDeps, 'store' | 'storage'>) {
-  const { link } = storage;
+  const { links } = storage;
+  let origin: string | undefined;
   return {
     /**
-     * A file of an asset in the bucket. Captions and records have no link, because scripts and players may not read files of
-     * other sites. @throws Refused 404 without the file, 409 if the bucket has archived it
+     * A file of an asset in the bucket. Captions and records have no link: scripts and captions of other sites are not allowed in a
+     * page. `direct`: no link at all. `signal`: nobody waits any more.
+     * @throws Refused 404 without the file, 409 if the bucket has archived it, 503 if the bucket does not answer
      */
-    async assetFile(id: string, kind: FileKind, options: FileQuery): Promise<AssetFile> {
-      const { download = false } = fileQuery.parse(options);
+    async assetFile(
+      id: string,
+      kind: FileKind,
+      { direct = false, signal, ...query }: FileQuery & { direct?: boolean; signal: AbortSignal },
+    ): Promise<AssetFile> {
+      const { download = false } = fileQuery.parse(query);
       const asset = await existingAsset(store, id);
       const key = keyOf(asset, kind);
       if (key === undefined) throw notThere(id, kind);
       const headers = headersFor(key, typeOf(asset, kind, key), download);
+      const isLinked = links && !direct && (kind === 'media' || kind === 'thumbnail');
+      const link = () => links!.to(key, { ...headers, ms: linkMs });
       // Thumbnails are many and never archived: the store itself says if one is missing.
-      if (link && kind === 'thumbnail') return { ...headers, link: await link(key, { ...headers, ms: linkMs }) };
-      const object = await storage.head(key);
+      if (isLinked && kind === 'thumbnail') return { ...headers, link: await inTime(link, signal) };
+      const object = await inTime((stop) => storage.head(key, { signal: stop }), signal);
       if (!object) throw notThere(id, kind);
-      if (object.archived) throw new Refused(409, 'file_archived', archivedText);
-      if (link && kind === 'media') return { ...headers, link: await link(key, { ...headers, ms: linkMs }) };
+      if (object.archived) throw archived();
+      if (isLinked) return { ...headers, link: await inTime(link, signal) };
       const { bytes, etag, modified } = object;
-      const stamp = `${bytes.toString(16)}-${(modified ?? new Date(0)).getTime().toString(16)}`;
-      return { ...headers, bytes, etag: etag ?? stamp, open: (range) => storage.get(key, { range }) };
+      return {
+        ...headers,
+        bytes,
+        etag: etag ?? `${bytes.toString(16)}-${(modified ?? new Date(0)).getTime().toString(16)}`,
+        async open(range) {
+          const body = await inTime((stop) => storage.get(key, { range, found: object, signal: stop }), signal);
+          if (body) return body;
+          throw new Refused(409, 'file_changed', 'The file was just removed or replaced. Try again.');
+        },
+      };
     },
 
-    /** The origin of links to the store; undefined: there are none. */
+    /** The origin of links to the store; undefined: there are none, or it is not known now. */
     async linkOrigin(): Promise<string | undefined> {
-      const options = { contentType: 'text/plain', contentDisposition: 'inline', ms: linkMs };
-      return link && new URL(await link('any', options)).origin;
+      origin ??=
+        links &&
+        (await within(
+          1000,
+          links.origin().catch(() => undefined),
+        ));
+      return origin;
     },
   };
+}
+
+/** The answer of the bucket. A body in it may take longer, until `signal`. @throws Refused */
+async function inTime<T>(ask: (stop: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T> {
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(new Error(`no answer within ${answerMs / 1000} s`)), answerMs);
+  const aborted = new Promise<never>((_, reject) => {
+    late.signal.addEventListener('abort', () => reject(late.signal.reason));
+  });
+  try {
+    return await Promise.race([ask(AbortSignal.any([signal, late.signal])), aborted]);
+  } catch (error) {
+    if (error instanceof Archived) throw archived();
+    if (signal.aborted || late.signal.aborted || error instanceof StorageUnavailable || error instanceof RetryLater)
+      throw new Refused(
+        503,
+        'bucket_unavailable',
+        `The bucket cannot be read now: ${reasonOf(error)}. Try again later.`,
+      );
+    throw error;
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 function keyOf(asset: Asset, kind: FileKind): string | undefined {
@@ -88,7 +143,7 @@ function typeOf(asset: Asset, kind: FileKind, key: string): string {
 }
 
 function headersFor(key: string, type: string, download: boolean) {
-  const isShown = passive.test(type) && !download;
+  const isShown = shown.has(type) && !download;
   const shownType = type.startsWith('text/') ? `${type}; charset=utf-8` : type;
   const name = key.slice(key.lastIndexOf('/') + 1);
   return {
@@ -97,7 +152,12 @@ function headersFor(key: string, type: string, download: boolean) {
   };
 }
 
-const archivedText = 'The bucket has archived this file. Restore it in the store first; until then it cannot be read.';
+const archived = () =>
+  new Refused(
+    409,
+    'file_archived',
+    'The bucket has archived this file. Restore it in the store first; until then it cannot be read.',
+  );
 
 const notThere = (id: string, kind: FileKind) =>
   new Refused(

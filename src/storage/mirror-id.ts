@@ -23,7 +23,7 @@ const recentMs = 10_000;
  */
 export function identified(storage: Storage, settle: Settle, options: IdOptions = {}): Storage {
   const id = new MirrorId(storage, settle, options);
-  const { uploads, lock, link } = storage;
+  const { uploads, lock } = storage;
   return {
     name: storage.name,
     put(key, body, options = {}) {
@@ -41,7 +41,7 @@ export function identified(storage: Storage, settle: Settle, options: IdOptions 
       abort: (upload) => id.reading(() => uploads.abort(upload)),
     },
     get: (key, options) => id.reading(() => storage.get(key, options), options?.signal),
-    link: link && ((key, options) => id.reading(() => link(key, options))),
+    links: storage.links,
     head: (key, options) => id.reading(() => storage.head(key, options), options?.signal),
     async *list(prefix, options) {
       await id.ready(options?.signal);

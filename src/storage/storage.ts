@@ -24,8 +24,13 @@ export interface ReadOptions {
   signal?: AbortSignal | undefined;
   /** This version of the object, as `keep` returned it, instead of the current one. */
   versionId?: string | undefined;
+}
+
+export interface GetOptions extends ReadOptions {
   /** Only these bytes, both included, instead of the whole object. */
   range?: { first: number; last: number } | undefined;
+  /** As `head` has described it: another object at the key counts as none. */
+  found?: StoredObject | undefined;
 }
 
 /** How a browser takes an object that it gets by a link. */
@@ -34,6 +39,13 @@ export interface LinkOptions {
   contentDisposition: string;
   /** How long the link is valid, in ms. */
   ms: number;
+}
+
+/** Signed addresses with which a browser gets an object from the store itself. Nothing here sends a request to the store. */
+export interface Links {
+  to(key: string, options: LinkOptions): Promise<string>;
+  /** Where all links lead. */
+  origin(): Promise<string>;
 }
 
 /** A stored and verified object. Checksums are lower-case hex: `crc32`, and `md5` where the store compares it. */
@@ -188,9 +200,9 @@ export interface Storage {
   put(key: string, body: Readable | Buffer | string, options?: PutOptions): Promise<Stored>;
   readonly uploads: Uploads;
   /** The object's bytes; undefined if there is none. @throws Archived if the store must restore it first */
-  get(key: string, options?: ReadOptions): Promise<Readable | undefined>;
-  /** A signed address with which a browser gets the object from the store itself. Undefined: browsers cannot reach the store. */
-  link?: ((key: string, options: LinkOptions) => Promise<string>) | undefined;
+  get(key: string, options?: GetOptions): Promise<Readable | undefined>;
+  /** Undefined: browsers cannot reach the store. */
+  readonly links?: Links | undefined;
   head(key: string, options?: ReadOptions): Promise<StoredObject | undefined>;
   list(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoredObject>;
   /**

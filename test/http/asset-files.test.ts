@@ -1,4 +1,8 @@
+import { truncate } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { newLine } from '../storage/line.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 
 const text = 'Kapitel 1: Grüße';
@@ -69,6 +73,8 @@ describe('files of assets in a directory', () => {
     ['bytes=8-', 206, `bytes 8-${bytes - 1}/${bytes}`, '1: Grüße'],
     ['bytes=-5', 206, `bytes ${bytes - 5}-${bytes - 1}/${bytes}`, 'üße'],
     ['bytes=5-9999', 206, `bytes 5-${bytes - 1}/${bytes}`, 'el 1: Grüße'],
+    ['bytes=-9999', 206, `bytes 0-${bytes - 1}/${bytes}`, text],
+    ['bytes=5-2', 200, null, text],
     ['bytes=100-', 416, `bytes */${bytes}`, ''],
     ['bytes=0-1,4-5', 200, null, text],
     ['pages=1-2', 200, null, text],
@@ -101,6 +107,53 @@ describe('files of assets in a directory', () => {
       String(bytes),
       '',
     ]);
+    const part = await get(`${ids.note}/media`, { method: 'HEAD', headers: { range: 'bytes=0-1' } });
+    expect([part.status, part.headers.get('content-length')]).toEqual([200, String(bytes)]);
+  });
+
+  test('a PDF has no sandbox, because the viewers of browsers do not work in one', async () => {
+    const id = await scene.upload({ name: 'a.pdf', mimeType: 'application/pdf', content: { text: '%PDF-1.4' } });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    const { headers } = await get(`${id}/media`);
+    expect(headers.get('content-type')).toBe('application/pdf');
+    expect(headers.get('content-security-policy')).toBeNull();
+  });
+
+  test('an empty file is sent', async () => {
+    const id = await scene.upload({ name: 'empty.txt', mimeType: 'text/plain', content: { text: '' } });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    const answer = await get(`${id}/media`);
+    expect([answer.status, answer.headers.get('content-length'), await answer.text()]).toEqual([200, '0', '']);
+  });
+
+  test('a file that is replaced while it is sent is no complete answer', async () => {
+    const id = await scene.upload({ name: 'large.bin', content: { seed: 'large', size: 30_000_000 } });
+    await scene.resync();
+    const { key } = await scene.mirror.assetIn(id, 'mirrored');
+    await scene.checked();
+    const answer = await get(`${id}/media`);
+    expect(answer.headers.get('content-length')).toBe('30000000');
+    const path = join(fileURLToPath(scene.ground.environment.STORAGE_URL!), key);
+    await truncate(path, 1000);
+    await expect(answer.arrayBuffer()).rejects.toThrow();
+  });
+
+  test('a file that is being sent does not delay the end of the process', async () => {
+    const other = await newScene();
+    const id = await other.upload({ name: 'large.bin', content: { seed: 'large', size: 30_000_000 } });
+    await other.resync();
+    await other.mirror.assetIn(id, 'mirrored');
+    const answer = await fetch(`${other.ground.publicUrl}/api/assets/${id}/media`, {
+      headers: { authorization: 'Bearer the-token-of-the-operators' },
+    });
+    const reader = answer.body!.getReader();
+    await reader.read();
+    const began = performance.now();
+    await other.close();
+    expect(performance.now() - began).toBeLessThan(10_000);
+    await reader.cancel().catch(() => {});
   });
 
   test('thumbnail, captions and record are there, and a missing one is explained', async () => {
@@ -187,6 +240,33 @@ describe.skipIf(!s3)('files of assets in a bucket', () => {
     expect(policy).toMatch(
       /img-src 'self' https:\/\/\S*files\.example\.com; media-src 'self' https:\/\/\S*files\.example\.com;/,
     );
+  });
+
+  test('HEAD is answered by the service: a link is valid for GET only', async () => {
+    const { ids, get } = await withFiles();
+    const answer = await get(`${ids.note}/media`, { method: 'HEAD' });
+    expect([answer.status, answer.headers.get('content-length')]).toEqual([200, String(bytes)]);
+  });
+
+  test('while the bucket does not answer, the dashboard opens, and files say so in time', {
+    timeout: 60_000,
+  }, async () => {
+    const line = await newLine(s3!.endpoint);
+    const scene = await newScene({ s3, through: async () => ({ S3_ENDPOINT: line.endpoint }) });
+    scenes.push(scene);
+    const { note } = await upload(scene);
+    line.set({ request: () => undefined });
+    const headers = { authorization: 'Bearer the-token-of-the-operators' };
+    const began = performance.now();
+    for (const path of ['/', '/dashboard/app.js']) {
+      expect((await fetch(`${scene.ground.publicUrl}${path}`, { headers })).status).toBe(200);
+    }
+    expect(performance.now() - began).toBeLessThan(3000);
+    const answer = await fetchFrom(() => scene)(`${note}/record`);
+    expect(await answer.json()).toMatchObject({ status: 503, code: 'bucket_unavailable' });
+    expect(performance.now() - began).toBeLessThan(20_000);
+    line.set({});
+    await line.close();
   });
 
   test('with S3_PUBLIC_ENDPOINT=none, the service sends the files of the bucket', async () => {

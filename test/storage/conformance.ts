@@ -562,6 +562,16 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       expect(await part(6, 7)).toBe('gh');
     });
 
+    test('an object that has been replaced since `head` is none', async () => {
+      await storage.put('a/found', 'first');
+      const found = (await storage.head('a/found'))!;
+      expect((await collected((await storage.get('a/found', { found }))!)).toString()).toBe('first');
+      await storage.put('a/found', 'second');
+      expect(await storage.get('a/found', { found })).toBeUndefined();
+      await storage.remove('a/found');
+      expect(await storage.get('a/found', { found })).toBeUndefined();
+    });
+
     describe('a missing object', () => {
       test('a missing object has no head and no body', async () => {
         expect(await storage.head('no/such')).toBeUndefined();

@@ -9,7 +9,7 @@ import { typeNames } from './words.js';
  * @param {{ version?: string | null, download?: boolean }} [options]
  */
 const fileOf = (id, kind, { version, download } = {}) =>
-  `${addressOf(`/assets/${encodeURIComponent(id)}/${kind}`)}${queryOf({ download: download ? 'true' : undefined })}${version ? `#${version}` : ''}`;
+  `${addressOf(`/assets/${encodeURIComponent(id)}/${kind}`)}${queryOf({ download: download ? 'true' : undefined, version })}`;
 
 /** The thumbnail of an asset, or the name of its type. @param {AssetSummary} asset */
 export const thumbnailOf = ({ id, type, thumbnail, mirroredAt }) =>
@@ -24,12 +24,13 @@ const pictures = ['image/avif', 'image/gif', 'image/jpeg', 'image/png', 'image/w
 /** A link to the store ends after minutes: playing goes on with a new one. @param {Event} event */
 function continuePlaying({ currentTarget }) {
   const player = /** @type {HTMLMediaElement} */ (currentTarget);
-  const { currentTime } = player;
-  if (currentTime === 0 || player.dataset.failedAt === String(currentTime)) return;
+  const { currentTime, paused } = player;
+  // Twice at the same point: it is another problem.
+  if (player.dataset.failedAt === String(currentTime)) return;
   player.dataset.failedAt = String(currentTime);
   player.load();
   player.currentTime = currentTime;
-  void player.play();
+  if (!paused) player.play().catch(() => {});
 }
 
 /** What the asset looks or sounds like. @param {Asset} asset */
@@ -63,6 +64,6 @@ export function previewOf(asset) {
 export function fileLinks({ id, key, mirroredAt, mimeType }) {
   if (key === null || mirroredAt === null) return nothing;
   const isDocument = ['application/pdf', 'text/plain'].includes((mimeType ?? '').toLowerCase());
-  return html`<a class="button" href=${fileOf(id, 'media', { download: true })}>Download</a>
+  return html`<a class="button" href=${fileOf(id, 'media', { download: true })} download>Download</a>
     ${isDocument ? html`<a class="button" href=${fileOf(id, 'media')} target="_blank" rel="noopener">Open</a>` : nothing}`;
 }

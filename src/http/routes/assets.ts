@@ -6,10 +6,10 @@ import type { Operations } from '../../operations/operations.ts';
 import { upcomingAnswer, upcomingQuery } from '../../operations/upcoming.ts';
 import { versionList } from '../../operations/versions.ts';
 import { refused } from '../openapi.ts';
-import { sendFile } from '../send-file.ts';
+import type { FileSender } from '../send-file.ts';
 import { type Api, route } from './route.ts';
 
-export function assetRoutes(app: Api, operations: Operations): void {
+export function assetRoutes(app: Api, operations: Operations, sender: FileSender): void {
   app.get(
     '/assets',
     route('assets', 'listAssets', 'List assets by id; all conditions must match', {
@@ -46,8 +46,7 @@ export function assetRoutes(app: Api, operations: Operations): void {
           ...refused(404, 409),
         },
       }),
-      async (request, reply) =>
-        sendFile(request, reply, await operations.assetFile(request.params.id, kind, request.query)),
+      async (request, reply) => sender.send({ id: request.params.id, kind, query: request.query }, request, reply),
     );
   }
   app.post(

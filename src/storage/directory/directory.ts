@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { addAbortSignal, type Readable } from 'node:stream';
 import { StorageUnavailable } from '../../errors.ts';
 import type { Log } from '../../log.ts';
-import type { ReadOptions, Storage } from '../storage.ts';
+import type { GetOptions, Storage } from '../storage.ts';
 import { Drafts } from './drafts.ts';
 import { classify, codeOf, isMissing } from './errors.ts';
 import { keep } from './keep.ts';
@@ -81,13 +81,15 @@ async function prepare(root: Root, drafts: Drafts, log: Log | undefined): Promis
   );
 }
 
-async function read(root: Root, key: string, { signal, range }: ReadOptions): Promise<Readable | undefined> {
+async function read(root: Root, key: string, { signal, range, found }: GetOptions): Promise<Readable | undefined> {
   const file = await open(root.fileOf(key), 'r').catch(async (error) => {
     if (!isMissing(error)) throw classify(error, root.path);
     await root.checkMounted();
     return undefined;
   });
-  if (!(await file?.stat())?.isFile()) {
+  const stats = await file?.stat();
+  const isOther = found && (stats?.size !== found.bytes || stats.mtime.getTime() !== found.modified?.getTime());
+  if (!stats?.isFile() || isOther) {
     await file?.close();
     return undefined;
   }

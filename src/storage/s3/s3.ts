@@ -35,7 +35,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
     },
     uploads,
     get: (key, options) => readObject(bucket, key, options),
-    link: linksTo(bucket),
+    links: linksTo(bucket),
     head: (key, { signal, versionId } = {}) => bucket.describe(key, signal, versionId),
     list: (prefix, { signal } = {}) => list(bucket, prefix, signal),
     keep: (key, as, options) => keep(bucket, key, as, options),
