@@ -13,7 +13,7 @@ import { type StoredFile, storedFiles } from './stored-files.ts';
 
 /**
  * The record of a superseded file, at `versionKeys.record`: its earlier record, and where each of its objects is now.
- * It is written last, so a version that has one is complete.
+ * It is written last, so a version that has one is complete, or is just being removed.
  */
 export interface VersionRecord extends AssetRecord {
   /** ISO 8601, like `mirroredAt`. */
@@ -36,7 +36,7 @@ export async function keepVersion(
   const { storage, store, log } = deps;
   const { asset, lease, signal } = leased;
   const { media, detail } = asset;
-  // `media.version` is empty for a damaged file, and not that of `detail` for a file without a record.
+  // `media.version` is empty for a damaged file, and differs from `detail` until the record of the file is written.
   if (!media || !detail || media.version !== versionOf(detail as ApiAsset)) return undefined;
   // A version that was begun long ago would expire too early, so it is begun again.
   if (asset.keepingAt && databaseTime(lease) - asset.keepingAt.getTime() > day)

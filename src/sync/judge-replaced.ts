@@ -34,7 +34,7 @@ export async function judgeReplaced(
   const found = await replacements.count(listed);
   const isHeld = found.sample.length > 0 && isTooMany('replaced', found, run.settings);
   if (!isHeld) await release(complete ? 'settled' : 'own');
-  const isNew = await replacements.settle(listed, isHeld ? found : undefined);
+  const isNew = await replacements.saveHeld(listed, isHeld ? found : undefined);
   const change = { ...found, kind: 'replaced', connectionId, companyId } as const;
   if (isNew) logHeld(deps.log, change);
   if (isHeld) run.problems.addHeld(heldText(change, `company ${companyId}`));

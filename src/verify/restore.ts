@@ -9,8 +9,9 @@ import { type Copy, type Selection, selectCopies } from './select-copies.ts';
 export interface Restoring {
   /** Selected assets and the bytes of their files; undefined until they are counted. */
   total: { assets: number; bytes: number } | undefined;
-  /** Assets that are complete at the target, and their bytes. */
+  /** Assets that are complete at the target. */
   restored: number;
+  /** Of all files at the target. */
   bytes: number;
   /** Of the restored ones, those that were complete before. */
   present: number;
@@ -57,7 +58,7 @@ export async function restore(deps: RestoreDeps, options: RestoreOptions): Promi
   const { asOf } = selection;
   if (asOf && (await store.now()) - keepVersions > asOf.getTime()) {
     onProblem(
-      'KEEP_VERSIONS is shorter than the time since then: files that were superseded soon after are no longer kept',
+      'KEEP_VERSIONS is shorter than the time since --as-of: files that were superseded soon after it are no longer kept',
     );
   }
 

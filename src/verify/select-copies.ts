@@ -115,7 +115,9 @@ function currentCopy(asset: Asset): Candidate | undefined {
 const typeOf = (asset: Asset | undefined) => (asset?.detail as ApiAsset | undefined)?.mimeType ?? undefined;
 
 const whyNone = (asset: Asset | undefined) =>
-  asset ? `it is not in the bucket${because(asset.reason) || `: ${asset.state}`}` : 'it is not in the bucket';
+  asset
+    ? `it has no complete copy in the bucket${because(asset.reason) || `: ${asset.state}`}`
+    : 'it is not in the bucket';
 
 async function idOfConnection({ connections }: Pick<Store, 'connections'>, given: string): Promise<string> {
   const all = await connections.list();

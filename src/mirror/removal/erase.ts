@@ -8,8 +8,8 @@ const pageSize = 100;
 /**
  * Erases the assets that operators asked to erase. The process may die between any two steps; each may run again:
  *
- * 1. The request saved a tombstone in the database, so no sync records the asset again.
- * 2. The asset is leased, so no worker writes it.
+ * 1. The request saved a tombstone in the database.
+ * 2. The asset is leased and becomes `gone`: no worker writes it, and because of the tombstone no sync records it again.
  * 3. A tombstone is written to the bucket, so no rebuild restores the asset.
  * 4. What the bucket has of it is counted and saved, then removed, the records first.
  * 5. The database deletes everything that it knows of the asset.

@@ -6,7 +6,7 @@ import { inMs, msAgo } from '../database/time.ts';
 import { type AssetLease, inHand } from './leases.ts';
 
 /**
- * Begins to keep a version of a leased asset, and returns its time; that of an earlier lease that did not finish it. Each
+ * Begins to keep a version of a leased asset, and returns its time. If an earlier lease began one and did not finish, its time. Each
  * version is later than the one before, also after the clock was set back. Undefined: the worker has lost its lease.
  */
 export async function begin(db: Database, lease: AssetLease): Promise<Date | undefined> {
@@ -22,7 +22,7 @@ export async function forget(db: Database, lease: AssetLease): Promise<boolean> 
   return wroteAny(await sql`UPDATE assets SET keeping_at = NULL WHERE ${inHand(lease)}`.execute(db));
 }
 
-/** Assets of which a version was begun more than `ms` ago, and never recorded: they have no work any more. */
+/** Assets of which a version was begun more than `ms` ago, and never recorded, usually because they have no work any more. */
 export async function abandoned(
   db: Database,
   { ms, after, limit }: { ms: number; after: string; limit: number },

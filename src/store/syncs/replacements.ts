@@ -100,7 +100,7 @@ export async function forgetReleased(db: Database, listed: Listed): Promise<void
 }
 
 /** Saves whether the replacements of a company are held. True if they are held from now on. @throws LeaseLost */
-export async function settle(db: Database, listed: Listed, held: HeldChanges | undefined): Promise<boolean> {
+export async function saveHeld(db: Database, listed: Listed, held: HeldChanges | undefined): Promise<boolean> {
   const { sync, companyId } = listed;
   return underLease(db, listed, (tx) => setHeld(tx, { connectionId: sync.connectionId, companyId }, 'replaced', held));
 }

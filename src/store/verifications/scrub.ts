@@ -7,11 +7,11 @@ import { inMs } from '../database/time.ts';
 export interface ScrubState {
   /** Weight per ms: see `Unverified`. */
   rate: number;
-  /** Bytes per second of this. */
+  /** Bytes per second at that rate. */
   bytesPerSecond: number;
   /** How many cannot be compared: archived, or damaged beyond repair. */
   unverifiable: number;
-  /** Ms since the rate was computed, and since the last asset was read; undefined: never. */
+  /** Ms since the rate was computed, and since the last asset was read; null: never. */
   plannedMsAgo: number | null;
   readMsAgo: number | null;
 }
@@ -77,7 +77,7 @@ export async function read(db: Database, owner: string): Promise<ScrubState | un
  * Undefined: the lease is lost.
  */
 export async function plan(db: Database, owner: string, cycleMs: number): Promise<ScrubState | undefined> {
-  const part = cycleMs / parts;
+  const partMs = cycleMs / parts;
   const { rows } = await sql<ScrubState>`
     WITH assets AS (
       SELECT ${ageOf(verifiedAt)} AS age, assets.bytes + coalesce(kept.bytes, 0) AS bytes, false AS unverifiable
@@ -85,13 +85,13 @@ export async function plan(db: Database, owner: string, cycleMs: number): Promis
       UNION ALL
       SELECT ${ageOf(sql`unverifiable_at`)}, 0, true FROM assets WHERE ${unverifiable}
     ), grouped AS (
-      SELECT least(greatest(ceil((${cycleMs}::float8 - age) / ${part}::float8), 1), ${parts}::int) AS part,
+      SELECT least(greatest(ceil((${cycleMs}::float8 - age) / ${partMs}::float8), 1), ${parts}::int) AS part,
         sum(bytes)::float8 AS bytes, sum(bytes + ${perAsset}::int)::float8 AS weight,
         count(*) FILTER (WHERE unverifiable) AS unverifiable
       FROM assets GROUP BY part
     ), rates AS (
-      SELECT sum(weight) OVER until / (part * ${part}::float8) AS rate,
-        sum(bytes) OVER until / (part * ${part}::float8) * 1000 AS bytes_per_second, unverifiable
+      SELECT sum(weight) OVER until / (part * ${partMs}::float8) AS rate,
+        sum(bytes) OVER until / (part * ${partMs}::float8) * 1000 AS bytes_per_second, unverifiable
       FROM grouped WINDOW until AS (ORDER BY part)
     ), planned AS (
       SELECT coalesce(max(rate), 0) AS rate, coalesce(max(bytes_per_second), 0) AS bytes_per_second,
