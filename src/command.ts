@@ -15,7 +15,7 @@ import { embeddedPostgresIsInstalled } from './store/embedded/binaries.ts';
 import { setTracing, stopTracing } from './tracing/tracing.ts';
 import { version } from './version.ts';
 
-/** One Ctrl-C reaches a process that npm runs twice: from the terminal and from npm. */
+/** If npm runs this process, one Ctrl-C reaches it twice within this time: from the terminal and from npm. */
 const sameKeystrokeMs = 250;
 
 /** The first signal asks for an orderly stop, the second ends at once. */
@@ -61,7 +61,7 @@ async function configured() {
   return readConfig(process.env, { embedded: embeddedPostgresIsInstalled() });
 }
 
-/** Those that verbs need which ask no library. */
+/** The settings of `rebuild` and `restore`, which send no request to the library. */
 async function configuredCopy() {
   const { readCopyConfig } = await settings();
   return readCopyConfig(process.env, { embedded: embeddedPostgresIsInstalled() });

@@ -15,14 +15,14 @@ export type Role = 'all' | 'web' | 'worker';
 
 export type Service = Awaited<ReturnType<typeof startService>>;
 
-/** The last lines of a start on a terminal. Without the database there is no start. */
+/** Warns at the end of a start if queue or bucket are not available yet. Without the database, the start fails. */
 function logAwaited(log: Log, { bucket, queue }: Record<string, string>): void {
   if (queue !== 'ok') log.warn({ event: 'queue.awaited', reason: queue }, 'started, waiting for the queue');
   if (bucket !== 'ok') log.warn({ event: 'bucket.awaited', reason: bucket }, 'started, waiting for the bucket');
 }
 
 /**
- * Opens the context and starts a role; `stop` ends it in order, within the grace.
+ * Opens the context and starts a role; `stop` ends it in order, within the grace, except for token refreshes that still run.
  * @throws the reason of `signal` if it is aborted before everything has started; then all is closed again
  */
 export async function startService(config: Config, log: Log, role: Role = 'all', options: ContextOptions = {}) {
@@ -110,7 +110,7 @@ async function preflight(config: Config, log: Log, role: Role): Promise<void> {
   await makeDataDir(config.dataDir, log);
 }
 
-/** Closes everything in order. Returns after `graceMs` in any case. */
+/** Closes everything in order, and waits at most `graceMs` for that. Then waits for token refreshes that still run. */
 async function endWithin(graceMs: number, { log, tokens }: Context, running: AsyncDisposableStack): Promise<void> {
   const started = performance.now();
   const ended = new AbortController();

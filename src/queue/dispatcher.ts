@@ -8,13 +8,13 @@ import type { Queues } from './queues.ts';
 import type { Schedule } from './schedule.ts';
 import { sweep } from './sweep.ts';
 
-/** While another process dispatches, it is asked again after this time. */
+/** If another process is dispatching, this one tries again after this time. */
 const busyMs = 5;
 /** How often schedules are compared, and times too far in the future corrected. */
 const alignMs = 30_000;
 /** The share of the time that comparing schedules may take: it is slow with many of them. */
 const alignShare = 1 / 100;
-/** Time limit for the queue: one that is unreachable does not even answer with an error. */
+/** How long `stop` waits for the current round: a call to an unreachable queue may never return. */
 const stopMs = 1000;
 
 export interface DispatcherOptions {
@@ -120,7 +120,7 @@ export class Dispatcher {
 
   async #dispatch(): Promise<void> {
     const { store, queues, perConnection } = this.#options;
-    // Even if slots become free all the time, because assets may become due without a notice.
+    // Once per `poll`, all connections are filled, even if slots become free all the time: assets may become due without a notice.
     if (performance.now() - this.#lastAll >= this.#options.timings.poll) this.#all = true;
     const only = this.#all ? undefined : [...this.#freed];
     if (this.#all) this.#lastAll = performance.now();

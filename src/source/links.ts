@@ -9,7 +9,10 @@ export interface LinkGuard {
   lookup: AddressGuard['lookup'];
 }
 
-/** Links may lead to public addresses, to the library's own hosts, and to hosts in DOWNLOAD_ALLOW_PRIVATE; `true`: anywhere. */
+/**
+ * Links may lead to public addresses, to the library's own hosts, and to hosts in `allowPrivate` (DOWNLOAD_ALLOW_PRIVATE); if that is
+ * `true`, to any host. If the API is https, http links are always refused.
+ */
 export function guardLinks(options: { apiUrl: string; appUrl: string; allowPrivate: true | string[] }): LinkGuard {
   const { apiUrl, appUrl, allowPrivate } = options;
   const secure = new URL(apiUrl).protocol === 'https:';

@@ -9,11 +9,11 @@ export interface QueuedAsset {
   id: string;
   state: AssetState;
   lease: number;
-  /** The trace of the sync that found it. */
+  /** The trace of the last sync that found it new or changed. */
   traceparent?: string | null;
 }
 
-/** The trace of the sync that last changed an asset. */
+/** The trace of the last sync that found an asset new or changed. */
 const traceparent = sql`(SELECT traceparent FROM syncs WHERE syncs.id = assets.sync_id) AS traceparent`;
 
 /** Slots of each connection on the queue, unless its settings set another number or its adaptive limit is lower. `only`: these connections. */

@@ -54,8 +54,9 @@ export async function endSync(
 }
 
 /**
- * Writes the end of a sync, and returns the earlier `lastSyncAt`. If this sync has no error, the connection keeps the error of
- * its last full sync since the user connected: a smaller sync does not show that the problem is over.
+ * Writes the end of a sync, and returns the earlier `lastSyncAt`. The connection gets the error of this sync.
+ * Without one, a full sync clears it; after a smaller sync it is that of the last full sync since the user connected, because a
+ * smaller sync does not show that the problem is over.
  */
 async function end(
   tx: Database,
