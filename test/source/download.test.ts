@@ -450,7 +450,9 @@ describe('the version of a file', () => {
         }
       })(),
     );
-    expect(error.message).toMatch(/^the download was interrupted at byte 1000000, and the server cannot resume there \(status \d+\)$/);
+    expect(error.message).toMatch(
+      /^the download was interrupted at byte 1000000, and the server cannot resume there \(status \d+\)$/,
+    );
     expect(Buffer.concat(chunks).equals(bytes.subarray(0, 1_000_000))).toBe(true);
     expect(await requests()).toHaveLength(2);
   });
@@ -487,7 +489,9 @@ describe('the version of a file', () => {
     it(`${what} in a continuation is an error`, async () => {
       bare.answer(cutAt(1000), continuation);
       const { arrived, error } = await broken(await downloader().open(bareLink(), never));
-      expect(error.message).toMatch(/^the download was interrupted at byte 1000, and the server cannot resume there \(status \d+\)$/);
+      expect(error.message).toMatch(
+        /^the download was interrupted at byte 1000, and the server cannot resume there \(status \d+\)$/,
+      );
       expect(arrived.equals(bytes.subarray(0, 1000))).toBe(true);
       expect(bare.requests).toHaveLength(2);
     });
