@@ -90,7 +90,7 @@ test.runIf(canMount)(
       });
       expect(waiting).toMatchObject({
         attempts: 0,
-        reason: { text: expect.stringMatching(/no space for .*it has 29 MiB/) },
+        reason: { text: expect.stringMatching(/not enough space for .*it needs 29 MiB/) },
       });
       expect(breaker(scene.mirror.lines)).toEqual([]);
       const [download] = await scene.admin.requests({ assetId: large, endpoint: 'media' as never });

@@ -83,7 +83,7 @@ describe('the timeline of an asset', () => {
     expect(timeline.at(-1)).toMatchObject({ what: 'attempt.failed', text: expect.stringMatching(/^failed: .*size/) });
     expect(explanation).toEqual([
       expect.stringMatching(/^It failed after 1 attempts?: .*size/),
-      `Retry now with \`asset-mirror retry ${id}\`, or with the next full sync.`,
+      `The next full sync tries again. To retry now: \`asset-mirror retry ${id}\`.`,
     ]);
 
     await mirror.api('PATCH', `/connections/${connectionId}`, { exclude: { assetTypes: ['documents'] } });
