@@ -56,7 +56,7 @@ export async function* deliver(options: ResumeOptions, range: Range): AsyncGener
     for (;;) {
       try {
         if (!response) {
-          ({ response, end } = await requestRest(options, range, offset));
+          ({ response, end } = await requestRest(options, range, offset, wasBroken));
           if (wasBroken && offset > from) options.onResumed?.(offset - from);
         }
         for await (const chunk of paced(options, range, response)) {
@@ -103,7 +103,12 @@ function isFinal(error: unknown): boolean {
 }
 
 /** The same version from `offset` on, to `to` or to an earlier end that the server chooses (RFC 9110, section 15.3.7). */
-async function requestRest(options: ResumeOptions, { link, from, to, total, etag, signal }: Range, offset: number) {
+async function requestRest(
+  options: ResumeOptions,
+  { link, to, total, etag, signal }: Range,
+  offset: number,
+  wasBroken: boolean,
+) {
   const last = to === total ? '' : to! - 1;
   const response = await requestLink(options, link, signal, { range: `bytes=${offset}-${last}`, 'if-range': etag! });
   const { statusCode, headers } = response;
@@ -121,9 +126,8 @@ async function requestRest(options: ResumeOptions, { link, from, to, total, etag
   drop(response);
   if (statusCode >= 400) throwFor('download', statusCode, headers);
   // 200 is the whole body, never a continuation.
-  const problem =
-    offset > from
-      ? `the download was interrupted at byte ${offset}, and the server cannot resume there`
-      : `the server did not send the requested version from byte ${offset}`;
+  const problem = wasBroken
+    ? `the download was interrupted at byte ${offset}, and the server cannot resume there`
+    : `the server did not send the requested version from byte ${offset}`;
   throw new RangeRefused(`${problem} (status ${statusCode})`);
 }

@@ -359,15 +359,11 @@ describe('a file that is incomplete or not a file', () => {
       fault: { longBy: 100, chunked: true },
       reason: /continues after its 50000 bytes/,
     },
-    {
-      what: 'that is always interrupted',
-      fault: { cutAfter: 10_000, ignoreRange: true },
-      reason: /was interrupted|did not send/,
-    },
+    { what: 'that is always interrupted', fault: { cutAfter: 10_000, ignoreRange: true }, reason: /was interrupted/ },
     {
       what: 'that stalls',
       fault: { stallAfter: 10_000, ignoreRange: true },
-      reason: /no byte came for 0.3 s|cannot resume|did not send/,
+      reason: /no byte came for 0.3 s|cannot resume/,
     },
     { what: 'that comes compressed', fault: { contentEncoding: 'gzip' }, reason: /encoded/ },
     { what: 'whose links are all refused', fault: { status: 403 }, reason: /403/ },
