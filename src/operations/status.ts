@@ -88,13 +88,7 @@ export function statusOperations(
       const total = counts.reduce((sum, row) => (row.skipped ? sum : sum + row.count), 0);
       // Large files count during their transfer if this process transfers them, and always when they are done.
       const bytesPerSecond = Math.max(recent.bytes / recent.seconds, options.traffic());
-      const assetsPerSecond = recent.count / recent.seconds;
-      const known = recent.seconds >= soonestEstimate;
-      const estimates = [
-        ...(outstanding.bytes > 0 && bytesPerSecond > 0 ? [outstanding.bytes / bytesPerSecond] : []),
-        // While large files are transferred, none may end for minutes.
-        ...(assetsPerSecond > 0 ? [outstanding.count / assetsPerSecond] : []),
-      ];
+      const rate = { assetsPerSecond: recent.count / recent.seconds, bytesPerSecond };
       return {
         connections: { active: 0, paused: 0, disconnected: 0, ...connections, troubled },
         assets: { total, expected: expectedOf(states), byState: states, skipped: skipped(counts) },
@@ -106,8 +100,8 @@ export function statusOperations(
           later: outstanding.later,
           sidecars: outstanding.sidecars,
         },
-        rate: { assetsPerSecond, bytesPerSecond },
-        timeLeft: outstanding.count === 0 ? 0 : known && estimates.length > 0 ? Math.max(...estimates) : null,
+        rate,
+        timeLeft: recent.seconds < soonestEstimate && outstanding.count > 0 ? null : timeLeft(outstanding, rate),
         syncs,
         verifications,
         removals: {
@@ -121,4 +115,17 @@ export function statusOperations(
       };
     },
   };
+}
+
+/** The seconds that are left at this rate; null: nothing moves. While large files are transferred, no asset may end for minutes. */
+export function timeLeft(
+  outstanding: { count: number; bytes: number },
+  { assetsPerSecond, bytesPerSecond }: { assetsPerSecond: number; bytesPerSecond: number },
+): number | null {
+  if (outstanding.count === 0) return 0;
+  const estimates = [
+    ...(outstanding.bytes > 0 && bytesPerSecond > 0 ? [outstanding.bytes / bytesPerSecond] : []),
+    ...(assetsPerSecond > 0 ? [outstanding.count / assetsPerSecond] : []),
+  ];
+  return estimates.length > 0 ? Math.max(...estimates) : null;
 }
