@@ -131,8 +131,8 @@ export interface Purged {
   key: string;
   bytes: number;
   versionId?: string;
-  /** It remains: it is locked (until this date, if known), or the store denies its removal. */
-  left?: { lockedUntil: Date | undefined };
+  /** This version remains: it is locked (until this date, if known), or the store denies its removal. */
+  left?: { versionId: string; lockedUntil: Date | undefined };
 }
 
 export interface PurgeOptions {

@@ -51,10 +51,7 @@ export async function purgeAsset(
       seen.add(name);
       found.objects++;
       found.bytes += bytes;
-      // Only a version can be locked: what has no version id is removed.
-      if (left && versionId !== undefined) {
-        found.left.push({ key, versionId, bytes, lockedUntil: left.lockedUntil ?? null });
-      }
+      if (left) found.left.push({ key, ...left, bytes, lockedUntil: left.lockedUntil ?? null });
     }
   }
   return found;

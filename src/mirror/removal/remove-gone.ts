@@ -64,8 +64,8 @@ export async function removeLeftovers(deps: RemovalDeps): Promise<void> {
         // Without a version id, delete markers are removed, too. But a removed asset may be back at the same key.
         const options = { signal, ...(!erased && { versionId }) };
         let isLeft = false;
-        for await (const { left, versionId: found } of storage.purge(key, options)) {
-          if (left && found === versionId) isLeft = true;
+        for await (const { left } of storage.purge(key, options)) {
+          if (left?.versionId === versionId) isLeft = true;
         }
         if (!isLeft) await store.removals.leftoverRemoved({ key, versionId });
         return !isLeft;

@@ -77,7 +77,10 @@ async function removeEntry(bucket: Bucket, entry: Entry): Promise<Purged> {
     const lock = ObjectLockRetainUntilDate
       ? undefined
       : await lockOf(bucket, purged.key, VersionId).catch(() => undefined);
-    return { ...purged, left: { lockedUntil: ObjectLockRetainUntilDate ?? lock?.RetainUntilDate } };
+    return {
+      ...purged,
+      left: { versionId: VersionId, lockedUntil: ObjectLockRetainUntilDate ?? lock?.RetainUntilDate },
+    };
   }
 }
 
