@@ -66,7 +66,8 @@ export function startApplyingFilters(deps: { store: Store; log: Log; filters: Fi
     for (const connectionId of await store.filters.pending()) await applyFilters(deps, connectionId, signal);
   }
   const failed = (err: unknown) => log.warn({ event: 'filter.failed', err }, 'changed filters not applied, will retry');
-  return every(timings.sweep, applyPending, { failed });
+  // A database that does not answer must not delay the shutdown.
+  return every(timings.sweep, applyPending, { failed, stopMs: 1000 });
 }
 
 /** The other connections that want assets of a company, and their filters, the oldest first. */
