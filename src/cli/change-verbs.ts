@@ -92,11 +92,11 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .option('--bandwidth <rate>', 'download limit of each process, such as 20MiB/s')
     .option(
       '--hold-missing <limit>',
-      'hold a company if at least this percentage and more than this number are missing, such as 50%,1',
+      'hold a company if at least this percentage, and more than this number, are missing, such as 50%,1',
     )
     .option(
       '--hold-replaced <limit>',
-      'hold a company if more than this percentage and number would be replaced, such as 20%,10',
+      'hold a company if more than this percentage, and more than this number, would be replaced, such as 20%,10',
     )
     .option('--force', 'accept companies, projects and types that are unknown')
     .action(async (connection: string | undefined, options: SetOptions) => set(await connect(), connection, options));

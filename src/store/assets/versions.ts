@@ -6,8 +6,9 @@ import { inMs, msAgo } from '../database/time.ts';
 import { type AssetLease, inHand } from './leases.ts';
 
 /**
- * Begins to keep a version of a leased asset, and returns its time. If an earlier lease began one and did not finish, its time. Each
- * version is later than the one before, also after the clock was set back. Undefined: the worker has lost its lease.
+ * Begins to keep a version of a leased asset, and returns its time. A version that an earlier lease began, and did not finish, is
+ * continued: then it is the time of that one. Each version is later than the one before, also after the clock was set back.
+ * Undefined: the worker has lost its lease.
  */
 export async function begin(db: Database, lease: AssetLease): Promise<Date | undefined> {
   const { rows } = await sql<{ keepingAt: Date }>`
@@ -22,7 +23,7 @@ export async function forget(db: Database, lease: AssetLease): Promise<boolean> 
   return wroteAny(await sql`UPDATE assets SET keeping_at = NULL WHERE ${inHand(lease)}`.execute(db));
 }
 
-/** Assets of which a version was begun more than `ms` ago, and never recorded, usually because they have no work any more. */
+/** Assets of which a version was begun more than `ms` ago, and not recorded. Usually they have no work any more. */
 export async function abandoned(
   db: Database,
   { ms, after, limit }: { ms: number; after: string; limit: number },

@@ -21,9 +21,9 @@ type Of = { companyId: string; connectionId: string };
 type Due = Of & HeldChanges & { settings: Record<string, unknown>; before: Date };
 
 /**
- * Companies with assets to be removed: those that were gone `before` that time. `count`: how many are due without an operator's
- * acceptance, and were removed in the last 24 hours; `known`: how many are mirrored, and were removed in that time; `sample`: some that are due. The connection
- * is one that can read the company, if there is one; of several, the first that connected.
+ * Companies with assets to be removed: those that were gone `before` that time. `count`: how many are due or were removed in the last
+ * 24 hours, without an operator's acceptance. `known`: how many are in the bucket or were removed in that time. `sample`: some that are
+ * due. The connection is one that can read the company, if there is one; of several, the first that connected.
  */
 export async function companiesDue(db: Database, retentionMs: number): Promise<Due[]> {
   const { rows: times } = await sql<{ before: Date }>`SELECT ${msAgo(retentionMs)} AS before`.execute(db);
