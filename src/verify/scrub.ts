@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { pipeline, Transform } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { every } from '../every.ts';
 import { keepLease } from '../keep-lease.ts';
 import type { Log } from '../log.ts';
@@ -95,7 +96,7 @@ export class Scrubber {
   }
 
   async #read(owner: string, first: ScrubState, signal: AbortSignal): Promise<void> {
-    const { store, cycle } = this.#deps;
+    const { store, cycle, timings } = this.#deps;
     for (let state: ScrubState | undefined = first; state; ) {
       signal.throwIfAborted();
       if (!isWithin(state.plannedMsAgo, this.#replanAfter)) {
@@ -104,7 +105,9 @@ export class Scrubber {
       }
       const next = await store.scrub.next(this.#leftAlone());
       const waitMs = next ? await this.#waitFor(state, next) : this.#replanAfter;
-      if (!next || waitMs > 0) return this.#pause(waitMs);
+      if (!next || waitMs >= timings.poll) return this.#pause(waitMs);
+      // With millions of assets, several are due within the time between two rounds.
+      if (waitMs > 0) await sleep(waitMs, undefined, { signal });
       // An asset that could not be read does not delay the next one.
       if (await this.#check(next, signal)) state = await store.scrub.read(owner);
     }

@@ -72,6 +72,12 @@ describe('the scrub', () => {
     expect(await fresh()).toEqual([2, 3]);
   });
 
+  test('assets that are due within a second of each other are read in one round', async () => {
+    for (const [days, id] of ids.entries()) await age(id, 80 + days);
+    await scrubber({ cycle: 4000 }).round(stop);
+    expect(await fresh()).toEqual([0, 1, 2, 3]);
+  });
+
   test('one process at a time scrubs, and another continues when it has died', async () => {
     for (const id of ids) await age(id, 10);
     const { scrub } = scene.mirror.store;
