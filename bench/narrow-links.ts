@@ -45,7 +45,7 @@ interface Cell extends Conditions {
 function predicted({ latency, limit, bytes, files }: Pick<Cell, 'latency' | 'limit' | 'bytes' | 'files'>): number {
   const library = files / (0.85 * limit);
   const network = (files * bytes) / (0.9 * bytesPerSecond);
-  const waiting = (files * 3.5 * (latency / 1000)) / 64;
+  const waiting = (files * 3.5 * (latency / 1000)) / 128;
   const processors = files * (0.007 + 0.01 * (bytes / 1e6));
   return Math.max(library, network, waiting, processors);
 }

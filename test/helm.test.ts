@@ -269,7 +269,7 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
 
   test('the KEDA query of the chart uses an existing metric', async () => {
     const { metadata } = find(await render(ci('everything')), 'ScaledObject').spec.triggers[0];
-    expect(metadata).toMatchObject({ threshold: '64' });
+    expect(metadata).toMatchObject({ threshold: '128' });
     expect(metadata.query).toContain('asset_mirror_queue_jobs{namespace="default",state=~"waiting|active"}');
     expect(await readFile('src/metrics/gauges.ts', 'utf8')).toContain('asset_mirror_queue_jobs');
   });

@@ -88,8 +88,8 @@ export const variables = {
   PROCESSING_GIVE_UP: p.duration('24h'),
   TRANSCRIPT_DELAY: p.duration('5m', { least: 0 }),
   TRANSCRIPT_GIVE_UP: p.duration('24h'),
-  TRANSFER_CONCURRENCY: p.count(64, 1000),
-  CONNECTION_CONCURRENCY: p.count(64, 1000),
+  TRANSFER_CONCURRENCY: p.count(128, 1000),
+  CONNECTION_CONCURRENCY: p.count(128, 1000),
   TRANSFER_STALL_TIMEOUT: p.timer('30s'),
   TRANSFER_MIN_RATE: p
     .parsed((t) => (t.toLowerCase() === 'off' ? 0 : parseRate(t)), 'a size per second, such as 4KiB/s, or off')

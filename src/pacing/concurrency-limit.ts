@@ -2,8 +2,8 @@
  * How many assets of a connection may be in flight at once, as far as the library can handle it. Pure; adaptive-concurrency.ts keeps
  * it in the connection's row, for all processes.
  *
- * The limit behaves like the congestion window of TCP: it doubles until the library objects for the first time (slow start,
- * RFC 5681), and then follows the curve of CUBIC (RFC 9438): fast at first, slow near the limit at which the library last
+ * The limit behaves like the congestion window of TCP: it grows by a factor until the library objects for the first time (slow
+ * start, RFC 5681), and then follows the curve of CUBIC (RFC 9438): fast at first, slow near the limit at which the library last
  * objected, and faster beyond. A longer latency counts as an objection, as in TCP Vegas and in Netflix's concurrency-limits.
  */
 export interface AdaptiveLimit {
@@ -22,6 +22,8 @@ export const quietMs = 5000;
 /** What remains of the limit after a failure, and after a longer latency. */
 const remaining = { failure: 0.5, latency: 0.85 };
 export type Objection = keyof typeof remaining;
+/** What slow start multiplies the limit by. With TCP's 2, so many requests were sent at once that the library refused some. */
+const slowStart = 1.4;
 /** How long the curve takes back to the limit at which the library objected. */
 const plateauMs = 12_000;
 /** Pauses of a connection whose requests all fail. Each is twice the one before, up to the last. */
@@ -62,7 +64,7 @@ export function slower(
 export function faster({ adaptiveLimit, limit, ceiling, now }: Concurrency): AdaptiveLimit {
   const { limitAtObjection, slowedAt } = adaptiveLimit;
   const most =
-    limitAtObjection === null ? limit * 2 : Math.min(curve(limitAtObjection, now - slowedAt), limit * 1.25 + 1);
+    limitAtObjection === null ? limit * slowStart : Math.min(curve(limitAtObjection, now - slowedAt), limit * 1.25 + 1);
   return { ...adaptiveLimit, strikes: 0, limit: Math.min(ceiling, Math.max(limit, Math.floor(most))) };
 }
 

@@ -86,8 +86,8 @@ describe('the defaults', () => {
       thumbnails: { mirror: true },
       keepVersions: 90 * 24 * hour,
       transfer: {
-        concurrency: 64,
-        perConnection: 64,
+        concurrency: 128,
+        perConnection: 128,
         stallTimeout: 30_000,
         minRate: { bytesPerSecond: 4096, windowMs: 3 * minute },
         bandwidth: undefined,

@@ -32,7 +32,7 @@ export const sum = (counts: number[]) => counts.reduce((all, count) => all + cou
 /** Runs the adaptive limit and rate of each connection against a simulated library. */
 export function simulate(conditions: Conditions): Simulated[] {
   const { latency, perSecond, workers = 0, workMs = 0, transferMs } = conditions;
-  const { ceiling = 64, seconds = 60, begin = [0] } = conditions;
+  const { ceiling = 128, seconds = 60, begin = [0] } = conditions;
   const start = 1e6;
   const events: { at: number; run: () => void }[] = [];
   let now = start;
