@@ -1,6 +1,6 @@
 import type { Operations } from '../operations/operations.ts';
 
-export type { AssetQuery } from '../operations/assets.ts';
+export type { AssetQuery, FacetQuery } from '../operations/asset-search.ts';
 export type { ConnectionSettingsRequest } from '../operations/connection-settings.ts';
 export type { ConnectionQuery } from '../operations/connections.ts';
 export type { ErasureRequest, ErasureScopeRequest } from '../operations/erasures.ts';
@@ -29,6 +29,7 @@ export type ConnectionList = Answer<'connections'>;
 export type ConnectionSummary = Answer<'connection'>;
 export type Disconnected = Answer<'disconnect'>;
 export type AssetList = Answer<'assets'>;
+export type FacetList = Answer<'facets'>;
 export type Asset = Answer<'asset'>;
 export type VersionList = Answer<'versions'>;
 export type SyncList = Answer<'syncs'>;

@@ -17,6 +17,8 @@ import type {
   EventFilter,
   EventList,
   EventQuery,
+  FacetList,
+  FacetQuery,
   HoldList,
   HoldRequest,
   Plan,
@@ -81,6 +83,7 @@ export function createApiClient(service: Service) {
 
     assets,
     assetPages: (query: AssetQuery = {}) => allPages((page) => assets({ ...query, ...page })),
+    facets: (query: FacetQuery) => get<FacetList>('/asset-facets', query),
     asset: (id: string) => get<Asset>(`/assets/${part(id)}`),
     versions: (id: string) => get<VersionList>(`/assets/${part(id)}/versions`),
     retry: (id: string) => send<AssetList['assets'][number]>('POST', `/assets/${part(id)}/retry`),

@@ -1,4 +1,5 @@
 import { Option } from 'commander';
+import { withAssetFilters } from './asset-filters.ts';
 import type { ApiClient } from './client.ts';
 import { connectionName, mostRows, wholeNumber } from './options.ts';
 import { failIf, type NewVerb } from './verb.ts';
@@ -11,7 +12,6 @@ import { status } from './verbs/status.ts';
 import { syncs } from './verbs/syncs.ts';
 import { versions } from './verbs/versions.ts';
 
-const states = ['pending', 'processing', 'transferring', 'mirrored', 'unavailable', 'failed', 'gone'];
 const rows = `maximum rows, up to ${mostRows}`;
 
 /** The verbs that show something and change nothing. */
@@ -35,19 +35,20 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     .option('--search <text>', "part of the user's name or e-mail, or of a company name")
     .action(async (options) => connections(await connect(), options));
 
-  verb(
-    'assets',
-    'list assets, with the reason if one is not mirrored',
-    'asset-mirror assets --search interview --type videos',
-    'All conditions must match.',
+  withAssetFilters(
+    verb(
+      'assets',
+      'list assets, with the reason if one is not mirrored',
+      ['asset-mirror assets --search interview --type videos', 'asset-mirror assets --tag acme --sort=-size --counts'],
+      'All conditions must match.',
+    ),
   )
-    .option('--connection <name>', 'of this connection')
-    .option('--company <id>', 'of this company')
-    .option('--project <id>', 'of this project')
-    .addOption(new Option('--state <state>', 'in this state').choices(states))
-    .option('--type <type>', 'of this type, such as videos or "brand assets"')
-    .option('--skipped', 'assets skipped by filters')
-    .option('--search <text>', 'part of the name, ignoring case, or an id')
+    .addOption(
+      new Option('--sort <by>', 'order; with -, descending, as in --sort=-size')
+        .choices(['id', '-id', 'name', '-name', 'uploadDate', '-uploadDate', 'size', '-size'])
+        .default('id'),
+    )
+    .option('--counts', 'instead, count the assets by state, type, project, tag and so on')
     .option('--limit <n>', rows, wholeNumber(1, mostRows), 50)
     .option('--all', 'all rows; with --json, one per line')
     .action(async (options: AssetsOptions) => assets(await connect(), options));

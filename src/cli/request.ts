@@ -87,7 +87,7 @@ export async function followWork<T, P>(service: Service, path: string, onProgres
 
 export function addressOf(path: string, query: object): string {
   const given = Object.entries(query).flatMap(([name, value]): [string, string][] =>
-    value === undefined ? [] : [[name, String(value)]],
+    value === undefined ? [] : [value].flat().map((one) => [name, String(one)]),
   );
   return given.length > 0 ? `${path}?${new URLSearchParams(given)}` : path;
 }

@@ -5,33 +5,12 @@ import { assetStates } from '../store/assets/counts.ts';
 import type { Asset, UploadPart } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import { within } from '../within.ts';
-import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { explanationOf } from './explanation.ts';
-import { count, isoOf, numberOf, reasonAnswer, shownReason, text, time } from './fields.ts';
-import { nextCursor, pageOf, positionOf, rowsOfPage } from './pagination.ts';
+import { count, isoOf, numberOf, reasonAnswer, shownReason, time } from './fields.ts';
 import { Refused } from './refused.ts';
 import { removalOf, requireNotErased } from './removals.ts';
 import { timelineEntry, timelineOf } from './timeline.ts';
-
-export const assetQuery = z.strictObject({
-  connectionId: text.optional(),
-  companyId: text.optional(),
-  projectId: text.optional(),
-  state: z.enum(assetStates).optional(),
-  type: text.optional(),
-  skipped: z
-    .union([z.boolean(), z.stringbool()], 'expected true or false')
-    .optional()
-    .describe('Assets skipped by filters. Without it, `pending` does not include them.'),
-  q: text
-    .max(200)
-    .optional()
-    .describe('Part of the name, ignoring case (one or two letters: the beginning of a word in it); or an id.'),
-  cursor: text.optional(),
-  limit: rowsOfPage(50),
-});
-export type AssetQuery = z.input<typeof assetQuery>;
 
 /** If the bucket answers later, the explanation does not mention it. */
 const patienceMs = 500;
@@ -69,7 +48,6 @@ const facts = z.object({
 });
 
 export const assetSummary = facts.meta({ id: 'AssetSummary' });
-export const assetList = z.object({ assets: z.array(assetSummary), nextCursor }).meta({ id: 'AssetList' });
 
 export const assetAnswer = facts
   .extend({
@@ -113,20 +91,6 @@ type Deps = Pick<OperationsDeps, 'store' | 'bucketTrouble' | 'checkAsset' | 'gon
 export function assetOperations(deps: Deps) {
   const { store } = deps;
   return {
-    /** A page of assets, by id. */
-    async assets(query: AssetQuery) {
-      const { cursor, limit, ...filter } = assetQuery.parse(query);
-      if (filter.connectionId !== undefined) await existingConnection(store, filter.connectionId);
-      const after = positionOf(cursor, text);
-      const waiting = filter.state === 'pending' ? { skipped: false } : {};
-      const page = pageOf(
-        await store.assets.search({ ...waiting, ...filter, after, limit: limit + 1 }),
-        limit,
-        (last) => last.id,
-      );
-      return { assets: page.rows.map(factsOf), nextCursor: page.nextCursor };
-    },
-
     /** The database's data about an asset, and whether its objects are in the bucket now. */
     asset: (id: string) => describe(deps, id),
 
@@ -235,7 +199,7 @@ function checkRetry(found: Asset & { readable: boolean }): void {
 
 const noReader: Reason = { code: 'no_reader' };
 
-function factsOf(asset: Asset & { readable: boolean }) {
+export function factsOf(asset: Asset & { readable: boolean }) {
   return {
     id: asset.id,
     name: asset.name,

@@ -1,4 +1,5 @@
 import { assetFileOperations } from './asset-files.ts';
+import { assetSearchOperations } from './asset-search.ts';
 import { assetOperations } from './assets.ts';
 import { connectionSettingsOperations } from './connection-settings.ts';
 import { connectionOperations } from './connections.ts';
@@ -32,6 +33,7 @@ export function createOperations(deps: OperationsDeps) {
     ...projects,
     ...statusOperations(deps),
     ...assetOperations(deps),
+    ...assetSearchOperations(deps),
     ...assetFileOperations(deps),
     ...versionOperations(deps),
     ...syncOperations({ ...deps, ...projects }),

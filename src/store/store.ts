@@ -5,11 +5,12 @@ import * as assets from './assets/assets.ts';
 import { batchedLeases } from './assets/batched-leases.ts';
 import * as counting from './assets/counting.ts';
 import { dispatch, overdue } from './assets/due.ts';
+import { facets } from './assets/facets.ts';
 import * as finish from './assets/finish.ts';
 import { ofAsset } from './assets/history.ts';
 import * as rebuild from './assets/rebuild.ts';
 import * as retention from './assets/retention.ts';
-import * as search from './assets/search.ts';
+import { search } from './assets/search.ts';
 import * as filters from './assets/skip-by-filter.ts';
 import { renew } from './assets/take-lease.ts';
 import * as throughput from './assets/throughput.ts';
@@ -143,7 +144,7 @@ const readable = (db: Database) => ({
     setCompanies,
   }),
   assets: {
-    ...bind(db, { ...assets, ...search, ...transfers, ...finish, dispatch, overdue, renew }),
+    ...bind(db, { ...assets, search, facets, ...transfers, ...finish, dispatch, overdue, renew }),
     ...batchedLeases(db),
   },
   versions: bind(db, versions),

@@ -1,20 +1,16 @@
 import { formatBytes } from '../../units.ts';
-import type { AssetList, AssetQuery } from '../answers.ts';
+import type { AssetList, AssetQuery, FacetList } from '../answers.ts';
+import { type AssetFilterOptions, filterOf } from '../asset-filters.ts';
 import type { ApiClient } from '../client.ts';
 import { RefusedByService, UsageError } from '../failures.ts';
 import { findConnection, findOptional } from '../find-connection.ts';
 import { mostRows } from '../options.ts';
-import { ago, type Cell, counted, harmless, paint, print, printJson, printJsonLine, table } from '../output.ts';
+import { ago, type Cell, counted, harmless, number, paint, print, printJson, printJsonLine, table } from '../output.ts';
 
-export interface AssetsOptions {
-  connection?: string;
-  company?: string;
-  project?: string;
-  state?: AssetQuery['state'];
-  type?: string;
-  skipped?: boolean;
-  search?: string;
+export interface AssetsOptions extends AssetFilterOptions {
+  sort: AssetQuery['sort'];
   limit: number;
+  counts?: boolean;
   all?: boolean;
   json?: boolean;
 }
@@ -33,18 +29,15 @@ export const colours: Record<AssetSummary['state'], 'green' | 'red' | 'yellow' |
 
 /** Lists assets; with `all` and `json`, one per line. */
 export async function assets(api: ApiClient, options: AssetsOptions): Promise<void> {
-  const query: AssetQuery = {
-    connectionId: await findOptional(api, options.connection),
-    companyId: options.company,
-    projectId: options.project,
-    state: options.state,
-    type: options.type,
-    skipped: options.skipped,
-    q: options.search,
-  };
-  const none = Object.values(query).some((it) => it !== undefined)
+  const filter = { ...filterOf(options), connectionId: await findOptional(api, options.connection) };
+  const none = Object.values(filter).some((it) => it !== undefined)
     ? 'No asset matches.'
     : 'No assets are known yet. They are listed by the first sync.';
+  if (options.counts) {
+    const counts = await api.facets(filter);
+    return options.json ? printJson(counts) : print(counts.matching === 0 ? none : facetTable(counts));
+  }
+  const query: AssetQuery = { ...filter, sort: options.sort };
   if (options.all) {
     let found = 0;
     for await (const page of api.assetPages(query)) {
@@ -60,6 +53,32 @@ export async function assets(api: ApiClient, options: AssetsOptions): Promise<vo
   if (page.assets.length === 0) return print(none);
   print(assetTable(page.assets));
   if (page.nextCursor !== null) print(paint('dim', `\nThere are more. Use --limit (up to ${mostRows}) or --all.`));
+}
+
+const facetTitles: Record<keyof FacetList['facets'], string> = {
+  state: 'State',
+  type: 'Type',
+  mimeType: 'MIME type',
+  tag: 'Tag',
+  projectId: 'Project',
+  companyId: 'Company',
+  connectionId: 'Connection',
+};
+
+function facetTable({ matching, isComplete, facets }: FacetList): string {
+  const rows = Object.entries(facetTitles).flatMap(([facet, title]) =>
+    facets[facet as keyof typeof facets].map(({ value, name, count }, index): Cell[] => [
+      index === 0 ? title : '',
+      value,
+      name ?? '',
+      number(count),
+    ]),
+  );
+  const total = isComplete
+    ? counted(matching, 'asset')
+    : `More than ${counted(matching, 'asset')} match; as many were counted. More conditions give exact counts.`;
+  const titles = [{ title: '' }, { title: 'VALUE' }, { title: 'NAME' }, { title: 'ASSETS', right: true }];
+  return `${table(titles, rows)}\n\n${total}`;
 }
 
 function assetTable(found: AssetSummary[]): string {

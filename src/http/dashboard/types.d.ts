@@ -1,6 +1,7 @@
 /** The answers of the operator API: made from the schemas that validate them. */
 import type { z } from 'zod';
-import type { assetAnswer, assetList } from '../../operations/assets.ts';
+import type { assetList, facetList } from '../../operations/asset-search.ts';
+import type { assetAnswer } from '../../operations/assets.ts';
 import type { connectionAnswer } from '../../operations/connections.ts';
 import type { eventAnswer } from '../../operations/events.ts';
 import type { planAnswer, planProgress } from '../../operations/plan.ts';
@@ -16,6 +17,7 @@ import type { versionList } from '../../operations/versions.ts';
 export type Status = z.infer<typeof statusAnswer>;
 export type Connection = z.infer<typeof connectionAnswer>;
 export type AssetSummary = z.infer<typeof assetList>['assets'][number];
+export type FacetList = z.infer<typeof facetList>;
 export type Asset = z.infer<typeof assetAnswer>;
 export type Project = z.infer<typeof projectList>['projects'][number];
 export type Verification = z.infer<typeof verificationAnswer>;

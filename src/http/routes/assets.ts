@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { type FileKind, fileQuery } from '../../operations/asset-files.ts';
-import { assetAnswer, assetList, assetQuery, assetSummary } from '../../operations/assets.ts';
+import { assetList, assetQuery, facetList, facetQuery } from '../../operations/asset-search.ts';
+import { assetAnswer, assetSummary } from '../../operations/assets.ts';
 import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
 import { upcomingAnswer, upcomingQuery } from '../../operations/upcoming.ts';
@@ -12,11 +13,19 @@ import { type Api, route } from './route.ts';
 export function assetRoutes(app: Api, operations: Operations, sender: FileSender): void {
   app.get(
     '/assets',
-    route('assets', 'listAssets', 'List assets by id; all conditions must match', {
+    route('assets', 'listAssets', 'List assets; all conditions must match', {
       querystring: assetQuery,
       response: { 200: assetList, ...refused(404) },
     }),
     async (request) => operations.assets(request.query),
+  );
+  app.get(
+    '/asset-facets',
+    route('assets', 'countAssets', 'Count the matching assets, and the most frequent values of each facet', {
+      querystring: facetQuery,
+      response: { 200: facetList, ...refused(404) },
+    }),
+    async (request) => operations.facets(request.query),
   );
   app.get(
     '/assets/:id',

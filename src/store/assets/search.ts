@@ -1,24 +1,107 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { Asset, AssetState, Database } from '../database/schema.ts';
 
-/** A page of assets by id. `readable`: their connection can read them now. */
+/** Conditions of a search; all must match. */
+export interface AssetFilter {
+  id?: string | undefined;
+  ids?: string[] | undefined;
+  connectionId?: string | undefined;
+  companyId?: string | undefined;
+  projectId?: string | undefined;
+  state?: AssetState | undefined;
+  type?: string | undefined;
+  /** Each of them. */
+  tag?: string[] | undefined;
+  /** `image/*` means all that begin with `image/`. */
+  mimeType?: string | undefined;
+  /** Upload dates in epoch milliseconds: from, and before. */
+  uploadedFrom?: number | undefined;
+  uploadedBefore?: number | undefined;
+  /** Declared sizes in bytes, both included. */
+  minSize?: number | undefined;
+  maxSize?: number | undefined;
+  skipped?: boolean | undefined;
+  /** Part of the name, or the id. */
+  q?: string | undefined;
+}
+
+export const sortKeys = ['id', 'name', 'uploadDate', 'size'] as const;
+export type SortKey = (typeof sortKeys)[number];
+
+export interface Order {
+  by: SortKey;
+  descending: boolean;
+}
+
+/** The columns of `asset_facets` by which assets are sorted, as its indexes have them. */
+const sortColumns: Record<SortKey, RawBuilder<unknown>> = {
+  id: sql`asset_facets.id`,
+  name: sql`left(lower(coalesce(asset_facets.name, '')), 100) COLLATE "C"`,
+  uploadDate: sql`coalesce(asset_facets.upload_date, 0)`,
+  size: sql`coalesce(asset_facets.size, 0)`,
+};
+
+export type Found = Asset & { readable: boolean; sortKey: string | number };
+
+/** A page of assets. `readable`: their connection can read them now. `after`: sort key and id of the last one before it. */
 export async function search(
   db: Database,
-  filter: {
-    id?: string | undefined;
-    connectionId?: string | undefined;
-    companyId?: string | undefined;
-    projectId?: string | undefined;
-    state?: AssetState | undefined;
-    type?: string | undefined;
-    skipped?: boolean | undefined;
-    q?: string | undefined;
-    after?: string | undefined;
-    limit: number;
-  },
-): Promise<(Asset & { readable: boolean })[]> {
-  const conditions = [
+  {
+    after,
+    limit,
+    order = { by: 'id', descending: false },
+    ...filter
+  }: AssetFilter & { after?: [string | number, string] | undefined; limit: number; order?: Order },
+): Promise<Found[]> {
+  const direction = order.descending ? sql`DESC` : sql`ASC`;
+  const page = sql`ORDER BY sort_key ${direction}, id ${direction} LIMIT ${limit}`;
+  const { rows } = await sql<Found>`
+    WITH found AS MATERIALIZED (${candidates(filter, order, after, page)})
+    SELECT assets.*, found.sort_key, EXISTS (
+      SELECT 1 FROM access a JOIN connections c ON c.id = a.connection_id
+      WHERE a.connection_id = assets.connection_id AND a.company_id = assets.company_id AND a.lost_at IS NULL
+        AND c.status <> 'disconnected') AS readable
+    FROM found JOIN assets USING (id) ${page}`.execute(db);
+  return rows;
+}
+
+/** Ids and sort keys of a page. */
+function candidates(
+  filter: AssetFilter,
+  { by, descending }: Order,
+  after: [string | number, string] | undefined,
+  page: RawBuilder<unknown>,
+): RawBuilder<unknown> {
+  const { assets, facets, named } = conditionsOf(filter);
+  const comparison = descending ? sql`<` : sql`>`;
+  const beyond = (column: RawBuilder<unknown>, id: RawBuilder<unknown>) =>
+    after === undefined
+      ? []
+      : [
+          by === 'id'
+            ? sql`${id} ${comparison} ${after[1]}`
+            : sql`(${column}, ${id}) ${comparison} (${after[0]}, ${after[1]})`,
+        ];
+  // Each asset has one row in `asset_facets`, so only one of the tables need be read for many searches.
+  if (by === 'id' && facets.length === 0 && !named) {
+    return sql`SELECT id, id AS sort_key FROM assets WHERE ${all([...beyond(sql`id`, sql`id`), ...assets])} ${page}`;
+  }
+  const from = assets.length > 0 ? sql`asset_facets JOIN assets USING (id)` : sql`asset_facets`;
+  const column = sortColumns[by];
+  const each = [...beyond(column, sql`asset_facets.id`), ...facets, ...assets];
+  const matching = (more: RawBuilder<unknown>[]) =>
+    sql`SELECT asset_facets.id, ${column} AS sort_key FROM ${from} WHERE ${all([...each, ...more])} ${page}`;
+  return named
+    ? sql`(${matching([named])}) UNION (${matching([sql`asset_facets.id = ${filter.q!}`])}) ${page}`
+    : matching([]);
+}
+
+/** The conditions on columns of `assets` and of `asset_facets`, and the one on the name. */
+export function conditionsOf(filter: AssetFilter) {
+  const given = (conditions: (RawBuilder<unknown> | false)[]) => conditions.filter((condition) => condition !== false);
+  const assets = given([
     filter.id !== undefined && sql`assets.id = ${filter.id}`,
+    filter.ids !== undefined && sql`assets.id = ANY(${filter.ids}::text[])`,
     filter.connectionId !== undefined && sql`assets.connection_id = ${filter.connectionId}`,
     filter.companyId !== undefined && sql`assets.company_id = ${filter.companyId}`,
     filter.state !== undefined && sql`assets.state = ${filter.state}`,
@@ -26,35 +109,28 @@ export async function search(
     filter.state === 'mirrored' && sql`assets.mirrored_at IS NOT NULL`,
     filter.skipped === true && sql`assets.skipped IS NOT NULL`,
     filter.skipped === false && sql`assets.skipped IS NULL`,
-  ].filter((condition) => condition !== false);
-  const facets = [
+  ]);
+  const facets = given([
     filter.projectId !== undefined && sql`asset_facets.project_id = ${filter.projectId}`,
     filter.type !== undefined && sql`asset_facets.asset_type = ${filter.type}`,
-  ].filter((condition) => condition !== false);
-  const named = filter.q && namedLike(filter.q);
-  const after = filter.after === undefined ? [] : [sql`id > ${filter.after}`];
-  const all = (...each: RawBuilder<unknown>[]) => sql.join([sql`true`, ...each], sql` AND `);
-  // Each asset has one row in `asset_facets`, so a search by facets alone need not read the assets.
-  const faceted = (...more: RawBuilder<unknown>[]) =>
-    conditions.length === 0
-      ? sql`SELECT id FROM asset_facets WHERE ${all(...after, ...facets, ...more)}`
-      : sql`SELECT asset_facets.id FROM asset_facets JOIN assets USING (id) WHERE ${all(...after, ...facets, ...conditions, ...more)}`;
-  const page = (id: RawBuilder<unknown>) => sql`ORDER BY ${id} LIMIT ${filter.limit}`;
-  const found = named
-    ? sql`
-        (${faceted(named)} ${page(sql`asset_facets.id`)})
-        UNION (${faceted(sql`asset_facets.id = ${filter.q!}`)}) ${page(sql`id`)}`
-    : facets.length > 0
-      ? sql`${faceted()} ${page(sql`asset_facets.id`)}`
-      : sql`SELECT id FROM assets WHERE ${all(...after, ...conditions)} ${page(sql`id`)}`;
-  const { rows } = await sql<Asset & { readable: boolean }>`
-    SELECT assets.*, EXISTS (
-      SELECT 1 FROM access a JOIN connections c ON c.id = a.connection_id
-      WHERE a.connection_id = assets.connection_id AND a.company_id = assets.company_id AND a.lost_at IS NULL
-        AND c.status <> 'disconnected') AS readable
-    FROM assets WHERE assets.id = ANY(ARRAY(${found})) ORDER BY id`.execute(db);
-  return rows;
+    filter.tag !== undefined && sql`asset_facets.tags @> ${filter.tag.map((tag) => tag.slice(0, 200))}::text[]`,
+    filter.mimeType !== undefined && mimeTypeIs(filter.mimeType),
+    filter.uploadedFrom !== undefined && sql`asset_facets.upload_date >= ${filter.uploadedFrom}`,
+    filter.uploadedBefore !== undefined && sql`asset_facets.upload_date < ${filter.uploadedBefore}`,
+    filter.minSize !== undefined && sql`asset_facets.size >= ${filter.minSize}`,
+    filter.maxSize !== undefined && sql`asset_facets.size <= ${filter.maxSize}`,
+  ]);
+  return { assets, facets, named: filter.q ? namedLike(filter.q) : undefined };
 }
+
+export const all = (conditions: RawBuilder<unknown>[]) => sql.join([sql`true`, ...conditions], sql` AND `);
+
+const literal = (text: string) => text.replace(/[\\%_]/g, '\\$&');
+
+const mimeTypeIs = (mimeType: string) =>
+  mimeType.endsWith('/*')
+    ? sql`asset_facets.mime_type LIKE ${`${literal(mimeType.slice(0, -1))}%`}`
+    : sql`asset_facets.mime_type = ${mimeType}`;
 
 /** Characters that begin a new word in a file name. */
 const beforeWords = [' ', '_', '-', '.', '(', '+'];
@@ -64,7 +140,6 @@ const beforeWords = [' ', '_', '-', '.', '(', '+'];
  * of a word, so these are searched there only.
  */
 function namedLike(part: string): RawBuilder<unknown> {
-  const literal = (text: string) => text.replace(/[\\%_]/g, '\\$&');
   const patterns = /^[a-z\d]{1,2}$/i.test(part)
     ? [`${part}%`, ...beforeWords.map((before) => `%${literal(before)}${part}%`)]
     : [`%${literal(part)}%`];

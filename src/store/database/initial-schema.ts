@@ -252,16 +252,25 @@ const assets = `
   CREATE INDEX asset_history_by_asset ON asset_history (asset_id, id);
   CREATE INDEX asset_history_by_age ON asset_history USING brin (at);`;
 
-/** The searchable columns, in a table that workers do not write, so that its indexes cost them nothing. */
+/** The columns for search, in a table that workers do not write, so that its indexes cost them nothing. */
 const facets = `
   CREATE TABLE asset_facets (
     id text PRIMARY KEY,
     name text,
     project_id text,
-    asset_type text
+    asset_type text,
+    upload_date bigint,
+    size bigint,
+    mime_type text,
+    tags text[]
   );
   CREATE INDEX asset_facets_project ON asset_facets (project_id, id) WHERE project_id IS NOT NULL;
   CREATE INDEX asset_facets_type ON asset_facets (asset_type, id) WHERE asset_type IS NOT NULL;
+  CREATE INDEX asset_facets_mime_type ON asset_facets (mime_type text_pattern_ops, id) WHERE mime_type IS NOT NULL;
+  CREATE INDEX asset_facets_tags ON asset_facets USING gin (tags) WHERE tags IS NOT NULL;
+  CREATE INDEX asset_facets_by_name ON asset_facets ((left(lower(coalesce(name, '')), 100) COLLATE "C"), id);
+  CREATE INDEX asset_facets_by_date ON asset_facets ((coalesce(upload_date, 0)), id);
+  CREATE INDEX asset_facets_by_size ON asset_facets ((coalesce(size, 0)), id);
   -- Without the extension, a search by name reads all names.
   DO $$ BEGIN
     CREATE EXTENSION IF NOT EXISTS pg_trgm;
@@ -270,20 +279,32 @@ const facets = `
     RAISE NOTICE 'pg_trgm cannot be used: %', SQLERRM;
   END $$;
 
+  -- Longer values would not fit into an index.
+  CREATE FUNCTION asset_tags(listed jsonb) RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
+    SELECT array_agg(left(tag, 200)) FROM jsonb_array_elements_text(
+      CASE jsonb_typeof(listed->'tags') WHEN 'array' THEN listed->'tags' ELSE '[]' END) AS tag
+    WHERE tag IS NOT NULL
+  $$;
   CREATE FUNCTION facet_assets_insert() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN
-    INSERT INTO asset_facets SELECT id, name, project_id, asset_type FROM after ON CONFLICT DO NOTHING;
+    INSERT INTO asset_facets
+    SELECT id, name, project_id, asset_type, upload_date, size, left(listed->>'mimeType', 200), asset_tags(listed)
+    FROM after ON CONFLICT DO NOTHING;
     RETURN NULL;
   END $$;
   CREATE TRIGGER facet_assets_insert AFTER INSERT ON assets REFERENCING NEW TABLE AS after
     FOR EACH STATEMENT EXECUTE FUNCTION facet_assets_insert();
   CREATE FUNCTION facet_assets_update() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN
-    UPDATE asset_facets SET name = new.name, project_id = new.project_id, asset_type = new.asset_type WHERE id = new.id;
+    UPDATE asset_facets SET name = new.name, project_id = new.project_id, asset_type = new.asset_type,
+      upload_date = new.upload_date, size = new.size, mime_type = left(new.listed->>'mimeType', 200),
+      tags = asset_tags(new.listed)
+    WHERE id = new.id;
     RETURN NULL;
   END $$;
-  CREATE TRIGGER facet_assets_update AFTER UPDATE OF name, project_id, asset_type ON assets FOR EACH ROW
-    WHEN ((old.name, old.project_id, old.asset_type) IS DISTINCT FROM (new.name, new.project_id, new.asset_type))
+  CREATE TRIGGER facet_assets_update AFTER UPDATE OF name, project_id, asset_type, upload_date, size, listed ON assets
+    FOR EACH ROW WHEN ((old.name, old.project_id, old.asset_type, old.upload_date, old.size, old.listed)
+      IS DISTINCT FROM (new.name, new.project_id, new.asset_type, new.upload_date, new.size, new.listed))
     EXECUTE FUNCTION facet_assets_update();
   CREATE FUNCTION facet_assets_delete() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN

@@ -176,7 +176,7 @@ test('assets are found by their current name, project and type', async () => {
     SELECT 'a' || i, 'k0', 'mirrored', 'Interview ' || i, 'p' || i % 2, 'videos', '{}' FROM generate_series(1, 6) AS i`);
   const found = async (filter: object) => (await store.assets.search({ limit: 10, ...filter })).map(({ id }) => id);
   expect(await found({ q: 'VIEW' })).toEqual(['a1', 'a2', 'a3', 'a4', 'a5', 'a6']);
-  expect(await found({ q: 'view', projectId: 'p1', after: 'a1' })).toEqual(['a3', 'a5']);
+  expect(await found({ q: 'view', projectId: 'p1', after: ['a1', 'a1'] })).toEqual(['a3', 'a5']);
   expect(await found({ q: 'a4' })).toEqual(['a4']);
   expect(await found({ q: 'a4', projectId: 'p1' })).toEqual([]);
   // One or two letters match the beginning of a word; special characters are not patterns.

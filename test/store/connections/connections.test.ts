@@ -168,7 +168,9 @@ test('counts and pages of assets match the connection, the company and the searc
   expect(await found("'")).toEqual([3]);
   expect(await found('ärger')).toEqual([4]);
   expect(await found('search-1')).toEqual([1]);
-  expect((await store.assets.search({ companyId: 'searched', after: 'search-2', limit: 10 })).length).toBe(2);
+  expect(
+    (await store.assets.search({ companyId: 'searched', after: ['search-2', 'search-2'], limit: 10 })).length,
+  ).toBe(2);
   expect(await store.counts.byConnection([connectionId])).toEqual([
     { connectionId, state: 'pending', skipped: false, count: 5, bytes: 0 },
   ]);

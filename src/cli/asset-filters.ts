@@ -1,0 +1,48 @@
+import { type Command, Option } from 'commander';
+import type { FacetQuery } from './answers.ts';
+import { collect, size } from './options.ts';
+
+/** The conditions on assets, as options of a verb. */
+export interface AssetFilterOptions {
+  connection?: string;
+  company?: string;
+  project?: string;
+  state?: FacetQuery['state'];
+  type?: string;
+  tag?: string[];
+  mimeType?: string;
+  uploadedFrom?: string;
+  uploadedBefore?: string;
+  minSize?: number;
+  maxSize?: number;
+  skipped?: boolean;
+  search?: string;
+}
+
+const states = ['pending', 'processing', 'transferring', 'mirrored', 'unavailable', 'failed', 'gone'];
+
+export const withAssetFilters = (verb: Command): Command =>
+  verb
+    .option('--connection <name>', 'of this connection')
+    .option('--company <id>', 'of this company')
+    .option('--project <id>', 'of this project')
+    .addOption(new Option('--state <state>', 'in this state').choices(states))
+    .option('--type <type>', 'of this type, such as videos or "brand assets"')
+    .option('--tag <tag>', 'with this tag of the library; may be repeated', collect)
+    .option('--mime-type <type>', 'of this MIME type, such as image/png or "image/*"')
+    .option('--uploaded-from <date>', 'uploaded on this day (UTC) or later; a time needs its zone')
+    .option('--uploaded-before <date>', 'uploaded before this day')
+    .option('--min-size <size>', 'of at least this size, such as 10MiB', size)
+    .option('--max-size <size>', 'of at most this size', size)
+    .option('--skipped', 'assets skipped by filters')
+    .option('--search <text>', 'part of the name, ignoring case, or an id');
+
+/** The same conditions as the API has them; the connection is as the user named it. */
+export const filterOf = (options: AssetFilterOptions): FacetQuery => {
+  const { connection, company, project, search, ...others } = options;
+  const { state, type, tag, mimeType, uploadedFrom, uploadedBefore, minSize, maxSize, skipped } = others;
+  return {
+    ...{ connectionId: connection, companyId: company, projectId: project, q: search },
+    ...{ state, type, tag, mimeType, uploadedFrom, uploadedBefore, minSize, maxSize, skipped },
+  };
+};

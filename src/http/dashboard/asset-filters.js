@@ -1,0 +1,145 @@
+/** @import { FacetList } from './types.d.ts' */
+import { api, queryOf } from './api.js';
+import { number } from './format.js';
+import { draw } from './state.js';
+import { html } from './vendor/lit-html/lit-html.js';
+import { stateNames, states, typeNames } from './words.js';
+
+/** The filters of the list of assets. Names and values are those of the API, and are in the address. */
+
+/** @typedef {Record<string, string | undefined>} Query */
+/** @typedef {keyof FacetList['facets']} Facet */
+export const filterNames = [
+  ...['q', 'state', 'type', 'projectId', 'tag', 'mimeType', 'companyId', 'connectionId', 'skipped'],
+  ...['uploadedFrom', 'uploadedBefore', 'minSize', 'maxSize', 'sort'],
+];
+/** Those behind the button. */
+const rare = ['mimeType', 'companyId', 'connectionId', 'uploadedFrom', 'uploadedBefore', 'minSize', 'maxSize'];
+
+/** @type {Record<string, string>} */
+const orders = {
+  '': 'By id',
+  name: 'Name',
+  '-uploadDate': 'Newest first',
+  uploadDate: 'Oldest first',
+  '-size': 'Largest first',
+  size: 'Smallest first',
+};
+/** Sizes that are offered, in bytes. @type {Record<string, string>} */
+const sizes = { '': 'Any', 1e6: '1 MB', 1e7: '10 MB', 1e8: '100 MB', 1e9: '1 GB', 1e10: '10 GB' };
+
+/** @type {FacetList | undefined} */
+let counted;
+let latest = 0;
+
+/** Counts what matches. A facet that is filtered by is counted without its own condition, to show the alternatives. @param {Query} query */
+export async function countFacets({ sort: _, ...query }) {
+  const request = ++latest;
+  /** @param {Query} of @returns {Promise<FacetList>} */
+  const count = (of) => api(`/asset-facets${queryOf(of)}`);
+  try {
+    const all = await count(query);
+    const filtered = /** @type {Facet[]} */ (Object.keys(all.facets)).filter((facet) => ownCondition(facet, query));
+    const others = await Promise.all(filtered.map((facet) => count({ ...query, ...ownCondition(facet, query) })));
+    if (request !== latest) return;
+    const facets = { ...all.facets };
+    for (const [index, facet] of filtered.entries())
+      facets[facet] = /** @type {FacetList} */ (others[index]).facets[facet];
+    counted = { ...all, facets };
+  } catch {
+    // The list shows why. The filters work without counts.
+    if (request === latest) counted = undefined;
+  }
+  draw();
+}
+
+/** What removes the condition on a facet; undefined: there is none. @param {Facet} facet @param {Query} query */
+function ownCondition(facet, query) {
+  if (facet === 'state') return query.state || query.skipped ? { state: undefined, skipped: undefined } : undefined;
+  return query[facet] ? { [facet]: undefined } : undefined;
+}
+
+/** Whether they fit into one archive. */
+export const isFew = () => counted?.isComplete === true && counted.matching > 0 && counted.matching <= 1000;
+
+/** How many match. */
+export const matchingWords = () =>
+  counted === undefined ? '' : `${counted.isComplete ? '' : 'more than '}${number(counted.matching)}`;
+
+/** @param {Query} query @param {(change: Query) => void} change @param {() => void} searchSoon */
+export function assetFilters(query, change, searchSoon) {
+  const stateValue = query.skipped ? 'skipped' : query.state;
+  const types = Object.keys(typeNames);
+  return html`
+    <div class="filters">
+      <label class="search"><span>Search</span><input id="asset-search" type="search" placeholder="Part of the name, or an id" .value=${query.q ?? ''} @input=${searchSoon}></label>
+      ${choice(
+        'State',
+        options('state', stateValue, [...states, 'skipped'], (value) => stateNames[value] ?? 'Skipped'),
+        (value) =>
+          change(value === 'skipped' ? { state: undefined, skipped: 'true' } : { state: value, skipped: undefined }),
+      )}
+      ${choice(
+        'Type',
+        options('type', query.type, types, (value) => typeNames[value] ?? value),
+        (type) => change({ type }),
+      )}
+      ${choice('Project', options('projectId', query.projectId), (projectId) => change({ projectId }))}
+      ${choice('Tag', options('tag', query.tag), (tag) => change({ tag }))}
+      ${choice(
+        'Sort',
+        Object.entries(orders).map(([value, text]) => option(value, text, query.sort)),
+        (sort) => change({ sort }),
+      )}
+    </div>
+    <details class="more-filters" ?open=${rare.some((name) => query[name])}>
+      <summary>More filters</summary>
+      <div class="filters">
+        ${choice('Company', options('companyId', query.companyId), (companyId) => change({ companyId }))}
+        ${choice('Connection', options('connectionId', query.connectionId), (connectionId) => change({ connectionId }))}
+        ${choice('File format', options('mimeType', query.mimeType), (mimeType) => change({ mimeType }))}
+        ${day('Uploaded from', query.uploadedFrom, (uploadedFrom) => change({ uploadedFrom }))}
+        ${day('Uploaded before', query.uploadedBefore, (uploadedBefore) => change({ uploadedBefore }))}
+        ${choice('At least', sizeOptions(query.minSize), (minSize) => change({ minSize }))}
+        ${choice('At most', sizeOptions(query.maxSize), (maxSize) => change({ maxSize }))}
+      </div>
+    </details>`;
+}
+
+/** @param {string} value @param {string} text @param {string | undefined} selected */
+const option = (value, text, selected) =>
+  html`<option value=${value} .selected=${value === (selected ?? '')}>${text}</option>`;
+
+/**
+ * The values of a facet with their counts, and others that can be chosen.
+ * @param {Facet} facet @param {string | undefined} selected @param {string[]} [always] @param {(value: string) => string} [toText]
+ */
+function options(facet, selected, always = [], toText = (value) => value) {
+  const found = counted?.facets[facet] ?? [];
+  const values = [...new Set([...found.map(({ value }) => value), ...always, ...(selected ? [selected] : [])])];
+  return [
+    option('', 'All', selected),
+    ...values.map((value) => {
+      const one = found.find((it) => it.value === value);
+      return option(value, `${one?.name ?? toText(value)}${one ? ` (${number(one.count)})` : ''}`, selected);
+    }),
+  ];
+}
+
+/** @param {string | undefined} selected */
+const sizeOptions = (selected) =>
+  Object.entries({
+    ...sizes,
+    ...(selected && !(selected in sizes) && { [selected]: `${number(Number(selected))} bytes` }),
+  }).map(([value, text]) => option(value, text, selected));
+
+/** @param {string} label @param {unknown} choices @param {(value: string | undefined) => void} then */
+const choice = (label, choices, then) =>
+  html`<label><span>${label}</span><select @change=${(/** @type {Event} */ event) =>
+    then(/** @type {HTMLSelectElement} */ (event.target).value || undefined)}>${choices}</select></label>`;
+
+/** @param {string} label @param {string | undefined} value @param {(value: string | undefined) => void} then */
+const day = (label, value, then) =>
+  html`<label><span>${label}</span><input type="date" .value=${value?.slice(0, 10) ?? ''} @change=${(
+    /** @type {Event} */ event,
+  ) => then(/** @type {HTMLInputElement} */ (event.target).value || undefined)}></label>`;

@@ -1,0 +1,143 @@
+import { z } from 'zod';
+import { assetStates } from '../store/assets/counts.ts';
+import { type FacetCount, facetNames } from '../store/assets/facets.ts';
+import type { AssetFilter, Order, SortKey } from '../store/assets/search.ts';
+import { assetSummary, factsOf } from './assets.ts';
+import { existingConnection } from './connections.ts';
+import type { OperationsDeps } from './deps.ts';
+import { count, text } from './fields.ts';
+import { nextCursor, pageOf, positionOf, rowsOfPage } from './pagination.ts';
+import { Refused } from './refused.ts';
+
+/** A day begins at midnight, UTC. */
+const moment = z
+  .union(
+    [z.iso.date(), z.iso.datetime({ offset: true })],
+    'expected a date, such as 2026-01-31 or 2026-01-31T12:00:00Z',
+  )
+  .optional();
+const sizeError = 'expected a number of bytes';
+const size = z.coerce
+  .number({ error: sizeError })
+  .int({ error: sizeError })
+  .min(0, { error: sizeError })
+  .max(Number.MAX_SAFE_INTEGER, { error: sizeError })
+  .optional();
+
+const conditions = {
+  connectionId: text.optional(),
+  companyId: text.optional(),
+  projectId: text.optional(),
+  state: z.enum(assetStates).optional(),
+  type: text.optional(),
+  tag: z
+    .union([text.transform((tag) => [tag]), z.array(text).max(20)])
+    .optional()
+    .describe('A tag of the library. Repeat it for assets that have each of them.'),
+  mimeType: text.optional().describe('Such as `image/png`, or `image/*`.'),
+  uploadedFrom: moment.describe('A date, or a time with its zone.'),
+  uploadedBefore: moment,
+  minSize: size.describe('In bytes, as the library declares it.'),
+  maxSize: size,
+  skipped: z
+    .union([z.boolean(), z.stringbool()], 'expected true or false')
+    .optional()
+    .describe('Assets skipped by filters. Without it, `pending` does not include them.'),
+  q: text
+    .max(200)
+    .optional()
+    .describe('Part of the name, ignoring case (one or two letters: the beginning of a word in it); or an id.'),
+};
+
+const orders = ['id', '-id', 'name', '-name', 'uploadDate', '-uploadDate', 'size', '-size'] as const;
+export const assetQuery = z.strictObject({
+  ...conditions,
+  sort: z.enum(orders).default('id').describe('With `-`, in descending order.'),
+  cursor: text.optional(),
+  limit: rowsOfPage(50),
+});
+export type AssetQuery = z.input<typeof assetQuery>;
+export const assetList = z.object({ assets: z.array(assetSummary), nextCursor }).meta({ id: 'AssetList' });
+
+export const facetQuery = z.strictObject(conditions);
+export type FacetQuery = z.input<typeof facetQuery>;
+
+/** Counting this many takes less than 0.2 s. */
+const mostCounted = 20_000;
+
+const facetValues = z
+  .array(z.object({ value: z.string(), name: z.string().nullable().describe('For people, if it is known.'), count }))
+  .describe('The 20 values that most of them have.');
+export const facetList = z
+  .object({
+    matching: count,
+    isComplete: z.boolean().describe(`False: more than ${mostCounted} match, and only as many were counted.`),
+    facets: z.object(
+      Object.fromEntries(facetNames.map((name) => [name, facetValues])) as Record<
+        FacetCount['facet'],
+        typeof facetValues
+      >,
+    ),
+  })
+  .meta({ id: 'FacetList' });
+
+/** The conditions of a query for the database. */
+export function filterFrom(query: FacetQuery): AssetFilter {
+  const { uploadedFrom, uploadedBefore, ...filter } = facetQuery.parse(query);
+  return {
+    ...(filter.state === 'pending' ? { skipped: false } : {}),
+    ...filter,
+    uploadedFrom: msOf(uploadedFrom),
+    uploadedBefore: msOf(uploadedBefore),
+  };
+}
+
+type Deps = Pick<OperationsDeps, 'store'>;
+
+export function assetSearchOperations({ store }: Deps) {
+  /** @throws Refused 404 */
+  async function filterOf(query: z.output<typeof facetQuery>): Promise<AssetFilter> {
+    if (query.connectionId !== undefined) await existingConnection(store, query.connectionId);
+    return filterFrom(query);
+  }
+  return {
+    /** A page of assets. */
+    async assets(query: AssetQuery) {
+      const { cursor, limit, sort, ...filter } = assetQuery.parse(query);
+      const position = positionOf(cursor, cursorPosition);
+      if (position && position[0] !== sort) {
+        throw new Refused(400, 'invalid_cursor', `This cursor is of a list that is sorted by ${position[0]}.`);
+      }
+      const after: [string | number, string] | undefined = position && [position[1], position[2]];
+      const found = await store.assets.search({
+        ...(await filterOf(filter)),
+        ...{ order: orderOf(sort), after, limit: limit + 1 },
+      });
+      const page = pageOf(found, limit, (last) => [sort, last.sortKey, last.id]);
+      return { assets: page.rows.map(factsOf), nextCursor: page.nextCursor };
+    },
+
+    /** Counts the matching assets by facet. */
+    async facets(query: FacetQuery) {
+      const filter = await filterOf(facetQuery.parse(query));
+      const { matching, counts } = await store.assets.facets({ ...filter, most: mostCounted + 1 });
+      const facets = Object.fromEntries(
+        facetNames.map((facet) => [
+          facet,
+          counts.filter((one) => one.facet === facet).map(({ value, name, count }) => ({ value, name, count })),
+        ]),
+      ) as z.output<typeof facetList>['facets'];
+      return { matching: Math.min(matching, mostCounted), isComplete: matching <= mostCounted, facets };
+    },
+  };
+}
+
+const msOf = (at: string | undefined) => (at === undefined ? undefined : Date.parse(at));
+
+/** The order, and sort key and id of the last asset before. */
+const cursorPosition = z.tuple([z.enum(orders), z.union([z.string(), z.number()]), text]);
+
+const orderOf = (sort: (typeof orders)[number]): Order => ({
+  by: sort.replace('-', '') as SortKey,
+  descending: sort.startsWith('-'),
+});

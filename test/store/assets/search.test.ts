@@ -1,0 +1,184 @@
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createLog } from '../../../src/log.ts';
+import { type AssetFilter, type Order, sortKeys } from '../../../src/store/assets/search.ts';
+import { openStore, type Store } from '../../../src/store/store.ts';
+import { newDatabase } from '../../support/database.ts';
+
+let database: Awaited<ReturnType<typeof newDatabase>>;
+let store: Store;
+let pool: pg.Pool;
+
+interface Row {
+  id: string;
+  name: string | null;
+  project: string | null;
+  type: string | null;
+  size: number | null;
+  date: number | null;
+  mime: string | null;
+  tags: string[];
+  state: string;
+  company: string;
+}
+/** 240 assets in which each combination of values is a different number of times. */
+const rows = Array.from(
+  { length: 240 },
+  (_, i): Row => ({
+    id: `a-${String((i * 7919) % 240).padStart(3, '0')}`,
+    name: i % 11 === 0 ? null : `${['Beach', 'beach', 'Ärger', 'zoo'][i % 4]} ${i % 30}.jpg`,
+    project: i % 5 === 0 ? null : `p${i % 3}`,
+    type: ['videos', 'photography', null][i % 3]!,
+    size: i % 13 === 0 ? null : (i % 17) * 1000,
+    date: i % 19 === 0 ? null : 1_700_000_000_000 + (i % 23) * 86_400_000,
+    mime: [null, 'image/png', 'image/jpeg', 'video/mp4'][i % 4]!,
+    tags: ['red', 'green', 'blue'].filter((_tag, bit) => i & (1 << bit)),
+    state: ['mirrored', 'failed'][i % 7 === 0 ? 1 : 0]!,
+    company: `k${i % 2}`,
+  }),
+);
+
+beforeAll(async () => {
+  database = await newDatabase();
+  store = await openStore({ url: database.url, log: createLog({ level: 'silent', pretty: false }) });
+  pool = new pg.Pool({ connectionString: database.url, max: 2 });
+  await pool.query(`
+    INSERT INTO connections (id, user_id, user_name, user_email, status) VALUES ('c0', 'u0', 'Ann', 'e', 'active');
+    INSERT INTO companies VALUES ('k0', 'Acme'), ('k1', 'Other')`);
+  await pool.query(
+    `INSERT INTO assets (id, connection_id, company_id, state, name, project_id, asset_type, size, upload_date, mirrored_at, listed)
+     SELECT id, 'c0', company, state, name, project, type, size, date, CASE state WHEN 'mirrored' THEN now() END,
+       jsonb_build_object('mimeType', mime, 'tags', tags, 'projectName', 'Project ' || project)
+     FROM jsonb_to_recordset($1) AS r (id text, name text, project text, type text, size bigint, date bigint, mime text,
+       tags jsonb, state text, company text)`,
+    [JSON.stringify(rows)],
+  );
+});
+afterAll(async () => {
+  await pool?.end();
+  await store?.close();
+  await database?.drop();
+});
+
+/** The same by reading all rows. */
+const matches = (row: Row, filter: AssetFilter) =>
+  (filter.companyId === undefined || row.company === filter.companyId) &&
+  (filter.projectId === undefined || row.project === filter.projectId) &&
+  (filter.state === undefined || row.state === filter.state) &&
+  (filter.type === undefined || row.type === filter.type) &&
+  (filter.tag ?? []).every((tag) => row.tags.includes(tag)) &&
+  (filter.mimeType === undefined ||
+    (filter.mimeType.endsWith('*')
+      ? (row.mime ?? '').startsWith(filter.mimeType.slice(0, -1))
+      : row.mime === filter.mimeType)) &&
+  (filter.uploadedFrom === undefined || (row.date !== null && row.date >= filter.uploadedFrom)) &&
+  (filter.uploadedBefore === undefined || (row.date !== null && row.date < filter.uploadedBefore)) &&
+  (filter.minSize === undefined || (row.size !== null && row.size >= filter.minSize)) &&
+  (filter.maxSize === undefined || (row.size !== null && row.size <= filter.maxSize)) &&
+  (filter.q === undefined || row.id === filter.q || (row.name ?? '').toLowerCase().includes(filter.q.toLowerCase()));
+
+const day = (n: number) => 1_700_000_000_000 + n * 86_400_000;
+const filters: AssetFilter[] = [
+  {},
+  { tag: ['red'] },
+  { tag: ['red', 'blue'] },
+  { tag: ['none'] },
+  { mimeType: 'image/*' },
+  { mimeType: 'image/png', projectId: 'p1' },
+  { mimeType: 'image/%' },
+  { uploadedFrom: day(5), uploadedBefore: day(9) },
+  { minSize: 3000, maxSize: 9000, type: 'videos' },
+  { state: 'failed', tag: ['green'], companyId: 'k1' },
+  { q: 'BEACH', mimeType: 'image/*' },
+  { q: 'a-017' },
+  { q: 'beach 1', tag: ['red'], state: 'mirrored' },
+];
+const orders: Order[] = sortKeys.flatMap((by) => [
+  { by, descending: false },
+  { by, descending: true },
+]);
+
+describe('a search', () => {
+  test.each(filters)('finds what matches %j, once, page by page, in any order', async (filter) => {
+    const expected = rows.filter((row) => matches(row, filter)).map(({ id }) => id);
+    for (const order of orders) {
+      const found: { id: string; key: string | number }[] = [];
+      for (let after: [string | number, string] | undefined; ; ) {
+        const page = await store.assets.search({ ...filter, order, after, limit: 17 });
+        found.push(...page.map(({ id, sortKey }) => ({ id, key: sortKey })));
+        const last = page.at(-1);
+        if (page.length < 17 || !last) break;
+        after = [last.sortKey, last.id];
+      }
+      expect(found.map(({ id }) => id).sort()).toEqual([...expected].sort());
+      const sorted = found.toSorted((a, b) => compare(a.key, b.key) || compare(a.id, b.id));
+      expect(found).toEqual(order.descending ? sorted.reverse() : sorted);
+    }
+  });
+
+  test('sorts by what the order names', async () => {
+    const first = async (by: Order['by'], descending: boolean) =>
+      (await store.assets.search({ order: { by, descending }, limit: 1 }))[0]!;
+    expect((await first('size', true)).size).toBe(16_000);
+    expect((await first('uploadDate', true)).uploadDate).toBe(day(22));
+    expect((await first('name', false)).name).toBeNull();
+    expect((await first('id', false)).id).toBe('a-000');
+  });
+});
+
+const compare = (a: string | number, b: string | number) =>
+  typeof a === 'string' ? Buffer.compare(Buffer.from(a), Buffer.from(String(b))) : a - Number(b);
+
+describe('facets', () => {
+  test.each(filters)('count what matches %j', async (filter) => {
+    const expected = rows.filter((row) => matches(row, filter));
+    const { matching, counts } = await store.assets.facets({ ...filter, most: 1000 });
+    expect(matching).toBe(expected.length);
+    const count = (values: (string | null)[]) => {
+      const byValue = new Map<string, number>();
+      for (const value of values) if (value !== null) byValue.set(value, (byValue.get(value) ?? 0) + 1);
+      return Object.fromEntries(byValue);
+    };
+    const of = (facet: string) =>
+      Object.fromEntries(counts.filter((one) => one.facet === facet).map(({ value, count }) => [value, count]));
+    expect(of('state')).toEqual(count(expected.map(({ state }) => state)));
+    expect(of('type')).toEqual(count(expected.map(({ type }) => type)));
+    expect(of('mimeType')).toEqual(count(expected.map(({ mime }) => mime)));
+    expect(of('projectId')).toEqual(count(expected.map(({ project }) => project)));
+    expect(of('companyId')).toEqual(count(expected.map(({ company }) => company)));
+    expect(of('tag')).toEqual(count(expected.flatMap(({ tags }) => tags)));
+  });
+
+  test('have names for people, and stop counting at a maximum', async () => {
+    const { matching, counts } = await store.assets.facets({ most: 50 });
+    expect(matching).toBe(50);
+    expect(counts.find(({ facet }) => facet === 'companyId')!.name).toMatch(/^(Acme|Other)$/);
+    expect(counts.find(({ facet }) => facet === 'connectionId')).toMatchObject({ value: 'c0', name: 'Ann', count: 50 });
+    expect(counts.find(({ facet, value }) => facet === 'projectId' && value === 'p1')).toMatchObject({
+      name: 'Project p1',
+    });
+  });
+});
+
+test('a changed listing changes what is found, and values that no index could hold do no harm', async () => {
+  const long = 'x'.repeat(5000);
+  await pool.query(
+    `INSERT INTO assets (id, connection_id, company_id, state, name, listed)
+     VALUES ('changed', 'c0', 'k0', 'failed', $1, jsonb_build_object('tags', jsonb_build_array($1::text), 'mimeType', $1::text))`,
+    [Array.from({ length: 5000 }, (_, i) => String.fromCodePoint(0x4e00 + ((i * 7919) % 20_000))).join('')],
+  );
+  await pool.query(
+    `UPDATE assets SET listed = '{"tags": ["new", 7, null], "mimeType": "audio/mpeg"}' WHERE id = 'changed'`,
+  );
+  const ids = async (filter: AssetFilter) => (await store.assets.search({ ...filter, limit: 5 })).map(({ id }) => id);
+  expect(await ids({ tag: ['new', '7'] })).toEqual(['changed']);
+  expect(await ids({ mimeType: 'audio/*' })).toEqual(['changed']);
+  await pool.query(`UPDATE assets SET listed = '{"tags": "new", "mimeType": 5}' WHERE id = 'changed'`);
+  expect(await ids({ tag: ['new'] })).toEqual([]);
+  await pool.query(
+    `UPDATE assets SET size = 5, listed = jsonb_build_object('tags', jsonb_build_array($1::text)) WHERE id = 'changed'`,
+    [long],
+  );
+  expect(await ids({ tag: [long] })).toEqual(['changed']);
+  await pool.query(`DELETE FROM assets WHERE id = 'changed'`);
+});
