@@ -7,6 +7,7 @@ import { program } from './cli/program.ts';
 import type { StartDatabase } from './cli/verbs/library.ts';
 import type { ContextOptions } from './context.ts';
 import { ConfigurationError, fullReasonOf } from './errors.ts';
+import type { ExportReport } from './export.ts';
 import { freePort } from './free-port.ts';
 import type { RebuildReport } from './rebuild.ts';
 import type { RestoreReport } from './restore.ts';
@@ -152,6 +153,18 @@ const app = (options: ContextOptions) =>
         const stop = stopSignal();
         const work = (report: RestoreReport) => restoreFrom(config, request, { log, stop, report });
         if ((await restore(work, { ...options, stop })) > 0) process.exitCode ??= 1;
+      },
+      async export(options) {
+        const { exportAssets, requestOf, selectionOf, writeManifest } = await import('./cli/verbs/export.ts');
+        const { exportList, exportTo } = await import('./export.ts');
+        const config = await configuredCopy();
+        const log = await terminalLog();
+        if (options.manifest)
+          return writeManifest(exportList(config, options.manifest, selectionOf(options), log), options.to);
+        const request = requestOf(options);
+        const stop = stopSignal();
+        const work = (report: ExportReport) => exportTo(config, request, { log, stop, report });
+        if ((await exportAssets(work, { ...options, stop })) > 0) process.exitCode ??= 1;
       },
       async api() {
         const { readClientConfig } = await import('./config/config.ts');

@@ -7,6 +7,7 @@ import { draftFolder } from './storage/directory/root.ts';
 import { bucketIdKey } from './storage/keys.ts';
 import { identified } from './storage/mirror-id.ts';
 import { openStorage } from './storage/open.ts';
+import type { Storage } from './storage/storage.ts';
 import { openVerbDatabase } from './verb-database.ts';
 import { type Restoring, restore } from './verify/restore.ts';
 import { type Selection, WrongSelection } from './verify/select-copies.ts';
@@ -37,29 +38,52 @@ export async function restoreFrom(
   { to, overwrite, ...selection }: RestoreRequest,
   { log, stop, report }: { log: Log; stop: AbortSignal; report: RestoreReport },
 ): Promise<Restoring> {
-  if (overlaps(config.storage.target, to))
-    throw new WrongSelection('The target is in the bucket of the mirror itself.');
   await using open = new AsyncDisposableStack();
+  requireOther(config, to);
+  const { store, storage } = await openMirror(config, { log, stop, open });
+  const target = await openTarget(config, to, { log, open });
+  report.start(storage.name, target.name);
+  return await restore(
+    { store, storage, target, keepVersions: config.keepVersions },
+    { selection, overwrite, onProblem: report.problem, onProgress: report.progress, signal: stop },
+  );
+}
+
+interface Opening {
+  log: Log;
+  /** Closes everything. */
+  open: AsyncDisposableStack;
+}
+
+/** Database and bucket of the mirror. */
+export async function openMirror(config: CopyConfig, { log, stop, open }: Opening & { stop: AbortSignal }) {
   const store = await openVerbDatabase(config, log, open);
   stop.throwIfAborted();
   const objects = await openStorage(config.storage, { connections: 32, memory: store.bucket, log });
   const storage = identified(objects, store.bucket.id);
   open.defer(() => storage.close());
   await storage.check();
+  return { store, storage };
+}
+
+/** The place to copy to. @throws WrongSelection if it belongs to a mirror */
+export async function openTarget(config: CopyConfig, to: StorageTarget, { log, open }: Opening): Promise<Storage> {
   const target = await openStorage({ target: to, s3: config.storage.s3 }, { connections: 32, log });
-  // Perhaps this mirror under another name.
-  if (await target.head(bucketIdKey))
-    throw new WrongSelection(`The target is that of a mirror: ${target.name} has ${bucketIdKey}.`);
   open.defer(async () => {
     await target.close();
     if (to.kind === 'directory') await rmdir(join(to.path, draftFolder)).catch(() => {});
   });
+  // Perhaps this mirror under another name.
+  if (await target.head(bucketIdKey))
+    throw new WrongSelection(`The target is that of a mirror: ${target.name} has ${bucketIdKey}.`);
   await target.check();
-  report.start(storage.name, target.name);
-  return await restore(
-    { store, storage, target, keepVersions: config.keepVersions },
-    { selection, overwrite, onProblem: report.problem, onProgress: report.progress, signal: stop },
-  );
+  return target;
+}
+
+/** @throws WrongSelection if the target is in the bucket of the mirror, or contains it */
+export function requireOther(config: CopyConfig, to: StorageTarget): void {
+  if (overlaps(config.storage.target, to))
+    throw new WrongSelection('The target is in the bucket of the mirror itself.');
 }
 
 /** Whether one of them contains the other. */

@@ -1,7 +1,9 @@
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
+import { withAssetFilters } from './asset-filters.ts';
 import { date } from './options.ts';
 import { examples, failIf, type NewVerb, type Verbs } from './verb.ts';
 import { rotateKeys } from './verbs/encryption-keys.ts';
+import type { ExportVerbOptions } from './verbs/export.ts';
 import type { RestoreOptions } from './verbs/restore.ts';
 import { type VerifyOptions, verify } from './verbs/verify.ts';
 import { testWebhook } from './verbs/webhooks.ts';
@@ -10,7 +12,7 @@ import { testWebhook } from './verbs/webhooks.ts';
 export function checkVerbs(
   app: Command,
   verb: NewVerb,
-  verbs: Pick<Verbs, 'doctor' | 'rebuild' | 'restore' | 'api'>,
+  verbs: Pick<Verbs, 'doctor' | 'rebuild' | 'restore' | 'export' | 'api'>,
 ): void {
   verb(
     'verify',
@@ -63,6 +65,36 @@ export function checkVerbs(
     .option('--project <id>', 'all assets of this project')
     .option('--overwrite', 'replace files at the target that have other content')
     .action((assets: string[], options: RestoreOptions) => verbs.restore(assets, options));
+
+  withAssetFilters(
+    verb(
+      'export',
+      'copy files under readable names to a directory, another bucket or a .zip file, each verified',
+      [
+        'asset-mirror export --project PROJECT --to ~/films',
+        'asset-mirror export --tag acme --names "{project}/{uploadDate:yyyy-MM}/{name}" --to acme.zip',
+        'asset-mirror export --type photography --manifest csv',
+      ],
+      'Needs the settings, but no running asset-mirror. All conditions must match; without any, all assets are copied. ' +
+        'Run it again after an interruption: it continues where it stopped, a .zip file begins again.',
+    ),
+  )
+    .option('--to <place>', 'a directory, a .zip file, or s3://bucket/prefix at the same store')
+    .addOption(
+      new Option(
+        '--names <template>',
+        'the names of the files: {name}, {id}, {type}, {project}, {projectId}, {company}, {companyId}, {uploadDate:yyyy-MM}',
+      ).default('{company}/{project}/{name}'),
+    )
+    .option('--sidecars', 'also captions, transcripts and thumbnails')
+    .option('--overwrite', 'replace files at the target that have other content')
+    .addOption(
+      new Option(
+        '--manifest <format>',
+        'instead, print the list: csv, or the keys for rclone --files-from-raw',
+      ).choices(['csv', 'rclone']),
+    )
+    .action((options: ExportVerbOptions) => verbs.export(options));
 
   const group = (name: string, summary: string) =>
     app

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import type { ApiClient } from './client.ts';
 import type { DemoOptions } from './verbs/demo.ts';
+import type { ExportVerbOptions } from './verbs/export.ts';
 import type { LibraryVerbOptions } from './verbs/library.ts';
 import type { RestoreOptions } from './verbs/restore.ts';
 
@@ -12,6 +13,7 @@ export interface Verbs {
   doctor(options: { json?: boolean }): Promise<void>;
   rebuild(options: { json?: boolean }): Promise<void>;
   restore(assetIds: string[], options: RestoreOptions): Promise<void>;
+  export(options: ExportVerbOptions): Promise<void>;
   api(): Promise<ApiClient>;
 }
 

@@ -3,6 +3,7 @@ import { pipeline } from 'node:stream/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Log } from '../log.ts';
 import type { FileKind, FileQuery } from '../operations/asset-files.ts';
+import type { ZipQuery } from '../operations/asset-zip.ts';
 import type { Operations } from '../operations/operations.ts';
 import { Refused } from '../operations/refused.ts';
 
@@ -64,10 +65,35 @@ export class FileSender {
     return reply.send(body);
   }
 
-  async #open(open: (range: Range) => Promise<Readable>, range: Range): Promise<Readable> {
+  /** Sends a ZIP archive. If a file is missing or damaged, the connection ends before the archive does. */
+  async sendZip(query: ZipQuery, reply: FastifyReply): Promise<FastifyReply> {
+    const left = new AbortController();
+    reply.raw.once('close', () => left.abort(new Error('the client is gone')));
+    this.#requireFree();
+    const zip = await this.#operations.assetZip(query, left.signal);
+    this.#bodies.add(zip);
+    zip.once('close', () => this.#bodies.delete(zip));
+    zip.once('error', (err) => {
+      if (!left.signal.aborted) this.#log.warn({ event: 'file.not_sent', err }, 'file not sent to its end');
+    });
+    const name = `assets-${new Date().toISOString().slice(0, 10)}.zip`;
+    reply.headers({
+      'cache-control': 'private, no-store',
+      'content-disposition': `attachment; filename="${name}"`,
+      'content-type': 'application/zip',
+      'x-content-type-options': 'nosniff',
+    });
+    return reply.send(zip);
+  }
+
+  #requireFree(): void {
     if (this.#bodies.size >= mostFiles) {
       throw new Refused(503, 'too_many_streams', `This process sends ${mostFiles} files. Try again later.`);
     }
+  }
+
+  async #open(open: (range: Range) => Promise<Readable>, range: Range): Promise<Readable> {
+    this.#requireFree();
     const body = exactly(range.last - range.first + 1);
     this.#bodies.add(body);
     try {

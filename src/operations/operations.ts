@@ -1,5 +1,6 @@
 import { assetFileOperations } from './asset-files.ts';
 import { assetSearchOperations } from './asset-search.ts';
+import { assetZipOperations } from './asset-zip.ts';
 import { assetOperations } from './assets.ts';
 import { connectionSettingsOperations } from './connection-settings.ts';
 import { connectionOperations } from './connections.ts';
@@ -34,6 +35,7 @@ export function createOperations(deps: OperationsDeps) {
     ...statusOperations(deps),
     ...assetOperations(deps),
     ...assetSearchOperations(deps),
+    ...assetZipOperations(deps),
     ...assetFileOperations(deps),
     ...versionOperations(deps),
     ...syncOperations({ ...deps, ...projects }),

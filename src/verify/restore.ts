@@ -1,8 +1,8 @@
 import { concurrently } from '../concurrently.ts';
 import { reasonOf, StorageUnavailable } from '../errors.ts';
-import { crc32At, metered } from '../storage/meter.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
+import { copyFile } from './copy-file.ts';
 import { type Copy, type Selection, selectCopies } from './select-copies.ts';
 
 /** The progress of a restore, and its result at the end. */
@@ -90,7 +90,8 @@ async function restoreAsset(
   try {
     for (const file of copy.files) {
       signal.throwIfAborted();
-      const { written, bytes } = await restoreFile(deps, options, copy, file);
+      const contentType = file.role === 'media' ? copy.contentType : types[file.role];
+      const { written, bytes } = await copyFile(deps, { ...file, to: file.key, contentType }, options);
       present &&= !written;
       progress.bytes += bytes;
       onProgress(progress);
@@ -104,40 +105,6 @@ async function restoreAsset(
     onProblem(`asset ${copy.assetId}: ${reasonOf(error)}`);
   }
   onProgress(progress);
-}
-
-async function restoreFile(
-  { storage, target }: RestoreDeps,
-  { overwrite, signal }: RestoreOptions,
-  { contentType }: Copy,
-  file: Copy['files'][number],
-): Promise<{ written: boolean; bytes: number }> {
-  const { key, at, role } = file;
-  const source = await storage.head(at, { signal, versionId: file.versionId });
-  if (!source) throw new Error(`${at} is missing in the bucket`);
-  const { bytes = source.bytes } = file;
-  if (source.bytes !== bytes) throw new Error(`${at} has ${source.bytes} bytes, ${bytes} were stored`);
-  const crc32 = file.crc32 ?? (await crc32At(storage, at, { signal, versionId: file.versionId }));
-  const there = await target.head(key, { signal });
-  if (there) {
-    const isSame = there.bytes === bytes && (await crc32At(target, key, { signal })) === crc32;
-    if (isSame) return { written: false, bytes };
-    if (!overwrite) throw new Error(`${key} is there with other content; --overwrite replaces it`);
-  }
-  const body = await storage.get(at, { signal, versionId: file.versionId });
-  if (!body) throw new Error(`${at} is missing in the bucket`);
-  const meter = metered(body, { expected: bytes, signal });
-  await target.put(key, meter, {
-    bytes,
-    contentType: role === 'media' ? contentType : types[role],
-    signal,
-    // The last bytes are written only if the checksum of all is right.
-    async fence() {
-      const { crc32: found } = meter.checksums();
-      if (found !== crc32) throw new Error(`${at} is damaged: CRC-32 ${found}, ${crc32} was stored`);
-    },
-  });
-  return { written: true, bytes };
 }
 
 const types = {

@@ -103,7 +103,7 @@ function copyOf({ assetId, projectId, mirroredAt, files, bytes }: AssetVersion, 
 }
 
 /** Undefined: the asset has no complete copy at present. */
-function currentCopy(asset: Asset): Candidate | undefined {
+export function currentCopy(asset: Asset): Candidate | undefined {
   const { id, media, detail, mirroredAt } = asset;
   if (!media || !detail || !mirroredAt || media.version !== versionOf(detail as ApiAsset)) return undefined;
   const files = storedFiles(asset, media).map((file) => ({ ...file, at: file.key }));
@@ -114,12 +114,12 @@ function currentCopy(asset: Asset): Candidate | undefined {
 
 const typeOf = (asset: Asset | undefined) => (asset?.detail as ApiAsset | undefined)?.mimeType ?? undefined;
 
-const whyNone = (asset: Asset | undefined) =>
+export const whyNone = (asset: Asset | undefined) =>
   asset
     ? `it has no complete copy in the bucket${because(asset.reason) || `: ${asset.state}`}`
     : 'it is not in the bucket';
 
-async function idOfConnection({ connections }: Pick<Store, 'connections'>, given: string): Promise<string> {
+export async function idOfConnection({ connections }: Pick<Store, 'connections'>, given: string): Promise<string> {
   const all = await connections.list();
   if (all.some(({ id }) => id === given)) return given;
   const same = (text: string) => text.toLowerCase() === given.toLowerCase();

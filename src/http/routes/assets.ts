@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { type FileKind, fileQuery } from '../../operations/asset-files.ts';
 import { assetList, assetQuery, facetList, facetQuery } from '../../operations/asset-search.ts';
+import { zipQuery } from '../../operations/asset-zip.ts';
 import { assetAnswer, assetSummary } from '../../operations/assets.ts';
 import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
@@ -26,6 +27,17 @@ export function assetRoutes(app: Api, operations: Operations, sender: FileSender
       response: { 200: facetList, ...refused(404) },
     }),
     async (request) => operations.facets(request.query),
+  );
+  app.get(
+    '/asset-zip',
+    route('assets', 'getAssetZip', 'Get the media files of the matching assets as a ZIP archive, at most 1000', {
+      querystring: zipQuery,
+      response: {
+        200: { description: 'The archive', content: { 'application/zip': { schema: z.any() } } },
+        ...refused(404, 409),
+      },
+    }),
+    async (request, reply) => sender.sendZip(request.query, reply),
   );
   app.get(
     '/assets/:id',

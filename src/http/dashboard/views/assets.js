@@ -1,7 +1,7 @@
 /** @import { AssetSummary } from '../types.d.ts' */
 import { act, retryAsset } from '../actions.js';
-import { queryOf } from '../api.js';
-import { assetFilters, countFacets, filterNames, matchingWords } from '../asset-filters.js';
+import { addressOf, queryOf } from '../api.js';
+import { assetFilters, countFacets, filterNames, isFew, matchingWords } from '../asset-filters.js';
 import { later, listOf } from '../lists.js';
 import { assetGrid, assetTable, empty, moreButton, skeleton, trouble } from '../parts.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
@@ -35,6 +35,7 @@ export const assetsView = {
       <div class="head"><h1 id="assets-title" tabindex="-1">Assets <small class="soft">${matchingWords()}</small></h1>
         <div class="tools">
           ${isFiltered() ? html`<button class="small" @click=${() => change(Object.fromEntries(filterNames.map((name) => [name, undefined])))}>Clear filters</button>` : nothing}
+          ${isFew() ? html`<a class="button" download href=${addressOf(`/asset-zip${queryOf({ ...query, sort: undefined })}`)}>Download .zip</a>` : nothing}
           <div class="segments" role="group" aria-label="View">${[false, true].map(
             (grid) =>
               html`<button aria-pressed=${grid === isGrid} @click=${() => change({ view: grid ? 'grid' : undefined })}>${grid ? 'Grid' : 'List'}</button>`,

@@ -1,0 +1,119 @@
+import { createWriteStream } from 'node:fs';
+import { rename, rm } from 'node:fs/promises';
+import { pipeline } from 'node:stream/promises';
+import type { CopyConfig } from './config/config.ts';
+import type { StorageTarget } from './config/parsers.ts';
+import type { Log } from './log.ts';
+import { type FacetQuery, filterFrom } from './operations/asset-search.ts';
+import { openMirror, openTarget, requireOther } from './restore.ts';
+import { openVerbDatabase } from './verb-database.ts';
+import {
+  countExports,
+  type ExportDeps,
+  type Exporting,
+  type ExportOptions,
+  exportAssets,
+} from './verify/export-assets.ts';
+import { manifestHead, manifestLines } from './verify/export-manifest.ts';
+import { wrongTemplate } from './verify/export-names.ts';
+import { zipOf } from './verify/export-zip.ts';
+import { idOfConnection, WrongSelection } from './verify/select-copies.ts';
+import { type ExportedAsset, type ExportSelection, selectExports } from './verify/select-exports.ts';
+
+export type { Exporting };
+
+export interface ExportRequest {
+  /** `connectionId` may also be the e-mail or name of its user. */
+  filter: FacetQuery;
+  names: string;
+  sidecars: boolean;
+  to: StorageTarget | { kind: 'zip'; path: string };
+  /** Replaces files at the target that have other content. */
+  overwrite: boolean;
+}
+
+/** Called during an export. */
+export interface ExportReport {
+  start: (from: string, to: string) => void;
+  /** Called with one sentence for each asset that could not be exported. */
+  problem: (line: string) => void;
+  progress: (progress: Readonly<Exporting>) => void;
+}
+
+/**
+ * Copies files of the mirror to `to` under readable names, in a process of its own. Only reads the database and the bucket.
+ * @throws WrongSelection
+ */
+export async function exportTo(
+  config: CopyConfig,
+  { to, overwrite, ...request }: ExportRequest,
+  { log, stop, report }: { log: Log; stop: AbortSignal; report: ExportReport },
+): Promise<Exporting> {
+  await using open = new AsyncDisposableStack();
+  if (to.kind !== 'zip') requireOther(config, to);
+  const { store, storage } = await openMirror(config, { log, stop, open });
+  const target = to.kind === 'zip' ? undefined : await openTarget(config, to, { log, open });
+  const selection = await selectionOf(store, request);
+  report.start(storage.name, target?.name ?? (to as { path: string }).path);
+  const options = { selection, onProblem: report.problem, onProgress: report.progress, signal: stop };
+  return target
+    ? await exportAssets({ store, storage, target }, { ...options, overwrite })
+    : await exportZip({ store, storage }, { ...options, path: (to as { path: string }).path });
+}
+
+/** The manifest of what an export would copy, or the keys of the files; without reading the bucket. */
+export async function* exportList(
+  config: CopyConfig,
+  format: 'csv' | 'rclone',
+  request: Pick<ExportRequest, 'filter' | 'names' | 'sidecars'>,
+  log: Log,
+): AsyncGenerator<string> {
+  await using open = new AsyncDisposableStack();
+  const store = await openVerbDatabase(config, log, open);
+  if (format === 'csv') yield manifestHead;
+  for await (const one of selectExports(store, await selectionOf(store, request))) {
+    if ('problem' in one) continue;
+    yield format === 'csv' ? manifestLines(one) : one.files.map(({ at }) => `${at}\n`).join('');
+  }
+}
+
+async function selectionOf(
+  store: ExportDeps['store'],
+  { filter, ...how }: Pick<ExportRequest, 'filter' | 'names' | 'sidecars'>,
+): Promise<ExportSelection> {
+  const { connectionId } = filter;
+  const id = connectionId === undefined ? undefined : await idOfConnection(store, connectionId);
+  return { filter: filterFrom({ ...filter, connectionId: id }), ...how };
+}
+
+/** The archive appears at `path` when it is complete. An interrupted one begins again. */
+async function exportZip(deps: ExportDeps, options: ExportOptions & { path: string }): Promise<Exporting> {
+  const { path, selection, onProblem, onProgress, signal } = options;
+  const progress: Exporting = { total: undefined, exported: 0, bytes: 0, present: 0, failed: 0 };
+  progress.total = await countExports(deps, options);
+  onProgress(progress);
+  const assets: ExportedAsset[] = [];
+  for await (const one of selectExports(deps.store, selection)) {
+    if (!('problem' in one)) assets.push(one);
+    else {
+      progress.failed++;
+      onProblem(`asset ${one.assetId}: ${one.problem}`);
+    }
+  }
+  const draft = `${path}.partial`;
+  const zip = zipOf({ storage: deps.storage, signal }, assets, (bytes) => {
+    progress.bytes += bytes;
+    onProgress(progress);
+  });
+  try {
+    await pipeline(zip, createWriteStream(draft, { flush: true }), { signal });
+    await rename(draft, path);
+  } catch (error) {
+    await rm(draft, { force: true });
+    throw error;
+  }
+  progress.exported = assets.length;
+  return progress;
+}
+
+export { WrongSelection, wrongTemplate };

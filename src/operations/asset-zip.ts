@@ -1,0 +1,40 @@
+import type { Readable } from 'node:stream';
+import { z } from 'zod';
+import { zipOf } from '../verify/export-zip.ts';
+import { type ExportedAsset, selectExports } from '../verify/select-exports.ts';
+import { facetQuery, filterFrom } from './asset-search.ts';
+import { existingConnection } from './connections.ts';
+import type { OperationsDeps } from './deps.ts';
+import { text } from './fields.ts';
+import { Refused } from './refused.ts';
+
+const most = 1000;
+export const zipQuery = facetQuery.extend({
+  id: z
+    .union([text.transform((id) => [id]), z.array(text).max(most)])
+    .optional()
+    .describe('Only these assets. Repeat it for several.'),
+});
+export type ZipQuery = z.input<typeof zipQuery>;
+
+export function assetZipOperations({ store, storage }: Pick<OperationsDeps, 'store' | 'storage'>) {
+  return {
+    /** The media files of the matching assets as a ZIP archive. Those that are not in the bucket are left out. @throws Refused */
+    async assetZip(query: ZipQuery, signal: AbortSignal): Promise<Readable> {
+      const { id: ids, ...filter } = zipQuery.parse(query);
+      if (filter.connectionId !== undefined) await existingConnection(store, filter.connectionId);
+      const assets: ExportedAsset[] = [];
+      const selection = { filter: { ...filterFrom(filter), ids }, names: '{project}/{name}', sidecars: false };
+      for await (const one of selectExports(store, selection)) {
+        if ('problem' in one) continue;
+        assets.push(one);
+        if (assets.length > most) {
+          const advice = 'Filter more, or use `asset-mirror export --to FILE.zip`.';
+          throw new Refused(409, 'too_many_assets', `More than ${most} assets match. ${advice}`);
+        }
+      }
+      if (assets.length === 0) throw new Refused(404, 'no_files', 'No matching asset is in the bucket.');
+      return zipOf({ storage, signal }, assets);
+    },
+  };
+}

@@ -1,0 +1,25 @@
+import type { ExportedAsset, Facts } from './select-exports.ts';
+
+const facts: (keyof Facts)[] = [
+  ...(['name', 'type', 'mimeType', 'company', 'companyId', 'project', 'projectId', 'uploadDate'] as const),
+];
+
+/** The first line of a manifest (CSV, RFC 4180). */
+export const manifestHead = lineOf(['path', 'bytes', 'crc32', 'assetId', ...facts, 'key']);
+
+/** The lines of an asset: one for each file. */
+export const manifestLines = (asset: ExportedAsset): string =>
+  asset.files
+    .map(({ to, at, bytes, crc32 }) =>
+      lineOf([to, bytes, crc32, asset.id, ...facts.map((fact) => asset.facts[fact]), at]),
+    )
+    .join('');
+
+function lineOf(values: unknown[]): string {
+  return `${values.map(quoted).join(',')}\r\n`;
+}
+
+function quoted(value: unknown): string {
+  const text = value === null || value === undefined ? '' : String(value);
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
