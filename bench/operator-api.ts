@@ -24,9 +24,8 @@ const one = async (query: string) => (await db.query(query)).rows[0];
 const { rare } = await one(
   `SELECT id AS rare FROM assets WHERE connection_id = 'connection 7' AND state = 'mirrored' LIMIT 1`,
 );
-const late = Buffer.from(
-  JSON.stringify((await one(`SELECT id FROM assets ORDER BY id OFFSET ${Math.max(0, ASSETS - 200)} LIMIT 1`)).id),
-).toString('base64url');
+const last = (await one(`SELECT id FROM assets ORDER BY id OFFSET ${Math.max(0, ASSETS - 200)} LIMIT 1`)).id;
+const late = Buffer.from(JSON.stringify(['id', last, last])).toString('base64url');
 const { rows: deep } = await db.query(
   `SELECT (extract(epoch FROM connected_at) * 1000000)::bigint AS connected, id FROM connections ORDER BY connected_at, id OFFSET ${Math.max(0, CONNECTIONS - 150)} LIMIT 1`,
 );
@@ -49,7 +48,6 @@ const requests = [
   `/assets?cursor=${late}`,
   '/assets?connectionId=connection%201',
   '/assets?connectionId=connection%207',
-  '/assets?connectionId=connection%20none',
   '/assets?companyId=company%207',
   '/assets?projectId=project%2042',
   '/assets?projectId=none',
@@ -58,7 +56,7 @@ const requests = [
   '/assets?state=transferring',
   '/assets?state=gone',
   '/assets?state=pending',
-  '/assets?leftOut=true',
+  '/assets?skipped=true',
   '/assets?type=videos',
   '/assets?type=brand%20assets',
   '/assets?connectionId=connection%201&state=failed',
@@ -73,6 +71,28 @@ const requests = [
   `/assets?q=${encodeURIComponent(rare)}`,
   '/assets?q=interview&connectionId=connection%207',
   '/assets?q=interview&state=failed',
+  '/assets?sort=name',
+  '/assets?sort=-size',
+  '/assets?sort=-uploadDate&state=mirrored',
+  '/assets?sort=-size&connectionId=connection%207',
+  '/assets?sort=name&q=interview',
+  '/assets?sort=-uploadDate&tag=tag%207',
+  '/assets?tag=tag%207&tag=tag%2042',
+  '/assets?tag=rare',
+  '/assets?tag=none&sort=-size',
+  '/assets?mimeType=image/*',
+  '/assets?mimeType=image/tiff&sort=-uploadDate',
+  '/assets?uploadedFrom=2023-11-13&uploadedBefore=2023-11-14&sort=size',
+  '/assets?minSize=9990000&type=audio&state=failed',
+  '/assets?minSize=9990001',
+  '/asset-facets',
+  '/asset-facets?state=mirrored&type=videos',
+  '/asset-facets?tag=rare',
+  '/asset-facets?tag=tag%207&mimeType=image/*',
+  '/asset-facets?projectId=project%2042',
+  '/asset-facets?q=interview',
+  '/asset-facets?connectionId=connection%201&state=failed',
+  '/asset-facets?connectionId=connection%207',
   `/assets/${encodeURIComponent(rare)}`,
   '/syncs',
   '/syncs?connectionId=connection%207',
@@ -203,8 +223,10 @@ async function fill(): Promise<void> {
           CASE WHEN i % 20011 = 0 THEN 'brand assets'
             ELSE (ARRAY['videos', 'selects', 'social', 'photography', 'graphics', 'audio', 'documents'])[1 + i % 7] END AS type,
           (ARRAY['Interview', 'Drone pass', 'Scene', 'Behind the scenes', 'Social', 'Product'])[1 + i % 6] || ' cut ' || i % 9973 || '.mp4' AS name,
-          jsonb_build_object('id', i, 'name', 'some name', 'mimeType', 'video/mp4', 'tags', ARRAY['one', 'two'], 'projectName',
-            'A project', 'status', 'ready', 'more', repeat('x', 300)) AS listed,
+          jsonb_build_object('id', i, 'name', 'some name',
+            'mimeType', (ARRAY['video/mp4', 'video/quicktime', 'image/jpeg', 'image/png', 'audio/mpeg'])[1 + i % 5],
+            'tags', ARRAY['tag ' || i % 50, 'tag ' || i % 211, CASE WHEN i % 100003 = 0 THEN 'rare' ELSE 'usual' END],
+            'projectName', 'A project', 'status', 'ready', 'more', repeat('x', 300)) AS listed,
           CASE WHEN i % 997 = 0 THEN 'failed' WHEN i % 991 = 0 THEN 'unavailable' WHEN i % 50021 = 0 THEN 'transferring'
             WHEN i % 211 = 0 THEN 'pending' WHEN i % 10007 = 0 THEN 'processing' WHEN i % 1511 = 0 THEN 'gone' ELSE 'mirrored' END AS state,
           CASE WHEN i % 211 = 0 AND i % 5 = 0 THEN 'type videos' END AS skipped

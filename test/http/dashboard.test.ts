@@ -433,6 +433,28 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await eventually(() => page.evaluate('location.hash')).toBe('#/assets');
   });
 
+  test('assets are filtered and sorted in the address, with counts, and downloaded as an archive', async () => {
+    await page.evaluate(`location.hash = '#/assets'`);
+    await shows(/Assets\s\d+/);
+    await eventually(async () => (await optionsOf('Type')).join()).toMatch(/Videos \(\d+\)/);
+    await choose('Type', 'videos');
+    await eventually(() => page.evaluate('location.hash')).toBe('#/assets?type=videos');
+    const { matching } = await scene.mirror.api('GET', '/asset-facets?type=videos');
+    await shows(new RegExp(`Assets\\s${matching}\\b`));
+    // The facet that is filtered by still shows the alternatives.
+    await eventually(async () => (await optionsOf('Type')).filter((text) => /\(/.test(text)).length).toBeGreaterThan(1);
+    await choose('Sort', '-size');
+    await eventually(() => page.evaluate('location.hash')).toBe('#/assets?type=videos&sort=-size');
+    const href = await page.$eval('a[download][href*="asset-zip"]', (link) => (link as HTMLAnchorElement).href);
+    expect(href).toMatch(/\/api\/asset-zip\?type=videos$/);
+    await press('Clear filters');
+    await eventually(() => page.evaluate('location.hash')).toBe('#/assets');
+    await eventually(() => page.$eval(fieldOf('Type'), (field) => (field as HTMLSelectElement).value)).toBe('');
+    await page.evaluate(`location.hash = '#/assets?mimeType=image%2F*&minSize=10000000'`);
+    await shows('No asset matches.');
+    await shows('Uploaded before');
+  });
+
   test('the page of an asset that a filter skips says so', async () => {
     const change = (exclude: object | null) =>
       scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { exclude });
@@ -607,6 +629,12 @@ async function open(screen: { width: number }): Promise<Page> {
 
 /** The button with this label, once it exists. */
 const press = (label: string) => page.locator(`xpath/.//button[normalize-space()="${label}"]`).click();
+
+/** The choice with this label. */
+const fieldOf = (label: string) => `xpath/.//label[span="${label}"]/select`;
+const choose = async (label: string, value: string) => (await page.waitForSelector(fieldOf(label)))!.select(value);
+const optionsOf = async (label: string): Promise<string[]> =>
+  page.$$eval(`${fieldOf(label)}/option`, (options) => options.map((option) => option.textContent ?? ''));
 
 const text = (): Promise<string> => page.evaluate('document.body.innerText') as Promise<string>;
 
