@@ -19,7 +19,7 @@ export type ZipQuery = z.input<typeof zipQuery>;
 
 export function assetZipOperations({ store, storage }: Pick<OperationsDeps, 'store' | 'storage'>) {
   return {
-    /** The media files of the matching assets as a ZIP archive. Those that are not in the bucket are left out. @throws Refused */
+    /** The media files of the matching assets as a ZIP archive. Without those that are not in the bucket. @throws Refused */
     async assetZip(query: ZipQuery, signal: AbortSignal): Promise<Readable> {
       const { id: ids, ...filter } = zipQuery.parse(query);
       if (filter.connectionId !== undefined) await existingConnection(store, filter.connectionId);

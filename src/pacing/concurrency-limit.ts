@@ -22,7 +22,7 @@ export const quietMs = 5000;
 /** What remains of the limit after a failure, and after a longer latency. */
 const remaining = { failure: 0.5, latency: 0.85 };
 export type Objection = keyof typeof remaining;
-/** What slow start multiplies the limit by. With TCP's 2, so many requests were sent at once that the library refused some. */
+/** What slow start multiplies the limit by. With TCP's 2, a burst of requests goes out at each step, and the library refuses some. */
 const slowStart = 1.4;
 /** How long the curve takes back to the limit at which the library objected. */
 const plateauMs = 12_000;

@@ -39,7 +39,7 @@ const pageSize = 200;
 
 /**
  * The selected assets that have a complete copy, in the order of their ids, with unique names. For others, a sentence that
- * says why; assets that have no file in the library, or that a filter skips, are left out.
+ * says why; assets that have no file in the library, or that a filter skips, are omitted.
  */
 export async function* selectExports(
   store: Pick<Store, 'assets' | 'connections'>,
@@ -77,9 +77,10 @@ function exported(
   const chosen = copy.files.filter(({ role }) => role === 'media' || (sidecars && role !== 'record'));
   const parts = { id, name, filename, type, company, companyId, project, projectId, uploadDate };
   const path = unique.of(nameOf(names, parts), id, chosen.map(suffixOf));
+  const contentType = asset.media?.variant === 'mp4' ? 'video/mp4' : copy.contentType;
   const files = chosen.map(({ at, versionId, bytes, crc32, role, ...file }) => ({
     ...{ at, versionId, bytes, crc32, to: path + suffixOf(file) },
-    contentType: role === 'media' ? copy.contentType : undefined,
+    contentType: role === 'media' ? contentType : undefined,
   }));
   const date = new Date(uploadDate ?? firstSeenAt);
   return {
@@ -87,7 +88,7 @@ function exported(
     bytes: files.reduce((sum, file) => sum + (file.bytes ?? 0), 0),
     facts: {
       ...{ name, type, company, companyId, project, projectId },
-      mimeType: copy.contentType ?? null,
+      mimeType: contentType ?? null,
       uploadDate: uploadDate === null ? null : date.toJSON(),
     },
   };
