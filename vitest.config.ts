@@ -6,12 +6,17 @@ const slow = [
   'test/compose.test.ts',
   'test/helm.test.ts',
   'test/image.test.ts',
+  'test/infrastructure.test.ts',
   'test/library/mutations.test.ts',
   'test/mirror/fault-table.test.ts',
   'test/mirror/removal/every-step.test.ts',
   'test/mirror/removal/killed.test.ts',
   'test/package.test.ts',
+  'test/processes.test.ts',
+  'test/redaction.test.ts',
+  'test/rolling-restart.test.ts',
   'test/thirty-days.test.ts',
+  'test/verify/restore.test.ts',
 ];
 
 const options = {
