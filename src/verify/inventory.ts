@@ -5,12 +5,9 @@ import { createGzip } from 'node:zlib';
 import type { Log } from '../log.ts';
 import { inventoryPrefix } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
-import type { AssetState, AssetVersion } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
-import type { AssetContents } from '../store/verifications/contents.ts';
-import { versionName } from '../version-name.ts';
 import { expectedOf } from './expected-objects.ts';
-import { whyNot } from './why-not-mirrored.ts';
+import { lineOf } from './inventory-line.ts';
 
 export interface InventoryDeps {
   store: Store;
@@ -19,35 +16,6 @@ export interface InventoryDeps {
   /** Assets per page of the records, and per file. */
   pageSize?: number;
   fileSize?: number;
-}
-
-/** One asset: its objects in the bucket, or why there are none. */
-export interface InventoryLine {
-  id: string;
-  /** Null: restored from the bucket, and no connection can read its company yet. */
-  connectionId: string | null;
-  companyId: string;
-  projectId: string | null;
-  name: string | null;
-  /** ISO 8601. */
-  uploadDate: string | null;
-  state: AssetState;
-  /** Why it is not in the bucket; null: it is. */
-  reason: string | null;
-  transcript: string;
-  thumbnail: string;
-  mirroredAt: string | null;
-  /** When the bytes of its media were last compared with their checksum. */
-  verifiedAt: string | null;
-  /** The media first. */
-  objects: { key: string; bytes: number | null; crc32: string | null }[];
-  /** Its superseded files that are kept, newest first. `versionId`: in a bucket with versions. */
-  versions: {
-    version: string;
-    mirroredAt: string;
-    replacedAt: string;
-    objects: { key: string; versionId?: string | undefined; bytes: number; crc32: string | null }[];
-  }[];
 }
 
 export interface Manifest {
@@ -111,7 +79,7 @@ export async function writeInventory(
       const versions = Map.groupBy(await store.versions.ofAssets(page.map(({ id }) => id)), ({ assetId }) => assetId);
       for (const asset of page) {
         const own = versions.get(asset.id) ?? [];
-        const line = lineOf(asset, own);
+        const line = lineOf(asset, expectedOf(asset), own);
         manifest.versions.count += own.length;
         for (const { bytes } of own) manifest.versions.bytes += bytes;
         manifest.assets++;
@@ -159,36 +127,6 @@ export function onTheirWay({ byState }: Manifest): number {
 /** `2026-01-31`, in UTC. */
 export function dayOf(now: Date): string {
   return now.toISOString().slice(0, 10);
-}
-
-function lineOf(asset: AssetContents, versions: AssetVersion[]): InventoryLine {
-  return {
-    id: asset.id,
-    connectionId: asset.connectionId,
-    companyId: asset.companyId,
-    projectId: asset.projectId,
-    name: asset.name,
-    uploadDate: isoOf(asset.uploadDate),
-    state: asset.state,
-    reason: whyNot(asset),
-    transcript: asset.transcriptState,
-    thumbnail: asset.thumbnailState,
-    mirroredAt: asset.mirroredAt?.toISOString() ?? null,
-    verifiedAt: asset.media ? (asset.verifiedAt?.toISOString() ?? null) : null,
-    objects: expectedOf(asset).map(({ key, bytes, crc32 }) => ({ key, bytes: bytes ?? null, crc32: crc32 ?? null })),
-    versions: versions.map(({ replacedAt, mirroredAt, files }) => ({
-      version: versionName(replacedAt),
-      mirroredAt: mirroredAt.toISOString(),
-      replacedAt: replacedAt.toISOString(),
-      objects: files.map(({ at: key, versionId, bytes, crc32 = null }) => ({ key, versionId, bytes, crc32 })),
-    })),
-  };
-}
-
-/** The library may send any number as a date. */
-function isoOf(epoch: number | null): string | null {
-  const date = new Date(epoch ?? Number.NaN);
-  return Number.isNaN(date.getTime()) ? null : date.toISOString();
 }
 
 /** Stores a stream of any length, gzipped for `.gz` keys. Returns its stored size and hash. */
