@@ -36,6 +36,7 @@ const homes = {
   'aws-sdk': ['@aws-sdk|@smithy', 'storage/s3'],
   sql: ['kysely|pg', 'store|library/database'],
   fastify: ['fastify|@fastify|fastify-type-provider-zod|@bull-board', 'http|library'],
+  parquet: ['hyparquet-writer', 'verify'],
   opentelemetry: ['@opentelemetry|bullmq-otel', 'tracing'],
 };
 

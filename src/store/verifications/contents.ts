@@ -94,6 +94,23 @@ export async function byId(db: Database, page: { after: string; limit: number })
   return assets(db).where('id', '>', page.after).orderBy('id').limit(page.limit).execute();
 }
 
+/** Fields of the library's answers, which the library may fill with anything. */
+const answered = ['projectName', 'mimeType', 'tags', 'duration', 'width', 'height'] as const;
+
+export type DescribedContents = Awaited<ReturnType<typeof describedById>>[number];
+
+/** The same, with what the library says about the assets. */
+export async function describedById(db: Database, page: { after: string; limit: number }) {
+  return assets(db)
+    .select(['assetType', 'size', 'goneAt'])
+    .select(sql<string>`(SELECT c.name FROM companies c WHERE c.id = a.company_id)`.as('companyName'))
+    .select(answered.map((field) => sql<unknown>`coalesce(detail, listed)->${sql.lit(field)}`.as(field)))
+    .where('id', '>', page.after)
+    .orderBy('id')
+    .limit(page.limit)
+    .execute();
+}
+
 /**
  * Of the next `limit` assets by id, those that are not mirrored or were settled after `since`. `last`: the id of the last one
  * that was checked. Undefined: there are no more.
