@@ -445,11 +445,16 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await eventually(async () => (await optionsOf('Type')).filter((text) => /\(/.test(text)).length).toBeGreaterThan(1);
     await choose('Sort', '-size');
     await eventually(() => page.evaluate('location.hash')).toBe('#/assets?type=videos&sort=-size');
-    const href = await page.$eval('a[download][href*="asset-zip"]', (link) => (link as HTMLAnchorElement).href);
+    const href = await page.$eval(
+      'a[download][href*="asset-zip"]',
+      (link) => (link as unknown as { href: string }).href,
+    );
     expect(href).toMatch(/\/api\/asset-zip\?type=videos$/);
     await press('Clear filters');
     await eventually(() => page.evaluate('location.hash')).toBe('#/assets');
-    await eventually(() => page.$eval(fieldOf('Type'), (field) => (field as HTMLSelectElement).value)).toBe('');
+    await eventually(() => page.$eval(fieldOf('Type'), (field) => (field as unknown as { value: string }).value)).toBe(
+      '',
+    );
     await page.evaluate(`location.hash = '#/assets?mimeType=image%2F*&minSize=10000000'`);
     await shows('No asset matches.');
     await shows('Uploaded before');

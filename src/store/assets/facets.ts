@@ -25,8 +25,8 @@ export async function facets(
   db: Database,
   { most, ...filter }: AssetFilter & { most: number },
 ): Promise<{ matching: number; counts: FacetCount[] }> {
-  const { assets, facets: conditions, named } = conditionsOf(filter);
-  const where = all([...assets, ...conditions, ...(named ? [sql`(${named} OR asset_facets.id = ${filter.q!})`] : [])]);
+  const conditions = conditionsOf(filter);
+  const where = all([...conditions.assets, ...conditions.facets]);
   const { rows } = await sql<{ facet: FacetName | 'all'; value: string; name: string | null; count: number }>`
     WITH matching AS MATERIALIZED (
       SELECT CASE WHEN assets.skipped IS NULL THEN assets.state ELSE 'skipped' END AS state, assets.connection_id,

@@ -65,6 +65,9 @@ export async function search(
   return rows;
 }
 
+/** If no more match, they are read and sorted. The planner expects too many assets with a rare tag to do so by itself. */
+const few = 2000;
+
 /** Ids and sort keys of a page. */
 function candidates(
   filter: AssetFilter,
@@ -72,31 +75,31 @@ function candidates(
   after: [string | number, string] | undefined,
   page: RawBuilder<unknown>,
 ): RawBuilder<unknown> {
-  const { assets, facets, named } = conditionsOf(filter);
+  const { assets, facets } = conditionsOf(filter);
   const comparison = descending ? sql`<` : sql`>`;
   const beyond = (column: RawBuilder<unknown>, id: RawBuilder<unknown>) =>
-    after === undefined
-      ? []
-      : [
-          by === 'id'
-            ? sql`${id} ${comparison} ${after[1]}`
-            : sql`(${column}, ${id}) ${comparison} (${after[0]}, ${after[1]})`,
-        ];
+    after === undefined ? [] : [sql`(${column}, ${id}) ${comparison} (${after[0]}, ${after[1]})`];
   // Each asset has one row in `asset_facets`, so only one of the tables need be read for many searches.
-  if (by === 'id' && facets.length === 0 && !named) {
-    return sql`SELECT id, id AS sort_key FROM assets WHERE ${all([...beyond(sql`id`, sql`id`), ...assets])} ${page}`;
+  if (by === 'id' && facets.length === 0) {
+    const next = after === undefined ? [] : [sql`id ${comparison} ${after[1]}`];
+    return sql`SELECT id, id AS sort_key FROM assets WHERE ${all([...next, ...assets])} ${page}`;
   }
-  const from = assets.length > 0 ? sql`asset_facets JOIN assets USING (id)` : sql`asset_facets`;
   const column = sortColumns[by];
-  const each = [...beyond(column, sql`asset_facets.id`), ...facets, ...assets];
-  const matching = (more: RawBuilder<unknown>[]) =>
-    sql`SELECT asset_facets.id, ${column} AS sort_key FROM ${from} WHERE ${all([...each, ...more])} ${page}`;
-  return named
-    ? sql`(${matching([named])}) UNION (${matching([sql`asset_facets.id = ${filter.q!}`])}) ${page}`
-    : matching([]);
+  const join = assets.length > 0 ? sql`JOIN assets USING (id)` : sql``;
+  const id = sql`asset_facets.id`;
+  const walk = (more: RawBuilder<unknown>[]) => sql`
+    SELECT asset_facets.id, ${column} AS sort_key FROM asset_facets ${join}
+    WHERE ${all([...beyond(column, id), ...facets, ...assets, ...more])} ${page}`;
+  if (facets.length === 0) return walk([]);
+  return sql`
+    WITH few AS MATERIALIZED (
+      SELECT id, ${column} AS sort_key FROM asset_facets WHERE ${all(facets)} LIMIT ${few + 1})
+    (SELECT few.id, sort_key FROM few ${join}
+      WHERE ${all([sql`(SELECT count(*) FROM few) <= ${few}`, ...beyond(sql`sort_key`, sql`few.id`), ...assets])} ${page})
+    UNION ALL (${walk([sql`(SELECT count(*) FROM few) > ${few}`])})`;
 }
 
-/** The conditions on columns of `assets` and of `asset_facets`, and the one on the name. */
+/** The conditions on columns of `assets`, and of `asset_facets`. */
 export function conditionsOf(filter: AssetFilter) {
   const given = (conditions: (RawBuilder<unknown> | false)[]) => conditions.filter((condition) => condition !== false);
   const assets = given([
@@ -119,8 +122,9 @@ export function conditionsOf(filter: AssetFilter) {
     filter.uploadedBefore !== undefined && sql`asset_facets.upload_date < ${filter.uploadedBefore}`,
     filter.minSize !== undefined && sql`asset_facets.size >= ${filter.minSize}`,
     filter.maxSize !== undefined && sql`asset_facets.size <= ${filter.maxSize}`,
+    filter.q !== undefined && sql`(${namedLike(filter.q)} OR asset_facets.id = ${filter.q})`,
   ]);
-  return { assets, facets, named: filter.q ? namedLike(filter.q) : undefined };
+  return { assets, facets };
 }
 
 export const all = (conditions: RawBuilder<unknown>[]) => sql.join([sql`true`, ...conditions], sql` AND `);

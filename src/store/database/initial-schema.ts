@@ -266,11 +266,11 @@ const facets = `
   );
   CREATE INDEX asset_facets_project ON asset_facets (project_id, id) WHERE project_id IS NOT NULL;
   CREATE INDEX asset_facets_type ON asset_facets (asset_type, id) WHERE asset_type IS NOT NULL;
-  CREATE INDEX asset_facets_mime_type ON asset_facets (mime_type text_pattern_ops, id) WHERE mime_type IS NOT NULL;
+  CREATE INDEX asset_facets_mime_type ON asset_facets (mime_type text_pattern_ops) WHERE mime_type IS NOT NULL;
   CREATE INDEX asset_facets_tags ON asset_facets USING gin (tags) WHERE tags IS NOT NULL;
-  CREATE INDEX asset_facets_by_name ON asset_facets ((left(lower(coalesce(name, '')), 100) COLLATE "C"), id);
-  CREATE INDEX asset_facets_by_date ON asset_facets ((coalesce(upload_date, 0)), id);
-  CREATE INDEX asset_facets_by_size ON asset_facets ((coalesce(size, 0)), id);
+  CREATE INDEX asset_facets_by_name ON asset_facets ((left(lower(coalesce(name, '')), 100) COLLATE "C"));
+  CREATE INDEX asset_facets_by_date ON asset_facets ((coalesce(upload_date, 0)));
+  CREATE INDEX asset_facets_by_size ON asset_facets ((coalesce(size, 0)));
   -- Without the extension, a search by name reads all names.
   DO $$ BEGIN
     CREATE EXTENSION IF NOT EXISTS pg_trgm;
