@@ -131,13 +131,16 @@ const address = /[a-z0-9+.-]:\/\/|[?&][\w-]*(sig|signature|token|credential)=/i;
 const deepest = 50;
 
 /**
- * The asset as received, without signed links. Fields that are not in the spec lose every web address, because a signed one
+ * The asset as received, without signed links and without the time when they expire, which differs each time. Fields that are not in the spec lose every web address, because a signed one
  * cannot be recognized. Text that people write (names, tags) is not changed.
  */
 export function withoutLinks(value: ApiAsset): Record<string, unknown> {
   const { download, ...asset } = value;
   const kept = fieldsOf(asset, plainText, 0);
-  if (download !== null && typeof download === 'object') kept.download = fieldsOf(download, fileNames, 0);
+  if (download !== null && typeof download === 'object') {
+    const { expiresAt: _, ...file } = download as { expiresAt?: unknown };
+    kept.download = fieldsOf(file, fileNames, 0);
+  }
   return kept;
 }
 
