@@ -42,7 +42,7 @@ const homes = {
 
 /** The folders of the store: each may import those before it, so that there are no circles. */
 const storeFolders =
-  'database embedded events settings assets companies removals verifications syncs connections'.split(' ');
+  'database embedded events settings changes assets companies removals verifications syncs connections'.split(' ');
 
 /** These start and wire everything, so they are not part of the floor. */
 const roots = '^src/(main|command|service|context|workers|doctor|export|rebuild|restore|verb-database)\\.ts$';

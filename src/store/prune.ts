@@ -1,5 +1,6 @@
 import { type RawBuilder, sql } from 'kysely';
 import { fold } from './assets/counting.ts';
+import * as feed from './changes/changes.ts';
 import { rowsWritten } from './database/results.ts';
 import type { Database } from './database/schema.ts';
 import * as chores from './settings/chores.ts';
@@ -13,6 +14,8 @@ export const remembered = {
   syncs: 30,
   events: 30,
   history: 30,
+  /** A day more than is promised: a reader who is late by 30 days has time to continue. */
+  changes: 31,
 };
 
 export interface Pruned {
@@ -30,7 +33,7 @@ const batch = 10_000;
 const mostOfAsset = 200;
 
 /**
- * Deletes old syncs, events, history and expired states of connect attempts. The last sync and event of each kind of a
+ * Deletes old syncs, events, history, changes and expired states of connect attempts. The last sync and event of each kind of a
  * connection or asset stays. Undefined: another process is pruning.
  */
 export async function prune(db: Database): Promise<Pruned | undefined> {
@@ -41,6 +44,7 @@ export async function prune(db: Database): Promise<Pruned | undefined> {
     await pruneCounts(db);
     await pruneReplacements(db);
     await pruneDeliveries(db, remembered.events);
+    await feed.prune(db, remembered.changes, batch);
     return {
       syncs: await pruneSyncs(db),
       events: await pruneEvents(db),

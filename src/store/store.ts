@@ -17,6 +17,8 @@ import * as throughput from './assets/throughput.ts';
 import * as transfers from './assets/transfers.ts';
 import { within } from './assets/upcoming.ts';
 import * as versions from './assets/versions.ts';
+import { between, currentCursor, page } from './changes/changes.ts';
+import * as filing from './changes/filing.ts';
 import { countHeld } from './companies/held-changes.ts';
 import { setCompanies } from './companies/set-companies.ts';
 import * as connectionFilters from './connections/changed-filters.ts';
@@ -81,6 +83,7 @@ export async function openStore(options: { url: string; log: Log }) {
     history: bind(db, { ofAsset }),
     consents: bind(db, consents),
     contents: bind(db, { ...contents, ...repairs }),
+    changes: bind(db, { page, between, currentCursor, ...filing }),
     inventories: bind(db, inventories),
     removals: bind(db, removals),
     rebuild: bind(db, rebuild),

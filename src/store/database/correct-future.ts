@@ -84,6 +84,8 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
     inventories: sql`UPDATE inventories SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
     // Its day is in the future: the real inventory of that day is still to be written.
     inventoryDays: sql`DELETE FROM inventories WHERE ${isBeyond('written_at', 0)}`,
+    // Hours after it would not be filed before that time.
+    filedHour: sql`UPDATE change_feed SET filed_hour = date_trunc('hour', now(), 'UTC') WHERE ${isBeyond('filed_hour', 0)}`,
     deliveries: sql`
       UPDATE webhook_deliveries SET next_at = now()
       WHERE id IN (SELECT id FROM webhook_deliveries WHERE ${isBeyond('next_at', delivery)} FOR UPDATE SKIP LOCKED)`,

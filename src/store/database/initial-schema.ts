@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { Migration } from 'kysely/migration';
+import { changes } from './change-schema.ts';
 
 const connections = `
   CREATE TABLE connections (
@@ -135,6 +136,8 @@ const assets = `
     thumbnail_state text NOT NULL DEFAULT 'none' CHECK (thumbnail_state IN ('none', 'pending', 'mirrored', 'gave_up')),
     -- Keys that another version of it may have: deleted once the record of this one is written.
     superseded text[] NOT NULL DEFAULT '{}',
+    -- Readers of the feed have it: written by a trigger (change-schema.ts).
+    in_copy boolean NOT NULL DEFAULT false,
     -- An upload in parts that can be resumed. Its parts are in upload_parts.
     upload jsonb,
     first_seen_at timestamptz NOT NULL DEFAULT now(),
@@ -604,7 +607,7 @@ const operators = `
 /** The first migration creates the whole schema. */
 export const initialSchema: Migration = {
   async up(db) {
-    for (const part of [connections, assets, facets, counts(), syncs, bucket, removals, operators])
+    for (const part of [connections, assets, facets, counts(), changes, syncs, bucket, removals, operators])
       await sql.raw(part).execute(db);
   },
 };

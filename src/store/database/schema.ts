@@ -211,6 +211,8 @@ interface AssetTable {
   unverifiableAt: Generated<Date | null>;
   /** Keys that another version of it may have: deleted once the record of this one is written. */
   superseded: Generated<string[]>;
+  /** Readers of the feed have it: written by a trigger. */
+  inCopy: Generated<boolean>;
   upload: UploadUnderWay | null;
   firstSeenAt: Generated<Date>;
   /** The last sync that found it new or changed. */

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { type RawBuilder, sql } from 'kysely';
+import { forgetErased } from '../changes/changes.ts';
 import type { Asset, Database } from '../database/schema.ts';
 import { protectedByHold } from './holds.ts';
 import { deleteAsset, type Leftover, type Removed, saveLeftovers } from './remove.ts';
@@ -90,7 +91,7 @@ export async function saveErasureCounts(
     WHERE asset_id = ${assetId} AND objects IS NULL`.execute(db);
 }
 
-/** Deletes everything that the database knows of an erased asset. `asset`: undefined if there is no row any more. */
+/** Deletes everything that the database knows of an erased asset, except its ids in the feed. `asset`: undefined if there is no row any more. */
 export async function finishAssetErasure(
   db: Database,
   { assetId, hash }: Pick<WaitingErasure, 'assetId' | 'hash'>,
@@ -100,6 +101,7 @@ export async function finishAssetErasure(
   return db.transaction().execute(async (tx) => {
     if (asset && !(await deleteAsset(tx, asset))) return false;
     await sql`DELETE FROM events WHERE asset_id = ${assetId}`.execute(tx);
+    await forgetErased(tx, assetId);
     await sql`DELETE FROM holds WHERE kind = 'asset' AND id = ${assetId}`.execute(tx);
     await saveLeftovers(tx, hash, left);
     await sql`
