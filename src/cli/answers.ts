@@ -1,6 +1,7 @@
 import type { Operations } from '../operations/operations.ts';
 
 export type { AssetQuery, FacetQuery } from '../operations/asset-search.ts';
+export type { ChangeQuery } from '../operations/changes.ts';
 export type { ConnectionSettingsRequest } from '../operations/connection-settings.ts';
 export type { ConnectionQuery } from '../operations/connections.ts';
 export type { ErasureRequest, ErasureScopeRequest } from '../operations/erasures.ts';
@@ -35,4 +36,5 @@ export type VersionList = Answer<'versions'>;
 export type SyncList = Answer<'syncs'>;
 export type Sync = Answer<'sync'>;
 export type EventList = Answer<'events'>;
+export type ChangeList = Answer<'changes'>;
 export type MirrorEvent = EventList['events'][number];

@@ -3,6 +3,8 @@ import type {
   AssetList,
   AssetQuery,
   ChangedConnection,
+  ChangeList,
+  ChangeQuery,
   ConnectionList,
   ConnectionQuery,
   ConnectionSettingsRequest,
@@ -93,6 +95,8 @@ export function createApiClient(service: Service) {
 
     events: (query: EventQuery = {}) => get<EventList>('/events', query),
     followEvents: (filter: EventFilter, handlers: EventHandlers) => followEvents(service, filter, handlers),
+
+    changes: (query: ChangeQuery) => get<ChangeList>('/changes', query),
 
     verify: (request: VerifyRequest) => send<{ id: string }>('POST', '/verify', request),
     verification: (id: string, page: { after: number; limit: number }) =>

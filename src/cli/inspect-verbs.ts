@@ -4,6 +4,7 @@ import type { ApiClient } from './client.ts';
 import { connectionName, mostRows, wholeNumber } from './options.ts';
 import { failIf, type NewVerb } from './verb.ts';
 import { type AssetsOptions, assets } from './verbs/assets.ts';
+import { type ChangesOptions, changes } from './verbs/changes.ts';
 import { connections } from './verbs/connections.ts';
 import { type EventsOptions, events } from './verbs/events.ts';
 import { explain } from './verbs/explain.ts';
@@ -90,6 +91,16 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     .option('--limit <n>', `maximum past events, up to ${mostRows}`, wholeNumber(1, mostRows), 20)
     .option('--follow', 'continue with new events until interrupted; with --json, one per line')
     .action(async (options: EventsOptions) => events(await connect(), options));
+
+  verb(
+    'changes',
+    'list changes of the copy, oldest first: assets added, replaced, changed, gone or erased',
+    'asset-mirror changes --after CURSOR --follow --json',
+  )
+    .option('--after <cursor>', 'the last `nextCursor` or `cursor` (default: from the oldest change)')
+    .option('--limit <n>', 'maximum changes at once, up to 1000', wholeNumber(1, 1000), 100)
+    .option('--follow', 'continue until interrupted; with --json, one change per line')
+    .action(async (options: ChangesOptions) => changes(await connect(), options));
 
   verb(
     'plan',

@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify';
 import type { Operations } from '../operations/operations.ts';
 import type { EventStreams } from './event-stream.ts';
 import { assetRoutes } from './routes/assets.ts';
+import { changeRoutes } from './routes/changes.ts';
 import { connectionRoutes } from './routes/connections.ts';
 import { eventRoutes } from './routes/events.ts';
 import { removalRoutes } from './routes/removals.ts';
@@ -22,6 +23,7 @@ export function apiRoutes(
   assetRoutes(app, operations, sender);
   syncRoutes(app, operations);
   eventRoutes(app, operations, streams);
+  changeRoutes(app, operations);
   verificationRoutes(app, operations);
   removalRoutes(app, operations);
 }

@@ -14,6 +14,7 @@ const descriptions = {
   403: 'A session was used from another site.',
   404: 'The id is unknown.',
   409: 'Not in its present state; `code` and `detail` say why.',
+  410: 'Changes after the cursor are missing; begin again.',
   413: 'The body is longer than 1 MiB.',
   414: 'The id is too long.',
   415: 'The body is not JSON.',

@@ -46,6 +46,7 @@ const titles: Record<number, string> = {
   405: 'Not allowed',
   408: 'Request timeout',
   409: 'Conflict',
+  410: 'Expired',
   413: 'Too large',
   414: 'Address too long',
   415: 'Unsupported media type',

@@ -2,6 +2,7 @@ import { assetFileOperations } from './asset-files.ts';
 import { assetSearchOperations } from './asset-search.ts';
 import { assetZipOperations } from './asset-zip.ts';
 import { assetOperations } from './assets.ts';
+import { changeOperations } from './changes.ts';
 import { connectionSettingsOperations } from './connection-settings.ts';
 import { connectionOperations } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
@@ -41,6 +42,7 @@ export function createOperations(deps: OperationsDeps) {
     ...syncOperations({ ...deps, ...projects }),
     ...verificationOperations(deps),
     ...eventOperations(deps),
+    ...changeOperations(deps),
     ...historyOperations(deps),
     ...upcomingOperations(deps),
     ...keyOperations(deps),
