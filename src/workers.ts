@@ -24,6 +24,7 @@ import { runSyncs } from './sync/run-syncs.ts';
 import { span } from './tracing/tracing.ts';
 import { formatDuration } from './units.ts';
 import { startExpiring } from './verify/expire-versions.ts';
+import { startFilingChanges } from './verify/file-changes.ts';
 import { startScheduledVerification } from './verify/scheduled.ts';
 import { startScrubbing } from './verify/scrub.ts';
 import { startSweeping } from './verify/sweep-uploads.ts';
@@ -89,6 +90,7 @@ export async function startWorkers(context: Context) {
   await Promise.all([breaker.check(), queues.ready()]);
   const sweeping = startSweeping({ ...context, breaker });
   const expiring = startExpiring({ ...context, breaker });
+  const filing = startFilingChanges({ ...context, breaker });
   jobs.run();
 
   return {
@@ -98,7 +100,7 @@ export async function startWorkers(context: Context) {
       const started = performance.now();
       stopping.abort(new Error('shutting down'));
       const verified = Promise.all([scheduled.stop(), scrubbing?.stop()]);
-      await Promise.all([dispatcher.stop(), filtering.stop(), sweeping.stop(), expiring.stop()]);
+      await Promise.all([dispatcher.stop(), filtering.stop(), sweeping.stop(), expiring.stop(), filing.stop()]);
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));
       await tokens.settled();
       await Promise.all([pruning.stop(), locks?.stop(), removing.stop(), webhooks?.stop(), heartbeat?.stop()]);

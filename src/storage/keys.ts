@@ -18,6 +18,10 @@ export const bucketIdKey = `${ours}id`;
 /** `day`: `2026-01-31`. */
 export const inventoryPrefix = (day: string) => `${ours}inventory/${day}/`;
 
+/** The changes of an hour. */
+export const changesKey = (hour: Date) =>
+  `${ours}changes/${hour.toISOString().slice(0, 10)}/${hour.toISOString().slice(11, 13)}.jsonl.gz`;
+
 /** The keys of a superseded file: of its record, and of the copies of its objects. */
 export const versionKeys = {
   prefix: `${ours}versions/`,

@@ -28,6 +28,8 @@ export interface Manifest {
   day: string;
   storage: string;
   writtenAt: string;
+  /** The feed after it has everything that this inventory misses. */
+  cursor: string;
   assets: number;
   byState: Record<string, number>;
   /** Assets skipped by a filter; `byState` does not count them. */
@@ -68,6 +70,7 @@ export async function writeInventory(
     day,
     storage: storage.name,
     writtenAt: options.now.toISOString(),
+    cursor: await store.changes.currentCursor(),
     assets: 0,
     byState: {},
     skipped: 0,

@@ -1,0 +1,79 @@
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { createGzip } from 'node:zlib';
+import { LeaseLost } from '../errors.ts';
+import { every } from '../every.ts';
+import type { Log } from '../log.ts';
+import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
+import { changesKey } from '../storage/keys.ts';
+import type { Storage } from '../storage/storage.ts';
+import { readCursor } from '../store/changes/cursor.ts';
+import type { ChangeFile } from '../store/changes/filing.ts';
+import type { Store } from '../store/store.ts';
+
+export interface FileChangesDeps {
+  store: Pick<Store, 'changes'>;
+  storage: Storage;
+  log: Log;
+}
+
+const everyMs = 60_000;
+/** How long others wait for a process that died. */
+const retryMs = 300_000;
+const pageSize = 1000;
+
+/** Writes the changes of each hour into the bucket, soon after its end. One process at a time does so. */
+export function startFilingChanges(deps: FileChangesDeps & { store: Store; breaker: Pick<CircuitBreaker, 'open'> }) {
+  const { store, breaker, log } = deps;
+  async function fileIfDue(signal: AbortSignal): Promise<unknown> {
+    if (breaker.open !== undefined || !(await store.chores.take('changes', retryMs))) return 'not due';
+    try {
+      return await fileChanges(deps, signal);
+    } finally {
+      await store.chores.done('changes', everyMs / 2);
+    }
+  }
+  const failed = (err: unknown) => log.warn({ event: 'changes.file_failed', err }, 'changes not filed, will retry');
+  // A bucket that does not answer must not delay the shutdown.
+  return every(everyMs, fileIfDue, { failed, later: true, stopMs: 1000 });
+}
+
+/** Writes all hours that are over and not written yet. Returns how many. */
+export async function fileChanges(deps: FileChangesDeps, signal: AbortSignal): Promise<number> {
+  const { store, log } = deps;
+  for (let files = 0; ; files++) {
+    signal.throwIfAborted();
+    const file = await store.changes.nextFile();
+    if (!file) return files;
+    const bytes = await write(deps, file, signal);
+    await store.changes.filed(file);
+    log.info({ event: 'changes.filed', hour: file.hour.toISOString(), bytes }, 'changes filed');
+  }
+}
+
+/** Each attempt writes the same lines, until the file is marked as written. */
+async function write({ store, storage }: FileChangesDeps, file: ChangeFile, signal: AbortSignal): Promise<number> {
+  async function* lines(): AsyncGenerator<string> {
+    for (let after = file.after; ; ) {
+      signal.throwIfAborted();
+      const page = await store.changes.between({ ...file, after }, pageSize);
+      for (const change of page) yield `${JSON.stringify(change)}\n`;
+      const last = page.at(-1);
+      if (!last) return;
+      after = readCursor(last.cursor)!;
+    }
+  }
+  const zipped = createGzip();
+  const fence = async () => {
+    if (!(await store.changes.isNextFile(file))) throw new LeaseLost('a file of changes');
+  };
+  const options = { contentType: 'application/gzip', signal, fence };
+  const [stored] = await Promise.all([
+    storage.put(changesKey(file.hour), zipped, options),
+    pipeline(Readable.from(lines()), zipped, { signal }),
+  ]).catch((error) => {
+    signal.throwIfAborted();
+    throw error;
+  });
+  return stored.bytes;
+}
