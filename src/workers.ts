@@ -9,6 +9,7 @@ import { followUp } from './mirror/follow-up.ts';
 import { mirrorAsset } from './mirror/mirror-asset.ts';
 import { startRemoving } from './mirror/removal/start-removing.ts';
 import { type Outcome, resultOf } from './mirror/retry-or-fail.ts';
+import { startSearchingTranscripts } from './mirror/search-transcripts.ts';
 import { createBudget } from './pacing/byte-budget.ts';
 import { createCircuitBreaker } from './pacing/circuit-breaker.ts';
 import { createOutageDetector } from './pacing/outage.ts';
@@ -91,6 +92,7 @@ export async function startWorkers(context: Context) {
   const sweeping = startSweeping({ ...context, breaker });
   const expiring = startExpiring({ ...context, breaker });
   const filing = startFilingChanges({ ...context, breaker });
+  const reading = startSearchingTranscripts({ ...context, breaker });
   jobs.run();
 
   return {
@@ -100,7 +102,9 @@ export async function startWorkers(context: Context) {
       const started = performance.now();
       stopping.abort(new Error('shutting down'));
       const verified = Promise.all([scheduled.stop(), scrubbing?.stop()]);
-      await Promise.all([dispatcher.stop(), filtering.stop(), sweeping.stop(), expiring.stop(), filing.stop()]);
+      await Promise.all([
+        ...[dispatcher.stop(), filtering.stop(), sweeping.stop(), expiring.stop(), filing.stop(), reading.stop()],
+      ]);
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));
       await tokens.settled();
       await Promise.all([pruning.stop(), locks?.stop(), removing.stop(), webhooks?.stop(), heartbeat?.stop()]);

@@ -56,7 +56,12 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
       excludeTypes: env.EXCLUDE_ASSET_TYPES,
     },
     processing: { poll: env.PROCESSING_POLL, giveUp: env.PROCESSING_GIVE_UP },
-    transcripts: { mirror: env.MIRROR_TRANSCRIPTS, delay: env.TRANSCRIPT_DELAY, giveUp: env.TRANSCRIPT_GIVE_UP },
+    transcripts: {
+      mirror: env.MIRROR_TRANSCRIPTS,
+      search: env.SEARCH_TRANSCRIPTS,
+      delay: env.TRANSCRIPT_DELAY,
+      giveUp: env.TRANSCRIPT_GIVE_UP,
+    },
     transfer: {
       concurrency: env.TRANSFER_CONCURRENCY,
       perConnection: env.CONNECTION_CONCURRENCY,

@@ -111,6 +111,7 @@ export const variables = {
   KEEP_VERSIONS: p.keepTime('90d'),
   MIRROR_THUMBNAILS: p.flag(true),
   MIRROR_TRANSCRIPTS: p.flag(true),
+  SEARCH_TRANSCRIPTS: p.flag(false),
   WEBHOOK_URL: p
     .httpUrl('the address that events are sent to', 'https://hooks.example.com/mirror', { query: true })
     .optional(),

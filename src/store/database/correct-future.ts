@@ -79,6 +79,7 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
           UNION ALL
           SELECT id FROM assets WHERE state = 'gone' AND ${isBeyond('gone_at', 0)})
         ORDER BY id FOR UPDATE SKIP LOCKED)`,
+    transcripts: sql`UPDATE transcripts SET due_at = now() WHERE ${isBeyond('due_at', pause)}`,
     verifications: sql`UPDATE verifications SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
     scrub: sql`UPDATE scrub SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
     inventories: sql`UPDATE inventories SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,

@@ -317,6 +317,68 @@ const facets = `
   CREATE TRIGGER facet_assets_delete AFTER DELETE ON assets FOR EACH ROW EXECUTE FUNCTION facet_assets_delete();`;
 
 /**
+ * The words of mirrored transcripts, for search. A row of `transcripts` goes when its transcript is no longer valid, and its
+ * passages with it. One of a new transcript has another number.
+ */
+const transcripts = `
+  CREATE TABLE transcripts (
+    asset_id text PRIMARY KEY REFERENCES assets ON DELETE CASCADE,
+    number bigint GENERATED ALWAYS AS IDENTITY,
+    -- When it is to be read for search; null: it was.
+    due_at timestamptz DEFAULT now(),
+    -- The text search configuration of its passages; null: it has none.
+    language text
+  );
+  CREATE INDEX transcripts_due ON transcripts (due_at) WHERE due_at IS NOT NULL;
+  CREATE INDEX transcripts_language ON transcripts (language) WHERE language IS NOT NULL;
+
+  -- About a minute of speech each. It ends with the beginning of the next one: a phrase may begin in one and end in the other.
+  CREATE TABLE transcript_passages (
+    asset_id text NOT NULL REFERENCES transcripts ON DELETE CASCADE,
+    number integer NOT NULL,
+    language text NOT NULL,
+    -- Its lines, and when each starts, in ms.
+    starts integer[] NOT NULL,
+    lines text[] NOT NULL,
+    words tsvector NOT NULL,
+    PRIMARY KEY (asset_id, number)
+  );
+  -- Statistics would keep samples of erased words.
+  ALTER TABLE transcript_passages ALTER lines SET STATISTICS 0, ALTER words SET STATISTICS 0;
+  -- Without a list of pending entries, which each search would read.
+  CREATE INDEX transcript_passages_words ON transcript_passages USING gin (words) WITH (fastupdate = off);
+
+  CREATE FUNCTION track_transcript() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    DELETE FROM transcripts WHERE asset_id = new.id;
+    IF new.transcript_state = 'mirrored' AND new.transcript_keys IS NOT NULL THEN
+      INSERT INTO transcripts (asset_id) VALUES (new.id);
+    END IF;
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER track_transcripts_insert AFTER INSERT ON assets
+    FOR EACH ROW WHEN (new.transcript_state = 'mirrored') EXECUTE FUNCTION track_transcript();
+  CREATE TRIGGER track_transcripts_update AFTER UPDATE OF transcript_state, transcript_keys ON assets
+    FOR EACH ROW WHEN ((old.transcript_state, old.transcript_keys) IS DISTINCT FROM (new.transcript_state, new.transcript_keys))
+    EXECUTE FUNCTION track_transcript();
+
+  -- Assets in which this was said. A search only for what was not said finds nothing. Without statistics, the planner must not
+  -- choose to read all words.
+  CREATE FUNCTION assets_that_say(query text) RETURNS SETOF text LANGUAGE plpgsql STABLE SET enable_seqscan = off AS $$
+  DECLARE
+    spoken text := (SELECT min(language) FROM transcripts);
+    wanted tsquery;
+  BEGIN
+    WHILE spoken IS NOT NULL LOOP
+      wanted := websearch_to_tsquery(spoken::regconfig, query);
+      IF querytree(wanted) NOT IN ('', 'T') THEN
+        RETURN QUERY SELECT DISTINCT asset_id FROM transcript_passages WHERE words @@ wanted AND language = spoken;
+      END IF;
+      spoken := (SELECT min(language) FROM transcripts WHERE language > spoken);
+    END LOOP;
+  END $$;`;
+
+/**
  * Counts of assets, and changes that are not added up yet. Changes are only inserted: updates of one count would wait for each
  * other. An empty connection means none.
  */
@@ -607,7 +669,7 @@ const operators = `
 /** The first migration creates the whole schema. */
 export const initialSchema: Migration = {
   async up(db) {
-    for (const part of [connections, assets, facets, counts(), changes, syncs, bucket, removals, operators])
+    for (const part of [connections, assets, facets, transcripts, counts(), changes, syncs, bucket, removals, operators])
       await sql.raw(part).execute(db);
   },
 };
