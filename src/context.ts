@@ -85,6 +85,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     goneRetention: config.goneRetention,
     filters: config.sync,
     transcripts: config.transcripts.mirror,
+    searchTranscripts: config.transcripts.search,
     thumbnails: config.thumbnails.mirror,
     keepVersions: config.keepVersions,
   });

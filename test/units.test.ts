@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { formatBytes, formatDuration, parseDuration, parseSize } from '../src/units.ts';
+import { formatBytes, formatClock, formatDuration, parseDuration, parseSize } from '../src/units.ts';
 
 const table = <In, Out>(name: string, call: (input: In) => Out, rows: [In, Out][]) =>
   describe(name, () => {
@@ -51,6 +51,12 @@ table('bytes for people:', formatBytes, [
   [1024 ** 2 - 1, '1.0 MiB'],
   [1.5 * 1024 ** 3, '1.5 GiB'],
   [3 * 1024 ** 5, '3072 TiB'],
+]);
+
+table('a time in a film, from ms:', formatClock, [
+  [0, '0:00'],
+  [83_999, '1:23'],
+  [3_723_000, '1:02:03'],
 ]);
 
 table('a duration in ms for people:', formatDuration, [

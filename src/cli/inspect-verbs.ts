@@ -44,6 +44,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
       'All conditions must match.',
     ),
   )
+    .option('--said <words>', 'words that are said in it, such as \'budget "next year" -draft\'')
     .addOption(
       new Option('--sort <by>', 'order; with -, descending, as in --sort=-size')
         .choices(['id', '-id', 'name', '-name', 'uploadDate', '-uploadDate', 'size', '-size'])

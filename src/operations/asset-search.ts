@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { assetStates } from '../store/assets/counts.ts';
 import { type FacetCount, facetNames } from '../store/assets/facets.ts';
 import type { AssetFilter, Order, SortKey } from '../store/assets/search.ts';
+import type { Hit } from '../store/assets/transcript-hits.ts';
 import { assetSummary, factsOf } from './assets.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
@@ -47,6 +48,14 @@ const conditions = {
     .max(200)
     .optional()
     .describe('Part of the name, ignoring case (one or two letters: the beginning of a word in it); or an id.'),
+  said: text
+    .max(500)
+    // PostgreSQL refuses many `-` in a row.
+    .transform((words) => words.replace(/-+(?![\p{L}\p{N}"])/gu, ' '))
+    .optional()
+    .describe(
+      'Words of the transcript, such as `budget "next year" -draft` or `car OR truck`. Needs SEARCH_TRANSCRIPTS.',
+    ),
 };
 
 const orders = ['id', '-id', 'name', '-name', 'uploadDate', '-uploadDate', 'size', '-size'] as const;
@@ -57,7 +66,19 @@ export const assetQuery = z.strictObject({
   limit: rowsOfPage(50),
 });
 export type AssetQuery = z.input<typeof assetQuery>;
-export const assetList = z.object({ assets: z.array(assetSummary), nextCursor }).meta({ id: 'AssetList' });
+const hit = z.object({
+  startMs: count.describe('When this line starts.'),
+  text: z.string(),
+  marks: z
+    .array(z.tuple([count, count]))
+    .describe('Where the matching words begin and end in `text`, in UTF-16 code units as in JavaScript.'),
+});
+/** Lines of an asset in an answer. */
+const mostHits = 3;
+const foundAsset = assetSummary
+  .extend({ said: z.array(hit).max(mostHits).optional().describe('With `said`: the first lines that match.') })
+  .meta({ id: 'FoundAsset' });
+export const assetList = z.object({ assets: z.array(foundAsset), nextCursor }).meta({ id: 'AssetList' });
 
 export const facetQuery = z.strictObject(conditions);
 export type FacetQuery = z.input<typeof facetQuery>;
@@ -92,11 +113,19 @@ export function filterFrom(query: FacetQuery): AssetFilter {
   };
 }
 
-type Deps = Pick<OperationsDeps, 'store'>;
+/** @throws Refused 409 if the words of transcripts are asked for and are not in the database */
+export function requireSearched({ said }: Pick<FacetQuery, 'said'>, searchTranscripts: boolean): void {
+  if (said === undefined || searchTranscripts) return;
+  const remedy = 'Start asset-mirror with SEARCH_TRANSCRIPTS=true.';
+  throw new Refused(409, 'transcripts_not_searched', `The words of transcripts are not searched. ${remedy}`);
+}
 
-export function assetSearchOperations({ store }: Deps) {
-  /** @throws Refused 404 */
+type Deps = Pick<OperationsDeps, 'store' | 'searchTranscripts'>;
+
+export function assetSearchOperations({ store, searchTranscripts }: Deps) {
+  /** @throws Refused 404, 409 */
   async function filterOf(query: z.output<typeof facetQuery>): Promise<AssetFilter> {
+    requireSearched(query, searchTranscripts);
     if (query.connectionId !== undefined) await existingConnection(store, query.connectionId);
     return filterFrom(query);
   }
@@ -114,7 +143,7 @@ export function assetSearchOperations({ store }: Deps) {
         ...{ order: orderOf(sort), after, limit: limit + 1 },
       });
       const page = pageOf(found, limit, (last) => [sort, last.sortKey, last.id]);
-      return { assets: page.rows.map(factsOf), nextCursor: page.nextCursor };
+      return { assets: await withHits(store, page.rows.map(factsOf), filter.said), nextCursor: page.nextCursor };
     },
 
     /** Counts the matching assets by facet. */
@@ -130,6 +159,21 @@ export function assetSearchOperations({ store }: Deps) {
       return { matching: Math.min(matching, mostCounted), isComplete: matching <= mostCounted, facets };
     },
   };
+}
+
+/** Adds to each asset the lines in which this was said. */
+async function withHits<T extends { id: string }>(
+  store: OperationsDeps['store'],
+  assets: T[],
+  said: string | undefined,
+): Promise<(T & { said?: Hit[] })[]> {
+  if (said === undefined) return assets;
+  const assetIds = assets.map(({ id }) => id);
+  const found = Map.groupBy(await store.transcripts.hits({ said, assetIds, each: mostHits }), ({ assetId }) => assetId);
+  return assets.map((asset) => {
+    const lines = new Map((found.get(asset.id) ?? []).map(({ assetId: _, ...line }) => [line.startMs, line]));
+    return { ...asset, said: [...lines.values()].sort((a, b) => a.startMs - b.startMs).slice(0, mostHits) };
+  });
 }
 
 const msOf = (at: string | undefined) => (at === undefined ? undefined : Date.parse(at));

@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import { z } from 'zod';
 import { zipOf } from '../verify/export-zip.ts';
 import { type ExportedAsset, selectExports } from '../verify/select-exports.ts';
-import { facetQuery, filterFrom } from './asset-search.ts';
+import { facetQuery, filterFrom, requireSearched } from './asset-search.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text } from './fields.ts';
@@ -17,11 +17,16 @@ export const zipQuery = facetQuery.extend({
 });
 export type ZipQuery = z.input<typeof zipQuery>;
 
-export function assetZipOperations({ store, storage }: Pick<OperationsDeps, 'store' | 'storage'>) {
+export function assetZipOperations({
+  store,
+  storage,
+  searchTranscripts,
+}: Pick<OperationsDeps, 'store' | 'storage' | 'searchTranscripts'>) {
   return {
     /** The media files of the matching assets as a ZIP archive. Without those that are not in the bucket. @throws Refused */
     async assetZip(query: ZipQuery, signal: AbortSignal): Promise<Readable> {
       const { id: ids, ...filter } = zipQuery.parse(query);
+      requireSearched(filter, searchTranscripts);
       if (filter.connectionId !== undefined) await existingConnection(store, filter.connectionId);
       const assets: ExportedAsset[] = [];
       const selection = { filter: { ...filterFrom(filter), ids }, names: '{project}/{name}', sidecars: false };

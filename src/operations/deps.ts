@@ -44,6 +44,8 @@ export interface OperationsDeps {
   /** Calls the API for a connection, within its adaptive limit. */
   access: Access;
   transcripts: boolean;
+  /** Whether the words of transcripts can be searched. */
+  searchTranscripts: boolean;
   thumbnails: boolean;
   /** How long superseded files are kept, in ms. */
   keepVersions: number;

@@ -46,6 +46,10 @@ export const statusAnswer = z
       .object({ assets: count, bytes: count, heldCompanies: count })
       .describe('What GONE_RETENTION removes in the next 7 days; companies for which too much would be removed.'),
     scrub: scrubStatus,
+    transcriptSearch: z
+      .object({ waiting: count.describe('Transcripts whose words are not found yet.') })
+      .nullable()
+      .describe('null: SEARCH_TRANSCRIPTS is off.'),
     queues: z.record(z.string(), z.record(z.string(), count)).nullable().describe('null: the queue does not answer.'),
     bucket: z.object({
       ok: z.boolean(),
@@ -57,7 +61,7 @@ export const statusAnswer = z
 export function statusOperations(
   options: Pick<
     OperationsDeps,
-    'store' | 'queues' | 'bucketTrouble' | 'traffic' | 'syncInterval' | 'goneRetention' | 'scrub'
+    'store' | 'queues' | 'bucketTrouble' | 'traffic' | 'syncInterval' | 'goneRetention' | 'scrub' | 'searchTranscripts'
   >,
 ) {
   const { store, queues } = options;
@@ -77,6 +81,7 @@ export function statusOperations(
           syncs: await at.syncs.open(),
           verifications: await at.verifications.open(),
           scrub: await at.scrub.progress(),
+          transcriptSearch: options.searchTranscripts ? { waiting: await at.transcripts.countUnread() } : null,
         })),
         nextWeekOf(store, options.goneRetention),
         within(5000, queues.counts()),
@@ -110,6 +115,7 @@ export function statusOperations(
           heldCompanies: removals.heldCompanies.length,
         },
         scrub: scrubStatusOf(records.scrub, options.scrub, now),
+        transcriptSearch: records.transcriptSearch,
         queues: queued ?? null,
         bucket: { ok: trouble === null, reason: trouble === undefined ? 'it does not answer' : trouble },
       };

@@ -14,6 +14,7 @@ import { search } from './assets/search.ts';
 import * as filters from './assets/skip-by-filter.ts';
 import { renew } from './assets/take-lease.ts';
 import * as throughput from './assets/throughput.ts';
+import { hits } from './assets/transcript-hits.ts';
 import * as transcripts from './assets/transcripts.ts';
 import * as transfers from './assets/transfers.ts';
 import { within } from './assets/upcoming.ts';
@@ -151,7 +152,7 @@ const readable = (db: Database) => ({
     ...bind(db, { ...assets, search, facets, ...transfers, ...finish, dispatch, overdue, renew }),
     ...batchedLeases(db),
   },
-  transcripts: bind(db, transcripts),
+  transcripts: bind(db, { ...transcripts, hits }),
   versions: bind(db, versions),
   counts: bind(db, counting),
   syncs: bind(db, { ...syncs, ...syncLeases, recordPage, renew: extendLease, finish: endSync }),

@@ -1,4 +1,4 @@
-import { formatBytes } from '../../units.ts';
+import { formatBytes, formatClock } from '../../units.ts';
 import type { AssetList, AssetQuery, FacetList } from '../answers.ts';
 import { type AssetFilterOptions, filterOf } from '../asset-filters.ts';
 import type { ApiClient } from '../client.ts';
@@ -8,6 +8,7 @@ import { mostRows } from '../options.ts';
 import { ago, type Cell, counted, harmless, number, paint, print, printJson, printJsonLine, table } from '../output.ts';
 
 export interface AssetsOptions extends AssetFilterOptions {
+  said?: string;
   sort: AssetQuery['sort'];
   limit: number;
   counts?: boolean;
@@ -16,6 +17,7 @@ export interface AssetsOptions extends AssetFilterOptions {
 }
 
 type AssetSummary = AssetList['assets'][number];
+type Hit = NonNullable<AssetSummary['said']>[number];
 
 export const colours: Record<AssetSummary['state'], 'green' | 'red' | 'yellow' | 'cyan' | 'dim'> = {
   mirrored: 'green',
@@ -29,7 +31,8 @@ export const colours: Record<AssetSummary['state'], 'green' | 'red' | 'yellow' |
 
 /** Lists assets; with `all` and `json`, one per line. */
 export async function assets(api: ApiClient, options: AssetsOptions): Promise<void> {
-  const filter = { ...filterOf(options), connectionId: await findOptional(api, options.connection) };
+  const connectionId = await findOptional(api, options.connection);
+  const filter = { ...filterOf(options), connectionId, said: options.said };
   const none = Object.values(filter).some((it) => it !== undefined)
     ? 'No asset matches.'
     : 'No assets are known yet. They are listed by the first sync.';
@@ -91,7 +94,7 @@ function assetTable(found: AssetSummary[]): string {
     asset.uploadDate?.slice(0, 10) ?? '',
     reasonOf(asset),
   ]);
-  return table(
+  const [titles, ...lines] = table(
     [
       { title: 'ASSET' },
       { title: 'NAME', least: 12 },
@@ -102,7 +105,19 @@ function assetTable(found: AssetSummary[]): string {
       { title: 'REASON', least: 24 },
     ],
     rows,
-  );
+  ).split('\n');
+  return [titles, ...lines.flatMap((line, index) => [line, ...(found[index]!.said ?? []).map(hitLine)])].join('\n');
+}
+
+/** `  1:23  the line, with the matching words in bold` */
+function hitLine({ startMs, text, marks }: Hit): string {
+  let line = '';
+  let end = 0;
+  for (const [from, to] of marks) {
+    line += harmless(text.slice(end, from)) + paint('bold', harmless(text.slice(from, to)));
+    end = to;
+  }
+  return `  ${formatClock(startMs)}  ${line}${harmless(text.slice(end))}`;
 }
 
 /** Why it is not complete, and the time of its next attempt or check. */

@@ -58,6 +58,9 @@ function describe(totals: Status, connections: ConnectionSummary[], watched: boo
     totals.removals.heldCompanies > 0
       ? paint('yellow', 'a company is held: too many assets would be removed at once; see `asset-mirror removals`')
       : '',
+    totals.transcriptSearch && totals.transcriptSearch.waiting > 0
+      ? `${counted(totals.transcriptSearch.waiting, 'transcript')} not searched yet`
+      : '',
     scrubLine(totals.scrub),
     totals.bucket.ok
       ? ''

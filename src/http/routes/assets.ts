@@ -16,7 +16,7 @@ export function assetRoutes(app: Api, operations: Operations, sender: FileSender
     '/assets',
     route('assets', 'listAssets', 'List assets; all conditions must match', {
       querystring: assetQuery,
-      response: { 200: assetList, ...refused(404) },
+      response: { 200: assetList, ...refused(404, 409) },
     }),
     async (request) => operations.assets(request.query),
   );
@@ -24,7 +24,7 @@ export function assetRoutes(app: Api, operations: Operations, sender: FileSender
     '/asset-facets',
     route('assets', 'countAssets', 'Count the matching assets, and the most frequent values of each facet', {
       querystring: facetQuery,
-      response: { 200: facetList, ...refused(404) },
+      response: { 200: facetList, ...refused(404, 409) },
     }),
     async (request) => operations.facets(request.query),
   );

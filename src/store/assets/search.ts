@@ -23,6 +23,8 @@ export interface AssetFilter {
   skipped?: boolean | undefined;
   /** Part of the name, or the id. */
   q?: string | undefined;
+  /** Words of its transcript, as for `websearch_to_tsquery`. */
+  said?: string | undefined;
 }
 
 export const sortKeys = ['id', 'name', 'uploadDate', 'size'] as const;
@@ -116,13 +118,15 @@ export function conditionsOf(filter: AssetFilter) {
   const facets = given([
     filter.projectId !== undefined && sql`asset_facets.project_id = ${filter.projectId}`,
     filter.type !== undefined && sql`asset_facets.asset_type = ${filter.type}`,
-    filter.tag !== undefined && sql`asset_facets.tags @> ${filter.tag.map((tag) => tag.slice(0, 200))}::text[]`,
+    filter.tag !== undefined &&
+      sql`asset_facets.tags @> ${filter.tag.map((tag) => [...tag].slice(0, 200).join(''))}::text[]`,
     filter.mimeType !== undefined && mimeTypeIs(filter.mimeType),
     filter.uploadedFrom !== undefined && sql`asset_facets.upload_date >= ${filter.uploadedFrom}`,
     filter.uploadedBefore !== undefined && sql`asset_facets.upload_date < ${filter.uploadedBefore}`,
     filter.minSize !== undefined && sql`asset_facets.size >= ${filter.minSize}`,
     filter.maxSize !== undefined && sql`asset_facets.size <= ${filter.maxSize}`,
     filter.q !== undefined && sql`(${namedLike(filter.q)} OR asset_facets.id = ${filter.q})`,
+    filter.said !== undefined && sql`asset_facets.id IN (SELECT id FROM assets_that_say(${filter.said}) AS found (id))`,
   ]);
   return { assets, facets };
 }

@@ -669,7 +669,18 @@ const operators = `
 /** The first migration creates the whole schema. */
 export const initialSchema: Migration = {
   async up(db) {
-    for (const part of [connections, assets, facets, transcripts, counts(), changes, syncs, bucket, removals, operators])
+    for (const part of [
+      connections,
+      assets,
+      facets,
+      transcripts,
+      counts(),
+      changes,
+      syncs,
+      bucket,
+      removals,
+      operators,
+    ])
       await sql.raw(part).execute(db);
   },
 };
