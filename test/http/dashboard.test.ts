@@ -28,7 +28,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
   beforeAll(async () => {
     [scene, chrome] = await Promise.all([
       newScene({
-        environment: { CONNECTION_CONCURRENCY: '2', GONE_RETENTION: '30d' },
+        environment: { CONNECTION_CONCURRENCY: '2', GONE_RETENTION: '30d', SEARCH_TRANSCRIPTS: 'true' },
         library: { transcriptDelay: 600_000 },
       }),
       startChromium(),
@@ -458,6 +458,33 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.evaluate(`location.hash = '#/assets?mimeType=image%2F*&minSize=10000000'`);
     await shows('No asset matches.');
     await shows('Uploaded before');
+  });
+
+  test('an operator searches spoken words, and the player starts where they were said', async () => {
+    const film = await scene.upload({
+      name: 'spoken.mp4',
+      content: { base64: await readFile('src/library/samples/story.mp4', 'base64') },
+      mimeType: 'video/mp4',
+      assetType: 'videos',
+      hasTranscript: true,
+    });
+    const vtt =
+      'WEBVTT\n\n00:00.000 --> 00:01.000\nNothing of interest is said here.\n\n00:01.500 --> 00:02.000\nA penguin &amp; a rabbit\n';
+    await scene.admin.changeAsset(film, {
+      transcript: { language: 'en', durationSec: 3, text: 'A penguin', vtt, words: null },
+    });
+    await scene.resync();
+    await until('the words', async () => (await scene.mirror.api('GET', '/assets?said=penguin')).assets.length === 1);
+    await page.evaluate(`location.hash = '#/assets'`);
+    await tabTo('searchbox', 'Spoken words');
+    await page.keyboard.type('"a penguin"');
+    await eventually(() => page.evaluate('location.hash')).toBe('#/assets?said=%22a+penguin%22');
+    await eventually(() => page.evaluate(`document.querySelector('.hits mark')?.innerText`)).toBe('penguin');
+    expect(await page.evaluate(`document.querySelector('.hits li').innerText`)).toBe('0:01 A penguin & a rabbit');
+    await picture('assets-said');
+    await page.evaluate(`document.querySelector('.hits a').click()`);
+    await eventually(() => page.evaluate('location.hash')).toBe(`#/assets/${film}?at=1.5`);
+    await eventually(() => page.evaluate(`document.querySelector('video')?.currentTime`)).toBeGreaterThanOrEqual(1.5);
   });
 
   test('the page of an asset that a filter skips says so', async () => {

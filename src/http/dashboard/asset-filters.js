@@ -1,8 +1,8 @@
 /** @import { FacetList } from './types.d.ts' */
 import { api, queryOf } from './api.js';
-import { number } from './format.js';
-import { draw } from './state.js';
-import { html } from './vendor/lit-html/lit-html.js';
+import { number, counted as numberOf } from './format.js';
+import { draw, state } from './state.js';
+import { html, nothing } from './vendor/lit-html/lit-html.js';
 import { stateNames, states, typeNames } from './words.js';
 
 /** The filters of the list of assets. Names and values are those of the API, and are in the address. */
@@ -10,7 +10,7 @@ import { stateNames, states, typeNames } from './words.js';
 /** @typedef {Record<string, string | undefined>} Query */
 /** @typedef {keyof FacetList['facets']} Facet */
 export const filterNames = [
-  ...['q', 'state', 'type', 'projectId', 'tag', 'mimeType', 'companyId', 'connectionId', 'skipped'],
+  ...['q', 'said', 'state', 'type', 'projectId', 'tag', 'mimeType', 'companyId', 'connectionId', 'skipped'],
   ...['uploadedFrom', 'uploadedBefore', 'minSize', 'maxSize', 'sort'],
 ];
 /** Those behind the button. */
@@ -73,6 +73,11 @@ export function assetFilters(query, change, searchSoon) {
   return html`
     <div class="filters">
       <label class="search"><span>Search</span><input id="asset-search" type="search" placeholder="Part of the name, or an id" .value=${query.q ?? ''} @input=${searchSoon}></label>
+      ${
+        state.status?.transcriptSearch || query.said
+          ? html`<label class="search"><span>Spoken words</span><input id="said-search" type="search" placeholder='Words, "a phrase", -not' .value=${query.said ?? ''} @input=${searchSoon}></label>`
+          : nothing
+      }
       ${choice(
         'State',
         options('state', stateValue, [...states, 'skipped'], (value) => stateNames[value] ?? 'Skipped'),
@@ -104,6 +109,12 @@ export function assetFilters(query, change, searchSoon) {
         ${choice('At most', sizeOptions(query.maxSize), (maxSize) => change({ maxSize }))}
       </div>
     </details>`;
+}
+
+/** A search for spoken words does not find those of transcripts that are still to be read. @param {Query} query */
+export function unreadNote({ said }) {
+  const { waiting = 0 } = state.status?.transcriptSearch ?? {};
+  return said && waiting > 0 ? html`<p class="soft">${numberOf(waiting, 'transcript')} not searched yet.</p>` : nothing;
 }
 
 /** @param {string} value @param {string} text @param {string | undefined} selected */

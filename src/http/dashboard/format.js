@@ -18,6 +18,13 @@ export function bytes(count) {
   return `${unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
 }
 
+/** A time in a film: `1:23`, `1:02:03`. @param {number} ms */
+export function playTime(ms) {
+  const seconds = Math.floor(ms / 1000);
+  const [h, m, s] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, String(seconds % 60).padStart(2, '0')];
+  return h > 0 ? `${h}:${String(m).padStart(2, '0')}:${s}` : `${m}:${s}`;
+}
+
 /** `4 min` @param {number} seconds */
 export function duration(seconds) {
   if (seconds > 0 && seconds < 1) return 'under 1 s';

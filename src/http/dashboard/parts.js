@@ -1,5 +1,5 @@
 /** @import { AssetSummary, Connection, MirrorEvent, Status } from './types.d.ts' */
-import { ago, bytes, number, when } from './format.js';
+import { ago, bytes, number, playTime, when } from './format.js';
 import { nameOf, subjectOf } from './names.js';
 import { thumbnailOf } from './preview.js';
 import { repeat } from './vendor/lit-html/directives/repeat.js';
@@ -98,6 +98,26 @@ export const connectionTable = (connections) => html`<table role="table" class="
   )}</tbody>
 </table>`;
 
+/** What was said, each with a link that plays it. @param {AssetSummary} asset */
+const hitsOf = ({ id, said = [] }) =>
+  said.length === 0
+    ? nothing
+    : html`<ul class="hits">${said.map(
+        ({ startMs, text, marks }) =>
+          html`<li><a href="#/assets/${encodeURIComponent(id)}?at=${startMs / 1000}">${playTime(startMs)}</a> ${marked(text, marks)}</li>`,
+      )}</ul>`;
+
+/** @param {string} text @param {[number, number][]} marks */
+function marked(text, marks) {
+  const parts = [];
+  let end = 0;
+  for (const [from, to] of marks) {
+    parts.push(text.slice(end, from), html`<mark>${text.slice(from, to)}</mark>`);
+    end = to;
+  }
+  return [...parts, text.slice(end)];
+}
+
 /**
  * @param {AssetSummary[]} assets
  * @param {((asset: AssetSummary) => void) | undefined} retry undefined: no retries
@@ -113,7 +133,7 @@ export const assetTable = (assets, retry) => html`<table role="table" class="car
     ({ id }) => id,
     (asset) => html`<tr role="row">
       <th role="rowheader" scope="row"><a href="#/assets/${encodeURIComponent(asset.id)}">${asset.name ?? asset.id}</a>
-        <small>${[typeNames[asset.type ?? ''] ?? asset.type, asset.projectName ?? asset.projectId].filter(Boolean).join(' · ') || asset.id}</small></th>
+        <small>${[typeNames[asset.type ?? ''] ?? asset.type, asset.projectName ?? asset.projectId].filter(Boolean).join(' · ') || asset.id}</small>${hitsOf(asset)}</th>
       <td role="cell" data-label="State">${statePill(asset)}</td>
       <td role="cell" data-label="Reason" class="why">${asset.reason?.text ?? ''}${
         asset.nextAt && asset.state !== 'transferring'
@@ -139,7 +159,7 @@ export const assetGrid = (assets) =>
     <span class="picture">${thumbnailOf(asset)}</span>
     <span class="name">${asset.name ?? asset.id}</span></a>
     <small>${[typeNames[asset.type ?? ''] ?? asset.type, (asset.bytes ?? asset.size) ? bytes(asset.bytes ?? asset.size ?? 0) : undefined].filter(Boolean).join(' · ')}</small>
-    ${asset.state === 'mirrored' ? nothing : statePill(asset)}</li>`,
+    ${hitsOf(asset)}${asset.state === 'mirrored' ? nothing : statePill(asset)}</li>`,
   )}</ul>`;
 
 /** @param {Pick<AssetSummary, 'state' | 'skipped' | 'nextAt' | 'transcript' | 'thumbnail'>} asset */

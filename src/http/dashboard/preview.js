@@ -33,8 +33,19 @@ function continuePlaying({ currentTarget }) {
   if (!paused) player.play().catch(() => {});
 }
 
-/** What the asset looks or sounds like. @param {Asset} asset */
-export function previewOf(asset) {
+/** Plays from a time on, once. A browser that refuses to play by itself waits there. @param {number | undefined} at in seconds */
+const playFrom =
+  (at) =>
+  (/** @type {Event} */ { currentTarget }) => {
+    const player = /** @type {HTMLMediaElement} */ (currentTarget);
+    if (at === undefined || player.dataset.playedFrom === String(at)) return;
+    player.dataset.playedFrom = String(at);
+    player.currentTime = at;
+    player.play().catch(() => {});
+  };
+
+/** What the asset looks or sounds like. @param {Asset} asset @param {number} [at] where it starts to play, in seconds */
+export function previewOf(asset, at) {
   const { id, key, mimeType, variant, bytes, transcript, thumbnail, mirroredAt: version, name } = asset;
   if (key === null || version === null) return nothing;
   const type = variant === 'mp4' ? 'video/mp4' : (mimeType ?? '').toLowerCase();
@@ -46,11 +57,11 @@ export function previewOf(asset) {
       : nothing;
   if (type.startsWith('video/')) {
     const poster = hasPicture ? fileOf(id, 'thumbnail', { version }) : '';
-    return html`<div class="preview"><video controls preload="metadata" src=${media} poster=${poster} aria-label=${name ?? id} @error=${continuePlaying}>${captions}</video></div>`;
+    return html`<div class="preview"><video controls preload="metadata" src=${media} poster=${poster} aria-label=${name ?? id} @error=${continuePlaying} @loadedmetadata=${playFrom(at)}>${captions}</video></div>`;
   }
   if (type.startsWith('audio/')) {
     return html`<div class="preview">${hasPicture ? html`<img src=${fileOf(id, 'thumbnail', { version })} alt="">` : nothing}
-      <audio controls preload="metadata" src=${media} aria-label=${name ?? id} @error=${continuePlaying}>${captions}</audio></div>`;
+      <audio controls preload="metadata" src=${media} aria-label=${name ?? id} @error=${continuePlaying} @loadedmetadata=${playFrom(at)}>${captions}</audio></div>`;
   }
   if (pictures.includes(type) && (bytes ?? 0) <= mostPictureBytes) {
     return html`<div class="preview"><img src=${media} alt=${name ?? id}></div>`;

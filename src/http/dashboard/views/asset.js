@@ -17,6 +17,8 @@ let versions = [];
 /** @type {Error | undefined} */
 let error;
 let id = '';
+/** Where the player starts, in seconds. @type {number | undefined} */
+let startAt;
 
 async function load() {
   const requestedId = id;
@@ -47,10 +49,12 @@ const sidecars = {
 
 export const assetView = {
   title: 'Asset',
-  /** @param {string[]} path */
-  async open([wantedId = '']) {
+  /** @param {string[]} path @param {URLSearchParams} given */
+  async open([wantedId = ''], given) {
     if (decodeURIComponent(wantedId) !== id) asset = undefined;
     id = decodeURIComponent(wantedId);
+    const at = Number(given.get('at') ?? Number.NaN);
+    startAt = at >= 0 && Number.isFinite(at) ? at : undefined;
     await load();
   },
   refresh: load,
@@ -68,7 +72,7 @@ export const assetView = {
         <div class="head"><div><h1 id="asset-title" tabindex="-1">${asset.name ?? asset.id}</h1>
           <p class="soft">${[typeNames[asset.type ?? ''] ?? asset.type, asset.mimeType, asset.projectId && (asset.projectName ?? `project ${asset.projectId}`)].filter(Boolean).join(' · ')}</p></div>
           <p class="state">${statePill(asset)}</p></div>
-        ${previewOf(asset)}
+        ${previewOf(asset, startAt)}
         ${explanationOf(asset)}
         <div class="actions">${fileLinks(asset)} ${canRetry(asset) ? html`<button class="main" @click=${() => act(() => retryAsset(/** @type {Asset} */ (asset)), load)}>Retry</button>` : nothing}
           ${holdButton(asset, load)} <button @click=${() => eraseDialog(/** @type {Asset} */ (asset), load)}>Erase …</button></div>

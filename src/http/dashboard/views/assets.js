@@ -1,7 +1,7 @@
 /** @import { AssetSummary } from '../types.d.ts' */
 import { act, retryAsset } from '../actions.js';
 import { addressOf, queryOf } from '../api.js';
-import { assetFilters, countFacets, filterNames, isFew, matchingWords } from '../asset-filters.js';
+import { assetFilters, countFacets, filterNames, isFew, matchingWords, unreadNote } from '../asset-filters.js';
 import { later, listOf } from '../lists.js';
 import { assetGrid, assetTable, empty, moreButton, skeleton, trouble } from '../parts.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
@@ -16,8 +16,9 @@ let isGrid = false;
 const change = (change) =>
   location.replace(`#/assets${queryOf({ ...query, view: isGrid ? 'grid' : undefined, ...change })}`);
 const searchSoon = later(() => {
-  const field = /** @type {HTMLInputElement | null} */ (document.getElementById('asset-search'));
-  change({ q: field?.value.trim() || undefined });
+  /** @param {string} id */
+  const typed = (id) => /** @type {HTMLInputElement | null} */ (document.getElementById(id))?.value.trim() || undefined;
+  change({ q: typed('asset-search'), said: typed('said-search') });
 }, 250);
 const isFiltered = () => Object.entries(query).some(([name, value]) => value && name !== 'sort');
 
@@ -42,7 +43,7 @@ export const assetsView = {
           )}</div>
         </div></div>
       ${assetFilters(query, change, searchSoon)}
-      ${trouble(assets.error)}
+      ${unreadNote(query)}${trouble(assets.error)}
       ${
         assets.rows === undefined
           ? skeleton(6)
