@@ -75,6 +75,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     sendTestWebhook: webhookSender && (() => sendTest(webhookSender)),
     log,
     publicUrl,
+    returnOrigins: config.returnOrigins,
     bucketTrouble: watchBucket(storage.check),
     checkAsset: (assetId, stop) => checkAsset(stores, assetId, stop),
     traffic: traffic.bytesPerSecond,

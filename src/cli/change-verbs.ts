@@ -15,6 +15,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     'asset-mirror connect-link --connection CONNECTION',
   )
     .option('--connection <name>', 'reconnect this connection instead')
+    .option('--return-url <url>', 'send the user here afterwards; CONNECT_RETURN_ORIGINS must name its origin')
     .action(async (options) => connectLink(await connect(), options));
 
   verb(

@@ -9,6 +9,7 @@ import type {
   ConnectionQuery,
   ConnectionSettingsRequest,
   ConnectionSummary,
+  ConnectLinkRequest,
   Disconnected,
   Erasure,
   ErasureCertificate,
@@ -59,7 +60,7 @@ export function createApiClient(service: Service) {
   return {
     /** The address of a page of the dashboard. */
     page: (path: string) => `${service.url}/#${path}`,
-    createConnectLink: (request: { connectionId?: string | undefined }) =>
+    createConnectLink: (request: ConnectLinkRequest) =>
       send<{ url: string; expiresAt: string }>('POST', '/connect-links', request),
     settings: () => get<Settings>('/settings'),
     changeSettings: (request: SettingsRequest) => send<Settings>('PATCH', '/settings', request),

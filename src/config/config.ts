@@ -33,6 +33,8 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
       clientSecret: env.LIBRARY_CLIENT_SECRET,
     },
     publicUrl: trimmed(env.PUBLIC_URL ?? localhostUrl(env)),
+    /** Origins of sites that connect links may send users to. */
+    returnOrigins: env.CONNECT_RETURN_ORIGINS ?? [],
     localUrl: localUrl(env),
     host: env.HOST,
     port: env.PORT,

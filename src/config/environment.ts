@@ -19,6 +19,9 @@ export const variables = {
   LIBRARY_CLIENT_ID: p.text('the client_id of the app registration'),
   LIBRARY_CLIENT_SECRET: p.text('the client_secret of the app registration'),
   PUBLIC_URL: p.httpUrl('the address at which people reach this service', 'https://mirror.example.com').optional(),
+  CONNECT_RETURN_ORIGINS: p
+    .list(p.parseReturnOrigin, 'https origins with commas between them, such as https://agency.example')
+    .optional(),
   HOST: p.text('an address to listen on').prefault('127.0.0.1'),
   PORT: p.port().prefault('8080'),
   METRICS_PORT: p.port().optional(),

@@ -41,6 +41,13 @@ const isPlainUrl = (text: string) => {
 /** S3_PUBLIC_ENDPOINT. */
 export const parsePublicEndpoint = (text: string) => (text === 'none' || isPlainUrl(text) ? text : undefined);
 
+/** An entry of CONNECT_RETURN_ORIGINS: https, or http for localhost. */
+export function parseReturnOrigin(entry: string): string | undefined {
+  const url = isPlainUrl(entry) ? new URL(entry) : undefined;
+  const isSafe = url?.protocol === 'https:' || url?.hostname === 'localhost';
+  return url && isSafe && url.pathname === '/' && !url.hostname.includes('*') ? url.origin : undefined;
+}
+
 export const httpUrl = (expected: string, example: string, options: { query?: boolean } = {}) =>
   parsed(
     (text) => (isPlainUrl(text) || (options.query && isUrl(text, /^https?:$/)) ? text : undefined),

@@ -1,3 +1,4 @@
+import type { Outcome } from '../oauth/return-url.ts';
 import type { Finished } from '../operations/finish-consent.ts';
 import type { page } from './pages.ts';
 
@@ -6,6 +7,8 @@ export type ConnectPage = Parameters<typeof page>[0] & {
   status: number;
   /** The page has a button that starts again with the same link. */
   retry?: true;
+  /** For the site that the user came from. Without it: failed. */
+  outcome?: Outcome;
 };
 
 export const linkEnded: ConnectPage = {
@@ -43,6 +46,7 @@ export const denied: ConnectPage = {
   status: 200,
   tone: 'plain',
   retry: true,
+  outcome: { status: 'refused' },
   title: 'Access was not allowed',
   paragraphs: [
     'You cancelled, so this sign-in changed nothing. An account that was connected before stays connected.',
@@ -77,6 +81,7 @@ export const again = (first: ConnectPage): ConnectPage => ({
   ...first,
   status: 400,
   tone: 'plain',
+  leavesAtOnce: false,
   title: `This sign-in is finished: ${first.title[0]!.toLowerCase()}${first.title.slice(1)}`,
 });
 
@@ -86,6 +91,7 @@ export function pageOf(outcome: Finished | { kind: 'later' }): ConnectPage {
       return {
         status: 200,
         tone: 'good',
+        outcome: { connection: outcome.id, status: 'connected' },
         title: outcome.created ? 'You are connected' : 'You are connected again',
         paragraphs: [
           `Everything in ${named(outcome.companies)} is being copied from now on.`,
@@ -96,6 +102,7 @@ export function pageOf(outcome: Finished | { kind: 'later' }): ConnectPage {
       return {
         status: 202,
         tone: 'good',
+        outcome: { status: 'pending' },
         title: 'Your sign-in worked, and you will be connected soon',
         paragraphs: [
           'The library is busy. The connection is finished in the background as soon as it answers.',

@@ -1,8 +1,16 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { Repeated } from '../every.ts';
-import { type Attempt, beginAttempt, openAttempt, readConnectLink, sealAttempt } from '../oauth/authorize.ts';
+import {
+  type Attempt,
+  beginAttempt,
+  type ConnectLink,
+  openAttempt,
+  readConnectLink,
+  sealAttempt,
+} from '../oauth/authorize.ts';
 import { OAuthError } from '../oauth/client.ts';
+import { allowedReturnUrl, withOutcome } from '../oauth/return-url.ts';
 import { acceptConsent, finishConsents } from '../operations/consents.ts';
 import type { ConsentDeps } from '../operations/finish-consent.ts';
 import * as pages from './connect-pages.ts';
@@ -12,6 +20,7 @@ export interface ConnectDeps extends ConsentDeps {
   publicUrl: string;
   appUrl: string;
   clientId: string;
+  returnOrigins: readonly string[];
 }
 
 // A wrong parameter gets a page that says what to do, not a problem for programs.
@@ -96,9 +105,10 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
     const done = shownBefore(deps, request, query.state);
     if (done) return show(reply, pages.again(done));
     const attempt = await attemptOf(deps, request, query.state);
-    if (!attempt) return show(reply, pages.strangeSignIn);
+    const link = attempt && readConnectLink(deps.sealer, attempt.link);
+    if (!link) return show(reply, pages.strangeSignIn);
     reply.clearCookie(cookieName, cookie);
-    const content = await finish(deps, attempt, query);
+    const content = withReturn(deps, link, await finish(deps, attempt, link, query));
     if (content.retry) {
       return show(reply, { ...content, action: { href: linkTo(deps, attempt.link), label: 'Try again' } });
     }
@@ -125,21 +135,32 @@ const show = (reply: FastifyReply, content: pages.ConnectPage) =>
   reply.code(content.status).headers(pageHeaders).send(page(content));
 
 /** A new attempt with the address of its consent page; or the page that says why the link does not work. */
-async function begin(deps: ConnectDeps, link: string | undefined) {
-  const read = link === undefined ? 'invalid' : readConnectLink(deps.sealer, link);
-  if (read === 'invalid') return pages.linkInvalid;
-  if (read === 'expired') return pages.linkExpired;
-  const { connectionId, madeAt } = read;
+async function begin(deps: ConnectDeps, signed: string | undefined) {
+  const link = signed === undefined ? undefined : readConnectLink(deps.sealer, signed);
+  if (!link) return pages.linkInvalid;
+  if (link.expiresAt.getTime() <= Date.now()) return withReturn(deps, link, pages.linkExpired);
+  const { connectionId, madeAt } = link;
   const connection = connectionId === undefined ? undefined : await deps.store.connections.get(connectionId);
-  if (connection?.linksSince && connection.linksSince > madeAt) return pages.linkEnded;
+  if (connection?.linksSince && connection.linksSince > madeAt) return withReturn(deps, link, pages.linkEnded);
   return beginAttempt({
     appUrl: deps.appUrl,
     clientId: deps.clientId,
     redirectUri: redirectUriOf(deps),
-    connectionId,
-    link: link!,
-    linkMadeAt: madeAt.getTime(),
+    link: signed!,
   });
+}
+
+/** The page with a way back to the site that the link names. CONNECT_RETURN_ORIGINS may have changed since it was made. */
+function withReturn(
+  { returnOrigins }: ConnectDeps,
+  { returnUrl }: ConnectLink,
+  content: pages.ConnectPage,
+): pages.ConnectPage {
+  const allowed = returnUrl === undefined ? undefined : allowedReturnUrl(returnUrl, returnOrigins);
+  if (allowed === undefined) return content;
+  const { outcome = { status: 'failed' } } = content;
+  const back = { href: withOutcome(allowed, outcome), label: `Back to ${new URL(allowed).host}` };
+  return { ...content, back, leavesAtOnce: outcome.status === 'connected' };
 }
 
 /** The attempt that this browser began with this state. Each state works once. */
@@ -154,6 +175,7 @@ async function attemptOf(deps: ConnectDeps, request: FastifyRequest, state: stri
 async function finish(
   deps: ConnectDeps,
   attempt: Attempt,
+  { connectionId, madeAt }: ConnectLink,
   { code, error }: z.infer<typeof callbackQuery>,
 ): Promise<pages.ConnectPage> {
   if (error === 'access_denied') return pages.denied;
@@ -166,8 +188,8 @@ async function finish(
       code,
       verifier: attempt.verifier,
       redirectUri: redirectUriOf(deps),
-      connectionId: attempt.connectionId,
-      linkMadeAt: new Date(attempt.linkMadeAt),
+      connectionId,
+      linkMadeAt: madeAt,
     });
     return pages.pageOf(outcome);
   } catch (err) {

@@ -13,12 +13,14 @@ body { margin: 0; min-height: 100vh; display: grid; grid-template-columns: minma
 main { width: min(30rem, 100%); background: var(--card); border: 1px solid var(--line); border-radius: 14px; padding: min(2.25rem, 7vw); overflow-wrap: anywhere }
 h1 { font-size: 1.35rem; line-height: 1.3; margin: 0 0 .75rem }
 p { margin: 0 0 .9rem; color: var(--soft) } p strong { color: var(--ink) }
+a { color: var(--go) }
 a.button { display: inline-block; margin-top: .5rem; padding: .6rem 1.15rem; border-radius: 8px; background: var(--go); color: var(--card); text-decoration: none; font-weight: 600 }
 button { margin-top: 1rem; padding: .6rem 1.15rem; border: 0; border-radius: 8px; background: var(--go); color: var(--card); font: inherit; font-weight: 600; cursor: pointer }
 label { display: block; font-weight: 600; margin-bottom: .35rem }
 input { width: 100%; padding: .55rem .7rem; border: 1px solid var(--soft); border-radius: 8px; background: var(--paper); color: var(--ink); font: inherit }
 .error { color: var(--bad); font-weight: 600 }
 a.button:focus-visible, button:focus-visible, input:focus-visible { outline: 3px solid var(--go); outline-offset: 3px }
+.back { margin-top: 1.1rem }
 .mark { width: 2.5rem; height: 2.5rem; border-radius: 50%; display: grid; place-items: center; margin-bottom: 1.1rem; color: var(--card); font-weight: 700; background: var(--go) }
 .good .mark { background: var(--good) } .bad .mark { background: var(--bad) }
 footer { margin-top: 1.75rem; padding-top: 1rem; border-top: 1px solid var(--line); font-size: .85rem; color: var(--soft) }`;
@@ -48,15 +50,24 @@ export function page(content: {
   action?: { href: string; label: string };
   /** Sends an empty form. */
   button?: { action: string; label: string };
+  /** A link to the site that the user came from. */
+  back?: { href: string; label: string };
+  /** The browser follows `back` at once. */
+  leavesAtOnce?: boolean;
 }): string {
-  const { title, tone, paragraphs, action, button } = content;
-  return frame(title, tone, [
+  const { title, tone, paragraphs, action, button, back, leavesAtOnce } = content;
+  // Not a redirect: browsers refuse one to a third site after the form of a consent page with the CSP form-action.
+  const head =
+    back && leavesAtOnce ? `<meta http-equiv="refresh" content="0;url=${escapeHtml(back.href)}">` : undefined;
+  const parts = [
     ...paragraphs.map((text) => `<p>${escapeHtml(text)}</p>`),
     action ? `<a class="button" href="${escapeHtml(action.href)}">${escapeHtml(action.label)}</a>` : '',
     button
       ? `<form method="post" action="${escapeHtml(button.action)}"><button>${escapeHtml(button.label)}</button></form>`
       : '',
-  ]);
+    back ? `<p class="back"><a href="${escapeHtml(back.href)}">${escapeHtml(back.label)}</a></p>` : '',
+  ];
+  return frame(title, tone, parts, head);
 }
 
 /** Asks for the operator token; `to` is the page after the sign-in. */
@@ -76,7 +87,7 @@ ${error === undefined ? '' : `<p class="error" id="error" role="alert">${escapeH
   ]);
 }
 
-function frame(title: string, tone: 'good' | 'bad' | 'plain', parts: string[]): string {
+function frame(title: string, tone: 'good' | 'bad' | 'plain', parts: string[], head = ''): string {
   const mark = { good: '✓', bad: '!', plain: '↻' }[tone];
   return `<!doctype html>
 <html lang="en">
@@ -84,6 +95,7 @@ function frame(title: string, tone: 'good' | 'bad' | 'plain', parts: string[]): 
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${escapeHtml(title)} · asset-mirror</title>
+${head}
 <style>${style}</style>
 </head>
 <body>

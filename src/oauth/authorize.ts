@@ -12,6 +12,8 @@ const attemptPurpose = 'connect attempt';
 /** Lets its holder connect an account, or reconnect `connectionId`, until it expires. */
 export interface ConnectLink {
   connectionId?: string | undefined;
+  /** Where the user goes afterwards. */
+  returnUrl?: string | undefined;
   /** By the database's clock: a connection that is ended later invalidates the link. */
   madeAt: Date;
   expiresAt: Date;
@@ -20,7 +22,12 @@ export interface ConnectLink {
 export function signConnectLink(sealer: Sealer, link: ConnectLink): string {
   return sealer.sign(
     linkPurpose,
-    JSON.stringify({ c: link.connectionId, m: link.madeAt.getTime(), e: link.expiresAt.getTime() }),
+    JSON.stringify({
+      c: link.connectionId,
+      r: link.returnUrl,
+      m: link.madeAt.getTime(),
+      e: link.expiresAt.getTime(),
+    }),
   );
 }
 
@@ -29,49 +36,41 @@ const linkLifetimeMs = 7 * 86_400_000;
 /** The address that a user opens to connect, or to reconnect one connection, and when it expires. */
 export function connectUrl(
   sealer: Sealer,
-  { publicUrl, connectionId, madeAt }: { publicUrl: string; connectionId?: string | undefined; madeAt: number },
+  { publicUrl, madeAt, ...what }: Omit<ConnectLink, 'madeAt' | 'expiresAt'> & { publicUrl: string; madeAt: number },
 ): { url: string; expiresAt: string } {
   const expiresAt = new Date(madeAt + linkLifetimeMs);
-  const link = signConnectLink(sealer, { connectionId, madeAt: new Date(madeAt), expiresAt });
+  const link = signConnectLink(sealer, { ...what, madeAt: new Date(madeAt), expiresAt });
   return { url: `${publicUrl}/connect?link=${link}`, expiresAt: expiresAt.toISOString() };
 }
 
-/** What the link says; `invalid` if we did not sign it. */
-export function readConnectLink(sealer: Sealer, signed: string): ConnectLink | 'invalid' | 'expired' {
+/** What the link says, also after it has expired. Undefined: we did not sign it. */
+export function readConnectLink(sealer: Sealer, signed: string): ConnectLink | undefined {
   const payload = sealer.verify(linkPurpose, signed);
-  if (payload === undefined) return 'invalid';
-  const { c, m, e } = JSON.parse(payload) as { c?: string; m: number; e: number };
-  return e > Date.now() ? { connectionId: c, madeAt: new Date(m), expiresAt: new Date(e) } : 'expired';
+  if (payload === undefined) return undefined;
+  const { c, r, m, e } = JSON.parse(payload) as { c?: string; r?: string; m: number; e: number };
+  return { connectionId: c, returnUrl: r, madeAt: new Date(m), expiresAt: new Date(e) };
 }
 
 /** A connect attempt, which the browser keeps in a sealed cookie until the callback. */
 export interface Attempt {
   state: string;
   verifier: string;
-  connectionId?: string | undefined;
-  /** The link that started it, and when that was made. */
+  /** The link that started it. */
   link: string;
-  linkMadeAt: number;
   expiresAt: number;
 }
 
 const attemptLifetime = 60 * 60_000;
 
 /** A new attempt, and the address of the library's consent page for it. */
-export function beginAttempt(options: {
-  appUrl: string;
-  clientId: string;
-  redirectUri: string;
-  connectionId?: string | undefined;
-  link: string;
-  linkMadeAt: number;
-}): { attempt: Attempt; url: string } {
+export function beginAttempt(options: { appUrl: string; clientId: string; redirectUri: string; link: string }): {
+  attempt: Attempt;
+  url: string;
+} {
   const attempt: Attempt = {
     state: randomBytes(24).toString('base64url'),
     verifier: randomBytes(48).toString('base64url'),
-    connectionId: options.connectionId,
     link: options.link,
-    linkMadeAt: options.linkMadeAt,
     expiresAt: Date.now() + attemptLifetime,
   };
   const url = new URL(`${options.appUrl.replace(/\/+$/, '')}/oauth/authorize`);

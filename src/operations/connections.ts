@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { HeldKind } from '../brake.ts';
 import { connectUrl } from '../oauth/authorize.ts';
+import { allowedReturnUrl } from '../oauth/return-url.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import { limitOf } from '../pacing/concurrency-limit.ts';
 import { byState, expectedOf, skipped } from '../store/assets/counts.ts';
@@ -17,7 +18,18 @@ import { Refused } from './refused.ts';
 /** Assets per statement. */
 const retriedAtOnce = 5000;
 
-export const connectLinkRequest = z.strictObject({ connectionId: text.optional() }).meta({ id: 'ConnectLinkRequest' });
+export const connectLinkRequest = z
+  .strictObject({
+    connectionId: text.optional(),
+    returnUrl: text
+      .max(500, 'must have at most 500 characters')
+      .optional()
+      .describe(
+        'Where the user goes afterwards, with `status` and `connection` added. CONNECT_RETURN_ORIGINS must name its origin.',
+      ),
+  })
+  .meta({ id: 'ConnectLinkRequest' });
+export type ConnectLinkRequest = z.input<typeof connectLinkRequest>;
 
 export const connectLink = z.object({ url: z.url(), expiresAt: time }).meta({ id: 'ConnectLink' });
 
@@ -131,9 +143,29 @@ export function stopped(connection: Connection): Refused {
       );
 }
 
+/** @throws Refused 400 */
+function returnUrlFrom(text: string, origins: readonly string[]): string {
+  const allowed = allowedReturnUrl(text, origins);
+  if (allowed !== undefined) return allowed;
+  const expected =
+    origins.length > 0
+      ? `It must be of the origin ${origins.join(' or ')}, without user, password, spaces, and parameters \`connection\` and \`status\`.`
+      : 'CONNECT_RETURN_ORIGINS is empty. Add the origin there, such as https://agency.example.';
+  throw new Refused(400, 'return_url_not_allowed', `The return URL is not allowed. ${expected}`);
+}
+
 type Deps = Pick<
   OperationsDeps,
-  'store' | 'queues' | 'schedule' | 'sealer' | 'tokens' | 'publicUrl' | 'perConnection' | 'syncInterval' | 'filters'
+  | 'store'
+  | 'queues'
+  | 'schedule'
+  | 'sealer'
+  | 'tokens'
+  | 'publicUrl'
+  | 'returnOrigins'
+  | 'perConnection'
+  | 'syncInterval'
+  | 'filters'
 >;
 
 async function describe(deps: Deps, connections: Connection[]) {
@@ -194,12 +226,11 @@ export function connectionOperations(deps: Deps) {
 
   return {
     /** Creates a signed link with which a user connects, or reconnects one connection. */
-    async createConnectLink(request: {
-      connectionId?: string | undefined;
-    }): Promise<{ url: string; expiresAt: string }> {
-      if (request.connectionId !== undefined) await existingConnection(store, request.connectionId);
-      const madeAt = await store.now();
-      return connectUrl(deps.sealer, { publicUrl: deps.publicUrl, connectionId: request.connectionId, madeAt });
+    async createConnectLink(request: ConnectLinkRequest): Promise<{ url: string; expiresAt: string }> {
+      const { connectionId, ...link } = connectLinkRequest.parse(request);
+      if (connectionId !== undefined) await existingConnection(store, connectionId);
+      const returnUrl = link.returnUrl === undefined ? undefined : returnUrlFrom(link.returnUrl, deps.returnOrigins);
+      return connectUrl(deps.sealer, { publicUrl: deps.publicUrl, connectionId, returnUrl, madeAt: await store.now() });
     },
 
     /** A page of connections, in the order in which they connected. */

@@ -31,6 +31,8 @@ export interface OperationsDeps {
   /** Sends a test message to the webhook endpoint. Undefined: none is configured. */
   sendTestWebhook: (() => Promise<{ delivered: boolean; reason?: string }>) | undefined;
   publicUrl: string;
+  /** Origins of sites that connect links may send users to. */
+  returnOrigins: readonly string[];
   /** Maximum assets of a connection in flight. */
   perConnection: number;
   /** Milliseconds between incremental syncs of a connection. */

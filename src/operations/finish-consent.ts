@@ -24,7 +24,7 @@ export interface ConsentDeps {
 }
 
 export type Finished =
-  | { kind: 'connected'; created: boolean; companies: string[] }
+  | { kind: 'connected'; id: string; created: boolean; companies: string[] }
   | { kind: 'another user'; expected: string; actual: string }
   /** An operator disconnected the user after the link was made. */
   | { kind: 'link ended' }
@@ -81,7 +81,7 @@ async function connect(deps: ConsentDeps, consent: Consent, me: Me) {
   await within(2000, Promise.all([deps.schedule.alignOne(id), deps.queues.addSync(id)])).catch((err) =>
     log.warn({ event: 'sync.enqueue_failed', connectionId: id, err: reasonOf(err) }, 'first sync not queued'),
   );
-  return { created, companies: me.companies.map((company) => company.name) };
+  return { id, created, companies: me.companies.map((company) => company.name) };
 }
 
 const saveConnection = ({ store, sealer, tokens }: ConsentDeps, consent: Consent, { user }: Me) =>

@@ -3,8 +3,12 @@ import { findOptional } from '../find-connection.ts';
 import { print, printJson } from '../output.ts';
 
 /** Prints a signed link with which a user connects, or reconnects one connection. */
-export async function connectLink(api: ApiClient, options: { connection?: string; json?: boolean }): Promise<void> {
-  const link = await api.createConnectLink({ connectionId: await findOptional(api, options.connection) });
+export async function connectLink(
+  api: ApiClient,
+  options: { connection?: string; returnUrl?: string; json?: boolean },
+): Promise<void> {
+  const connectionId = await findOptional(api, options.connection);
+  const link = await api.createConnectLink({ connectionId, returnUrl: options.returnUrl });
   if (options.json) return printJson(link);
   print(link.url);
   if (process.stdout.isTTY)

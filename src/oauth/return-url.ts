@@ -1,0 +1,25 @@
+/** Where a connect flow sends the user afterwards: back to the site of the agency that made the link. */
+
+/** `pending`: it is finished in the background. `refused`: by the user. */
+export interface Outcome {
+  connection?: string;
+  status: 'connected' | 'pending' | 'refused' | 'failed';
+}
+
+/** The address as browsers read it, if its origin is one of `origins` and it can take an outcome. Undefined otherwise. */
+export function allowedReturnUrl(text: string, origins: readonly string[]): string | undefined {
+  // Browsers drop or replace these characters.
+  if (/[\s\\\p{C}]/u.test(text)) return undefined;
+  const url = URL.parse(text);
+  // The origin of blob:https://… is that of the address in it.
+  if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password) return undefined;
+  if (!origins.includes(url.origin)) return undefined;
+  return url.searchParams.has('connection') || url.searchParams.has('status') ? undefined : url.href;
+}
+
+/** The address with the outcome. Its own query stays as it is. */
+export function withOutcome(returnUrl: string, outcome: Outcome): string {
+  const url = new URL(returnUrl);
+  url.search = [url.search.slice(1), new URLSearchParams({ ...outcome })].filter(String).join('&');
+  return url.href;
+}
