@@ -2,8 +2,9 @@ import type { Operations } from '../operations/operations.ts';
 
 export type { AssetQuery, FacetQuery } from '../operations/asset-search.ts';
 export type { ChangeQuery } from '../operations/changes.ts';
+export type { ConnectLinkRequest } from '../operations/connect-links.ts';
 export type { ConnectionSettingsRequest } from '../operations/connection-settings.ts';
-export type { ConnectionQuery, ConnectLinkRequest } from '../operations/connections.ts';
+export type { ConnectionQuery } from '../operations/connections.ts';
 export type { ErasureRequest, ErasureScopeRequest } from '../operations/erasures.ts';
 export type { EventFilter, EventQuery } from '../operations/events.ts';
 export type { Plan, PlanProgress } from '../operations/plan.ts';

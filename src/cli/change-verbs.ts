@@ -1,5 +1,5 @@
 import type { ApiClient } from './client.ts';
-import { collect, connectionName } from './options.ts';
+import { collect, collectTags, connectionName } from './options.ts';
 import { failIf, type NewVerb } from './verb.ts';
 import { retry } from './verbs/assets.ts';
 import { connectLink } from './verbs/connect-link.ts';
@@ -16,6 +16,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
   )
     .option('--connection <name>', 'reconnect this connection instead')
     .option('--return-url <url>', 'send the user here afterwards; CONNECT_RETURN_ORIGINS must name its origin')
+    .option('--tag <key=value>', 'tag of the connection, such as client=acme; may be repeated', collectTags)
     .action(async (options) => connectLink(await connect(), options));
 
   verb(
@@ -99,6 +100,8 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
       '--hold-replaced <limit>',
       'hold a company if more than this percentage, and more than this number, would be replaced, such as 20%,10',
     )
+    .option('--tag <key=value>', 'add or replace this tag, such as client=acme; may be repeated', collectTags)
+    .option('--untag <key>', 'remove this tag; may be repeated', collect)
     .option('--force', 'accept companies, projects and types that are unknown')
     .action(async (connection: string | undefined, options: SetOptions) => set(await connect(), connection, options));
 }

@@ -1,7 +1,7 @@
 import { Option } from 'commander';
 import { withAssetFilters } from './asset-filters.ts';
 import type { ApiClient } from './client.ts';
-import { connectionName, mostRows, wholeNumber } from './options.ts';
+import { collect, connectionName, mostRows, wholeNumber } from './options.ts';
 import { failIf, type NewVerb } from './verb.ts';
 import { type AssetsOptions, assets } from './verbs/assets.ts';
 import { type ChangesOptions, changes } from './verbs/changes.ts';
@@ -34,6 +34,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
       ]),
     )
     .option('--search <text>', "part of the user's name or e-mail, or of a company name")
+    .option('--tag <key=value>', 'only connections with this tag; may be repeated: all must match', collect)
     .action(async (options) => connections(await connect(), options));
 
   withAssetFilters(

@@ -1,6 +1,7 @@
 import { opendirSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { InvalidArgumentError } from 'commander';
+import { parseTag, type Tags, tagForm } from '../tags.ts';
 import { parseSize } from '../units.ts';
 
 /** The maximum rows of a page of the API. */
@@ -11,6 +12,13 @@ export const connectionName = "the connection: its id or the beginning of it, or
 
 /** An option that may be repeated. */
 export const collect = (value: string, before: string[] = []) => [...before, value];
+
+/** A tag, which may be repeated. */
+export function collectTags(text: string, before: Tags = {}): Tags {
+  const tag = parseTag(text);
+  if (!tag) throw new InvalidArgumentError(`Expected ${tagForm}.`);
+  return { ...before, [tag[0]]: tag[1] };
+}
 
 export function wholeNumber(least: number, most: number) {
   return (text: string): number => {

@@ -39,6 +39,8 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
     host: env.HOST,
     port: env.PORT,
     metricsPort: env.METRICS_PORT,
+    /** Keys of tags that are labels in metrics. */
+    metricsTags: env.METRICS_TAGS ?? [],
     /** Reverse proxies in front of asset-mirror. Undefined: none. */
     trustProxy: env.TRUST_PROXY,
     redisUrl: env.REDIS_URL,

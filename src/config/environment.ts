@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { ConfigurationError, scrub } from '../errors.ts';
+import { tagKey } from '../tags.ts';
 import { parseRate, syncIntervals } from '../units.ts';
 import { webhookKinds } from '../webhook-kinds.ts';
 import * as p from './parsers.ts';
@@ -25,6 +26,9 @@ export const variables = {
   HOST: p.text('an address to listen on').prefault('127.0.0.1'),
   PORT: p.port().prefault('8080'),
   METRICS_PORT: p.port().optional(),
+  METRICS_TAGS: p
+    .list((key) => (tagKey.test(key) ? key : undefined), 'keys of tags with commas between them, such as client,tier')
+    .optional(),
   TRUST_PROXY: p
     .list(
       p.parseTrustedProxy,

@@ -175,7 +175,7 @@ async function attemptOf(deps: ConnectDeps, request: FastifyRequest, state: stri
 async function finish(
   deps: ConnectDeps,
   attempt: Attempt,
-  { connectionId, madeAt }: ConnectLink,
+  { connectionId, tags, madeAt }: ConnectLink,
   { code, error }: z.infer<typeof callbackQuery>,
 ): Promise<pages.ConnectPage> {
   if (error === 'access_denied') return pages.denied;
@@ -189,6 +189,7 @@ async function finish(
       verifier: attempt.verifier,
       redirectUri: redirectUriOf(deps),
       connectionId,
+      tags,
       linkMadeAt: madeAt,
     });
     return pages.pageOf(outcome);

@@ -16,6 +16,8 @@ interface GaugeOptions {
   queues: Queues;
   syncInterval: number;
   scrubCycle: number | undefined;
+  /** METRICS_TAGS. */
+  tagKeys: readonly string[];
 }
 
 /**
@@ -39,7 +41,7 @@ const gaugesIn =
   <Label extends string>(name: string, help: string, ...labelNames: Label[]) =>
     new Gauge<Label>({ name, help, labelNames, registers: [registry] });
 
-function gaugesOfRecords(registry: Registry, { store, syncInterval, scrubCycle }: GaugeOptions) {
+function gaugesOfRecords(registry: Registry, { store, syncInterval, scrubCycle, tagKeys = [] }: GaugeOptions) {
   const gauge = gaugesIn(registry);
   const connections = gauge('asset_mirror_connections', 'Connections, by status.', 'status');
   const assets = gauge('asset_mirror_assets', 'Assets in the database, by state.', 'state');
@@ -68,6 +70,13 @@ function gaugesOfRecords(registry: Registry, { store, syncInterval, scrubCycle }
     'Seconds between incremental syncs of an active connection.',
     'connection',
   );
+  const labelOf = (key: string) => `tag_${key.replaceAll('-', '_')}`;
+  const info = gauge(
+    'asset_mirror_connection_info',
+    'Always 1, for each connection that is not disconnected; the labels have its tags that METRICS_TAGS names.',
+    'connection',
+    ...tagKeys.map(labelOf),
+  );
   const read = () =>
     Promise.all([
       store.connections.countByStatus(),
@@ -76,15 +85,16 @@ function gaugesOfRecords(registry: Registry, { store, syncInterval, scrubCycle }
       store.counts.totals(),
       store.versions.total(),
       store.scrub.progress(),
+      tagKeys.length > 0 ? store.connections.tagged() : [],
     ]);
 
   return async (): Promise<void> => {
     const found = await within(patienceMs, read()).catch(() => undefined);
-    for (const each of [connections, assets, syncLag, interval, held]) each.reset();
+    for (const each of [connections, assets, syncLag, interval, held, info]) each.reset();
     // Without labels, a reset would set them to 0.
     for (const each of [stored, versionBytes, oldestVerification, cycle]) each.remove();
     if (!found) return;
-    const [counts, heldCompanies, lags, rows, versions, { oldest }] = found;
+    const [counts, heldCompanies, lags, rows, versions, { oldest }, tagged] = found;
     if (oldest) oldestVerification.set(Math.max(0, (Date.now() - oldest.getTime()) / 1000));
     if (scrubCycle !== undefined) cycle.set(scrubCycle / 1000);
     for (const [kind, count] of Object.entries(heldCompanies)) held.set({ kind }, count);
@@ -96,6 +106,9 @@ function gaugesOfRecords(registry: Registry, { store, syncInterval, scrubCycle }
     for (const lag of lags) {
       syncLag.set({ connection: lag.id }, lag.seconds);
       interval.set({ connection: lag.id }, lag.interval);
+    }
+    for (const { id, tags } of tagged) {
+      info.set({ connection: id, ...Object.fromEntries(tagKeys.map((key) => [labelOf(key), tags[key] ?? ''])) }, 1);
     }
   };
 }

@@ -1,4 +1,5 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import type { Tags } from '../tags.ts';
 import type { Sealer } from './seal.ts';
 
 /**
@@ -14,6 +15,8 @@ export interface ConnectLink {
   connectionId?: string | undefined;
   /** Where the user goes afterwards. */
   returnUrl?: string | undefined;
+  /** The tags that the connection gets. Undefined: it keeps those that it has. */
+  tags?: Tags | undefined;
   /** By the database's clock: a connection that is ended later invalidates the link. */
   madeAt: Date;
   expiresAt: Date;
@@ -25,6 +28,7 @@ export function signConnectLink(sealer: Sealer, link: ConnectLink): string {
     JSON.stringify({
       c: link.connectionId,
       r: link.returnUrl,
+      t: link.tags,
       m: link.madeAt.getTime(),
       e: link.expiresAt.getTime(),
     }),
@@ -47,8 +51,8 @@ export function connectUrl(
 export function readConnectLink(sealer: Sealer, signed: string): ConnectLink | undefined {
   const payload = sealer.verify(linkPurpose, signed);
   if (payload === undefined) return undefined;
-  const { c, r, m, e } = JSON.parse(payload) as { c?: string; r?: string; m: number; e: number };
-  return { connectionId: c, returnUrl: r, madeAt: new Date(m), expiresAt: new Date(e) };
+  const { c, r, t, m, e } = JSON.parse(payload) as { c?: string; r?: string; t?: Tags; m: number; e: number };
+  return { connectionId: c, returnUrl: r, tags: t, madeAt: new Date(m), expiresAt: new Date(e) };
 }
 
 /** A connect attempt, which the browser keeps in a sealed cookie until the callback. */

@@ -9,6 +9,7 @@ import { within } from '../within.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text } from './fields.ts';
 import { rate } from './settings.ts';
+import { changedTags, tagsChange } from './tags.ts';
 import { type NamedField, type NamesDeps, unknownNames, unknownNamesRefused } from './unknown-names.ts';
 
 /** How long an answer waits until changed filters are applied; after that they are applied in the background. */
@@ -50,12 +51,13 @@ export const connectionSettingsRequest = z
     holdMissing: holdLimit.nullable().optional(),
     /** Holds a company of which more files would be replaced, or removed by GONE_RETENTION, at once. */
     holdReplaced: holdLimit.nullable().optional(),
+    tags: tagsChange.nullable().optional(),
     /** Accepts companies, projects and types that are unknown. */
     force: z.boolean().optional(),
   })
   .meta({ id: 'ConnectionSettingsRequest' });
 export type ConnectionSettingsRequest = z.input<typeof connectionSettingsRequest>;
-type Change = Omit<z.output<typeof connectionSettingsRequest>, 'force'>;
+type Change = Omit<z.output<typeof connectionSettingsRequest>, 'force' | 'tags'>;
 
 const lists = ['companyIds', 'projectIds', 'assetTypes'] as const;
 
@@ -155,7 +157,7 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
      * assets that they no longer skip are due at once, and a full sync lists those that were never listed.
      */
     async changeConnection(id: string, request: ConnectionSettingsRequest) {
-      const { force, ...change } = connectionSettingsRequest.parse(request);
+      const { force, tags: tagChange, ...change } = connectionSettingsRequest.parse(request);
       await describe(id);
       const unknown = await unknownNames(deps, id, namesIn(change));
       if (unknown.length > 0 && !force) {
@@ -166,12 +168,13 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
       ];
       let wider = false;
       let different = false;
-      await store.connections.changeSettings(id, change, (before) => {
+      const all = { ...change, ...(tagChange !== undefined && { tags: tagChange }) };
+      await store.connections.changeSettings(id, all, ({ settings: before, tags }) => {
         const settings = merged(before, change);
         const [was, is] = [filtersOf(before, defaults), filtersOf(settings, defaults)];
         wider = isWider(was, is);
         different = wider || isWider(is, was);
-        return { settings, applyFilters: different };
+        return { settings, tags: changedTags(tags, tagChange), applyFilters: different };
       });
       const syncId = wider ? await store.syncs.request(id, 'full') : undefined;
       if (syncId !== undefined) await within(2000, queues.addSync(id)).catch(() => {});

@@ -1,7 +1,5 @@
 import { z } from 'zod';
 import type { HeldKind } from '../brake.ts';
-import { connectUrl } from '../oauth/authorize.ts';
-import { allowedReturnUrl } from '../oauth/return-url.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import { limitOf } from '../pacing/concurrency-limit.ts';
 import { byState, expectedOf, skipped } from '../store/assets/counts.ts';
@@ -14,24 +12,10 @@ import type { OperationsDeps } from './deps.ts';
 import { count, isoOf, stateCounts, text, time } from './fields.ts';
 import { nextCursor, pageOf, positionOf, rowsOfPage } from './pagination.ts';
 import { Refused } from './refused.ts';
+import { tagFilter, tagsAnswer, tagsIn } from './tags.ts';
 
 /** Assets per statement. */
 const retriedAtOnce = 5000;
-
-export const connectLinkRequest = z
-  .strictObject({
-    connectionId: text.optional(),
-    returnUrl: text
-      .max(500, 'must have at most 500 characters')
-      .optional()
-      .describe(
-        'Where the user goes afterwards, with `status` and `connection` added. CONNECT_RETURN_ORIGINS must name its origin.',
-      ),
-  })
-  .meta({ id: 'ConnectLinkRequest' });
-export type ConnectLinkRequest = z.input<typeof connectLinkRequest>;
-
-export const connectLink = z.object({ url: z.url(), expiresAt: time }).meta({ id: 'ConnectLink' });
 
 export const heldChanges = z
   .object({
@@ -55,6 +39,7 @@ export const connectionQuery = z.strictObject({
     .max(200)
     .optional()
     .describe("Part of the user's name or e-mail, or of a company name; or the beginning of an id."),
+  tag: tagFilter,
   cursor: text.optional(),
   limit: rowsOfPage(100),
 });
@@ -66,6 +51,7 @@ export const connectionAnswer = z
     status: z.enum(connectionStatuses),
     condition,
     user: z.object({ id: z.string(), name: z.string(), email: z.string() }),
+    tags: tagsAnswer,
     companies: z
       .array(
         z.object({
@@ -143,29 +129,9 @@ export function stopped(connection: Connection): Refused {
       );
 }
 
-/** @throws Refused 400 */
-function returnUrlFrom(text: string, origins: readonly string[]): string {
-  const allowed = allowedReturnUrl(text, origins);
-  if (allowed !== undefined) return allowed;
-  const expected =
-    origins.length > 0
-      ? `It must be of the origin ${origins.join(' or ')}, without user, password, spaces, and parameters \`connection\` and \`status\`.`
-      : 'CONNECT_RETURN_ORIGINS is empty. Add the origin there, such as https://agency.example.';
-  throw new Refused(400, 'return_url_not_allowed', `The return URL is not allowed. ${expected}`);
-}
-
 type Deps = Pick<
   OperationsDeps,
-  | 'store'
-  | 'queues'
-  | 'schedule'
-  | 'sealer'
-  | 'tokens'
-  | 'publicUrl'
-  | 'returnOrigins'
-  | 'perConnection'
-  | 'syncInterval'
-  | 'filters'
+  'store' | 'queues' | 'schedule' | 'tokens' | 'perConnection' | 'syncInterval' | 'filters'
 >;
 
 async function describe(deps: Deps, connections: Connection[]) {
@@ -197,6 +163,7 @@ async function describe(deps: Deps, connections: Connection[]) {
         now,
       }),
       user: { id: connection.userId, name: connection.userName, email: connection.userEmail },
+      tags: connection.tags,
       companies: readable.map(({ id, name, highWaterMark, held }) => ({
         id,
         name,
@@ -225,19 +192,11 @@ export function connectionOperations(deps: Deps) {
   const connection = async (id: string) => (await describe(deps, [await existingConnection(store, id)]))[0]!;
 
   return {
-    /** Creates a signed link with which a user connects, or reconnects one connection. */
-    async createConnectLink(request: ConnectLinkRequest): Promise<{ url: string; expiresAt: string }> {
-      const { connectionId, ...link } = connectLinkRequest.parse(request);
-      if (connectionId !== undefined) await existingConnection(store, connectionId);
-      const returnUrl = link.returnUrl === undefined ? undefined : returnUrlFrom(link.returnUrl, deps.returnOrigins);
-      return connectUrl(deps.sealer, { publicUrl: deps.publicUrl, connectionId, returnUrl, madeAt: await store.now() });
-    },
-
     /** A page of connections, in the order in which they connected. */
     async connections(query: ConnectionQuery = {}) {
-      const { cursor, limit, ...filter } = connectionQuery.parse(query);
+      const { cursor, limit, tag, ...filter } = connectionQuery.parse(query);
       const after = positionOf(cursor, z.object({ connected: z.int(), id: text }));
-      const found = await store.connections.search({ ...filter, after, limit: limit + 1 });
+      const found = await store.connections.search({ ...filter, tags: tagsIn(tag), after, limit: limit + 1 });
       const page = pageOf(found, limit, (last) => ({ connected: last.connectedMicros, id: last.id }));
       return { connections: await describe(deps, page.rows), nextCursor: page.nextCursor };
     },

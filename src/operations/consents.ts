@@ -6,6 +6,7 @@ import { OAuthError } from '../oauth/client.ts';
 import { purposeOf, sealPair } from '../oauth/pair.ts';
 import { HttpError } from '../source/http.ts';
 import type { Consent } from '../store/database/schema.ts';
+import type { Tags } from '../tags.ts';
 import {
   type ConsentDeps,
   type Finished,
@@ -28,6 +29,7 @@ interface Consented {
   verifier: string;
   redirectUri: string;
   connectionId: string | undefined;
+  tags: Tags | undefined;
   linkMadeAt: Date;
 }
 
@@ -65,10 +67,10 @@ async function exchange({ store, sealer, oauth, log }: ConsentDeps, consented: C
   const { refreshToken, accessToken, accessMs } = await oauth.exchangeCode(consented);
   if (refreshToken === undefined) throw new Error('the library returned no refresh token');
   const id = randomUUID();
-  const { linkMadeAt, connectionId = null } = consented;
+  const { linkMadeAt, connectionId = null, tags = null } = consented;
   const tokens = sealPair(sealer, purposeOf.consent(id), { accessToken, refreshToken });
   try {
-    return await store.consents.save({ id, tokens, connectionId, linkMadeAt }, { accessMs, leaseMs });
+    return await store.consents.save({ id, tokens, connectionId, tags, linkMadeAt }, { accessMs, leaseMs });
   } catch (error) {
     const failed = (err: unknown) =>
       log.warn({ event: 'grant.revoke_failed', err }, 'grant not revoked at the library');

@@ -6,6 +6,7 @@ import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text, time } from './fields.ts';
 import { nextCursor, pageOf, positionOf, rowsOfPage } from './pagination.ts';
+import { tagsAnswer } from './tags.ts';
 
 export const eventQuery = z.strictObject({
   connectionId: text.optional(),
@@ -23,6 +24,7 @@ export const eventAnswer = z
     at: time,
     kind: z.string().describe('Such as `connection.disconnected`, `asset.failed`, `operator.pauseConnection`.'),
     connectionId: z.string().nullable(),
+    tags: tagsAnswer,
     assetId: z.string().nullable(),
     data: z.record(z.string(), z.unknown()),
   })
@@ -55,6 +57,20 @@ export function eventOperations({ store }: Pick<OperationsDeps, 'store'>) {
     if (connectionId !== undefined) await existingConnection(store, connectionId);
     if (assetId !== undefined) await existingAsset(store, assetId);
   }
+  async function described(events: Event[]) {
+    const ids = new Set(events.flatMap(({ connectionId }) => connectionId ?? []));
+    const tags = await store.connections.tagsOf([...ids]);
+    return events.map(({ id, at, kind, connectionId, assetId, data }) => ({
+      id,
+      at: at.toISOString(),
+      kind,
+      connectionId,
+      tags: tags.get(connectionId ?? '') ?? {},
+      assetId,
+      data,
+    }));
+  }
+
   return {
     /** A page of events, newest first. */
     async events(query: EventQuery = {}) {
@@ -62,7 +78,7 @@ export function eventOperations({ store }: Pick<OperationsDeps, 'store'>) {
       const before = positionOf(cursor, z.int());
       const page = pageOf(await store.events.search({ ...filter, before, limit: limit + 1 }), limit, (last) => last.id);
       if (page.rows.length === 0) await checkIds(filter);
-      return { events: page.rows.map(describeEvent), nextCursor: page.nextCursor };
+      return { events: await described(page.rows), nextCursor: page.nextCursor };
     },
 
     /** Where following the events of `filter` begins: after the event with this cursor, or now. */
@@ -74,10 +90,11 @@ export function eventOperations({ store }: Pick<OperationsDeps, 'store'>) {
     /** The next events after a position, oldest first, each with its cursor and position. */
     async follow(position: EventPosition, limit: number) {
       const found = await store.events.since(position, limit);
-      return found.map(({ xact, ...event }) => ({
-        event: describeEvent(event),
-        cursor: `${xact}-${event.id}`,
-        position: { xact, id: event.id },
+      const events = await described(found);
+      return found.map(({ xact, id }, index) => ({
+        event: events[index]!,
+        cursor: `${xact}-${id}`,
+        position: { xact, id },
       }));
     },
 
@@ -107,12 +124,3 @@ function positionAfter(cursor: string | undefined): EventPosition | undefined {
   const [, xact, id] = /^(\d{1,19})-(\d{1,15})$/.exec(cursor ?? '') ?? [];
   return xact === undefined ? undefined : { xact, id: Number(id) };
 }
-
-const describeEvent = ({ id, at, kind, connectionId, assetId, data }: Event) => ({
-  id,
-  at: at.toISOString(),
-  kind,
-  connectionId,
-  assetId,
-  data,
-});

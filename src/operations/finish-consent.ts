@@ -10,6 +10,7 @@ import type { LibraryClient, Me } from '../source/client.ts';
 import { storable } from '../source/schemas.ts';
 import type { Connection, Consent } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
+import type { Tags } from '../tags.ts';
 import { within } from '../within.ts';
 
 export interface ConsentDeps {
@@ -70,7 +71,7 @@ export async function finishConsent(deps: ConsentDeps, consent: Consent, signal:
 
 async function connect(deps: ConsentDeps, consent: Consent, me: Me) {
   const { store, log } = deps;
-  const { id, created, recovered } = await saveConnection(deps, consent, me);
+  const { id, created, recovered } = await saveConnection(deps, consent, me, consent.tags);
   await store.connections.setCompanies(id, me.companies, { complete: me.problems.length === 0, isNew: created });
   await store.syncs.request(id, 'incremental');
   const fields = { connectionId: id, companies: me.companies.length };
@@ -84,9 +85,15 @@ async function connect(deps: ConsentDeps, consent: Consent, me: Me) {
   return { id, created, companies: me.companies.map((company) => company.name) };
 }
 
-const saveConnection = ({ store, sealer, tokens }: ConsentDeps, consent: Consent, { user }: Me) =>
+const saveConnection = (
+  { store, sealer, tokens }: ConsentDeps,
+  consent: Consent,
+  { user }: Me,
+  tags: Tags | null = null,
+) =>
   store.connections.connect({
     user,
+    tags,
     tokens: tokens.seal(user.id, openConsent(sealer, consent)),
     accessExpiresAt: consent.accessExpiresAt,
     consentId: consent.id,

@@ -3,6 +3,7 @@ import { assetSearchOperations } from './asset-search.ts';
 import { assetZipOperations } from './asset-zip.ts';
 import { assetOperations } from './assets.ts';
 import { changeOperations } from './changes.ts';
+import { connectLinkOperations } from './connect-links.ts';
 import { connectionSettingsOperations } from './connection-settings.ts';
 import { connectionOperations } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
@@ -30,6 +31,7 @@ export function createOperations(deps: OperationsDeps) {
   const projects = projectOperations(deps);
   return {
     ...connections,
+    ...connectLinkOperations(deps),
     ...connectionSettingsOperations({ ...deps, ...projects }, connections.connection),
     ...planOperations(deps),
     ...projects,

@@ -29,6 +29,7 @@ import * as consents from './connections/consents.ts';
 import { countTroubled, lags, late } from './connections/lateness.ts';
 import { changeSettings } from './connections/settings.ts';
 import * as status from './connections/status.ts';
+import { tagged, tagsOf } from './connections/tags.ts';
 import * as tokens from './connections/tokens.ts';
 import { bind } from './database/bind.ts';
 import { correctFuture } from './database/correct-future.ts';
@@ -147,6 +148,8 @@ const readable = (db: Database) => ({
     lags,
     late,
     setCompanies,
+    tagged,
+    tagsOf,
   }),
   assets: {
     ...bind(db, { ...assets, search, facets, ...transfers, ...finish, dispatch, overdue, renew }),

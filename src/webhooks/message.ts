@@ -20,7 +20,10 @@ export async function messageOf(
     timestamp: at.toISOString(),
     data: {
       connectionId,
-      ...(connection && { user: { id: connection.userId, name: connection.userName, email: connection.userEmail } }),
+      ...(connection && {
+        user: { id: connection.userId, name: connection.userName, email: connection.userEmail },
+        tags: connection.tags,
+      }),
       ...(assetId !== null && { assetId, companyId: asset?.companyId ?? null, name: asset?.name ?? null }),
       ...data,
       ...(link && { reconnectUrl: link.url, reconnectUrlExpiresAt: link.expiresAt }),

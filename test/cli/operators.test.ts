@@ -158,6 +158,38 @@ describe('commands of operators', () => {
     await scene.mirror.quiet();
   });
 
+  test('tags are set, shown, filtered by, and removed, and a link carries them', async () => {
+    const tagged = await run(['set', id, '--tag', 'client=Ömer & Co', '--tag', 'tier=gold']);
+    expect(tagged.stdout).toMatch(/\ntags +tier=gold client=Ömer & Co\n/);
+    expect((await run(['connections'])).stdout).toMatch(/^CONNECTION .* COMPANIES +TAGS .*\n.* tier=gold client=Ömer & Co /);
+    expect((await run(['connections', '--tag', 'tier=gold', '--tag', 'client=Ömer & Co'])).stdout).toContain(id);
+    for (const other of [['tier=silver'], ['tier=gold', '--tag', 'client=acme']]) {
+      expect((await run(['connections', '--tag', ...other])).stdout).toBe('No connection matches.\n');
+    }
+    const untagged = await run(['set', id, '--untag', 'tier', '--untag', 'unknown', '--json']);
+    expect(JSON.parse(untagged.stdout)).toMatchObject({ tags: { client: 'Ömer & Co' } });
+    await run(['set', id, '--untag', 'client']);
+    expect((await run(['set', id])).stdout).toMatch(/\ntags +none\n/);
+    expect((await run(['connections'])).stdout).not.toContain('TAGS');
+    const link = new URL((await run(['connect-link', '--tag', 'client=acme', '--tag', 'tier=gold'])).stdout.trim());
+    const [payload] = link.searchParams.get('link')!.split('.');
+    expect(JSON.parse(Buffer.from(payload!, 'base64url').toString()).t).toEqual({ client: 'acme', tier: 'gold' });
+    for (const wrong of [
+      ['connect-link', '--tag', 'Client=acme'],
+      ['connect-link', '--tag', 'client'],
+      ['set', id, '--tag', 'client= '],
+      ['set', id, '--untag', 'client=acme'],
+      ['connections', '--tag', 'client'],
+    ]) {
+      expect(await run(wrong)).toMatchObject({ code: 2, stderr: expect.stringContaining('key=value such as client=acme') });
+    }
+    expect(await run(['connect-link', '--return-url', 'https://agency.example/'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('CONNECT_RETURN_ORIGINS is empty'),
+    });
+    expect((await run(['set', '--tag', 'client=acme'])).stderr).toContain('--tag needs a connection');
+  });
+
   test('resync --wait returns when everything is mirrored, and exits with 1 if anything failed', async () => {
     const more = await scene.upload({ name: 'more.mov' });
     const done = await run(['resync', id, '--wait']);

@@ -26,7 +26,7 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
   const uploaded = Date.now() - 7_200_000;
 
   beforeAll(async () => {
-    scene = await newScene({ redis, role: 'web', environment: { SCRUB_CYCLE: '90d' } });
+    scene = await newScene({ redis, role: 'web', environment: { SCRUB_CYCLE: '90d', METRICS_TAGS: 'client,tier-2' } });
     metricsPort = await freePort();
     worker = await startMirror(
       { ...scene.ground, environment: { ...scene.ground.environment, METRICS_PORT: String(metricsPort) } },
@@ -42,7 +42,10 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
     const unreadable = await scene.upload();
     await scene.admin.addFault({ endpoint: 'asset', assetId: unreadable, status: 200, body: { asset: 'none' } });
     await scene.admin.expireTokens();
-    await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { syncInterval: '2h' });
+    await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, {
+      syncInterval: '2h',
+      tags: { client: 'Acme "Ltd"', secret: 'not in METRICS_TAGS' },
+    });
     await scene.resync();
     await until('everything to come to rest', async () => {
       const { assets, outstanding, syncs } = await scene.mirror.api('GET', '/status');
@@ -68,6 +71,11 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
     expect(lag).toBeLessThan(120);
     // Of this connection, and not the default.
     expect(web.value(`asset_mirror_sync_interval_seconds{connection="${scene.connectionId}"}`)).toBe(7200);
+    // Tags that METRICS_TAGS does not name are not shown.
+    expect(web.text).toContain(
+      `asset_mirror_connection_info{connection="${scene.connectionId}",tag_client="Acme \\"Ltd\\"",tag_tier_2=""} 1\n`,
+    );
+    expect(web.text).not.toContain('not in METRICS_TAGS');
     expect(web.by('asset_mirror_queue_jobs', 'queue')).toEqual({
       syncs: expect.any(Number),
       assets: expect.any(Number),

@@ -78,7 +78,13 @@ test('keys rotate also encrypts the grant of an unfinished consent with the firs
   const pair = { accessToken: 'svca_1', refreshToken: 'svcr_1' };
   const purpose = purposeOf.consent('c1');
   await store.consents.save(
-    { id: 'c1', tokens: sealPair(createSealer([old]), purpose, pair), connectionId: null, linkMadeAt: new Date() },
+    {
+      id: 'c1',
+      tokens: sealPair(createSealer([old]), purpose, pair),
+      connectionId: null,
+      tags: null,
+      linkMadeAt: new Date(),
+    },
     { accessMs: 3_600_000, leaseMs: 60_000 },
   );
   expect(await rotateKeys(store, createSealer([next, old]))).toMatchObject({ rotated: 1, unreadable: [] });

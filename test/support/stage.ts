@@ -165,7 +165,7 @@ export async function newStage(
 export async function connectAs(
   mirror: Pick<ReturnType<typeof operatorOf>, 'api'>,
   userId: string,
-  link: { connectionId?: string } = {},
+  link: { connectionId?: string; tags?: Record<string, string> } = {},
 ): Promise<string> {
   const { url } = await mirror.api('POST', '/connect-links', link);
   const browser = newBrowser();

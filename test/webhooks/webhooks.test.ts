@@ -45,6 +45,7 @@ describe('a webhook endpoint', () => {
     until('nothing to be waiting', async () => (await query('SELECT FROM webhook_deliveries')).length === 0);
 
   test('a webhook endpoint gets each event once, with a signature that it can verify', async () => {
+    await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { tags: { client: 'acme' } });
     const ids = [await scene.upload({ content: { text: 'one' } }), await scene.upload({ content: { text: 'two' } })];
     const broken = await scene.upload();
     await scene.admin.addFault({ endpoint: 'asset', assetId: broken, status: 200, body: { asset: 'none' } });
@@ -58,7 +59,11 @@ describe('a webhook endpoint', () => {
         .sort(),
     ).toEqual([...ids].sort());
     const [user] = scene.library.users;
-    const who = { connectionId: scene.connectionId, user: { id: user!.id, name: user!.name, email: user!.email } };
+    const who = {
+      connectionId: scene.connectionId,
+      user: { id: user!.id, name: user!.name, email: user!.email },
+      tags: { client: 'acme' },
+    };
     expect(receiver.of('asset.mirrored')[0]).toMatchObject({
       id: expect.stringMatching(/^msg_\w{32}$/),
       timestamp: expect.stringMatching(/^\d{4}-.*Z$/),

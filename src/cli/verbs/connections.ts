@@ -1,4 +1,5 @@
 import { heldText } from '../../brake.ts';
+import { tagsText } from '../../tags.ts';
 import { formatBytes, formatDuration } from '../../units.ts';
 import type { ConnectionQuery, ConnectionSummary } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
@@ -36,6 +37,7 @@ export const everyOf = ({ polling: { interval, reason } }: ConnectionSummary) =>
   `${formatDuration(interval)}${reason === 'active' ? ', active' : ''}`;
 
 export function connectionTable(connections: ConnectionSummary[], maxWidth?: number): string {
+  const areTagged = connections.some(({ tags }) => Object.keys(tags).length > 0);
   const rows = connections.map((connection): Cell[] => {
     const { failed } = connection.counts.byState;
     return [
@@ -43,6 +45,7 @@ export function connectionTable(connections: ConnectionSummary[], maxWidth?: num
       connection.user.email || connection.user.name,
       conditionCell(connection),
       connection.companies.map(({ name }) => name).join(', '),
+      ...(areTagged ? [tagsText(connection.tags)] : []),
       mirroredOf(connection),
       formatBytes(connection.bytes),
       failed > 0 ? { text: number(failed), style: 'red' } : '0',
@@ -57,6 +60,7 @@ export function connectionTable(connections: ConnectionSummary[], maxWidth?: num
       { title: 'USER', least: 12 },
       { title: 'STATE' },
       { title: 'COMPANIES', least: 12, spare: 4 },
+      ...(areTagged ? [{ title: 'TAGS', least: 12, spare: 6 }] : []),
       { title: 'MIRRORED', right: true },
       { title: 'BYTES', right: true, spare: 2 },
       { title: 'FAILED', right: true },
@@ -93,13 +97,13 @@ export function troubles(connections: ConnectionSummary[]): string[] {
 
 export async function connections(
   api: ApiClient,
-  options: { status?: ConnectionQuery['status']; search?: string; json?: boolean },
+  options: { status?: ConnectionQuery['status']; search?: string; tag?: string[]; json?: boolean },
 ): Promise<void> {
-  const found = await api.allConnections({ status: options.status, q: options.search });
+  const found = await api.allConnections({ status: options.status, q: options.search, tag: options.tag });
   if (options.json) return printJson({ connections: found });
   if (found.length === 0) {
     return print(
-      options.status || options.search
+      options.status || options.search || options.tag
         ? 'No connection matches.'
         : 'No connections. Create a link for a user with `asset-mirror connect-link`.',
     );

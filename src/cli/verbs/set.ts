@@ -1,3 +1,4 @@
+import { type Tags, tagsText } from '../../tags.ts';
 import { formatBytes, formatDuration, parseDuration, parseHoldLimit, parseRate } from '../../units.ts';
 import type { ConnectionSettingsRequest, ConnectionSummary, Settings } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
@@ -13,6 +14,8 @@ export interface SetOptions {
   bandwidth?: string;
   holdMissing?: string;
   holdReplaced?: string;
+  tag?: Tags;
+  untag?: string[];
   force?: boolean;
   json?: boolean;
 }
@@ -24,13 +27,13 @@ export async function set(api: ApiClient, given: string | undefined, options: Se
   const request = requestOf(options);
   if (Object.keys(request).length === 0) {
     const connection = await api.connection(id);
-    return options.json ? printJson(connection.settings) : print(describe(connection.settings));
+    return options.json ? printJson(connection.settings) : print(describe(connection));
   }
   const { changed, ...connection } = await api
     .changeConnection(id, { ...request, ...(options.force && { force: true }) })
     .catch(sayForce);
-  if (options.json) return printJson({ settings: connection.settings, changed });
-  print(describe(connection.settings));
+  if (options.json) return printJson({ settings: connection.settings, tags: connection.tags, changed });
+  print(describe(connection));
   for (const line of consequences(changed)) print(line);
 }
 
@@ -69,7 +72,7 @@ function describeAll({ bandwidth, from }: Settings): string {
 }
 
 function requestOf(options: SetOptions): ConnectionSettingsRequest {
-  const { interval, include, exclude, concurrency, bandwidth, holdMissing, holdReplaced } = options;
+  const { interval, include, exclude, concurrency, bandwidth, holdMissing, holdReplaced, tag, untag } = options;
   return {
     ...(interval !== undefined && { syncInterval: intervalOf(interval) }),
     ...(include !== undefined && { include: choiceOf('include', include) }),
@@ -78,6 +81,7 @@ function requestOf(options: SetOptions): ConnectionSettingsRequest {
     ...(bandwidth !== undefined && { bandwidth: bandwidthOf(bandwidth) }),
     ...(holdMissing !== undefined && { holdMissing: limitOf('hold-missing', holdMissing) }),
     ...(holdReplaced !== undefined && { holdReplaced: limitOf('hold-replaced', holdReplaced) }),
+    ...((tag || untag) && { tags: { ...tag, ...Object.fromEntries((untag ?? []).map((key) => [key, null])) } }),
   };
 }
 
@@ -126,7 +130,7 @@ function choiceOf(option: 'include' | 'exclude', words: string[]): ConnectionSet
   return choice;
 }
 
-function describe(settings: ConnectionSummary['settings']): string {
+function describe({ settings, tags }: Pick<ConnectionSummary, 'settings' | 'tags'>): string {
   const own = (...names: string[]) =>
     settings.own.some((name) => names.some((of) => name === of || name.startsWith(`${of}.`)))
       ? ''
@@ -143,6 +147,7 @@ function describe(settings: ConnectionSummary['settings']): string {
     `bandwidth    ${settings.bandwidth === null ? 'no own limit' : `${formatBytes(settings.bandwidth)}/s in each process`}${own('bandwidth')}`,
     `hold         above ${limit(settings.holdMissing)} missing${own('holdMissing')}`,
     `             above ${limit(settings.holdReplaced)} replaced${own('holdReplaced')}`,
+    `tags         ${harmless(tagsText(tags)) || 'none'}`,
   ].join('\n');
 }
 

@@ -9,6 +9,10 @@ import { conditionOf, eventWords, sentence, stateNames, states, typeNames } from
 /** @param {string} tone @param {string} word */
 export const pill = (tone, word) => html`<span class="pill ${tone}">${word}</span>`;
 
+/** The tags of a connection. @param {Pick<Connection, 'tags'>} connection */
+export const tagPills = ({ tags }) =>
+  Object.entries(tags).map(([key, value]) => html`<span class="pill tag">${key}=${value}</span> `);
+
 /** @type {Record<string, string>} */
 const tones = {
   mirrored: 'good',
@@ -83,7 +87,7 @@ export const connectionTable = (connections) => html`<table role="table" class="
       const { failed } = counts.byState;
       return html`<tr role="row">
         <th role="rowheader" scope="row"><a href="#/connections/${connection.id}">${nameOf(connection)}</a>
-          <small>${companiesOf(connection)}</small></th>
+          <small>${companiesOf(connection)}</small>${tagPills(connection)}</th>
         <td role="cell" data-label="State" class="whole">${pill(condition.tone, condition.word)}${
           failed > 0 && connection.condition.code !== 'assets_failed'
             ? html` ${pill('bad', `${number(failed)} failed`)}`

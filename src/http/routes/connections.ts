@@ -1,11 +1,10 @@
+import { connectLink, connectLinkRequest } from '../../operations/connect-links.ts';
 import { connectionSettingsRequest } from '../../operations/connection-settings.ts';
 import {
   changedConnection,
   connectionAnswer,
   connectionList,
   connectionQuery,
-  connectLink,
-  connectLinkRequest,
   disconnectAnswer,
   retriedAnswer,
 } from '../../operations/connections.ts';

@@ -1,5 +1,7 @@
 import { sql } from 'kysely';
+import type { Tags } from '../../tags.ts';
 import type { Connection, ConnectionStatus, Database } from '../database/schema.ts';
+import { haveTags } from './tags.ts';
 
 export async function get(db: Database, id: string): Promise<Connection | undefined> {
   return db.selectFrom('connections').selectAll().where('id', '=', id).executeTakeFirst();
@@ -28,17 +30,20 @@ export async function search(
   filter: {
     status?: ConnectionStatus | undefined;
     q?: string | undefined;
+    /** All of these. */
+    tags?: readonly Tags[] | undefined;
     after?: { connected: number; id: string } | undefined;
     limit: number;
   },
 ): Promise<(Connection & { connectedMicros: number })[]> {
-  const { after, q } = filter;
+  const { after, q, tags = [] } = filter;
   const like = q && `%${q.replace(/[\\%_]/g, '\\$&')}%`;
   return db
     .selectFrom('connections')
     .selectAll()
     .select(sql<number>`(extract(epoch FROM connected_at) * 1000000)::bigint`.as('connectedMicros'))
     .$if(filter.status !== undefined, (query) => query.where('status', '=', filter.status!))
+    .$if(tags.length > 0, (query) => query.where(haveTags(tags)))
     .$if(q !== undefined, (query) =>
       query.where(
         sql<boolean>`((id = ${q} OR length(${q}) >= 4 AND starts_with(id, ${q})) OR user_name ILIKE ${like} OR user_email ILIKE ${like} OR id IN (

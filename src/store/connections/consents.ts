@@ -6,7 +6,7 @@ import { inMs } from '../database/time.ts';
 /** Saves the tokens of a user who is not known yet. The caller has `leaseMs` to finish it; `accessMs`: use of its access token. */
 export async function save(
   db: Database,
-  consent: Pick<Consent, 'id' | 'tokens' | 'connectionId' | 'linkMadeAt'>,
+  consent: Pick<Consent, 'id' | 'tokens' | 'connectionId' | 'tags' | 'linkMadeAt'>,
   { accessMs, leaseMs }: { accessMs: number; leaseMs: number },
 ): Promise<Consent> {
   return db

@@ -1,25 +1,30 @@
 import type { Connection, Database } from '../database/schema.ts';
 import { addEvent, notify } from '../events/add-event.ts';
 
-/** Changes the settings of a connection. With `applyFilters`, its filters are applied again. Undefined: it does not exist. */
+type Changeable = Pick<Connection, 'settings' | 'tags'>;
+
+/**
+ * Changes the settings and tags of a connection. With `applyFilters`, its filters are applied again. Undefined: it does not
+ * exist.
+ */
 export async function changeSettings(
   db: Database,
   connectionId: string,
   change: Record<string, unknown>,
-  next: (before: Record<string, unknown>) => { settings: Record<string, unknown>; applyFilters: boolean },
+  next: (before: Changeable) => Pick<Changeable, 'settings'> & Partial<Changeable> & { applyFilters: boolean },
 ): Promise<Connection | undefined> {
   return db.transaction().execute(async (tx) => {
     const before = await tx
       .selectFrom('connections')
-      .select('settings')
+      .select(['settings', 'tags'])
       .where('id', '=', connectionId)
       .forUpdate()
       .executeTakeFirst();
     if (!before) return undefined;
-    const { settings, applyFilters } = next(before.settings);
+    const { settings, tags, applyFilters } = next(before);
     const after = await tx
       .updateTable('connections')
-      .set({ settings: JSON.stringify(settings) as never, ...(applyFilters && { filtersPending: true }) })
+      .set({ settings, ...(tags && { tags }), ...(applyFilters && { filtersPending: true }) })
       .where('id', '=', connectionId)
       .returningAll()
       .executeTakeFirstOrThrow();

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
+import type { Tags } from '../../tags.ts';
 import type { Database, StoredTokens } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent, notify } from '../events/add-event.ts';
@@ -15,7 +16,7 @@ export async function storedTokens(db: Database, id: string): Promise<StoredToke
 
 /**
  * Connects a user. One who was connected before keeps the connection with its records; a paused one stays paused.
- * `consentId`: the consent that the tokens come from, which is deleted.
+ * `consentId`: the consent that the tokens come from, which is deleted. `tags` replace those that the connection has.
  * @throws Error when another process has finished that consent
  */
 export async function connect(
@@ -25,6 +26,7 @@ export async function connect(
     tokens: string;
     accessExpiresAt: Date;
     consentId?: string;
+    tags?: Tags | null;
   },
 ): Promise<{ id: string; created: boolean; recovered: boolean }> {
   return db.transaction().execute(async (tx) => {
@@ -44,6 +46,7 @@ export async function connect(
       userEmail: consented.user.email,
       tokens: consented.tokens,
       accessExpiresAt: consented.accessExpiresAt,
+      ...(consented.tags && { tags: consented.tags }),
     };
     const saved = await tx
       .insertInto('connections')

@@ -25,6 +25,7 @@ const connections = `
     delayed_reason jsonb,
     adaptive_limit jsonb NOT NULL DEFAULT '{"limit": 16, "limitAtObjection": null, "strikes": 0, "slowedAt": 0}',
     settings jsonb NOT NULL DEFAULT '{}',
+    tags jsonb NOT NULL DEFAULT '{}',
     -- The filters have changed and are still to be applied.
     filters_pending boolean NOT NULL DEFAULT false,
     connected_at timestamptz NOT NULL DEFAULT now(),
@@ -69,6 +70,8 @@ const connections = `
     id text PRIMARY KEY,
     tokens text NOT NULL,
     connection_id text,
+    -- The tags of the link; null: it has none.
+    tags jsonb,
     link_made_at timestamptz NOT NULL,
     access_expires_at timestamptz NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),

@@ -1,6 +1,7 @@
 import type { Generated, JSONColumnType, Kysely, Selectable } from 'kysely';
 import type { HeldChanges, HeldKind } from '../../brake.ts';
 import type { Reason } from '../../reasons.ts';
+import type { Tags } from '../../tags.ts';
 
 /** The tables as TypeScript sees them (camelCase; bigint columns are numbers, timestamps Dates). */
 export interface Schema {
@@ -57,6 +58,7 @@ interface ConnectionTable {
   /** The adaptive concurrency of the connection (pacing/concurrency-limit.ts). */
   adaptiveLimit: Generated<{ limit: number; limitAtObjection: number | null; strikes: number; slowedAt: number }>;
   settings: Generated<Record<string, unknown>>;
+  tags: Generated<Tags>;
   /** The settings have changed, and the filters are still to be applied to its assets. */
   filtersPending: Generated<boolean>;
   connectedAt: Generated<Date>;
@@ -84,6 +86,8 @@ interface ConsentTable {
   tokens: string;
   /** The connection that its link was for; null: any. */
   connectionId: string | null;
+  /** The tags of the link; null: it has none. */
+  tags: Tags | null;
   linkMadeAt: Date;
   accessExpiresAt: Date;
   createdAt: Generated<Date>;

@@ -5,7 +5,19 @@ import { disconnectDialog, linkDialog, planDialog } from '../dialogs.js';
 import { bytes, counted, day, duration, number } from '../format.js';
 import { listOf } from '../lists.js';
 import { nameOf } from '../names.js';
-import { assetTable, bar, companiesOf, empty, moreButton, outages, pill, skeleton, time, trouble } from '../parts.js';
+import {
+  assetTable,
+  bar,
+  companiesOf,
+  empty,
+  moreButton,
+  outages,
+  pill,
+  skeleton,
+  tagPills,
+  time,
+  trouble,
+} from '../parts.js';
 import { resyncDialog } from '../resync-dialog.js';
 import { settingsDialog } from '../settings-dialog.js';
 import { draw, say, state } from '../state.js';
@@ -65,7 +77,7 @@ export const connectionView = {
       ${trouble(error)}
       <section class="card" aria-labelledby="connection-title">
         <div class="head"><div><h1 id="connection-title" tabindex="-1">${nameOf(connection)}</h1>
-          <p class="soft">${[connection.user.email, companiesOf(connection)].filter(Boolean).join(' · ')}</p></div>
+          <p class="soft">${[connection.user.email, companiesOf(connection)].filter(Boolean).join(' · ')}</p>${tagPills(connection)}</div>
           <p class="state">${pill(condition.tone, condition.word)}${condition.more ? html`<small>${condition.more}</small>` : nothing}</p></div>
         ${connection.companies.flatMap((company) => company.held.map((hold) => holdBanner(company, hold)))}
         ${connection.lastError ? html`<p class="banner ${condition.tone === 'bad' ? 'bad' : 'warn'}"><strong>Reason:</strong> ${connection.lastError}</p>` : nothing}

@@ -1,0 +1,19 @@
+import { type RawBuilder, sql } from 'kysely';
+import type { Tags } from '../../tags.ts';
+import type { Database } from '../database/schema.ts';
+
+/** Connections with all of these tags. For rows of another table: `connection_id IN (SELECT id FROM connections WHERE …)`. */
+export const haveTags = (tags: readonly Tags[]): RawBuilder<boolean> =>
+  sql<boolean>`connections.tags @> ALL(${tags.map((tag) => JSON.stringify(tag))}::text[]::jsonb[])`;
+
+/** The tags of these connections, by id. */
+export async function tagsOf(db: Database, ids: string[]): Promise<Map<string, Tags>> {
+  if (ids.length === 0) return new Map();
+  const rows = await db.selectFrom('connections').select(['id', 'tags']).where('id', 'in', ids).execute();
+  return new Map(rows.map(({ id, tags }) => [id, tags]));
+}
+
+/** The tags of each connection that is not disconnected. */
+export async function tagged(db: Database): Promise<{ id: string; tags: Tags }[]> {
+  return db.selectFrom('connections').select(['id', 'tags']).where('status', '<>', 'disconnected').execute();
+}
