@@ -1,3 +1,4 @@
+import { bandwidthAt } from './bandwidth-limit.ts';
 import type { Config } from './config/config.ts';
 import { adminTokenOf, encryptionKeys } from './config/secrets.ts';
 import type { Log } from './log.ts';
@@ -150,7 +151,7 @@ function openLibrary(config: Config, deps: { metrics: Metrics; log: Log; opening
   const guard = guardLinks({ apiUrl, appUrl, allowPrivate: config.transfer.allowPrivate });
   const watched = watchRequests(apiUrl, () => recordRequest(metrics, log));
   const dispatcher = openAgent().compose(watched);
-  const traffic = createTraffic(config.transfer.bandwidth);
+  const traffic = createTraffic(bandwidthAt(config.transfer.bandwidth) ?? undefined);
   const downloader = createDownloader({
     referer: appUrl,
     dispatcher: openAgent({ lookup: guard.lookup }).compose(watched),

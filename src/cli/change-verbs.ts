@@ -80,7 +80,10 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
   verb(
     'set',
     'change the settings of a connection, or the bandwidth limit of all processes',
-    ['asset-mirror set CONNECTION --include type=videos --include type=audio', 'asset-mirror set --bandwidth 20MiB/s'],
+    [
+      'asset-mirror set CONNECTION --include type=videos --include type=audio',
+      'asset-mirror set --bandwidth "Mon-Fri 08:00-18:00 10MiB/s, else unlimited Europe/Berlin"',
+    ],
     [
       'Without options it shows the settings. Changes apply at once. The value "default" returns to the setting of the environment.',
       '--include and --exclude replace the earlier filters of the same option; "none" clears them. Conditions of one kind (type, company, project) are alternatives; conditions of several kinds must all match. Files in the bucket stay, even if a filter skips them now.',
@@ -91,7 +94,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .option('--include <what>', 'mirror only this: type=videos, company=ID or project=ID; may be repeated', collect)
     .option('--exclude <what>', 'skip this, in the same form; may be repeated', collect)
     .option('--concurrency <n>', 'maximum assets in transfer')
-    .option('--bandwidth <rate>', 'download limit of each process, such as 20MiB/s')
+    .option('--bandwidth <rate>', 'download limit of each process, such as 20MiB/s, or a timetable')
     .option(
       '--hold-missing <limit>',
       'hold a company if at least this percentage, and more than this number, are missing, such as 50%,1',

@@ -102,7 +102,7 @@ export const variables = {
     .parsed((t) => (t.toLowerCase() === 'off' ? 0 : parseRate(t)), 'a size per second, such as 4KiB/s, or off')
     .prefault('4KiB/s'),
   TRANSFER_MIN_RATE_WINDOW: p.timer('3m'),
-  BANDWIDTH_LIMIT: p.parsed(parseRate, 'a size per second, such as 50MiB/s').optional(),
+  BANDWIDTH_LIMIT: p.bandwidth().optional(),
   SCRUB_CYCLE: p
     .parsed(
       (t) => (t.toLowerCase() === 'off' ? 0 : p.parseCycle(t)),
@@ -207,8 +207,9 @@ export function readEnvironment<T extends z.ZodRawShape>(
   ].filter((name) => !problems.has(name));
   for (const name of wrong) {
     const other = given[name] === undefined && misspelled(environment).find(({ similar }) => similar === name);
+    const issue = result.error?.issues.find(({ path }) => path[0] === name);
     const found = other ? `is not set, but ${other.name} is` : shown(name, given[name]);
-    problems.set(name, `${name} ${found}; expected ${expectedOf(schema[name])}.`);
+    problems.set(name, `${name} ${found}; expected ${partOf(issue) ?? expectedOf(schema[name])}.`);
   }
   if (problems.size > 0 || !result.success) {
     const noLibrary = [...problems.keys()].some((name) => name.startsWith('LIBRARY_') && given[name] === undefined);
@@ -243,6 +244,10 @@ function shown(name: string, value: string | undefined): string {
     ? `is set to something else (${value.length} characters, not shown)`
     : `is ${JSON.stringify(scrub(value))}`;
 }
+
+/** What is expected in place of the wrong part, if the schema says it. */
+const partOf = (issue: z.core.$ZodIssue | undefined) =>
+  issue?.code === 'custom' && issue.message !== p.isWrong ? issue.message : undefined;
 
 function expectedOf(schema: unknown): string {
   // `prefault` and `optional` wrap the schema that has `expected`.

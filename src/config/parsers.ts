@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';
 import { z } from 'zod';
+import { parseBandwidth } from '../bandwidth-limit.ts';
 import { parseDuration } from '../units.ts';
 
 /** Schemas for environment variables: text in, checked values out. Durations are milliseconds, sizes bytes. */
@@ -8,17 +9,29 @@ import { parseDuration } from '../units.ts';
 /** `expected` says what a valid value is: the second half of the error message. */
 export const variable = <T extends z.ZodType>(schema: T, expected: string): T => schema.meta({ expected });
 
+/** The issue of a value about which nothing more is known. */
+export const isWrong = 'wrong';
+
 /** A variable that `parse` reads; undefined means that the text is not valid. */
 export const parsed = <T>(parse: (text: string) => T | undefined, expected: string) =>
   variable(
     z.string().transform((text, context) => {
       const value = parse(text);
       if (value !== undefined) return value;
-      context.addIssue('wrong');
+      context.addIssue(isWrong);
       return z.NEVER;
     }),
     expected,
   );
+
+/** A rate or a timetable. */
+export const bandwidth = () =>
+  z.string().transform((text, context) => {
+    const found = parseBandwidth(text);
+    if ('limit' in found) return found.limit;
+    context.addIssue(found.expected);
+    return z.NEVER;
+  });
 
 /** The entries of a list with commas. */
 export const list = <T>(parse: (entry: string) => T | undefined, expected: string) =>

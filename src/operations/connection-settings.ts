@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { bandwidthIn } from '../bandwidth-limit.ts';
 import { limitOf } from '../brake.ts';
 import { applyFilters } from '../filters/apply-filters.ts';
 import { type Choice, filtersOf, isWider } from '../filters/filters.ts';
@@ -8,7 +9,7 @@ import { parseDuration, parseHoldLimit, syncIntervals } from '../units.ts';
 import { within } from '../within.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text } from './fields.ts';
-import { rate } from './settings.ts';
+import { bandwidth, showBandwidth, shownBandwidth } from './settings.ts';
 import { changedTags, tagsChange } from './tags.ts';
 import { type NamedField, type NamesDeps, unknownNames, unknownNamesRefused } from './unknown-names.ts';
 
@@ -45,8 +46,8 @@ export const connectionSettingsRequest = z
     exclude: choice,
     /** Maximum assets in transfer. */
     concurrency: z.int(wholeNumber).min(1, wholeNumber).max(1000, wholeNumber).nullable().optional(),
-    /** Download limit per process: bytes per second, or a text such as `20MiB/s`. BANDWIDTH_LIMIT applies, too. */
-    bandwidth: rate.nullable().optional(),
+    /** Download limit per process: bytes per second, a text such as `20MiB/s`, or a timetable. BANDWIDTH_LIMIT applies, too. */
+    bandwidth: bandwidth.nullable().optional(),
     /** Holds a company of which more would be marked as gone at once: percent and number, or a text such as `50%,1`. */
     holdMissing: holdLimit.nullable().optional(),
     /** Holds a company of which more files would be replaced, or removed by GONE_RETENTION, at once. */
@@ -76,7 +77,7 @@ export const connectionSettings = z
     include: chosen,
     exclude: chosen,
     concurrency: z.int(),
-    bandwidth: z.number().nullable().describe('Bytes per second and process; null: no own limit.'),
+    ...shownBandwidth,
     holdMissing: shownLimit.describe(
       'A company is held if at least this percentage and more than this number of its assets are missing.',
     ),
@@ -108,7 +109,7 @@ export function settingsOf(
     syncInterval: typeof settings.syncInterval === 'number' ? settings.syncInterval : deps.syncInterval,
     ...filtersOf(settings, deps.filters),
     concurrency: ceilingOf(settings, deps.perConnection),
-    bandwidth: typeof settings.bandwidth === 'number' ? settings.bandwidth : null,
+    ...showBandwidth(bandwidthIn(settings.bandwidth)),
     holdMissing: limitOf(settings, 'missing'),
     holdReplaced: limitOf(settings, 'replaced'),
     own: Object.entries(settings)

@@ -1,3 +1,4 @@
+import type { Bandwidth } from '../bandwidth-limit.ts';
 import type { FilterDefaults } from '../filters/filters.ts';
 import type { Log } from '../log.ts';
 import type { Sealer } from '../oauth/seal.ts';
@@ -27,7 +28,7 @@ export interface OperationsDeps {
   /** How often each file is read back, in ms (undefined: never), and how fast at most. */
   scrub: { cycle: number | undefined; bandwidth: number };
   /** BANDWIDTH_LIMIT of this process. */
-  ownBandwidth: number | undefined;
+  ownBandwidth: Bandwidth | undefined;
   /** Sends a test message to the webhook endpoint. Undefined: none is configured. */
   sendTestWebhook: (() => Promise<{ delivered: boolean; reason?: string }>) | undefined;
   publicUrl: string;

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { bandwidthAt, bandwidthIn } from '../bandwidth-limit.ts';
 import type { Connection } from '../store/database/schema.ts';
 import { type Amount, fetched, type PlanKind, type PlanProgress, plan, planKinds } from '../sync/plan.ts';
 import { existingConnection, stopped } from './connections.ts';
@@ -72,10 +73,9 @@ export function planOperations(deps: Deps) {
     const recent = await store.assets.recent(recentMs);
     const flowing = Math.max(recent.bytes / recent.seconds, deps.traffic());
     if (recent.seconds >= soonestEstimate && flowing > 0) return { bytesPerSecond: flowing, from: 'measured' as const };
-    const ofProcess = (await store.settings.bandwidth()) ?? deps.ownBandwidth ?? Number.POSITIVE_INFINITY;
+    const ofProcess = bandwidthAt((await store.settings.bandwidth()) ?? deps.ownBandwidth) ?? Number.POSITIVE_INFINITY;
     const ofConnections = connections.reduce(
-      (sum, { settings }) =>
-        sum + (typeof settings.bandwidth === 'number' ? settings.bandwidth : Number.POSITIVE_INFINITY),
+      (sum, { settings }) => sum + (bandwidthAt(bandwidthIn(settings.bandwidth)) ?? Number.POSITIVE_INFINITY),
       0,
     );
     const limit = Math.min(ofProcess, ofConnections);

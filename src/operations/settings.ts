@@ -1,29 +1,48 @@
 import { z } from 'zod';
-import { parseRate } from '../units.ts';
+import { type Bandwidth, bandwidthAt, parseBandwidth, timetableOf } from '../bandwidth-limit.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text } from './fields.ts';
 
 const wanted = 'expected bytes per second, or a rate such as 20MiB/s';
-const bytes = z.int(wanted).min(1, wanted);
-/** Bytes per second, or a text such as `20MiB/s`. */
-export const rate = z.union([bytes, text.transform(parseRate).pipe(bytes)], wanted);
+
+/** Bytes per second, or a text such as `20MiB/s`, `unlimited` or a timetable. */
+export const bandwidth = z
+  .union([z.int(wanted).min(1, wanted), text], wanted)
+  .transform((value, context): Bandwidth => {
+    if (typeof value === 'number') return value;
+    const parsed = parseBandwidth(value);
+    if ('limit' in parsed) return parsed.limit;
+    context.addIssue(`expected ${parsed.expected}`);
+    return z.NEVER;
+  });
+
+/** A limit in an answer. */
+export const shownBandwidth = {
+  bandwidth: z.number().nullable().describe('Download limit of each process now, in bytes per second; null: no limit.'),
+  bandwidthTimetable: z
+    .string()
+    .nullable()
+    .describe('The timetable of the limit; null: it does not depend on the time.'),
+};
+
+export const showBandwidth = (limit: Bandwidth | null) => ({
+  bandwidth: bandwidthAt(limit),
+  bandwidthTimetable: timetableOf(limit),
+});
 
 /** The limit of each process; null: BANDWIDTH_LIMIT of the process. */
-export const settingsRequest = z.strictObject({ bandwidth: rate.nullable() }).meta({ id: 'SettingsRequest' });
+export const settingsRequest = z.strictObject({ bandwidth: bandwidth.nullable() }).meta({ id: 'SettingsRequest' });
 export type SettingsRequest = z.input<typeof settingsRequest>;
 
 export const settingsAnswer = z
-  .object({
-    bandwidth: z.number().nullable().describe('Download limit of each process in bytes per second; null: no limit.'),
-    from: z.enum(['settings', 'BANDWIDTH_LIMIT']).describe('Where the limit is set.'),
-  })
+  .object({ ...shownBandwidth, from: z.enum(['settings', 'BANDWIDTH_LIMIT']).describe('Where the limit is set.') })
   .meta({ id: 'Settings' });
 
 export function settingsOperations({ store, ownBandwidth }: Pick<OperationsDeps, 'store' | 'ownBandwidth'>) {
   async function settings() {
     const set = await store.settings.bandwidth();
     return {
-      bandwidth: set ?? ownBandwidth ?? null,
+      ...showBandwidth(set ?? ownBandwidth ?? null),
       from: set !== null ? ('settings' as const) : ('BANDWIDTH_LIMIT' as const),
     };
   }

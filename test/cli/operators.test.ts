@@ -143,6 +143,12 @@ describe('commands of operators', () => {
     });
     await run(['set', '--bandwidth', '20MiB/s']);
     expect((await run(['set'])).stdout).toMatch(/^bandwidth +20\.0 MiB\/s in each process\n/);
+    const timetable = 'Mon-Sun 00:00-24:00 10MiB/s, else unlimited Europe/Berlin';
+    expect((await run(['set', '--bandwidth', timetable])).stdout).toContain(
+      `at most 10.0 MiB/s, by the timetable ${timetable}.`,
+    );
+    expect((await run(['set'])).stdout).toContain(`bandwidth    ${timetable}; now 10.0 MiB/s in each process\n`);
+    expect((await run(['set', id, '--bandwidth', 'Mon 10MiB'])).stderr).toContain('or unlimited, in place of "10MiB"');
     expect(JSON.parse((await run(['set', '--bandwidth', 'default', '--json'])).stdout)).toEqual(
       JSON.parse((await run(['set', '--json'])).stdout),
     );
@@ -161,7 +167,9 @@ describe('commands of operators', () => {
   test('tags are set, shown, filtered by, and removed, and a link carries them', async () => {
     const tagged = await run(['set', id, '--tag', 'client=Ömer & Co', '--tag', 'tier=gold']);
     expect(tagged.stdout).toMatch(/\ntags +tier=gold client=Ömer & Co\n/);
-    expect((await run(['connections'])).stdout).toMatch(/^CONNECTION .* COMPANIES +TAGS .*\n.* tier=gold client=Ömer & Co /);
+    expect((await run(['connections'])).stdout).toMatch(
+      /^CONNECTION .* COMPANIES +TAGS .*\n.* tier=gold client=Ömer & Co /,
+    );
     expect((await run(['connections', '--tag', 'tier=gold', '--tag', 'client=Ömer & Co'])).stdout).toContain(id);
     for (const other of [['tier=silver'], ['tier=gold', '--tag', 'client=acme']]) {
       expect((await run(['connections', '--tag', ...other])).stdout).toBe('No connection matches.\n');
@@ -181,7 +189,10 @@ describe('commands of operators', () => {
       ['set', id, '--untag', 'client=acme'],
       ['connections', '--tag', 'client'],
     ]) {
-      expect(await run(wrong)).toMatchObject({ code: 2, stderr: expect.stringContaining('key=value such as client=acme') });
+      expect(await run(wrong)).toMatchObject({
+        code: 2,
+        stderr: expect.stringContaining('key=value such as client=acme'),
+      });
     }
     expect(await run(['connect-link', '--return-url', 'https://agency.example/'])).toMatchObject({
       code: 2,

@@ -187,6 +187,13 @@ describe('the value of each variable', () => {
     ['TRANSFER_MIN_RATE', 'off', (c) => c.transfer.minRate, undefined],
     ['TRANSFER_MIN_RATE_WINDOW', '10m', (c) => c.transfer.minRate?.windowMs, 10 * minute],
     ['BANDWIDTH_LIMIT', '50MiB/s', (c) => c.transfer.bandwidth, 50 * 2 ** 20],
+    ['BANDWIDTH_LIMIT', 'off', (c) => c.transfer.bandwidth, 'unlimited'],
+    [
+      'BANDWIDTH_LIMIT',
+      'Europe/Berlin  Mon-Fri 8:00-18:00 10 MiB/s,else off',
+      (c) => c.transfer.bandwidth,
+      'Europe/Berlin Mon-Fri 8:00-18:00 10 MiB/s,else off',
+    ],
     ['DOWNLOAD_ALLOW_PRIVATE', 'TRUE', (c) => c.transfer.allowPrivate, true],
     ['DOWNLOAD_ALLOW_PRIVATE', 'no', (c) => c.transfer.allowPrivate, []],
     ['DOWNLOAD_ALLOW_PRIVATE', 'CDN.internal, [::1]', (c) => c.transfer.allowPrivate, ['cdn.internal', '::1']],
@@ -428,7 +435,7 @@ describe('invalid settings', () => {
     SCRUB_BANDWIDTH: ['10MiB', '0B/s', 'off'],
     TRANSFER_MIN_RATE: ['4KiB', '0B/s', 'no'],
     TRANSFER_MIN_RATE_WINDOW: ['0s', '25d'],
-    BANDWIDTH_LIMIT: ['50MiB', '0B/s', '50/s', 'fast'],
+    BANDWIDTH_LIMIT: ['50MiB', '0B/s', '50/s', 'fast', 'Mon-Fri 08:00-18:00, else 5MiB/s'],
     DOWNLOAD_ALLOW_PRIVATE: ['http://cdn.internal', 'cdn.internal:8080', '10.0.0.0/8', 'a,,b'],
     KEEP_VERSIONS: ['90', '0d', 'forever'],
     MIRROR_THUMBNAILS: ['on and off'],
@@ -447,6 +454,12 @@ describe('invalid settings', () => {
   };
   it('a wrong bucket in STORAGE_URL is reported with the rule for names of buckets', () => {
     expect(problemOf('STORAGE_URL', 's3://b/p')).toMatch(/^STORAGE_URL is "s3:\/\/b\/p"; expected .* 3 to 63 letters/);
+  });
+
+  it('a wrong part of a timetable in BANDWIDTH_LIMIT is reported', () => {
+    expect(problemOf('BANDWIDTH_LIMIT', 'Mon-Fri 8-18 5MiB/s')).toBe(
+      'BANDWIDTH_LIMIT is "Mon-Fri 8-18 5MiB/s"; expected two times such as 08:00-18:00 in place of "8-18".',
+    );
   });
 
   for (const [name, values] of Object.entries(wrong)) {

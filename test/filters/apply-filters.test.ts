@@ -229,6 +229,7 @@ describe('settings of a connection', () => {
       exclude: nothing,
       concurrency: 64,
       bandwidth: null,
+      bandwidthTimetable: null,
       ...limits,
       own: [],
     };
@@ -246,6 +247,7 @@ describe('settings of a connection', () => {
       exclude: nothing,
       concurrency: 2,
       bandwidth: 2 * 2 ** 20,
+      bandwidthTimetable: null,
       ...limits,
       own: ['bandwidth', 'concurrency', 'include.assetTypes', 'syncInterval'],
     });
@@ -280,6 +282,7 @@ describe('settings of a connection', () => {
     [{ concurrency: 0 }, 'concurrency'],
     [{ concurrency: 1001 }, 'concurrency'],
     [{ bandwidth: '20MiB' }, 'bandwidth'],
+    [{ bandwidth: 'Mon-Fry 08:00-18:00 1MiB/s' }, 'bandwidth: expected a day or days .* in place of .*Mon-Fry'],
     [{ include: { types: ['x'] } }, 'include'],
     [{ include: { assetTypes: 'videos' } }, 'include.assetTypes'],
     [{ exclude: { companyIds: [''] } }, 'exclude.companyIds.0'],

@@ -582,6 +582,32 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     expect(flaws).toEqual([]);
   });
 
+  test('the dashboard shows tags, and bandwidth limits with their timetables', async () => {
+    await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, {
+      tags: { client: 'Acme Ltd', note: 'long '.repeat(19).trim() },
+      bandwidth: '00:00-24:00 1GiB/s, else unlimited Europe/Berlin',
+    });
+    await scene.mirror.api('PATCH', '/settings', { bandwidth: 'Mon-Sun 2GiB/s, else unlimited' });
+    const overview = ['client=Acme Ltd', 'Bandwidth now: 2.0 GiB/s per process · Mon-Sun 2GiB/s, else unlimited'];
+    const connection = [
+      'client=Acme Ltd',
+      '1.0 GiB/s per process, by the timetable 00:00-24:00 1GiB/s, else unlimited',
+    ];
+    for (const [path, texts] of [
+      ['', overview],
+      [`connections/${scene.connectionId}`, connection],
+    ] as const) {
+      for (const width of [1280, 360]) {
+        await dress(page, { width, isDark: width === 360 });
+        await page.goto(`${scene.ground.publicUrl}/#/${path}`);
+        for (const text of texts) await shows(text);
+        expect(await flawsOf(page)).toEqual([]);
+      }
+    }
+    await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { tags: null, bandwidth: null });
+    await scene.mirror.api('PATCH', '/settings', { bandwidth: null });
+  });
+
   test('the sign-in form is readable, named and fits in light and dark', async () => {
     const other = await chrome.createBrowserContext();
     const form = await other.newPage();

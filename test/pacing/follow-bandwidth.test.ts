@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { followBandwidth } from '../../src/pacing/follow-bandwidth.ts';
 import { createConnectionThrottles, createTraffic } from '../../src/source/bandwidth.ts';
 import { openStore } from '../../src/store/store.ts';
@@ -60,3 +60,31 @@ test('the bandwidth limit of a connection reaches every process, and no other co
     await one.close();
   }
 });
+
+test('a timetable changes the limit of a process and of a connection within seconds, and is not read again for that', async () => {
+  const one = await newStore();
+  const throttles = createConnectionThrottles();
+  const traffic = createTraffic(undefined);
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.parse('2026-01-05T07:59:59Z') });
+  const own = '08:00-09:00 1MiB/s, else 2MiB/s';
+  const stop = followBandwidth({ store: one.store, traffic, throttles, own, log: silent });
+  try {
+    const { id } = await one.store.connections.connect(consented());
+    const settings = { bandwidth: 'Mon 08:00-10:00 3MiB/s, Mon 10:00-11:00 unlimited, else 4MiB/s Europe/London' };
+    await one.store.connections.changeSettings(id, {}, () => ({ settings, applyFilters: false }));
+    await until('the limits before', () => traffic.limit === 2 * MiB && throttles.limitOf(id) === 4 * MiB);
+    await one.close();
+    for (const [time, limit, ofConnection] of [
+      ['2026-01-05T08:00:00Z', MiB, 3 * MiB],
+      ['2026-01-05T09:00:00Z', 2 * MiB, 3 * MiB],
+      ['2026-01-05T10:00:00Z', 2 * MiB, undefined],
+    ] as const) {
+      vi.setSystemTime(Date.parse(time));
+      await until(time, () => traffic.limit === limit && throttles.limitOf(id) === ofConnection);
+    }
+  } finally {
+    vi.useRealTimers();
+    stop();
+    await one.close().catch(() => {});
+  }
+}, 30_000);

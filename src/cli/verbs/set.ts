@@ -1,5 +1,6 @@
+import { type Bandwidth, parseBandwidth } from '../../bandwidth-limit.ts';
 import { type Tags, tagsText } from '../../tags.ts';
-import { formatBytes, formatDuration, parseDuration, parseHoldLimit, parseRate } from '../../units.ts';
+import { formatBytes, formatDuration, parseDuration, parseHoldLimit } from '../../units.ts';
 import type { ConnectionSettingsRequest, ConnectionSummary, Settings } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { RefusedByService, UsageError } from '../failures.ts';
@@ -57,7 +58,8 @@ async function setForAll(api: ApiClient, { json, ...options }: SetOptions): Prom
   }
   const settings = await api.changeSettings({ bandwidth: bandwidthOf(options.bandwidth) });
   if (json) return printJson(settings);
-  const limit = settings.bandwidth === null ? 'without a limit' : `at most ${formatBytes(settings.bandwidth)}/s`;
+  const now = settings.bandwidth === null ? 'without a limit' : `at most ${formatBytes(settings.bandwidth)}/s`;
+  const limit = settings.bandwidthTimetable === null ? now : `${now}, by the timetable ${settings.bandwidthTimetable}`;
   print(
     settings.from === 'settings'
       ? `Each process now downloads ${limit}. Return to BANDWIDTH_LIMIT with \`asset-mirror set --bandwidth default\`.`
@@ -65,8 +67,8 @@ async function setForAll(api: ApiClient, { json, ...options }: SetOptions): Prom
   );
 }
 
-function describeAll({ bandwidth, from }: Settings): string {
-  const limit = bandwidth === null ? 'no limit' : `${formatBytes(bandwidth)}/s in each process`;
+function describeAll({ from, ...settings }: Settings): string {
+  const limit = bandwidthText(settings, 'no limit');
   const whose = from === 'settings' ? '' : paint('dim', '  (BANDWIDTH_LIMIT of the process that answered)');
   return `bandwidth    ${limit}${whose}\nShow the settings of a connection with \`asset-mirror set CONNECTION\`.`;
 }
@@ -85,10 +87,20 @@ function requestOf(options: SetOptions): ConnectionSettingsRequest {
   };
 }
 
-function bandwidthOf(text: string): number | null {
-  const rate = text === 'default' ? null : parseRate(text);
-  if (rate === undefined) throw new UsageError(`--bandwidth ${text}: expected a rate such as 20MiB/s, or default`);
-  return rate;
+function bandwidthOf(text: string): Bandwidth | null {
+  if (text === 'default') return null;
+  const parsed = parseBandwidth(text);
+  if ('expected' in parsed) throw new UsageError(`--bandwidth ${text}: expected ${parsed.expected}`);
+  return parsed.limit;
+}
+
+/** `20.0 MiB/s in each process`, with its timetable. */
+function bandwidthText(
+  { bandwidth, bandwidthTimetable }: Pick<Settings, 'bandwidth' | 'bandwidthTimetable'>,
+  none: string,
+): string {
+  const now = bandwidth === null ? none : `${formatBytes(bandwidth)}/s in each process`;
+  return bandwidthTimetable === null ? now : `${bandwidthTimetable}; now ${now}`;
 }
 
 function intervalOf(text: string): number | null {
@@ -144,7 +156,7 @@ function describe({ settings, tags }: Pick<ConnectionSummary, 'settings' | 'tags
     `include      ${choice(settings.include, 'everything')}${own('include')}`,
     `exclude      ${choice(settings.exclude, 'nothing')}${own('exclude')}`,
     `concurrency  at most ${settings.concurrency} assets at once${own('concurrency')}`,
-    `bandwidth    ${settings.bandwidth === null ? 'no own limit' : `${formatBytes(settings.bandwidth)}/s in each process`}${own('bandwidth')}`,
+    `bandwidth    ${bandwidthText(settings, 'no own limit')}${own('bandwidth')}`,
     `hold         above ${limit(settings.holdMissing)} missing${own('holdMissing')}`,
     `             above ${limit(settings.holdReplaced)} replaced${own('holdReplaced')}`,
     `tags         ${harmless(tagsText(tags)) || 'none'}`,

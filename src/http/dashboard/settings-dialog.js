@@ -22,6 +22,9 @@ const interval = (ms) => {
   return `${ms / size}${unit}`;
 };
 
+/** @param {number | null} perSecond */
+const rate = (perSecond) => (perSecond === null ? 'unlimited' : `${bytes(perSecond)}/s`);
+
 /** @param {{ percent: number, assets: number }} limit */
 const limit = ({ percent, assets }) => `${percent}%,${assets}`;
 
@@ -61,7 +64,7 @@ export function settingsDialog(connection, seenTypes, then) {
   const before = {
     syncInterval: isOwn('syncInterval') ? interval(settings.syncInterval) : '',
     concurrency: isOwn('concurrency') ? String(settings.concurrency) : '',
-    bandwidth: settings.bandwidth === null ? '' : `${bytes(settings.bandwidth)}/s`,
+    bandwidth: isOwn('bandwidth') ? (settings.bandwidthTimetable ?? rate(settings.bandwidth)) : '',
     holdMissing: isOwn('holdMissing') ? limit(settings.holdMissing) : '',
     holdReplaced: isOwn('holdReplaced') ? limit(settings.holdReplaced) : '',
   };

@@ -7,6 +7,7 @@ import type { eventAnswer } from '../../operations/events.ts';
 import type { planAnswer, planProgress } from '../../operations/plan.ts';
 import type { projectList } from '../../operations/projects.ts';
 import type { removalsAnswer } from '../../operations/removals.ts';
+import type { settingsAnswer } from '../../operations/settings.ts';
 import type { statusAnswer } from '../../operations/status.ts';
 import type { syncAnswer } from '../../operations/syncs.ts';
 import type { historyAnswer } from '../../operations/throughput.ts';
@@ -14,6 +15,7 @@ import type { upcomingAnswer } from '../../operations/upcoming.ts';
 import type { verificationAnswer, verificationList } from '../../operations/verifications.ts';
 import type { versionList } from '../../operations/versions.ts';
 
+export type Settings = z.infer<typeof settingsAnswer>;
 export type Status = z.infer<typeof statusAnswer>;
 export type Connection = z.infer<typeof connectionAnswer>;
 export type AssetSummary = z.infer<typeof assetList>['assets'][number];

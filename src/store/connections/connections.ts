@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import type { Bandwidth } from '../../bandwidth-limit.ts';
 import type { Tags } from '../../tags.ts';
 import type { Connection, ConnectionStatus, Database } from '../database/schema.ts';
 import { haveTags } from './tags.ts';
@@ -67,13 +68,11 @@ export async function scheduled(db: Database): Promise<Pick<Connection, 'id' | '
   return db.selectFrom('connections').select(['id', 'settings', 'newsAt']).where('status', '=', 'active').execute();
 }
 
-/** Bandwidth limits of connections that have one, in bytes per second and process. */
-export async function bandwidths(db: Database): Promise<Map<string, number>> {
-  const { rows } = await sql<{ id: string; bandwidth: unknown }>`
+/** Bandwidth limits of connections that have one, per process. */
+export async function bandwidths(db: Database): Promise<Map<string, Bandwidth>> {
+  const { rows } = await sql<{ id: string; bandwidth: Bandwidth }>`
     SELECT id, settings->'bandwidth' AS bandwidth FROM connections WHERE settings ? 'bandwidth'`.execute(db);
-  return new Map(
-    rows.flatMap(({ id, bandwidth }) => (typeof bandwidth === 'number' ? [[id, bandwidth] as const] : [])),
-  );
+  return new Map(rows.map(({ id, bandwidth }) => [id, bandwidth]));
 }
 
 /** The companies that these connections can read now, each with its high-water mark and what is held. */

@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto';
+import { type Bandwidth, bandwidthIn } from '../../bandwidth-limit.ts';
 import type { Database } from '../database/schema.ts';
 import { notify } from '../events/add-event.ts';
 
-/** Bytes per second and process; null: each process uses its environment. */
-export async function bandwidth(db: Database): Promise<number | null> {
+/** The limit of each process; null: each uses its environment. */
+export async function bandwidth(db: Database): Promise<Bandwidth | null> {
   const row = await db.selectFrom('settings').select('value').where('name', '=', 'bandwidth').executeTakeFirst();
-  return typeof row?.value === 'number' ? row.value : null;
+  return bandwidthIn(row?.value);
 }
 
 /** The id of this database, the same in all processes. */
@@ -21,11 +22,11 @@ export async function installation(db: Database): Promise<string> {
   return String(row.value);
 }
 
-export async function setBandwidth(db: Database, bytesPerSecond: number | null): Promise<void> {
+export async function setBandwidth(db: Database, limit: Bandwidth | null): Promise<void> {
   await db.transaction().execute(async (tx) => {
-    if (bytesPerSecond === null) await tx.deleteFrom('settings').where('name', '=', 'bandwidth').execute();
+    if (limit === null) await tx.deleteFrom('settings').where('name', '=', 'bandwidth').execute();
     else {
-      const value = JSON.stringify(bytesPerSecond);
+      const value = JSON.stringify(limit);
       await tx
         .insertInto('settings')
         .values({ name: 'bandwidth', value })

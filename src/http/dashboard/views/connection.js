@@ -94,6 +94,7 @@ export const connectionView = {
           <div><dt>Stored</dt><dd>${bytes(connection.bytes)}</dd></div>
           <div><dt>Last sync</dt><dd>${time(connection.lastSyncAt, 'not yet')}</dd></div>
           ${connection.status === 'active' ? activeFacts(connection) : nothing}
+          ${bandwidthFact(connection)}
           <div><dt>Connected</dt><dd>${time(connection.connectedAt)}</dd></div>
           ${connection.counts.skipped > 0 ? html`<div><dt>Skipped</dt><dd><a href="#/assets?skipped=true&connectionId=${id}">${counted(connection.counts.skipped, 'asset')}</a></dd></div>` : nothing}
           <div class="wide"><dt>Id</dt><dd><code>${connection.id}</code></dd></div>
@@ -156,6 +157,12 @@ function holdBanner({ id: companyId, name }, hold) {
 const activeFacts = ({ nextSyncAt, polling, adaptiveLimit: { limit, ceiling } }) => html`
   <div><dt>Next sync</dt><dd>${time(nextSyncAt, 'none')} <small>every ${duration(polling.interval / 1000)}${polling.reason === 'active' ? ' after recent uploads' : ''}</small></dd></div>
   <div><dt>Assets at once</dt><dd>${counted(limit, 'asset')}${limit < ceiling ? html` <small>adapted to the library, at most ${ceiling}</small>` : nothing}</dd></div>`;
+
+/** @param {Connection} connection */
+const bandwidthFact = ({ settings: { own, bandwidth, bandwidthTimetable } }) =>
+  own.includes('bandwidth')
+    ? html`<div><dt>Bandwidth</dt><dd>${bandwidth === null ? 'unlimited' : `${bytes(bandwidth)}/s`} <small>per process${bandwidthTimetable ? `, by the timetable ${bandwidthTimetable}` : nothing}</small></dd></div>`
+    : nothing;
 
 /** @param {Connection} of */
 function buttons(of) {

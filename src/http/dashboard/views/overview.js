@@ -1,4 +1,4 @@
-/** @import { Connection, History, Removals, Status, Upcoming } from '../types.d.ts' */
+/** @import { Connection, History, Removals, Settings, Status, Upcoming } from '../types.d.ts' */
 import { api } from '../api.js';
 import '../chart.js';
 import { linkDialog } from '../dialogs.js';
@@ -31,6 +31,8 @@ let history;
 let upcoming;
 /** @type {Removals | undefined} */
 let removals;
+/** @type {Settings | undefined} */
+let settings;
 /** @type {'hour' | 'day' | 'week'} */
 let range = 'hour';
 let search = '';
@@ -77,7 +79,7 @@ async function loadHistory() {
 
 async function loadUpcoming() {
   try {
-    [upcoming, removals] = await Promise.all([api('/upcoming?limit=6'), api('/removals')]);
+    [upcoming, removals, settings] = await Promise.all([api('/upcoming?limit=6'), api('/removals'), api('/settings')]);
     draw();
   } catch {
     // The next refresh tries again.
@@ -195,7 +197,15 @@ function summary({ assets, bytes: stored, versions, outstanding, rate, timeLeft,
       ${assets.skipped > 0 ? html`<li><a href="#/assets?skipped=true"><i class="gone"></i>Skipped <b>${number(assets.skipped)}</b></a></li>` : nothing}</ul>
       ${all === 0 ? nothing : html`<button @click=${() => verifyDialog(undefined)}>Verify …</button>`}</div>
     ${scrubOf(scrub)}
+    ${settings ? limitOf(settings) : nothing}
   </section>`;
+}
+
+/** @param {Settings} settings */
+function limitOf({ bandwidth, bandwidthTimetable }) {
+  if (bandwidth === null && bandwidthTimetable === null) return nothing;
+  const now = bandwidth === null ? 'unlimited' : `${bytes(bandwidth)}/s per process`;
+  return html`<p class="soft small">Bandwidth now: ${now}${bandwidthTimetable ? ` · ${bandwidthTimetable}` : nothing}</p>`;
 }
 
 /** @param {Status['scrub']} scrub */
