@@ -227,7 +227,7 @@ describe('settings of a connection', () => {
       syncInterval: 365 * 24 * 3_600_000,
       include: nothing,
       exclude: nothing,
-      concurrency: 64,
+      concurrency: 128,
       bandwidth: null,
       bandwidthTimetable: null,
       ...limits,
@@ -254,7 +254,7 @@ describe('settings of a connection', () => {
     const one = await patch(connectionId, { include: { companyIds: ['x'] }, concurrency: null, force: true });
     expect(one.settings).toMatchObject({
       include: { assetTypes: ['videos'], companyIds: ['x'] },
-      concurrency: 64,
+      concurrency: 128,
       own: expect.not.arrayContaining(['concurrency']),
     });
     await patch(connectionId, { include: { assetTypes: null, companyIds: null }, syncInterval: null, bandwidth: null });
