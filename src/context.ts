@@ -30,6 +30,7 @@ import { defaultTimings, type Timings } from './timings.ts';
 import { checkAsset } from './verify/check-asset.ts';
 import { sendTest } from './webhooks/send-test.ts';
 import { createWebhookSender } from './webhooks/sender.ts';
+import { targetOf } from './webhooks/target.ts';
 
 export type Context = Awaited<ReturnType<typeof openContext>>;
 
@@ -61,11 +62,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
   const limiter = new Limiter({ store, log, perConnection: transfer.perConnection });
   const withToken = createAccess(tokens, limiter, client);
   const schedule = new Schedule({ store, queues, log, ...config.sync });
-  const { url, keys = [], allowPrivate } = config.webhook;
-  const webhookSender =
-    url === undefined
-      ? undefined
-      : opening.adopt(createWebhookSender({ url, keys, allowPrivate }), (sender) => sender.close());
+  const webhookSender = opening.adopt(createWebhookSender(config.webhook), (sender) => sender.close());
   const operations = createOperations({
     ...stores,
     schedule,
@@ -73,7 +70,10 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     tokens,
     client,
     access: withToken,
-    sendTestWebhook: webhookSender && (() => sendTest(webhookSender)),
+    async sendTestWebhook(endpoint) {
+      const target = targetOf(endpoint, { sealer, environment: config.webhook });
+      return target && sendTest(webhookSender, target);
+    },
     log,
     publicUrl,
     returnOrigins: config.returnOrigins,

@@ -1,9 +1,16 @@
-/** The kinds of events that webhooks deliver. */
-export const webhookKinds = [
-  'connection.disconnected',
-  'connection.recovered',
-  'sync.failed',
-  'asset.failed',
-  'asset.mirrored',
-] as const;
-export type WebhookKind = (typeof webhookKinds)[number];
+/** The kinds of events that webhooks deliver, and whether an endpoint gets them unless it names its kinds. */
+const kinds = {
+  'connection.disconnected': true,
+  'connection.recovered': true,
+  'sync.failed': true,
+  'asset.failed': true,
+  // One for each asset: too many for most.
+  'asset.mirrored': false,
+};
+export type WebhookKind = keyof typeof kinds;
+
+export const webhookKinds = Object.keys(kinds) as WebhookKind[];
+export const defaultWebhookKinds = webhookKinds.filter((kind) => kinds[kind]);
+
+/** The id of the endpoint in WEBHOOK_URL. */
+export const environmentEndpoint = 'environment';

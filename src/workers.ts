@@ -76,9 +76,12 @@ export async function startWorkers(context: Context) {
   const pruning = startPruning(context);
   const locks = startExtendingLocks(context);
   const removing = startRemoving(context, config.goneRetention);
-  const { webhookSender } = context;
-  const webhooks =
-    webhookSender && new Webhooks({ ...context, publicUrl: config.publicUrl }, webhookSender, config.webhook.events);
+  const webhooks = new Webhooks({
+    ...context,
+    sender: context.webhookSender,
+    environment: config.webhook,
+    publicUrl: config.publicUrl,
+  });
   const heartbeat =
     config.heartbeatUrl === undefined
       ? undefined
@@ -107,7 +110,7 @@ export async function startWorkers(context: Context) {
       ]);
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));
       await tokens.settled();
-      await Promise.all([pruning.stop(), locks?.stop(), removing.stop(), webhooks?.stop(), heartbeat?.stop()]);
+      await Promise.all([pruning.stop(), locks?.stop(), removing.stop(), webhooks.stop(), heartbeat?.stop()]);
       await breaker.stop();
       await leases.close();
       await verified;
@@ -192,7 +195,6 @@ export function mirrorDeps(
       pin: (link, signal) => outages.watch('links', () => downloader.pin(link, signal)),
     },
     keyTemplate: config.storage.keyTemplate,
-    mirroredEvents: config.webhook.url !== undefined && config.webhook.events.includes('asset.mirrored'),
     filters: config.sync,
     processing,
     transcripts,

@@ -12,6 +12,7 @@ export type { HoldRequest, ReleaseRequest } from '../operations/removals.ts';
 export type { SettingsRequest } from '../operations/settings.ts';
 export type { ResyncRequest, SyncQuery } from '../operations/syncs.ts';
 export type { VerifyRequest } from '../operations/verifications.ts';
+export type { WebhookChange, WebhookRequest } from '../operations/webhooks.ts';
 
 type Answer<Verb extends keyof Operations> = Awaited<ReturnType<Operations[Verb]>>;
 export type Verification = Answer<'verification'>;
@@ -22,6 +23,9 @@ export type Erasure = Answer<'erasure'>;
 export type ErasureList = Answer<'erasures'>;
 export type ErasureCertificate = Answer<'certificate'>;
 export type TestedWebhook = Answer<'testWebhook'>;
+export type WebhookList = Answer<'webhooks'>;
+export type Webhook = WebhookList['webhooks'][number];
+export type ChangedWebhook = Answer<'changeWebhook'>;
 export type RotatedKeys = Answer<'rotateKeys'>;
 export type ChangedConnection = Answer<'changeConnection'>;
 export type Scrub = Answer<'scrub'>;

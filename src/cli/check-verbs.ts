@@ -6,7 +6,7 @@ import { rotateKeys } from './verbs/encryption-keys.ts';
 import type { ExportVerbOptions } from './verbs/export.ts';
 import type { RestoreOptions } from './verbs/restore.ts';
 import { type VerifyOptions, verify } from './verbs/verify.ts';
-import { testWebhook } from './verbs/webhooks.ts';
+import { webhookVerbs } from './webhook-verbs.ts';
 
 /** The verbs that check the mirror and repair it. */
 export function checkVerbs(
@@ -102,16 +102,11 @@ export function checkVerbs(
       .summary(summary)
       .description(`${summary[0]!.toUpperCase()}${summary.slice(1)}.`)
       .helpCommand(false);
-  group('keys', 'manage the keys that encrypt tokens')
+  group('keys', 'manage the keys that encrypt tokens and secrets')
     .command('rotate')
-    .description('Encrypt all tokens again with the first of ENCRYPTION_KEYS.')
+    .description('Encrypt all tokens and webhook secrets again with the first of ENCRYPTION_KEYS.')
     .option('--json', 'print JSON')
     .addHelpText('after', examples('asset-mirror keys rotate'))
     .action(async (options) => failIf(await rotateKeys(await verbs.api(), options)));
-  group('webhooks', 'try the webhook endpoint')
-    .command('test')
-    .description('Send a test message to the webhook endpoint. Exits with 1 if it is not accepted.')
-    .option('--json', 'print JSON')
-    .addHelpText('after', examples('asset-mirror webhooks test'))
-    .action(async (options) => failIf(await testWebhook(await verbs.api(), options)));
+  webhookVerbs(group('webhooks', 'manage webhook endpoints'), verbs.api);
 }

@@ -3,6 +3,7 @@ import type {
   AssetList,
   AssetQuery,
   ChangedConnection,
+  ChangedWebhook,
   ChangeList,
   ChangeQuery,
   ConnectionList,
@@ -41,6 +42,9 @@ import type {
   Verification,
   VerifyRequest,
   VersionList,
+  WebhookChange,
+  WebhookList,
+  WebhookRequest,
 } from './answers.ts';
 import { type EventHandlers, followEvents } from './follow-events.ts';
 import { mostRows } from './options.ts';
@@ -51,7 +55,8 @@ export type ApiClient = ReturnType<typeof createApiClient>;
 /** The operator API of a running asset-mirror: one function for each route that a verb uses. */
 export function createApiClient(service: Service) {
   const get = <T>(path: string, query: object = {}) => call<T>(service, 'GET', addressOf(path, query));
-  const send = <T>(method: 'POST' | 'PATCH', path: string, body?: unknown) => call<T>(service, method, path, body);
+  const send = <T>(method: 'POST' | 'PATCH' | 'DELETE', path: string, body?: unknown) =>
+    call<T>(service, method, path, body);
   const part = (id: string) => encodeURIComponent(id);
 
   const connections = (query: ConnectionQuery = {}) => get<ConnectionList>('/connections', query);
@@ -111,7 +116,14 @@ export function createApiClient(service: Service) {
     erasure: (id: string) => get<Erasure>(`/erasures/${part(id)}`),
     erasures: () => get<ErasureList>('/erasures'),
     erasureCertificate: (id: string) => get<ErasureCertificate>(`/erasures/${part(id)}/certificate`),
-    testWebhook: () => send<TestedWebhook>('POST', '/webhooks/test'),
+    webhooks: () => get<WebhookList>('/webhooks'),
+    addWebhook: (request: WebhookRequest) => send<ChangedWebhook>('POST', '/webhooks', request),
+    changeWebhook: (id: string, change: WebhookChange) =>
+      send<ChangedWebhook>('PATCH', `/webhooks/${part(id)}`, change),
+    removeWebhook: (id: string) => send<{ id: string }>('DELETE', `/webhooks/${part(id)}`),
+    /** Without an id: the endpoint in WEBHOOK_URL. */
+    testWebhook: (id: string | undefined) =>
+      send<TestedWebhook>('POST', id === undefined ? '/webhooks/test' : `/webhooks/${part(id)}/test`),
     rotateKeys: () => send<RotatedKeys>('POST', '/keys/rotate'),
   };
 }

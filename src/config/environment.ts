@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { ConfigurationError, scrub } from '../errors.ts';
 import { tagKey } from '../tags.ts';
 import { parseRate, syncIntervals } from '../units.ts';
-import { webhookKinds } from '../webhook-kinds.ts';
+import { defaultWebhookKinds, webhookKinds } from '../webhook-kinds.ts';
 import * as p from './parsers.ts';
 import { parseRedisUrl } from './redis-address.ts';
 import { leastTokenLength } from './secrets.ts';
@@ -133,7 +133,7 @@ export const variables = {
       (kind) => webhookKinds.find((known) => known === kind),
       `names with commas between them, of ${webhookKinds.join(', ')}`,
     )
-    .prefault('connection.disconnected,connection.recovered,sync.failed,asset.failed'),
+    .prefault(defaultWebhookKinds.join()),
   WEBHOOK_ALLOW_PRIVATE: p.flag(false),
   HEARTBEAT_URL: p
     .httpUrl('the address to call while all is well', 'https://hc-ping.com/your-uuid', { query: true })

@@ -10,6 +10,7 @@ import { typed } from './routes/route.ts';
 import { serviceRoutes } from './routes/service.ts';
 import { syncRoutes } from './routes/syncs.ts';
 import { verificationRoutes } from './routes/verification.ts';
+import { webhookRoutes } from './routes/webhooks.ts';
 import type { FileSender } from './send-file.ts';
 
 /** The operator API: each route calls one operation. */
@@ -26,4 +27,5 @@ export function apiRoutes(
   changeRoutes(app, operations);
   verificationRoutes(app, operations);
   removalRoutes(app, operations);
+  webhookRoutes(app, operations);
 }

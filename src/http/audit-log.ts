@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { storable } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Operations } from '../operations/operations.ts';
+import { shownAddress } from '../webhook-address.ts';
 
 /**
  * Writes each change by an operator, also a refused one, to the audit log before the answer is sent.
@@ -14,16 +15,15 @@ export function auditChanges(app: FastifyInstance, deps: { operations: Operation
     const { operationId } = (request.routeOptions.schema ?? {}) as { operationId?: string };
     if (!operator || method === 'GET' || method === 'HEAD' || operationId === undefined) return payload;
     const { id } = (request.params ?? {}) as { id?: string };
-    const of = request.routeOptions.url?.includes('/connections/:id') ? 'connectionId' : 'assetId';
-    const about =
-      id !== undefined && request.routeOptions.url?.match(/\/(connections|assets)\/:id/) ? { [of]: id } : {};
+    const [, of] = /\/(connections|assets|webhooks)\/:id/.exec(request.routeOptions.url ?? '') ?? [];
+    const about = id !== undefined && of !== undefined ? { [subjects[of]!]: id } : {};
     try {
       await deps.operations.audit({
         action: operationId,
         by: operator,
         ...about,
         ...(request.body !== undefined &&
-          request.body !== null && { request: withoutErased(operationId, request.body) }),
+          request.body !== null && { request: withoutSecrets(operationId, request.body) }),
         status: reply.statusCode,
         requestId: request.id,
         ...refusalOf(reply.getHeader('content-type'), payload),
@@ -39,9 +39,14 @@ export function auditChanges(app: FastifyInstance, deps: { operations: Operation
   });
 }
 
-/** Of an erased asset, only a hash may stay. */
-function withoutErased(operationId: string, body: unknown): unknown {
-  const { assetIds, ...rest } = body as { assetIds?: unknown };
+const subjects: Record<string, string> = { connections: 'connectionId', assets: 'assetId', webhooks: 'endpointId' };
+
+/** Of an erased asset, only a hash may stay. The address of a webhook endpoint may have a secret. */
+function withoutSecrets(operationId: string, body: unknown): unknown {
+  const { assetIds, ...rest } = body as { assetIds?: unknown; url?: unknown };
+  if (/webhook/i.test(operationId) && typeof rest.url === 'string') {
+    return { ...rest, url: URL.canParse(rest.url) ? shownAddress(rest.url) : 'not an address' };
+  }
   return /erase|erasure/i.test(operationId) && Array.isArray(assetIds) ? { ...rest, assets: assetIds.length } : body;
 }
 

@@ -67,6 +67,7 @@ export async function describeApi(
         { name: 'assets', description: 'Assets and their state in the mirror' },
         { name: 'syncs', description: 'Runs that list the library' },
         { name: 'events', description: 'Events and history' },
+        { name: 'webhooks', description: 'Where events are sent' },
         { name: 'verification', description: 'Comparisons of library, database and bucket' },
         { name: 'service', description: 'The mirror itself' },
       ],

@@ -59,7 +59,7 @@ export function createMetrics() {
     ),
     webhookDeliveries: counter(
       'asset_mirror_webhook_deliveries_total',
-      'Attempts to deliver an event to the webhook endpoint, and events given up, by result.',
+      'Attempts to deliver an event to a webhook endpoint, and events given up, by result.',
       'result',
     ),
   };

@@ -29,8 +29,6 @@ export interface MirrorDeps {
   metrics: Metrics;
   timings: Timings;
   keyTemplate: string;
-  /** Whether each mirrored asset causes an `asset.mirrored` event. */
-  mirroredEvents: boolean;
   filters: FilterDefaults;
   /** The bandwidth limit of each connection. */
   throttles: ConnectionThrottles;

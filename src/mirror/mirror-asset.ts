@@ -142,7 +142,6 @@ async function finish(
       recordKey,
       ...sidecars,
       sidecarFiles: sidecarsOf(sidecars, recordKey),
-      eventFor: deps.mirroredEvents && isNew ? media : undefined,
       waitMs: nextFollowUp(deps, leased, sidecars, detail, 0),
       followUps: 0,
     }),

@@ -4,10 +4,11 @@ import type { Sealer } from './seal.ts';
 const pair = z.object({ accessToken: z.string(), refreshToken: z.string() });
 export type TokenPair = z.infer<typeof pair>;
 
-/** Binds a sealed pair to its user, or to a consent whose user is not known yet. */
+/** Binds a sealed value to what it belongs to: a pair to its user, or to a consent whose user is not known yet. */
 export const purposeOf = {
   user: (userId: string) => `tokens of ${userId}`,
   consent: (id: string) => `consent ${id}`,
+  webhook: (id: string) => `webhook ${id}`,
 };
 
 export const sealPair = (sealer: Sealer, purpose: string, tokens: TokenPair): string =>

@@ -11,33 +11,29 @@ export interface KeyRotation {
   unreadable: { connectionId: string; reason: string }[];
 }
 
-/** A sealed token pair, of a connection or of a consent that is not finished. */
-interface SealedPair {
+/** What is sealed: the token pair of a connection or of a consent that is not finished, or the secrets of a webhook endpoint. */
+interface Sealed {
   /** Its name in messages to operators. */
   name: string;
   purpose: string;
   /** Undefined: it has none. */
   read(): Promise<string | undefined>;
-  /** False if the pair is no longer `before`. */
+  /** False if it is no longer `before`. */
   replace(before: string, after: string): Promise<boolean>;
 }
 
 /**
- * Seals all pairs with the first key; a pair that cannot be opened stays as it is. Safe during a refresh: only the
- * envelope that was opened is replaced, by one with the same pair.
+ * Seals everything with the first key; what cannot be opened stays as it is. Safe during a refresh: only the envelope that was
+ * opened is replaced, by one with the same content.
  */
 export async function rotateKeys(store: Store, sealer: Sealer): Promise<KeyRotation> {
   const done: KeyRotation = { key: sealer.keyId, rotated: 0, already: 0, unreadable: [] };
-  for (const pair of await sealedPairs(store)) while (!(await reseal(pair, sealer, done)));
+  for (const one of await allSealed(store)) while (!(await reseal(one, sealer, done)));
   return done;
 }
 
-/** Returns whether the pair is finished; false: it was replaced meanwhile. */
-async function reseal(
-  { name, purpose, read, replace }: SealedPair,
-  sealer: Sealer,
-  done: KeyRotation,
-): Promise<boolean> {
+/** Returns whether it is finished; false: it was replaced meanwhile. */
+async function reseal({ name, purpose, read, replace }: Sealed, sealer: Sealer, done: KeyRotation): Promise<boolean> {
   const before = await read();
   if (before === undefined) return true;
   if (sealer.isCurrent(before)) {
@@ -57,7 +53,7 @@ async function reseal(
 }
 
 /** Consents first: one that is finished meanwhile has become a connection. */
-async function sealedPairs({ connections, consents }: Store): Promise<SealedPair[]> {
+async function allSealed({ connections, consents, endpoints }: Store): Promise<Sealed[]> {
   const ofConsents = (await consents.list()).map(({ id }) => ({
     name: `consent ${id}`,
     purpose: purposeOf.consent(id),
@@ -70,5 +66,11 @@ async function sealedPairs({ connections, consents }: Store): Promise<SealedPair
     read: async () => (await connections.get(id))?.tokens ?? undefined,
     replace: (before: string, after: string) => connections.reseal(id, before, after),
   }));
-  return [...ofConsents, ...ofConnections];
+  const ofWebhooks = (await endpoints.list()).map(({ id }) => ({
+    name: `webhook ${id}`,
+    purpose: purposeOf.webhook(id),
+    read: async () => (await endpoints.get(id))?.sealed ?? undefined,
+    replace: (before: string, after: string) => endpoints.reseal(id, before, after),
+  }));
+  return [...ofConsents, ...ofConnections, ...ofWebhooks];
 }

@@ -9,6 +9,7 @@ import type { Schedule } from '../queue/schedule.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { VerificationLine } from '../store/database/schema.ts';
+import type { Endpoint } from '../store/events/endpoints.ts';
 import type { Store } from '../store/store.ts';
 
 /** The dependencies of the operations. Each picks what it uses. */
@@ -29,8 +30,10 @@ export interface OperationsDeps {
   scrub: { cycle: number | undefined; bandwidth: number };
   /** BANDWIDTH_LIMIT of this process. */
   ownBandwidth: Bandwidth | undefined;
-  /** Sends a test message to the webhook endpoint. Undefined: none is configured. */
-  sendTestWebhook: (() => Promise<{ delivered: boolean; reason?: string }>) | undefined;
+  /** Sends a test message to a webhook endpoint. Undefined: this process does not have its address. */
+  sendTestWebhook: (
+    endpoint: Pick<Endpoint, 'id' | 'sealed'>,
+  ) => Promise<{ delivered: boolean; reason?: string } | undefined>;
   publicUrl: string;
   /** Origins of sites that connect links may send users to. */
   returnOrigins: readonly string[];

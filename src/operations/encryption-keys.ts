@@ -4,7 +4,7 @@ import { count } from './fields.ts';
 
 export const rotatedKeysAnswer = z
   .object({
-    key: z.string().describe('The key that encrypts all tokens now: the start of its SHA-256.'),
+    key: z.string().describe('The key that encrypts everything now: the start of its SHA-256.'),
     rotated: count,
     already: count,
     unreadable: z.array(z.object({ connectionId: z.string(), reason: z.string() })),
@@ -12,6 +12,6 @@ export const rotatedKeysAnswer = z
   .meta({ id: 'RotatedKeys' });
 
 export const keyOperations = ({ tokens }: Pick<OperationsDeps, 'tokens'>) => ({
-  /** Encrypts all tokens with the first key of this process. */
+  /** Encrypts all tokens and webhook secrets with the first key of this process. */
   rotateKeys: () => tokens.rotateKeys(),
 });

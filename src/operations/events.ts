@@ -38,6 +38,8 @@ export interface AuditEntry {
   by: 'token' | 'session';
   connectionId?: string | undefined;
   assetId?: string | undefined;
+  /** The webhook endpoint. */
+  endpointId?: string | undefined;
   /** The body of the request. */
   request?: unknown;
   status: number;

@@ -43,7 +43,6 @@ export async function prune(db: Database): Promise<Pruned | undefined> {
     await pruneSessions(db);
     await pruneCounts(db);
     await pruneReplacements(db);
-    await pruneDeliveries(db, remembered.events);
     await feed.prune(db, remembered.changes, batch);
     return {
       syncs: await pruneSyncs(db),
@@ -126,11 +125,6 @@ async function pruneStates(db: Database): Promise<number> {
 async function pruneCounts(db: Database): Promise<void> {
   await fold(db);
   await sql`DELETE FROM asset_counts WHERE assets = 0 AND bytes = 0 AND due = 0 AND due_bytes = 0`.execute(db);
-}
-
-/** Deletes deliveries that were never sent because webhooks were turned off. */
-async function pruneDeliveries(db: Database, days: number): Promise<void> {
-  await sql`DELETE FROM webhook_deliveries WHERE at < now() - ${days}::int * interval '1 day'`.execute(db);
 }
 
 async function pruneSessions(db: Database): Promise<void> {

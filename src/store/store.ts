@@ -36,6 +36,7 @@ import { correctFuture } from './database/correct-future.ts';
 import { listen, type Notice, openDatabase } from './database/database.ts';
 import type { Database } from './database/schema.ts';
 import { addEvent } from './events/add-event.ts';
+import * as endpoints from './events/endpoints.ts';
 import * as events from './events/events.ts';
 import { settle } from './events/events.ts';
 import * as webhooks from './events/webhooks.ts';
@@ -99,6 +100,7 @@ export async function openStore(options: { url: string; log: Log }) {
     events: bind(db, { ...events, add: addEvent }),
     throughput: bind(db, throughput),
     upcoming: bind(db, { within }),
+    endpoints: bind(db, endpoints),
     webhooks: bind(db, webhooks),
 
     /** Runs several reads that all see the database at the same moment. */

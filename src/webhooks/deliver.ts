@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { backoff } from '../backoff.ts';
 import { every, type Repeated } from '../every.ts';
 import type { Log } from '../log.ts';
@@ -5,13 +6,17 @@ import type { Metrics } from '../metrics/metrics.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import type { Delivery } from '../store/events/webhooks.ts';
 import type { Store } from '../store/store.ts';
-import type { WebhookKind } from '../webhook-kinds.ts';
+import { shownAddress } from '../webhook-address.ts';
+import { environmentEndpoint } from '../webhook-kinds.ts';
 import { messageOf } from './message.ts';
-import type { WebhookSender } from './sender.ts';
+import type { Target, WebhookSender } from './sender.ts';
+import { type EnvironmentWebhook, targetOf } from './target.ts';
 
 /** An event that was not delivered within this time is given up. */
 const giveUpMs = 3 * 86_400_000;
 const tickMs = 2000;
+const trimMs = 60_000;
+/** Messages to one endpoint at once, in one process. */
 const atOnce = 4;
 /** Longer than one delivery takes at most. */
 const leaseMs = 60_000;
@@ -26,30 +31,31 @@ export const waitAfter = (attempts: number): number => backoff(attempts - 1, 500
 export interface WebhookDeps {
   store: Store;
   sealer: Sealer;
+  sender: WebhookSender;
+  environment: EnvironmentWebhook;
   publicUrl: string;
   metrics: Metrics;
   log: Log;
 }
 
 /**
- * Delivers events from the database, so that no other work waits for the endpoint. Any number of processes may do this: each
- * delivery is leased to one of them at a time.
+ * Delivers events from the database, so that no other work waits for an endpoint, and no endpoint for another one. Any number of
+ * processes may do this: each delivery is leased to one of them at a time.
  */
 export class Webhooks {
   readonly #deps: WebhookDeps;
-  readonly #kinds: readonly WebhookKind[];
-  readonly #sender: WebhookSender;
   readonly #rounds: Repeated;
   readonly #unsubscribe: () => void;
+  /** How many messages this process is sending to an endpoint. */
+  readonly #sending = new Map<string, number>();
+  readonly #work = new Set<Promise<void>>();
+  /** The endpoints that have not accepted the last message of this process. */
+  readonly #failing = new Set<string>();
   #begun = false;
-  #failing = false;
-  /** The endpoint answered 410: this process sends nothing until it is started again. */
-  #gone = false;
+  #trimmedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(deps: WebhookDeps, sender: WebhookSender, kinds: readonly WebhookKind[]) {
+  constructor(deps: WebhookDeps) {
     this.#deps = deps;
-    this.#kinds = kinds;
-    this.#sender = sender;
     const failed = (err: unknown) =>
       deps.log.warn({ event: 'webhook.round_failed', err }, 'webhook round failed, will retry');
     this.#rounds = every(tickMs, (signal) => this.#round(signal), { failed, stopMs });
@@ -58,52 +64,104 @@ export class Webhooks {
 
   async stop(): Promise<void> {
     this.#unsubscribe();
+    const late = sleep(stopMs, undefined, { ref: false });
     await this.#rounds.stop();
+    await Promise.race([Promise.all(this.#work), late]);
   }
 
   async #round(signal: AbortSignal): Promise<void> {
     const { store, metrics, log } = this.#deps;
-    if (!this.#begun) await store.webhooks.begin();
-    this.#begun = true;
-    while (await store.webhooks.collect(this.#kinds, giveUpMs)) signal.throwIfAborted();
+    if (!this.#begun) await this.#begin();
+    while (await store.webhooks.collect(giveUpMs)) signal.throwIfAborted();
     const givenUp = await store.webhooks.giveUp(giveUpMs);
     if (givenUp > 0) {
       metrics.webhookDeliveries.inc({ result: 'given_up' }, givenUp);
       log.error({ event: 'webhook.given_up', deliveries: givenUp }, 'webhook deliveries given up');
     }
-    while (!this.#gone && !signal.aborted) {
-      const due = await store.webhooks.lease(atOnce, leaseMs);
-      if (due.length === 0) return;
-      await Promise.all(due.map((delivery) => this.#deliver(delivery)));
+    if (performance.now() > this.#trimmedAt + trimMs) {
+      await store.webhooks.trim();
+      this.#trimmedAt = performance.now();
+    }
+    for (const id of await store.webhooks.endpointsDue()) {
+      for (let n = this.#sending.get(id) ?? 0; n < atOnce && !signal.aborted; n++) this.#start(id, signal);
     }
   }
 
-  async #deliver(delivery: Delivery): Promise<void> {
-    const { store, metrics, log } = this.#deps;
+  #start(endpointId: string, signal: AbortSignal): void {
+    this.#sending.set(endpointId, (this.#sending.get(endpointId) ?? 0) + 1);
+    const work = this.#sendAll(endpointId, signal).finally(() => {
+      this.#work.delete(work);
+      this.#sending.set(endpointId, this.#sending.get(endpointId)! - 1);
+    });
+    this.#work.add(work);
+  }
+
+  /** The endpoint in the environment gets events again from the start of a process, also after it answered 410. */
+  async #begin(): Promise<void> {
+    const { store, environment } = this.#deps;
+    await store.webhooks.begin();
+    if (environment.url === undefined) await store.endpoints.remove(environmentEndpoint);
+    else {
+      const kinds = environment.events;
+      const url = shownAddress(environment.url);
+      const values = { url, kinds, sealed: null, description: null, filters: {}, enabled: true };
+      await store.endpoints.save(environmentEndpoint, values);
+    }
+    this.#begun = true;
+  }
+
+  /** Sends what is due for an endpoint, one message after the other. */
+  async #sendAll(endpointId: string, signal: AbortSignal): Promise<void> {
+    const { store, log } = this.#deps;
+    try {
+      while (!signal.aborted) {
+        // Each time, because an operator may have changed it.
+        const endpoint = await store.endpoints.get(endpointId);
+        const target = endpoint && targetOf(endpoint, this.#deps);
+        if (!target) return;
+        const delivery = await store.webhooks.lease(endpointId, leaseMs);
+        if (!delivery) return;
+        await this.#deliver(endpointId, target, delivery);
+      }
+    } catch (err) {
+      if (!this.#failing.has(endpointId)) {
+        log.error({ event: 'webhook.failed', endpointId, err }, 'webhook endpoint cannot be used, will retry');
+      }
+      this.#failing.add(endpointId);
+    }
+  }
+
+  async #deliver(endpointId: string, target: Target, delivery: Delivery): Promise<void> {
+    const { store, sender, metrics, log } = this.#deps;
     const { id, kind, attempts: attempt, connectionId, assetId } = delivery;
-    const fields = { webhookId: id, kind, attempt, connectionId, assetId };
+    const fields = { endpointId, webhookId: id, kind, attempt, connectionId, assetId };
     const body = JSON.stringify(await messageOf(this.#deps, delivery));
-    const answer = await this.#sender.send({ id, body });
+    const answer = await sender.send(target, { id, body });
     metrics.webhookDeliveries.inc({ result: answer.delivered ? 'delivered' : 'failed' });
+    const { status, ms } = answer;
     if (answer.delivered) {
-      await store.webhooks.delivered(id);
+      await store.webhooks.attempted(delivery, { status, ms });
       log.debug({ event: 'webhook.delivered', ...fields }, 'webhook delivered');
-      if (this.#failing) log.info({ event: 'webhook.recovered' }, 'webhook endpoint accepts events again');
-      this.#failing = false;
+      if (this.#failing.delete(endpointId)) {
+        log.info({ event: 'webhook.recovered', endpointId }, 'webhook endpoint accepts events again');
+      }
       return;
     }
-    const { reason, waitMs = 0 } = answer;
-    await store.webhooks.again(id, Math.max(waitAfter(attempt), waitMs), reason);
-    if (answer.gone && !this.#gone) {
-      this.#gone = true;
-      await store.events.add({ kind: 'webhook.gone', data: { reason } });
+    const { reason, waitMs = 0, gone } = answer;
+    await store.webhooks.attempted(delivery, {
+      status,
+      ms,
+      error: reason,
+      waitMs: Math.max(waitAfter(attempt), waitMs),
+    });
+    if (gone && (await store.endpoints.gone(endpointId, reason))) {
       log.error(
         { event: 'webhook.gone', ...fields },
-        'webhook endpoint gone (410); nothing is sent until the next start',
+        'webhook endpoint gone (410); it gets nothing until it is enabled again',
       );
-    } else if (!this.#failing) {
+    } else if (!this.#failing.has(endpointId)) {
       log.warn({ event: 'webhook.retry_scheduled', ...fields, reason }, 'webhook not delivered, will retry');
     }
-    this.#failing = true;
+    this.#failing.add(endpointId);
   }
 }

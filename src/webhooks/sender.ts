@@ -4,17 +4,28 @@ import { guardAddresses } from '../public-address.ts';
 import { version } from '../version.ts';
 import { signatureHeaders } from './signature.ts';
 
-/** Whether the endpoint accepted a message. `waitMs`: how long it asked to wait; `gone`: it wants no more events (410). */
-export type Answer =
+/** Where the messages of an endpoint go, and the keys that sign them. `name`: the setting to correct if it is not reached. */
+export interface Target {
+  url: string;
+  keys: Buffer[];
+  name: string;
+}
+
+/**
+ * Whether the endpoint accepted a message. `status`: of its answer, if there was one; `waitMs`: how long it asked to wait; `gone`: it
+ * wants no more events (410).
+ */
+export type Answer = { status: number | null; ms: number } & (
   | { delivered: true }
-  | { delivered: false; reason: string; waitMs?: number | undefined; gone?: true };
+  | { delivered: false; reason: string; waitMs?: number | undefined; gone?: true }
+);
 
 export type WebhookSender = ReturnType<typeof createWebhookSender>;
 
 const timeoutMs = 15_000;
 
 /** Sends messages as in Standard Webhooks. Redirects are not followed; only a 2xx is a success. */
-export function createWebhookSender(options: { url: string; keys: Buffer[]; allowPrivate: boolean }) {
+export function createWebhookSender(options: { allowPrivate: boolean }) {
   const guard = guardAddresses({
     allows: () => options.allowPrivate,
     refusal: (where) => new Error(`${where} is not a public address; WEBHOOK_ALLOW_PRIVATE=true allows it`),
@@ -27,32 +38,40 @@ export function createWebhookSender(options: { url: string; keys: Buffer[]; allo
     keepAliveTimeout: 10_000,
     connect: { timeout: 10_000, lookup: guard.lookup },
   });
-  async function post(message: { id: string; body: string }): Promise<Answer> {
-    guard.check(new URL(options.url).hostname);
-    const response = await request(options.url, {
+  async function post({ url, keys }: Target, message: { id: string; body: string }) {
+    guard.check(new URL(url).hostname);
+    const { statusCode, headers, body } = await request(url, {
       method: 'POST',
       headers: {
         'content-type': 'application/json',
         'user-agent': `asset-mirror/${version}`,
-        ...signatureHeaders(options.keys, { ...message, at: new Date() }),
+        ...signatureHeaders(keys, { ...message, at: new Date() }),
       },
       body: message.body,
       dispatcher: agent,
       signal: AbortSignal.timeout(timeoutMs),
     });
-    await response.body.dump({ limit: 64 * 1024 }).catch(() => {});
-    const { statusCode, headers } = response;
-    if (statusCode >= 200 && statusCode < 300) return { delivered: true };
+    await body.dump({ limit: 64 * 1024 }).catch(() => {});
+    const status = statusCode;
+    if (status >= 200 && status < 300) return { delivered: true as const, status };
     return {
-      delivered: false,
-      reason: `the endpoint answered ${statusCode}`,
+      delivered: false as const,
+      status,
+      reason: `the endpoint answered ${status}`,
       waitMs: retryAfter(headers['retry-after'], headers.date)?.waitMs,
-      ...(statusCode === 410 && { gone: true }),
+      ...(status === 410 && { gone: true as const }),
     };
   }
   return {
-    send: (message: { id: string; body: string }): Promise<Answer> =>
-      post(message).catch((error) => ({ delivered: false, reason: reasonOf(namingSetting(error, 'WEBHOOK_URL')) })),
+    async send(target: Target, message: { id: string; body: string }): Promise<Answer> {
+      const began = performance.now();
+      const answer = await post(target, message).catch((error) => ({
+        delivered: false as const,
+        status: null,
+        reason: reasonOf(namingSetting(error, target.name)),
+      }));
+      return { ...answer, ms: performance.now() - began };
+    },
     close: () => agent.destroy(),
   };
 }

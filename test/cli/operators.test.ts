@@ -294,6 +294,45 @@ describe('commands of operators', () => {
     }
   });
 
+  test('webhook endpoints are added, listed, changed and removed on the command line', async () => {
+    const added = await run([
+      'webhooks',
+      'add',
+      'https://hooks.example.com/key',
+      '--kind',
+      'asset.mirrored',
+      '--company',
+      'acme',
+    ]);
+    expect([added.code, added.stderr]).toEqual([0, '']);
+    expect(added.stdout).toMatch(
+      /address +https:\/\/hooks\.example\.com\/…\n[\s\S]*asset\.mirrored[\s\S]*\nwhsec_[\w+/]{43}=\n$/,
+    );
+    const [id] = /^ep_\w+/.exec(added.stdout)!;
+    const changed = await run([
+      'webhooks',
+      'set',
+      id,
+      '--disable',
+      '--no-filters',
+      '--description',
+      'Archive',
+      '--json',
+    ]);
+    expect(JSON.parse(changed.stdout)).toMatchObject({
+      id,
+      state: 'disabled',
+      filters: {},
+      kinds: ['asset.mirrored'],
+      secret: null,
+    });
+    expect((await run(['webhooks', 'list'])).stdout).toMatch(new RegExp(`${id} +disabled +0 .*asset.mirrored.*Archive`));
+    expect((await run(['webhooks', 'add', 'nonsense'])).code).toBe(2);
+    expect((await run(['webhooks', 'add', 'https://x.com', '--kind', 'asset.seen'])).code).toBe(2);
+    expect((await run(['webhooks', 'remove', id])).stdout).toBe(`Removed ${id}.\n`);
+    expect((await run(['webhooks', 'test', id])).code).toBe(2);
+  });
+
   test('webhooks test names the missing settings if no endpoint is configured', async () => {
     const { code, stderr } = await run(['webhooks', 'test']);
     expect([code, stderr]).toEqual([

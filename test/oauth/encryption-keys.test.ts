@@ -47,7 +47,7 @@ describe('an encryption key', { timeout: 240_000 }, () => {
 
     const unread = await rotate();
     expect(unread.code, unread.output).toBe(1);
-    expect(unread.output).toMatch(/0 connections encrypted again.*Not changed because unreadable: 1 connection\./s);
+    expect(unread.output).toMatch(/0 secrets encrypted again.*Not changed because unreadable: 1 secret\./s);
     expect(await sealed()).toBe(tokens);
 
     await scene.restart({ ENCRYPTION_KEYS: `${next},${old}` });
@@ -61,7 +61,7 @@ describe('an encryption key', { timeout: 240_000 }, () => {
     const before = await sealed();
     const first = await rotate();
     expect(first.code, first.output).toBe(0);
-    expect(first.output).toMatch(/^1 connection encrypted again with the key [\da-f]{8}; 0 already used it\.\n/);
+    expect(first.output).toMatch(/^1 secret encrypted again with the key [\da-f]{8}; 0 already used it\.\n/);
     expect(await sealed()).not.toBe(before);
     expect(JSON.parse((await rotate('--json')).output)).toMatchObject({ rotated: 0, already: 1, unreadable: [] });
 

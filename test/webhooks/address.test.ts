@@ -8,6 +8,8 @@ describe('the address of a webhook', () => {
   let server: Server;
   let asked = 0;
   let port: number;
+  const ms = expect.any(Number);
+  const unanswered = { status: null, ms };
   beforeAll(async () => {
     server = createServer((request, response) => {
       asked++;
@@ -21,9 +23,9 @@ describe('the address of a webhook', () => {
     server.close();
   });
   const send = async (url: string, allowPrivate: boolean) => {
-    const sender = createWebhookSender({ url, keys: [Buffer.alloc(32)], allowPrivate });
+    const sender = createWebhookSender({ allowPrivate });
     try {
-      return await sender.send({ id: 'msg_1', body: '{}' });
+      return await sender.send({ url, keys: [Buffer.alloc(32)], name: 'WEBHOOK_URL' }, { id: 'msg_1', body: '{}' });
     } finally {
       await sender.close();
     }
@@ -35,16 +37,18 @@ describe('the address of a webhook', () => {
       asked = 0;
       expect(await send(`http://${host}:${port}/`, false)).toEqual({
         delivered: false,
+        ...unanswered,
         reason: expect.stringContaining('is not a public address'),
       });
       expect(asked).toBe(0);
-      expect(await send(`http://${host}:${port}/`, true)).toEqual({ delivered: true });
+      expect(await send(`http://${host}:${port}/`, true)).toEqual({ delivered: true, status: 204, ms });
     },
   );
 
   it('a webhook endpoint where nothing listens is reported with the setting to correct', async () => {
     expect(await send('http://127.0.0.1:9/', true)).toEqual({
       delivered: false,
+      ...unanswered,
       reason: expect.stringMatching(/^nothing listens at 127\.0\.0\.1:9 .*correct WEBHOOK_URL$/),
     });
   });
@@ -53,6 +57,8 @@ describe('the address of a webhook', () => {
     asked = 0;
     expect(await send(`http://127.0.0.1:${port}/elsewhere`, true)).toEqual({
       delivered: false,
+      status: 307,
+      ms,
       reason: 'the endpoint answered 307',
       waitMs: undefined,
     });

@@ -1,11 +1,109 @@
+import type { ChangedWebhook, Webhook, WebhookChange } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
-import { harmless, paint, print, printJson } from '../output.ts';
+import { findConnection } from '../find-connection.ts';
+import { harmless, number, paint, print, printJson, table } from '../output.ts';
 
-/** Sends a test message to the webhook endpoint. Returns 1 if it was not accepted. */
-export async function testWebhook(api: ApiClient, options: { json?: boolean }): Promise<number> {
-  const { delivered, reason } = await api.testWebhook();
+export interface ValueOptions {
+  kind?: Webhook['kinds'];
+  connection?: string[];
+  company?: string[];
+  project?: string[];
+  type?: string[];
+  description?: string;
+  json?: boolean;
+}
+
+export interface SetOptions extends ValueOptions {
+  url?: string;
+  /** False: --no-filters. */
+  filters: boolean;
+  enable?: boolean;
+  disable?: boolean;
+  rotateSecret?: boolean;
+}
+
+const tones = { working: 'green', failing: 'red', gone: 'red', disabled: 'yellow' } as const;
+
+export async function list(api: ApiClient, { json }: { json?: boolean }): Promise<void> {
+  const found = await api.webhooks();
+  if (json) return printJson(found);
+  if (found.webhooks.length === 0) return print('No webhook endpoint. Add one with `asset-mirror webhooks add URL`.');
+  const columns = [
+    { title: 'ENDPOINT' },
+    { title: 'STATE' },
+    { title: 'WAITING', right: true },
+    { title: 'ADDRESS', least: 20 },
+    { title: 'KINDS', least: 12 },
+    { title: 'DESCRIPTION', least: 8, spare: 1 },
+  ];
+  const rows = found.webhooks.map(({ id, state, waiting, url, kinds, description, fromEnvironment }) => [
+    id,
+    { text: state, style: tones[state] },
+    number(waiting),
+    url,
+    kinds.join(' '),
+    description ?? (fromEnvironment ? 'WEBHOOK_URL' : ''),
+  ]);
+  print(table(columns, rows));
+}
+
+export async function add(api: ApiClient, url: string, options: ValueOptions): Promise<void> {
+  say(await api.addWebhook({ ...(await valuesOf(api, options)), url }), options);
+}
+
+export async function set(api: ApiClient, id: string, options: SetOptions): Promise<void> {
+  const { url, enable, disable, rotateSecret, filters } = options;
+  const change = {
+    ...(await valuesOf(api, options)),
+    ...(!filters && { filters: {} }),
+    ...(url !== undefined && { url }),
+    ...((enable || disable) && { enabled: enable === true }),
+    ...(rotateSecret && { rotateSecret }),
+  };
+  say(await api.changeWebhook(id, change), options);
+}
+
+export async function remove(api: ApiClient, id: string, { json }: { json?: boolean }): Promise<void> {
+  const removed = await api.removeWebhook(id);
+  if (json) return printJson(removed);
+  print(`Removed ${harmless(removed.id)}.`);
+}
+
+/** Sends a test message to an endpoint, or to the one in WEBHOOK_URL. Returns 1 if it was not accepted. */
+export async function test(api: ApiClient, id: string | undefined, options: { json?: boolean }): Promise<number> {
+  const { delivered, reason } = await api.testWebhook(id);
   if (options.json) printJson({ delivered, reason });
   else if (delivered) print(`${paint('green', '✓')} The webhook endpoint accepted the test message.`);
   else print(`${paint('red', '✗')} The webhook endpoint did not accept the test message: ${harmless(reason ?? '')}`);
   return delivered ? 0 : 1;
+}
+
+/** What the options name. Filters are all of them, or none. */
+async function valuesOf(api: ApiClient, options: ValueOptions): Promise<Omit<WebhookChange, 'url'>> {
+  const { kind, connection = [], company, project, type, description } = options;
+  const connectionIds = await Promise.all(connection.map((name) => findConnection(api, name)));
+  const filters = {
+    ...(connectionIds.length > 0 && { connectionIds }),
+    ...(company && { companyIds: company }),
+    ...(project && { projectIds: project }),
+    ...(type && { assetTypes: type }),
+  };
+  return {
+    ...(kind && { kinds: kind as NonNullable<WebhookChange['kinds']> }),
+    ...(Object.keys(filters).length > 0 && { filters }),
+    ...(description !== undefined && { description: description || null }),
+  };
+}
+
+function say({ secret, ...webhook }: ChangedWebhook, { json }: { json?: boolean }): void {
+  if (json) {
+    printJson({ ...webhook, secret });
+    return;
+  }
+  const { id, url, state, kinds, filters, description } = webhook;
+  const facts = { address: url, state, kinds: kinds.join(', '), ...filters, ...(description && { description }) };
+  print(paint('bold', id));
+  for (const [name, value] of Object.entries(facts))
+    print(`  ${name.padEnd(14)}${harmless([value].flat().join(', '))}`);
+  if (secret !== null) print(`\nIts secret, which is not shown again:\n${secret}`);
 }

@@ -100,6 +100,8 @@ const happened = {
   'asset.gone': 'is gone from the library',
   'asset.removed': 'was removed from the bucket',
   'asset.mirrored': 'was mirrored',
+  'asset.replaced': 'has a newer file',
+  'asset.transcript': 'has a transcript',
   'asset.conflict': 'is listed by two companies; only one of them is mirrored',
   'sync.failed': 'could not be synced',
 };
@@ -137,6 +139,10 @@ const actions = {
   verify: 'started a verification',
   rotateKeys: 'rotated the keys',
   testWebhook: 'tested the webhook endpoint',
+  testWebhookOf: 'tested a webhook endpoint',
+  addWebhook: 'added a webhook endpoint',
+  changeWebhook: 'changed a webhook endpoint',
+  removeWebhook: 'removed a webhook endpoint',
   hold: 'protected assets from removal',
   release: 'ended a protection from removal',
   previewErasure: 'previewed an erasure',
@@ -146,8 +152,8 @@ const actions = {
 /** Events without an asset or connection. @type {Record<string, string>} */
 const happenedHere = {
   'bucket.differs': 'The bucket differs from the database; a repair has started',
-  'webhook.gone': 'The webhook endpoint answered 410. Correct WEBHOOK_URL, and restart',
-  'webhook.given_up': 'The webhook endpoint did not accept an event, which was given up',
+  'webhook.gone': 'A webhook endpoint answered 410, and gets nothing until it is enabled again',
+  'webhook.given_up': 'A webhook endpoint did not accept an event, which was given up',
 };
 
 /** A text with a capital letter. Only for our texts: others may begin with a name. @param {string} text */

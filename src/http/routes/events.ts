@@ -2,7 +2,6 @@ import { z } from 'zod';
 import { eventList, eventQuery } from '../../operations/events.ts';
 import type { Operations } from '../../operations/operations.ts';
 import { historyAnswer, historyQuery } from '../../operations/throughput.ts';
-import { testedWebhook } from '../../operations/webhooks.ts';
 import type { EventStreams } from '../event-stream.ts';
 import { refused } from '../openapi.ts';
 import { type Api, route } from './route.ts';
@@ -36,13 +35,6 @@ export function eventRoutes(app: Api, operations: Operations, streams: EventStre
       if (!json) return streams.open(request, reply, request.query);
       return reply.type('application/json').send(await operations.events(request.query));
     },
-  );
-  app.post(
-    '/webhooks/test',
-    route('events', 'testWebhook', 'Send a test message to the webhook endpoint, once', {
-      response: { 200: testedWebhook, ...refused(409) },
-    }),
-    async () => operations.testWebhook(),
   );
   app.get(
     '/history',

@@ -35,7 +35,7 @@ export function serviceRoutes(app: Api, operations: Operations): void {
   );
   app.post(
     '/keys/rotate',
-    route('service', 'rotateKeys', 'Encrypt all tokens again with the first of ENCRYPTION_KEYS', {
+    route('service', 'rotateKeys', 'Encrypt all tokens and webhook secrets again with the first of ENCRYPTION_KEYS', {
       response: { 200: rotatedKeysAnswer },
     }),
     async () => operations.rotateKeys(),

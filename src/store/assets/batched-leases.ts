@@ -1,7 +1,7 @@
 import { batched } from '../database/batch.ts';
 import type { Database, Media } from '../database/schema.ts';
 import type { AssetLease, Mirrored } from './leases.ts';
-import { endMirrored, endMirroredWithEvent } from './mirrored.ts';
+import { endMirrored } from './mirrored.ts';
 import { takeAssets } from './take-lease.ts';
 import { saveMedia } from './transfers.ts';
 
@@ -24,7 +24,6 @@ export function batchedLeases(db: Database) {
      * Ends the lease of an asset whose record is written. False if the worker had lost it. If a listing has changed the asset
      * since the lease began, it is due again: for the new file or, if only name or tags changed, for a new record.
      */
-    mirrored: (lease: AssetLease, done: Mirrored) =>
-      done.eventFor ? endMirroredWithEvent(db, { lease, done }, done.eventFor) : end({ lease, done }),
+    mirrored: (lease: AssetLease, done: Mirrored) => end({ lease, done }),
   };
 }

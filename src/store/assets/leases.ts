@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import type { Reason } from '../../reasons.ts';
-import type { Asset, Media, OwnedAsset, SidecarStates } from '../database/schema.ts';
+import type { Asset, OwnedAsset, SidecarStates } from '../database/schema.ts';
 import { newStepLog, type StepLog } from './history.ts';
 
 /**
@@ -47,6 +47,4 @@ export interface Mirrored extends SidecarStates {
   /** Follow-up checks so far; 0: none, or all have ended. */
   followUps: number;
   reason?: Reason | null;
-  /** The media, if an `asset.mirrored` event is to be sent for it. */
-  eventFor?: Media | undefined;
 }

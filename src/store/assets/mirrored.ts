@@ -1,12 +1,25 @@
 import { sql } from 'kysely';
 import { prepared } from '../database/prepared.ts';
 import { recordset } from '../database/recordset.ts';
-import type { Database, Media } from '../database/schema.ts';
-import { addAssetEvent } from '../events/add-event.ts';
+import type { Database } from '../database/schema.ts';
+import { isWanted } from '../events/add-event.ts';
 import { historyEntry } from './history.ts';
 import type { AssetLease, Mirrored } from './leases.ts';
 
-/** Ends leases of mirrored assets. Returns for each whether its worker still had it. */
+/**
+ * What has become true of a mirrored asset: its file is stored, or has replaced another one, or its transcript is stored. The
+ * row as it was before decides, so that an event is neither lost nor repeated if a worker dies.
+ */
+const reported = sql`
+  INSERT INTO events (kind, connection_id, asset_id, data)
+  SELECT e.kind, ended.connection_id, ended.id, e.data FROM ended CROSS JOIN LATERAL (VALUES
+    (CASE WHEN ended.is_replacement THEN 'asset.replaced' ELSE 'asset.mirrored' END, ended.is_new,
+      jsonb_build_object('key', ended.media->'key', 'bytes', ended.media->'bytes')),
+    ('asset.transcript', ended.has_new_transcript, jsonb_build_object('keys', ended.transcript_keys))
+  ) AS e (kind, is_true, data)
+  WHERE e.is_true AND ${isWanted(sql`e.kind`)}`;
+
+/** Ends leases of mirrored assets, with their events. Returns for each whether its worker still had it. */
 export async function endMirrored(db: Database, ends: { lease: AssetLease; done: Mirrored }[]): Promise<boolean[]> {
   const found = ends.map(({ lease, done }) => ({
     ...done,
@@ -29,7 +42,9 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
         record_key text, detail jsonb, transcript_state text, transcript_keys jsonb, transcript_deadline timestamptz,
         thumbnail_state text, thumbnail jsonb, sidecar_files jsonb, began timestamptz, entry jsonb)
     ), leased AS MATERIALIZED (
-      SELECT a.id FROM assets a JOIN found USING (id, lease)
+      SELECT a.id, a.mirrored_at IS NULL AS is_new, a.superseded <> '{}' AS is_replacement,
+        found.transcript_state = 'mirrored' AND a.transcript_state <> 'mirrored' AS has_new_transcript
+      FROM assets a JOIN found USING (id, lease)
       WHERE a.id = ANY(${ids}::text[]) AND a.lease_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
     ), ended AS (
       UPDATE assets SET queued_at = NULL, lease_until = NULL,
@@ -43,7 +58,9 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
         transcript_deadline = found.transcript_deadline,
         thumbnail_state = found.thumbnail_state, thumbnail = found.thumbnail, sidecar_files = found.sidecar_files
       FROM leased JOIN found USING (id) WHERE assets.id = leased.id AND assets.id = ANY(${ids}::text[])
-      RETURNING assets.id, assets.lease, assets.sync_id, found.began, found.entry
+      RETURNING assets.id, assets.lease, assets.sync_id, assets.connection_id, assets.media, assets.transcript_keys,
+        leased.is_new, leased.is_replacement, leased.has_new_transcript, found.began, found.entry
+    ), reported AS (${reported}
     ), logged AS (
       INSERT INTO asset_history (asset_id, at, kind, sync_id, data) SELECT id, began, 'attempt', sync_id, entry FROM ended
     )
@@ -51,17 +68,4 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
   );
   const ended = new Set(rows.map(({ id, lease }) => `${lease} ${id}`));
   return ends.map(({ lease }) => ended.has(`${lease.number} ${lease.assetId}`));
-}
-
-/** Ends one lease, with an `asset.mirrored` event. */
-export async function endMirroredWithEvent(
-  db: Database,
-  end: { lease: AssetLease; done: Mirrored },
-  media: Media,
-): Promise<boolean> {
-  return db.transaction().execute(async (tx) => {
-    const [ended] = await endMirrored(tx, [end]);
-    if (ended) await addAssetEvent(tx, 'asset.mirrored', end.lease.assetId, { key: media.key, bytes: media.bytes });
-    return ended!;
-  });
 }

@@ -75,6 +75,13 @@ export async function bandwidths(db: Database): Promise<Map<string, Bandwidth>> 
   return new Map(rows.map(({ id, bandwidth }) => [id, bandwidth]));
 }
 
+/** Which of these companies the database does not have. */
+export async function unknownCompanies(db: Database, ids: string[]): Promise<string[]> {
+  if (ids.length === 0) return [];
+  const known = await db.selectFrom('companies').select('id').where('id', 'in', ids).execute();
+  return ids.filter((id) => !known.some((company) => company.id === id));
+}
+
 /** The companies that these connections can read now, each with its high-water mark and what is held. */
 export async function companies(db: Database, connectionIds: string[]) {
   if (connectionIds.length === 0) return [];

@@ -88,8 +88,11 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
     // Hours after it would not be filed before that time.
     filedHour: sql`UPDATE change_feed SET filed_hour = date_trunc('hour', now(), 'UTC') WHERE ${isBeyond('filed_hour', 0)}`,
     deliveries: sql`
-      UPDATE webhook_deliveries SET next_at = now()
-      WHERE id IN (SELECT id FROM webhook_deliveries WHERE ${isBeyond('next_at', delivery)} FOR UPDATE SKIP LOCKED)`,
+      UPDATE webhook_deliveries SET ${corrected('next_at', delivery)}, ${corrected('waiting_since', 0)}
+      WHERE id IN (
+        SELECT id FROM webhook_deliveries
+        WHERE state = 'waiting' AND (${isBeyond('next_at', delivery)} OR ${isBeyond('waiting_since', 0)})
+        FOR UPDATE SKIP LOCKED)`,
     consents: sql`UPDATE consents SET next_at = now() WHERE ${isBeyond('next_at', pause)}`,
     storeProofs: sql`UPDATE store_proofs SET found_at = now() WHERE ${isBeyond('found_at', 0)}`,
     chores: sql`UPDATE chores SET due_at = ${ahead(chore)} WHERE ${isBeyond('due_at', chore)}`,

@@ -625,12 +625,14 @@ const operators = `
   -- For pruning: by age, and the last of each kind.
   CREATE INDEX events_by_age ON events (at);
   CREATE INDEX events_last ON events (connection_id, kind, id) WHERE asset_id IS NULL;
+  -- Also called for a statement that adds none. A notice costs every process a read.
   CREATE FUNCTION tell_of_events() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN
-    PERFORM pg_notify('asset_mirror_events', '');
+    IF EXISTS (SELECT FROM added) THEN PERFORM pg_notify('asset_mirror_events', ''); END IF;
     RETURN NULL;
   END $$;
-  CREATE TRIGGER events_tell AFTER INSERT ON events EXECUTE FUNCTION tell_of_events();
+  CREATE TRIGGER events_tell AFTER INSERT ON events REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION tell_of_events();
 
   -- The position up to which events have become deliveries. At most one row.
   CREATE TABLE webhook_cursor (
@@ -638,20 +640,43 @@ const operators = `
     xact xid8 NOT NULL,
     id bigint NOT NULL
   );
-  -- Events that are still to be sent to an endpoint.
+  CREATE TABLE webhook_endpoints (
+    id text PRIMARY KEY,
+    -- The beginning of its address: the rest may be a secret.
+    url text NOT NULL,
+    -- The sealed address and secrets. Null: they are in the environment.
+    sealed text,
+    description text,
+    kinds text[] NOT NULL,
+    filters jsonb NOT NULL DEFAULT '{}',
+    enabled boolean NOT NULL DEFAULT true,
+    -- When it answered 410: it gets nothing until it is enabled again.
+    gone_at timestamptz,
+    created_at timestamptz NOT NULL DEFAULT now()
+  );
+  -- An event and an endpoint: what waits, and the log of what was sent.
   CREATE TABLE webhook_deliveries (
     id text PRIMARY KEY,
+    endpoint_id text NOT NULL REFERENCES webhook_endpoints ON DELETE CASCADE,
+    state text NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'delivered', 'failed')),
     kind text NOT NULL,
     at timestamptz NOT NULL,
     connection_id text,
     asset_id text,
     data jsonb NOT NULL,
     attempts integer NOT NULL DEFAULT 0,
+    waiting_since timestamptz NOT NULL,
     next_at timestamptz NOT NULL,
-    error text
+    -- The last attempt: when it ended, the HTTP status of the answer, what was wrong, and how long it took.
+    attempted_at timestamptz,
+    status integer,
+    error text,
+    ms integer
   );
-  CREATE INDEX webhook_deliveries_due ON webhook_deliveries (next_at);
-  CREATE INDEX webhook_deliveries_by_age ON webhook_deliveries (at);
+  CREATE INDEX webhook_deliveries_due ON webhook_deliveries (endpoint_id, next_at) WHERE state = 'waiting';
+  CREATE INDEX webhook_deliveries_by_age ON webhook_deliveries (waiting_since) WHERE state = 'waiting';
+  CREATE INDEX webhook_deliveries_in_order ON webhook_deliveries (endpoint_id, state, at DESC, id DESC);
+  CREATE INDEX webhook_deliveries_by_asset ON webhook_deliveries (asset_id) WHERE asset_id IS NOT NULL;
 
   -- Periodic tasks that one process at a time does, and when each is due.
   CREATE TABLE chores (

@@ -1,4 +1,4 @@
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import type { Notice } from '../database/database.ts';
 import type { Database } from '../database/schema.ts';
 
@@ -33,3 +33,7 @@ export async function addAssetEvent(
 export async function notify(db: Database, notice: Notice): Promise<void> {
   await sql`SELECT pg_notify('asset_mirror', ${JSON.stringify(notice)})`.execute(db);
 }
+
+/** Whether any endpoint takes this kind. Many assets have events of some kinds, which are only written if one does. */
+export const isWanted = (kind: RawBuilder<unknown>) =>
+  sql<boolean>`EXISTS (SELECT FROM webhook_endpoints w WHERE w.enabled AND ${kind} = ANY(w.kinds))`;

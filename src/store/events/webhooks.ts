@@ -3,6 +3,7 @@ import type { WebhookKind } from '../../webhook-kinds.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs, msAgo } from '../database/time.ts';
 import { addEvent } from './add-event.ts';
+import type { EndpointFilters } from './endpoints.ts';
 import { type EventPosition, since, startingPosition } from './events.ts';
 
 /** An event to be sent to an endpoint. */
@@ -19,29 +20,40 @@ export interface Delivery {
 /** Maximum of events collected at a time. */
 const batch = 1000;
 
-/** From now on each event becomes one delivery. If this was begun before, it continues from there. */
+/** From now on each event becomes one delivery per endpoint. If this was begun before, it continues from there. */
 export async function begin(db: Database): Promise<void> {
   const { xact, id } = await startingPosition(db);
   await sql`
     INSERT INTO webhook_cursor (xact, id) VALUES (${xact}::xid8, ${id}) ON CONFLICT DO NOTHING`.execute(db);
 }
 
+const matches = (filter: keyof EndpointFilters, value: string) => {
+  const name = sql.lit(filter);
+  return sql`(NOT w.filters ? ${name} OR coalesce(w.filters->${name} ? ${sql.raw(value)}, false))`;
+};
+
+/** The endpoint `w` gets the event `e` about the asset `a`, or about none. */
+const isFor = sql`w.enabled AND e.kind = ANY(w.kinds) AND ${matches('connectionIds', 'e.connection_id')}
+  AND ${matches('companyIds', "coalesce(a.company_id, e.data->>'companyId')")}
+  AND ${matches('projectIds', 'a.project_id')} AND ${matches('assetTypes', 'a.asset_type')}`;
+
 /** Makes deliveries of new events, unless another process does. True: there may be more. */
-export async function collect(db: Database, kinds: readonly string[], giveUpMs: number): Promise<boolean> {
+export async function collect(db: Database, giveUpMs: number): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     const { rows } = await sql<EventPosition>`
       SELECT xact::text, id FROM webhook_cursor FOR UPDATE SKIP LOCKED`.execute(tx);
     if (!rows[0]) return false;
     const from = await startingPosition(tx, rows[0]);
     const found = await since(tx, from, batch);
-    const wanted = found.filter(({ kind }) => kinds.includes(kind)).map(({ id }) => id);
     const next = found.at(-1) ?? from;
-    if (wanted.length > 0) {
+    if (found.length > 0) {
       await sql`
-        INSERT INTO webhook_deliveries (id, kind, at, connection_id, asset_id, data, next_at)
-        SELECT 'msg_' || replace(gen_random_uuid()::text, '-', ''), kind, at, connection_id, asset_id, data, now()
-        FROM events WHERE id = ANY(${wanted}::bigint[]) AND at > ${msAgo(giveUpMs)}
-        ORDER BY id`.execute(tx);
+        INSERT INTO webhook_deliveries (id, endpoint_id, kind, at, connection_id, asset_id, data, waiting_since, next_at)
+        SELECT 'msg_' || replace(gen_random_uuid()::text, '-', ''), w.id, e.kind, e.at, e.connection_id, e.asset_id, e.data,
+          e.at, now()
+        FROM events e LEFT JOIN assets a ON a.id = e.asset_id JOIN webhook_endpoints w ON ${isFor}
+        WHERE e.id = ANY(${found.map(({ id }) => id)}::bigint[]) AND e.at > ${msAgo(giveUpMs)}
+        ORDER BY e.id`.execute(tx);
     }
     if (next.xact !== rows[0].xact || next.id !== rows[0].id) {
       await sql`UPDATE webhook_cursor SET xact = ${next.xact}::xid8, id = ${next.id}`.execute(tx);
@@ -50,43 +62,77 @@ export async function collect(db: Database, kinds: readonly string[], giveUpMs: 
   });
 }
 
-/** Leases due deliveries for `leaseMs`, oldest first. The caller must report each as delivered or again by then. */
-export async function lease(db: Database, limit: number, leaseMs: number): Promise<Delivery[]> {
+/** The ids of the endpoints for which something is due. */
+export async function endpointsDue(db: Database): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`
+    SELECT id FROM webhook_endpoints w WHERE enabled AND gone_at IS NULL AND EXISTS (
+      SELECT FROM webhook_deliveries d WHERE d.endpoint_id = w.id AND d.state = 'waiting' AND d.next_at <= now())`.execute(
+    db,
+  );
+  return rows.map(({ id }) => id);
+}
+
+/** Leases the longest due delivery of an endpoint for `leaseMs`. The caller must report it as attempted by then. */
+export async function lease(db: Database, endpointId: string, leaseMs: number): Promise<Delivery | undefined> {
   const { rows } = await sql<Delivery>`
     WITH due AS (
-      SELECT id FROM webhook_deliveries WHERE next_at <= now() ORDER BY next_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
+      SELECT id FROM webhook_deliveries WHERE endpoint_id = ${endpointId} AND state = 'waiting' AND next_at <= now()
+        AND EXISTS (SELECT FROM webhook_endpoints WHERE id = ${endpointId} AND enabled AND gone_at IS NULL)
+      ORDER BY next_at LIMIT 1 FOR UPDATE SKIP LOCKED)
     UPDATE webhook_deliveries d SET attempts = attempts + 1, next_at = ${inMs(leaseMs)}
     FROM due WHERE d.id = due.id
     RETURNING d.id, d.kind, d.at, d.connection_id, d.asset_id, d.data, d.attempts`.execute(db);
-  return rows;
+  return rows[0];
 }
 
-/** The endpoint has accepted it. */
-export async function delivered(db: Database, id: string): Promise<void> {
-  await sql`DELETE FROM webhook_deliveries WHERE id = ${id}`.execute(db);
+/** The result of an attempt. `error`: why the endpoint did not accept it; it is due again after `waitMs`. */
+export interface Attempt {
+  status: number | null;
+  ms: number;
+  error?: string;
+  waitMs?: number;
 }
 
-export async function again(db: Database, id: string, waitMs: number, reason: string): Promise<void> {
+/** Saves the result of an attempt, unless there was another one after it. */
+export async function attempted(
+  db: Database,
+  { id, attempts }: Delivery,
+  { status, ms, error, waitMs = 0 }: Attempt,
+): Promise<void> {
+  const state = error === undefined ? 'delivered' : 'waiting';
   await sql`
-    UPDATE webhook_deliveries SET next_at = ${inMs(waitMs)}, error = ${reason} WHERE id = ${id}`.execute(db);
+    UPDATE webhook_deliveries SET state = ${state}, next_at = ${inMs(waitMs)}, attempted_at = now(), status = ${status},
+      error = ${error ?? null}, ms = ${Math.round(ms)}
+    WHERE id = ${id} AND attempts = ${attempts} AND state = 'waiting'`.execute(db);
 }
 
-/** Gives up deliveries of events older than this, and adds an event about them. Returns how many. */
+/** Gives up deliveries that have waited longer than this, and adds an event about them. Returns how many. */
 export async function giveUp(db: Database, giveUpMs: number): Promise<number> {
   return db.transaction().execute(async (tx) => {
-    const { rows } = await sql<{ kind: string; count: number; reason: string | null }>`
+    const { rows } = await sql<{ endpointId: string; kind: string; count: number; reason: string | null }>`
       WITH given_up AS (
-        DELETE FROM webhook_deliveries WHERE id IN (
-          SELECT id FROM webhook_deliveries WHERE at < ${msAgo(giveUpMs)} FOR UPDATE SKIP LOCKED)
-        RETURNING kind, error)
-      SELECT kind, count(*) AS count, max(error) AS reason FROM given_up GROUP BY kind`.execute(tx);
+        UPDATE webhook_deliveries SET state = 'failed' WHERE id IN (
+          SELECT id FROM webhook_deliveries WHERE state = 'waiting' AND waiting_since < ${msAgo(giveUpMs)}
+          FOR UPDATE SKIP LOCKED)
+        RETURNING endpoint_id, kind, error)
+      SELECT endpoint_id, kind, count(*) AS count, max(error) AS reason FROM given_up GROUP BY endpoint_id, kind`.execute(
+      tx,
+    );
     for (const data of rows) await addEvent(tx, { kind: 'webhook.given_up', data: { ...data } });
     return rows.reduce((sum, { count }) => sum + count, 0);
   });
 }
 
-/** How many deliveries wait. */
-export async function waiting(db: Database): Promise<number> {
-  const { rows } = await sql<{ count: number }>`SELECT count(*) AS count FROM webhook_deliveries`.execute(db);
-  return rows[0]!.count;
+/** How many entries of its log an endpoint keeps, of those delivered and of those given up, and for how many days. */
+const kept = { entries: 1000, days: 30 };
+
+/** Deletes the older entries of the logs. */
+export async function trim(db: Database): Promise<void> {
+  await sql`
+    DELETE FROM webhook_deliveries WHERE id IN (
+      SELECT d.id FROM webhook_endpoints w CROSS JOIN (VALUES ('delivered'), ('failed')) AS ended (state)
+      CROSS JOIN LATERAL (
+        SELECT id, at, row_number() OVER (ORDER BY at DESC, id DESC) AS rank FROM webhook_deliveries
+        WHERE endpoint_id = w.id AND state = ended.state) AS d
+      WHERE d.rank > ${kept.entries} OR d.at < now() - ${kept.days}::int * interval '1 day')`.execute(db);
 }

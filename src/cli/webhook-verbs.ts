@@ -1,0 +1,61 @@
+import { type Command, Option } from 'commander';
+import { webhookKinds } from '../webhook-kinds.ts';
+import type { ApiClient } from './client.ts';
+import { collect, words } from './options.ts';
+import { examples, failIf } from './verb.ts';
+import * as webhooks from './verbs/webhooks.ts';
+
+/** The verbs that manage webhook endpoints. */
+export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>): void {
+  const verb = (name: string, text: string, example: string) =>
+    group
+      .command(name)
+      .description(text)
+      .option('--json', 'print JSON')
+      .addHelpText('after', examples(`asset-mirror webhooks ${example}`));
+  const endpoint = 'its id, from `asset-mirror webhooks list`';
+
+  verb('list', 'List the webhook endpoints.', 'list').action(async (options) =>
+    webhooks.list(await connect(), options),
+  );
+
+  withValues(
+    verb(
+      'add',
+      'Add a webhook endpoint, and print its secret. An event must match all filters.',
+      'add https://hooks.example.com/mirror --kind asset.mirrored --company COMPANY',
+    ),
+  )
+    .argument('<url>', 'its address')
+    .action(async (url: string, options: webhooks.ValueOptions) => webhooks.add(await connect(), url, options));
+
+  withValues(
+    verb('set', 'Change a webhook endpoint. New filters replace all old ones.', 'set ENDPOINT --rotate-secret'),
+  )
+    .argument('<endpoint>', endpoint)
+    .option('--url <url>', 'another address', words)
+    .option('--no-filters', 'send it the events of everything')
+    .option('--enable', 'send it events again, also those that wait')
+    .addOption(new Option('--disable', 'send it nothing').conflicts('enable'))
+    .option('--rotate-secret', 'print a new secret; the old one also signs for 24 hours')
+    .action(async (id: string, options: webhooks.SetOptions) => webhooks.set(await connect(), id, options));
+
+  verb('remove', 'Remove a webhook endpoint, with what waits for it and its log.', 'remove ENDPOINT')
+    .argument('<endpoint>', endpoint)
+    .action(async (id: string, options) => webhooks.remove(await connect(), id, options));
+
+  verb('test', 'Send a test message to a webhook endpoint. Exits with 1 if it is not accepted.', 'test ENDPOINT')
+    .argument('[endpoint]', `${endpoint} (default: the one in WEBHOOK_URL)`)
+    .action(async (id: string | undefined, options) => failIf(await webhooks.test(await connect(), id, options)));
+}
+
+const withValues = (verb: Command): Command =>
+  verb
+    .addOption(
+      new Option('--kind <kind>', 'send events of this kind; may be repeated').choices(webhookKinds).argParser(collect),
+    )
+    .option('--connection <name>', 'only of this connection; may be repeated', collect)
+    .option('--company <id>', 'only of this company; may be repeated', collect)
+    .option('--project <id>', 'only of this project; may be repeated', collect)
+    .option('--type <type>', 'only of this asset type; may be repeated', collect)
+    .option('--description <text>', 'a note for operators');

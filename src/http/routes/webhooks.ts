@@ -1,0 +1,60 @@
+import { idParams } from '../../operations/fields.ts';
+import type { Operations } from '../../operations/operations.ts';
+import {
+  changedWebhook,
+  removedWebhook,
+  testedWebhook,
+  webhookChange,
+  webhookList,
+  webhookRequest,
+} from '../../operations/webhooks.ts';
+import { refused } from '../openapi.ts';
+import { type Api, route } from './route.ts';
+
+export function webhookRoutes(app: Api, operations: Operations): void {
+  app.get(
+    '/webhooks',
+    route('webhooks', 'listWebhooks', 'List webhook endpoints', { response: { 200: webhookList } }),
+    async () => operations.webhooks(),
+  );
+  app.post(
+    '/webhooks',
+    route('webhooks', 'addWebhook', 'Add a webhook endpoint; the answer has its secret', {
+      body: webhookRequest,
+      response: { 201: changedWebhook, ...refused(404) },
+    }),
+    async (request, reply) => reply.code(201).send(await operations.addWebhook(request.body)),
+  );
+  app.patch(
+    '/webhooks/:id',
+    route('webhooks', 'changeWebhook', 'Change a webhook endpoint, or make a new secret for it', {
+      params: idParams,
+      body: webhookChange,
+      response: { 200: changedWebhook, ...refused(404, 409) },
+    }),
+    async (request) => operations.changeWebhook(request.params.id, request.body),
+  );
+  app.delete(
+    '/webhooks/:id',
+    route('webhooks', 'removeWebhook', 'Remove a webhook endpoint with what waits for it', {
+      params: idParams,
+      response: { 200: removedWebhook, ...refused(404, 409) },
+    }),
+    async (request) => operations.removeWebhook(request.params.id),
+  );
+  app.post(
+    '/webhooks/:id/test',
+    route('webhooks', 'testWebhookOf', 'Send a test message to a webhook endpoint, once', {
+      params: idParams,
+      response: { 200: testedWebhook, ...refused(404, 409) },
+    }),
+    async (request) => operations.testWebhookOf(request.params.id),
+  );
+  app.post(
+    '/webhooks/test',
+    route('webhooks', 'testWebhook', 'Send a test message to the endpoint in WEBHOOK_URL, once', {
+      response: { 200: testedWebhook, ...refused(409) },
+    }),
+    async () => operations.testWebhook(),
+  );
+}

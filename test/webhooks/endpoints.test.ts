@@ -1,0 +1,225 @@
+import { randomBytes } from 'node:crypto';
+import type { ServerResponse } from 'node:http';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { databaseAsText } from '../support/everything.ts';
+import { spawnMirror, startMirror } from '../support/mirror.ts';
+import { newScene, type Scene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
+import { startReceiver } from './receiver.ts';
+
+type Receiver = Awaited<ReturnType<typeof startReceiver>>;
+
+let scene: Scene;
+let database: pg.Pool;
+const receivers: Receiver[] = [];
+/** Each secret that an answer has shown. */
+const secrets: string[] = [];
+const first = randomBytes(32).toString('base64');
+beforeAll(async () => {
+  scene = await newScene({ environment: { ENCRYPTION_KEYS: first, WEBHOOK_ALLOW_PRIVATE: 'true' } });
+  database = new pg.Pool({ connectionString: scene.ground.environment.DATABASE_URL, max: 2 });
+});
+afterAll(async () => {
+  await database?.end();
+  await scene?.close();
+  for (const receiver of receivers) await receiver.close();
+});
+
+const query = async (text: string, values: unknown[] = []) => (await database.query(text, values)).rows;
+const api = (method: string, path: string, body?: unknown) => scene.mirror.api(method, path, body);
+const webhook = async (id: string) =>
+  (await api('GET', '/webhooks')).webhooks.find((one: { id: string }) => one.id === id);
+
+/** An endpoint that verifies each message by its secret, and its receiver. */
+async function add(values: object = {}) {
+  const own: string[] = [];
+  const receiver = await startReceiver(own);
+  receivers.push(receiver);
+  const { id, secret } = await api('POST', '/webhooks', { url: receiver.url, ...values });
+  own.push(secret);
+  secrets.push(secret);
+  const refuse = () => expect(receiver.refused).toEqual([]);
+  return { id: id as string, receiver, own, refuse };
+}
+const remove = (...endpoints: { id: string }[]) =>
+  Promise.all(endpoints.map(({ id }) => api('DELETE', `/webhooks/${id}`)));
+const arrived = ({ receiver }: { receiver: Receiver }, type: string, count = 1) =>
+  until(`${count} of ${type}`, () => receiver.of(type).length >= count && receiver.of(type), 30_000);
+
+/** Mirrors another file, and returns its id. */
+async function mirrored(asset: object = {}): Promise<string> {
+  const id = await scene.upload({ content: { text: randomBytes(8).toString('hex') }, ...asset });
+  await scene.resync({ mode: 'incremental' });
+  await scene.mirror.assetIn(id, 'mirrored');
+  return id;
+}
+
+describe('webhook endpoints', () => {
+  test('an endpoint gets only the events that match all its filters', async () => {
+    await scene.admin.addProject({ id: 'p1', companyId: 'acme', name: 'Project' });
+    const kinds = ['asset.mirrored'];
+    const company = await add({ kinds, filters: { companyIds: ['acme'], connectionIds: [scene.connectionId] } });
+    const videos = await add({ kinds, filters: { assetTypes: ['videos', 'audio'] } });
+    const project = await add({ kinds, filters: { companyIds: ['acme'], projectIds: ['p1'] } });
+    const film = await mirrored({ assetType: 'videos' });
+    const other = await mirrored({ projectId: 'p1' });
+    await arrived(company, 'asset.mirrored', 2);
+    await arrived(project, 'asset.mirrored');
+    const idsOf = ({ receiver }: { receiver: Receiver }) => receiver.received.map(({ data }) => data.assetId).sort();
+    expect(idsOf(company)).toEqual([film, other].sort());
+    expect(idsOf(videos)).toEqual([film]);
+    expect(idsOf(project)).toEqual([other]);
+    await remove(company, videos, project);
+    const refusal = (filters: object) => api('POST', '/webhooks', { url: 'https://example.com', filters });
+    await expect(refusal({ companyIds: ['nobody'] })).rejects.toThrow(/400.*unknown_name/);
+    await expect(refusal({ connectionIds: ['nobody'] })).rejects.toThrow(/404.*connection_not_found/);
+    await expect(api('POST', '/webhooks', { url: 'ftp://example.com' })).rejects.toThrow(/400.*url/);
+  });
+
+  test('an endpoint that is dead, slow or gone delays no other, and only the gone one gets nothing more', async () => {
+    const kinds = ['asset.mirrored'];
+    const [fine, dead, slow, gone] = [
+      await add({ kinds }),
+      await add({ kinds }),
+      await add({ kinds }),
+      await add({ kinds }),
+    ];
+    await dead.receiver.close();
+    const hanging: ServerResponse[] = [];
+    slow.receiver.answer((response) => hanging.push(response));
+    gone.receiver.answer((response) => response.writeHead(410).end());
+    for (let n = 1; n <= 6; n++) {
+      await mirrored();
+      await arrived(fine, 'asset.mirrored', n);
+    }
+    // While each of the others has not accepted anything.
+    await until('the slow one to get as many as it may at once', () => hanging.length === 4);
+    await until('the gone one to be gone', async () => (await webhook(gone.id)).state === 'gone');
+    expect((await webhook(fine.id)).state).toBe('working');
+    await until('the dead one to fail', async () => (await webhook(dead.id)).state === 'failing');
+    expect(
+      (await query(`SELECT data FROM events WHERE kind = 'webhook.gone'`)).map(({ data }) => data.endpointId),
+    ).toEqual([gone.id]);
+    const asked = gone.receiver.received.length;
+    expect(asked).toBeLessThanOrEqual(4);
+    gone.receiver.answer((response) => response.writeHead(204).end());
+    await mirrored();
+    await arrived(fine, 'asset.mirrored', 7);
+    expect(gone.receiver.received.length).toBe(asked);
+
+    // What came meanwhile arrives when an operator enables it.
+    await query(`UPDATE webhook_deliveries SET next_at = now() WHERE endpoint_id = $1`, [gone.id]);
+    expect(await api('PATCH', `/webhooks/${gone.id}`, { enabled: true })).toMatchObject({
+      enabled: true,
+      secret: null,
+    });
+    await until('all of them', () => new Set(gone.receiver.received.map(({ id }) => id)).size === 7, 30_000);
+    for (const response of hanging) response.writeHead(204).end();
+    slow.receiver.answer((response) => response.writeHead(204).end());
+    await arrived(slow, 'asset.mirrored', 7);
+    for (const endpoint of [fine, slow, gone]) endpoint.refuse();
+
+    // A disabled endpoint gets nothing of what happens meanwhile.
+    await api('PATCH', `/webhooks/${fine.id}`, { enabled: false });
+    await mirrored();
+    await arrived(slow, 'asset.mirrored', 8);
+    expect((await webhook(fine.id)).waiting).toBe(0);
+    await remove(fine, dead, slow, gone);
+  });
+
+  test('a new secret is shown once, and the old one signs for a day, too', async () => {
+    const endpoint = await add({ kinds: ['asset.mirrored'] });
+    const { secret, oldSecretUntil } = await api('PATCH', `/webhooks/${endpoint.id}`, { rotateSecret: true });
+    expect(secret).toMatch(/^whsec_[\w+/]{43}=$/);
+    expect(Date.parse(oldSecretUntil) - Date.now()).toBeGreaterThan(23 * 3_600_000);
+    secrets.push(secret);
+    // The receiver verifies each message with both.
+    endpoint.own.push(secret);
+    expect(await api('POST', `/webhooks/${endpoint.id}/test`)).toEqual({ delivered: true, reason: null });
+    await mirrored();
+    await arrived(endpoint, 'asset.mirrored');
+    endpoint.refuse();
+    expect(JSON.stringify(await api('GET', '/webhooks'))).not.toContain('whsec_');
+    await remove(endpoint);
+  });
+
+  test('keys rotate encrypts the secrets again, and messages are signed without the old key', async () => {
+    const endpoint = await add({ kinds: ['asset.mirrored'] });
+    const next = randomBytes(32).toString('base64');
+    await scene.restart({ ENCRYPTION_KEYS: `${next},${first}` });
+    expect(await api('POST', '/keys/rotate')).toMatchObject({ rotated: 2, unreadable: [] });
+    await scene.restart({ ENCRYPTION_KEYS: next });
+    await mirrored();
+    await arrived(endpoint, 'asset.mirrored');
+    endpoint.refuse();
+    await scene.restart({ ENCRYPTION_KEYS: first });
+    await expect(api('PATCH', `/webhooks/${endpoint.id}`, { enabled: true })).rejects.toThrow(
+      /409.*webhook_unreadable/,
+    );
+    await scene.restart({ ENCRYPTION_KEYS: `${first},${next}` });
+    await remove(endpoint);
+  });
+
+  test('the endpoint in the environment is listed with its state, and the API does not change it', async () => {
+    const secret = `whsec_${randomBytes(32).toString('base64')}`;
+    const receiver = await startReceiver([secret]);
+    receivers.push(receiver);
+    await scene.restart({ WEBHOOK_URL: receiver.url, WEBHOOK_SECRET: secret });
+    const environment = await until('it to be listed', () => webhook('environment'));
+    const url = `${new URL(receiver.url).origin}/…`;
+    expect(environment).toMatchObject({ url, fromEnvironment: true, state: 'working', oldSecretUntil: null });
+    for (const [method, body] of [['PATCH', { enabled: false }], ['DELETE']] as const) {
+      await expect(api(method, '/webhooks/environment', body)).rejects.toThrow(/409.*webhook_from_environment/);
+    }
+    for (const path of ['/webhooks/test', '/webhooks/environment/test']) {
+      expect(await api('POST', path)).toEqual({ delivered: true, reason: null });
+    }
+    expect(receiver.refused).toEqual([]);
+    await scene.restart({ WEBHOOK_URL: '' });
+    await until('it to be removed', async () => !(await webhook('environment')));
+  });
+
+  test('the secrets and addresses of endpoints are nowhere in the database, the log or the audit log', async () => {
+    const endpoint = await add();
+    await api('PATCH', `/webhooks/${endpoint.id}`, { url: endpoint.receiver.url });
+    const [entry] = await query(
+      `SELECT data FROM events WHERE kind = 'operator.changeWebhook' ORDER BY id DESC LIMIT 1`,
+    );
+    expect(entry.data).toMatchObject({ endpointId: endpoint.id, request: { url: expect.stringMatching(/\/…$/) } });
+    expect(secrets.length).toBeGreaterThan(0);
+    const log = scene.ground.logs.flatMap((lines) => lines()).join('\n');
+    const texts = [...(await databaseAsText(scene.ground.environment.DATABASE_URL!)), ['the log', log] as const];
+    const found = texts.filter(([, text]) => [...secrets, 'the-key-of-the-address'].some((it) => text.includes(it)));
+    expect(found.map(([name]) => name)).toEqual([]);
+    await remove(endpoint);
+  });
+});
+
+test('a message is sent again by another process if its own is killed before it saved the answer', async () => {
+  const endpoint = await add({ kinds: ['asset.mirrored'] });
+  await scene.mirror.stop();
+  const { ground, library } = scene;
+  const web = await startMirror(ground, library, 'web');
+  const killed = await spawnMirror(ground, library, 'worker');
+  try {
+    const hanging: ServerResponse[] = [];
+    endpoint.receiver.answer((response) => hanging.push(response));
+    await scene.upload({ content: { text: 'the last one' } });
+    await web.api('POST', `/connections/${scene.connectionId}/resync`, { mode: 'incremental' });
+    const [message] = await arrived(endpoint, 'asset.mirrored');
+    await killed.kill('SIGKILL');
+    endpoint.receiver.answer((response) => response.writeHead(204).end());
+    const worker = await startMirror(ground, library, 'worker');
+    // Its lease ends.
+    await query('UPDATE webhook_deliveries SET next_at = now()');
+    const [, again] = await arrived(endpoint, 'asset.mirrored', 2);
+    expect(again).toMatchObject({ id: message!.id, raw: message!.raw });
+    await until('nothing to wait', async () => (await webhook(endpoint.id)).waiting === 0);
+    endpoint.refuse();
+    await worker.stop();
+  } finally {
+    await killed.kill('SIGKILL');
+    await web.stop();
+  }
+});
