@@ -2,10 +2,15 @@
 const kinds = {
   'connection.disconnected': true,
   'connection.recovered': true,
+  'company.held': true,
   'sync.failed': true,
+  'bucket.differs': true,
   'asset.failed': true,
   // One for each asset: too many for most.
   'asset.mirrored': false,
+  'asset.replaced': false,
+  'asset.transcript': false,
+  'asset.gone': false,
 };
 export type WebhookKind = keyof typeof kinds;
 

@@ -99,7 +99,14 @@ describe('the defaults', () => {
       webhook: {
         url: undefined,
         keys: undefined,
-        events: ['connection.disconnected', 'connection.recovered', 'sync.failed', 'asset.failed'],
+        events: [
+          'connection.disconnected',
+          'connection.recovered',
+          'company.held',
+          'sync.failed',
+          'bucket.differs',
+          'asset.failed',
+        ],
         allowPrivate: false,
       },
       heartbeatUrl: undefined,
