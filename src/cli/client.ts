@@ -11,6 +11,8 @@ import type {
   ConnectionSettingsRequest,
   ConnectionSummary,
   ConnectLinkRequest,
+  DeliveryList,
+  DeliveryQuery,
   Disconnected,
   Erasure,
   ErasureCertificate,
@@ -27,6 +29,7 @@ import type {
   HoldRequest,
   Plan,
   PlanProgress,
+  RedeliverRequest,
   ReleaseRequest,
   Removals,
   ResyncRequest,
@@ -121,6 +124,9 @@ export function createApiClient(service: Service) {
     changeWebhook: (id: string, change: WebhookChange) =>
       send<ChangedWebhook>('PATCH', `/webhooks/${part(id)}`, change),
     removeWebhook: (id: string) => send<{ id: string }>('DELETE', `/webhooks/${part(id)}`),
+    deliveries: (id: string, query: DeliveryQuery) => get<DeliveryList>(`/webhooks/${part(id)}/deliveries`, query),
+    redeliver: (id: string, request: RedeliverRequest) =>
+      send<{ redelivered: number }>('POST', `/webhooks/${part(id)}/redeliver`, request),
     /** Without an id: the endpoint in WEBHOOK_URL. */
     testWebhook: (id: string | undefined) =>
       send<TestedWebhook>('POST', id === undefined ? '/webhooks/test' : `/webhooks/${part(id)}/test`),

@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { webhookKinds } from '../webhook-kinds.ts';
 import type { ApiClient } from './client.ts';
-import { collect, words } from './options.ts';
+import { collect, mostRows, wholeNumber, words } from './options.ts';
 import { examples, failIf } from './verb.ts';
 import * as webhooks from './verbs/webhooks.ts';
 
@@ -43,6 +43,32 @@ export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>):
   verb('remove', 'Remove a webhook endpoint, with what waits for it and its log.', 'remove ENDPOINT')
     .argument('<endpoint>', endpoint)
     .action(async (id: string, options) => webhooks.remove(await connect(), id, options));
+
+  verb(
+    'deliveries',
+    'List the messages of a webhook endpoint and their last attempts.',
+    'deliveries ENDPOINT --state failed',
+  )
+    .argument('<endpoint>', endpoint)
+    .addOption(
+      new Option('--state <state>', 'only these; failed: given up after 3 days').choices([
+        'waiting',
+        'delivered',
+        'failed',
+      ]),
+    )
+    .option('--limit <n>', 'maximum rows', wholeNumber(1, mostRows), 50)
+    .action(async (id: string, options: webhooks.DeliveriesOptions) =>
+      webhooks.deliveries(await connect(), id, options),
+    );
+
+  verb('redeliver', 'Send messages again, with the same ids.', 'redeliver ENDPOINT --failed-since 2026-01-31T12:00:00Z')
+    .argument('<endpoint>', endpoint)
+    .argument('[message]', 'its id, from `asset-mirror webhooks deliveries`')
+    .option('--failed-since <time>', 'all that failed, of events since then, such as 2026-01-31 (UTC)')
+    .action(async (id: string, message: string | undefined, options: webhooks.RedeliverOptions) =>
+      webhooks.redeliver(await connect(), id, message, options),
+    );
 
   verb('test', 'Send a test message to a webhook endpoint. Exits with 1 if it is not accepted.', 'test ENDPOINT')
     .argument('[endpoint]', `${endpoint} (default: the one in WEBHOOK_URL)`)

@@ -6,6 +6,7 @@ import { changeOperations } from './changes.ts';
 import { connectLinkOperations } from './connect-links.ts';
 import { connectionSettingsOperations } from './connection-settings.ts';
 import { connectionOperations } from './connections.ts';
+import { deliveryOperations } from './deliveries.ts';
 import type { OperationsDeps } from './deps.ts';
 import { keyOperations } from './encryption-keys.ts';
 import { erasureOperations } from './erasures.ts';
@@ -51,6 +52,7 @@ export function createOperations(deps: OperationsDeps) {
     ...scrubOperations(deps),
     ...settingsOperations(deps),
     ...webhookOperations(deps),
+    ...deliveryOperations(deps),
     ...removalOperations(deps),
     ...erasureOperations(deps),
   };

@@ -196,7 +196,7 @@ function unknown(id: string): never {
 }
 
 /** @throws Refused 404 */
-const existingWebhook = async (store: Store, id: string): Promise<Endpoint> =>
+export const existingWebhook = async (store: Store, id: string): Promise<Endpoint> =>
   (await store.endpoints.get(id)) ?? unknown(id);
 
 /** @throws Refused 404 for an unknown endpoint, 409 for the one in the environment */

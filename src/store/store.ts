@@ -36,6 +36,7 @@ import { correctFuture } from './database/correct-future.ts';
 import { listen, type Notice, openDatabase } from './database/database.ts';
 import type { Database } from './database/schema.ts';
 import { addEvent } from './events/add-event.ts';
+import { log as deliveryLog, redeliver } from './events/delivery-log.ts';
 import * as endpoints from './events/endpoints.ts';
 import * as events from './events/events.ts';
 import { settle } from './events/events.ts';
@@ -101,7 +102,7 @@ export async function openStore(options: { url: string; log: Log }) {
     throughput: bind(db, throughput),
     upcoming: bind(db, { within }),
     endpoints: bind(db, endpoints),
-    webhooks: bind(db, webhooks),
+    webhooks: bind(db, { ...webhooks, log: deliveryLog, redeliver }),
 
     /** Runs several reads that all see the database at the same moment. */
     async snapshot<T>(read: (at: ReturnType<typeof readable>) => Promise<T>): Promise<T> {

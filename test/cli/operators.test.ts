@@ -326,9 +326,17 @@ describe('commands of operators', () => {
       kinds: ['asset.mirrored'],
       secret: null,
     });
-    expect((await run(['webhooks', 'list'])).stdout).toMatch(new RegExp(`${id} +disabled +0 .*asset.mirrored.*Archive`));
+    expect((await run(['webhooks', 'list'])).stdout).toMatch(
+      new RegExp(`${id} +disabled +0 .*asset.mirrored.*Archive`),
+    );
     expect((await run(['webhooks', 'add', 'nonsense'])).code).toBe(2);
     expect((await run(['webhooks', 'add', 'https://x.com', '--kind', 'asset.seen'])).code).toBe(2);
+    expect((await run(['webhooks', 'deliveries', id, '--state', 'failed'])).stdout).toBe('No messages.\n');
+    expect((await run(['webhooks', 'redeliver', id, '--failed-since', '2026-01-31'])).stdout).toBe(
+      'Sending 0 messages again.\n',
+    );
+    for (const wrong of [[], ['msg_1'], ['--failed-since', 'now'], ['msg_1', '--failed-since', '2026-01-31']])
+      expect((await run(['webhooks', 'redeliver', id, ...wrong])).code).toBe(2);
     expect((await run(['webhooks', 'remove', id])).stdout).toBe(`Removed ${id}.\n`);
     expect((await run(['webhooks', 'test', id])).code).toBe(2);
   });

@@ -10,6 +10,7 @@ import { ask } from '../support/database.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { newStage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
+import { startReceiver } from '../webhooks/receiver.ts';
 
 /** A directory for pictures of every view; without it, none are taken. */
 const PICTURES = process.env.DASHBOARD_PICTURES;
@@ -19,8 +20,9 @@ let chrome: Browser;
 let context: BrowserContext;
 let page: Page;
 let broken: string;
-/** The address of a verification. */
+/** The addresses of a verification and of a webhook endpoint. */
 let verification: string;
+let webhook: string;
 /** The problems that the browser reports about a page: errors, and violations of the policy. */
 const complaints: string[] = [];
 
@@ -28,7 +30,10 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
   beforeAll(async () => {
     [scene, chrome] = await Promise.all([
       newScene({
-        environment: { CONNECTION_CONCURRENCY: '2', GONE_RETENTION: '30d', SEARCH_TRANSCRIPTS: 'true' },
+        environment: {
+          ...{ CONNECTION_CONCURRENCY: '2', GONE_RETENTION: '30d', SEARCH_TRANSCRIPTS: 'true' },
+          WEBHOOK_ALLOW_PRIVATE: 'true',
+        },
         library: { transcriptDelay: 600_000 },
       }),
       startChromium(),
@@ -513,6 +518,55 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await eventually(async () => (await text()).includes('The bucket is unavailable')).toBe(false);
   });
 
+  test('an operator sends a test message to a webhook endpoint, and redelivers what failed', async () => {
+    const own: string[] = [];
+    const receiver = await startReceiver(own);
+    const { id, secret } = await scene.mirror.api('POST', '/webhooks', {
+      url: receiver.url,
+      description: 'The archive',
+      kinds: ['asset.mirrored'],
+    });
+    own.push(secret);
+    webhook = `#/webhooks/${id}`;
+    receiver.answer((response) => response.writeHead(500).end());
+    const asset = await scene.upload({ name: 'For the archive.pdf' });
+    await scene.resync({ mode: 'incremental' });
+    await scene.mirror.assetIn(asset, 'mirrored');
+    await until('the message', () => receiver.of('asset.mirrored').length > 0);
+    await page.goto(`${scene.ground.publicUrl}/#/webhooks`);
+    await shows('Failing');
+    await tabTo('link', 'The archive');
+    await page.keyboard.press('Enter');
+    await shows(/the endpoint answered 500 · attempt \d/);
+    await shows('For the archive.pdf');
+    await press('Send test');
+    await shows('The webhook endpoint did not accept the test message: the endpoint answered 500.');
+
+    receiver.answer((response) => response.writeHead(204).end());
+    const [message] = receiver.of('asset.mirrored');
+    await tabTo('button', `Redeliver ${message!.id}`);
+    await page.keyboard.press('Enter');
+    await shows('Sending the message again.');
+    await shows(/Delivered\s+For the archive/);
+    expect(new Set(receiver.of('asset.mirrored').map((one) => one.id))).toEqual(new Set([message!.id]));
+
+    await ask(scene.ground.environment.DATABASE_URL!, `UPDATE webhook_deliveries SET state = 'failed'`);
+    await press('Failed');
+    await shows(message!.id);
+    const before = receiver.of('asset.mirrored').length;
+    await press('Redeliver failed …');
+    await eventually(dialogs).toEqual(['Redeliver failed messages']);
+    await page.$eval('input[name=since]', (input) => {
+      (input as unknown as { value: string }).value = '2026-01-01T00:00';
+    });
+    await press('Send again');
+    await shows('Sending 1 message again.');
+    await until('it to arrive', () => receiver.of('asset.mirrored').length > before);
+    await shows('No messages.');
+    expect(receiver.refused).toEqual([]);
+    await receiver.close();
+  });
+
   test('an operator opens the queue dashboard', async () => {
     await page.goto(`${scene.ground.publicUrl}/queues/queue/assets?status=completed`);
     await shows(/(mirror-asset|follow-up) ast_\w+/);
@@ -530,11 +584,14 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     ['activity', '#/activity', 'An operator signed in'],
     ['verifications', '#/verify', 'By an operator'],
     ['verification', 'verification', 'No differences'],
+    ['webhooks', '#/webhooks', 'The archive'],
+    ['webhook', 'webhook', 'Delivered'],
   ])('the page %s is readable, named and fits in light and dark', async (name, hash, words) => {
     const places: Record<string, string> = {
       connection: `#/connections/${scene.connectionId}`,
       asset: `#/assets/${broken}`,
       verification,
+      webhook,
     };
     const flaws: string[] = [];
     for (const [width, isDark] of [

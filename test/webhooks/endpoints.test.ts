@@ -211,6 +211,92 @@ describe('webhook endpoints', () => {
     await remove(endpoint);
   });
 
+  test('the log has each message with its last attempt, and sends messages again with their ids', async () => {
+    const endpoint = await add({ kinds: ['asset.mirrored', 'connection.disconnected'] });
+    const { receiver } = endpoint;
+    const log = (state = '') => api('GET', `/webhooks/${endpoint.id}/deliveries?limit=2${state && `&state=${state}`}`);
+    const redeliver = (body: object) => api('POST', `/webhooks/${endpoint.id}/redeliver`, body);
+    const ids = [await mirrored(), await mirrored(), await mirrored()];
+    await arrived(endpoint, 'asset.mirrored', 3);
+    await until('them to be saved', async () => (await webhook(endpoint.id)).waiting === 0);
+    const { deliveries, nextCursor } = await log();
+    expect(deliveries).toMatchObject([{ assetId: ids[2] }, { assetId: ids[1] }]);
+    const [sent] = receiver.received;
+    const rest = await api('GET', `/webhooks/${endpoint.id}/deliveries?limit=2&cursor=${nextCursor}`);
+    expect(rest).toMatchObject({ nextCursor: null, deliveries: [{ assetId: ids[0] }] });
+    expect(rest.deliveries[0]).toEqual({
+      id: sent!.id,
+      state: 'delivered',
+      kind: 'asset.mirrored',
+      at: sent!.timestamp,
+      connectionId: scene.connectionId,
+      assetId: ids[0],
+      attempts: 1,
+      attemptedAt: expect.any(String),
+      status: 204,
+      error: null,
+      ms: expect.any(Number),
+      nextAt: null,
+    });
+
+    expect(await redeliver({ messageId: sent!.id })).toEqual({ redelivered: 1 });
+    const again = (await arrived(endpoint, 'asset.mirrored', 4))[3]!;
+    expect(again).toMatchObject({ id: sent!.id, raw: sent!.raw });
+    expect(again.sentAt).toBeGreaterThanOrEqual(sent!.sentAt);
+    await expect(redeliver({ messageId: 'msg_none' })).rejects.toThrow(/404.*message_not_found/);
+
+    // One that is given up, and one that waits after a failed attempt.
+    receiver.answer((response) => response.writeHead(500).end());
+    const began = new Date().toISOString();
+    const failed = [await mirrored(), await mirrored()];
+    await until('both to fail', async () =>
+      (await log('waiting')).deliveries.every(({ status }: { status: number }) => status === 500),
+    );
+    await query(`UPDATE webhook_deliveries SET waiting_since = now() - interval '4 days' WHERE asset_id = $1`, [
+      failed[0],
+    ]);
+    await until('it to be given up', async () => (await log('failed')).deliveries.length === 1);
+    expect((await log('failed')).deliveries[0]).toMatchObject({
+      assetId: failed[0],
+      status: 500,
+      error: 'the endpoint answered 500',
+      nextAt: null,
+    });
+    receiver.answer((response) => response.writeHead(204).end());
+    expect(await redeliver({ failedSince: began })).toEqual({ redelivered: 2 });
+    await until('all to be delivered', async () => {
+      const { deliveries: last } = await log('delivered');
+      return last.every(({ assetId }: { assetId: string }) => failed.includes(assetId));
+    });
+    expect(await log('failed')).toEqual({ deliveries: [], nextCursor: null });
+    endpoint.refuse();
+    await remove(endpoint);
+  });
+
+  test('the log keeps the newest messages, and one with a reconnect link does not have it', async () => {
+    const endpoint = await add({ kinds: ['connection.disconnected'] });
+    await query(
+      `INSERT INTO events (kind, connection_id, data) VALUES ('connection.disconnected', $1, '{"reason": "test"}')`,
+      [scene.connectionId],
+    );
+    const [message] = await arrived(endpoint, 'connection.disconnected');
+    const link = new URL(String(message!.data.reconnectUrl)).searchParams.get('link')!;
+    expect(JSON.stringify(await api('GET', `/webhooks/${endpoint.id}/deliveries`))).not.toContain(link);
+    for (const [table, text] of await databaseAsText(scene.ground.environment.DATABASE_URL!)) {
+      expect(text, table).not.toContain(link);
+    }
+    await query(
+      `INSERT INTO webhook_deliveries (id, endpoint_id, state, kind, at, data, waiting_since, next_at)
+       SELECT 'old ' || i, $1, 'delivered', 'asset.mirrored', now() - i * interval '1 minute', '{}', now(), now()
+       FROM generate_series(1, 1500) i`,
+      [endpoint.id],
+    );
+    await scene.mirror.store.webhooks.trim();
+    const kept = await query('SELECT id FROM webhook_deliveries WHERE endpoint_id = $1 ORDER BY at', [endpoint.id]);
+    expect([kept.length, kept[0].id, kept.at(-1).id]).toEqual([1000, 'old 999', message!.id]);
+    await remove(endpoint);
+  });
+
   test('keys rotate encrypts the secrets again, and messages are signed without the old key', async () => {
     const endpoint = await add({ kinds: ['asset.mirrored'] });
     const next = randomBytes(32).toString('base64');

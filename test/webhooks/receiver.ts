@@ -6,6 +6,8 @@ import { Webhook } from 'standardwebhooks';
 export interface Received {
   id: string;
   at: number;
+  /** `webhook-timestamp` */
+  sentAt: number;
   type: string;
   timestamp: string;
   data: Record<string, unknown>;
@@ -28,7 +30,13 @@ export async function startReceiver(secrets: string[]) {
       response.writeHead(401).end();
       return;
     }
-    const message = { ...JSON.parse(raw), id: headers['webhook-id']!, at: Date.now(), raw };
+    const message = {
+      ...JSON.parse(raw),
+      id: headers['webhook-id']!,
+      sentAt: Number(headers['webhook-timestamp']),
+      at: Date.now(),
+      raw,
+    };
     received.push(message);
     answer(response, message);
   });

@@ -1,7 +1,8 @@
-import type { ChangedWebhook, Webhook, WebhookChange } from '../answers.ts';
+import type { ChangedWebhook, DeliveryQuery, Webhook, WebhookChange } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
+import { UsageError } from '../failures.ts';
 import { findConnection } from '../find-connection.ts';
-import { harmless, number, paint, print, printJson, table } from '../output.ts';
+import { agoShort, counted, harmless, number, paint, print, printJson, table } from '../output.ts';
 
 export interface ValueOptions {
   kind?: Webhook['kinds'];
@@ -67,6 +68,62 @@ export async function remove(api: ApiClient, id: string, { json }: { json?: bool
   const removed = await api.removeWebhook(id);
   if (json) return printJson(removed);
   print(`Removed ${harmless(removed.id)}.`);
+}
+
+export interface DeliveriesOptions extends Pick<DeliveryQuery, 'state'> {
+  limit: number;
+  json?: boolean;
+}
+
+const deliveryTones = { waiting: 'yellow', delivered: 'green', failed: 'red' } as const;
+
+/** Lists messages, newest event first. */
+export async function deliveries(api: ApiClient, id: string, { state, limit, json }: DeliveriesOptions): Promise<void> {
+  const found = await api.deliveries(id, { state, limit });
+  if (json) return printJson(found);
+  if (found.deliveries.length === 0) return print('No messages.');
+  const columns = [
+    { title: 'MESSAGE' },
+    { title: 'KIND' },
+    { title: 'ABOUT', least: 10, spare: 2 },
+    { title: 'EVENT' },
+    { title: 'STATE' },
+    { title: 'ATTEMPT', right: true, spare: 1 },
+    { title: 'RESULT', least: 16 },
+  ];
+  const rows = found.deliveries.map((one) => [
+    one.id,
+    one.kind,
+    one.assetId ?? one.connectionId ?? '',
+    agoShort(one.at),
+    { text: one.state, style: deliveryTones[one.state] },
+    number(one.attempts),
+    one.attemptedAt === null
+      ? ''
+      : `${one.error ?? one.status}, ${number(one.ms ?? 0)} ms, ${agoShort(one.attemptedAt)}`,
+  ]);
+  print(table(columns, rows));
+}
+
+export interface RedeliverOptions {
+  failedSince?: string;
+  json?: boolean;
+}
+
+/** @throws UsageError unless either a message or a time is given */
+export async function redeliver(
+  api: ApiClient,
+  id: string,
+  messageId: string | undefined,
+  { failedSince, json }: RedeliverOptions,
+): Promise<void> {
+  if ((messageId === undefined) === (failedSince === undefined)) {
+    throw new UsageError('name either a message, or --failed-since');
+  }
+  const request = messageId !== undefined ? { messageId } : { failedSince: failedSince! };
+  const { redelivered } = await api.redeliver(id, request);
+  if (json) return printJson({ redelivered });
+  print(`Sending ${counted(redelivered, 'message')} again.`);
 }
 
 /** Sends a test message to an endpoint, or to the one in WEBHOOK_URL. Returns 1 if it was not accepted. */

@@ -40,9 +40,3 @@ export async function resync(id, request) {
   await api(`/connections/${id}/resync`, { method: 'POST', body: request });
   return 'Sync started.';
 }
-
-export async function testWebhook() {
-  const { delivered, reason } = await api('/webhooks/test', { method: 'POST' });
-  if (!delivered) throw new Error(`The webhook endpoint did not accept the test message: ${reason}.`);
-  return 'The webhook endpoint accepted the test message.';
-}

@@ -12,6 +12,8 @@ import { connectionView } from './views/connection.js';
 import { overview } from './views/overview.js';
 import { verificationView } from './views/verification.js';
 import { verificationsView } from './views/verifications.js';
+import { webhookView } from './views/webhook.js';
+import { webhooksView } from './views/webhooks.js';
 import { eventWords } from './words.js';
 
 /** The minimum time between two refreshes while events arrive, and the time between two without events. */
@@ -33,6 +35,7 @@ function viewOf(first, rest) {
   if (first === 'connections' && rest.length > 0) return [connectionView, 'overview'];
   if (first === 'assets') return rest.length > 0 ? [assetView, 'assets'] : [assetsView, 'assets'];
   if (first === 'verify') return [rest.length > 0 ? verificationView : verificationsView, 'verify'];
+  if (first === 'webhooks') return [rest.length > 0 ? webhookView : webhooksView, 'webhooks'];
   if (first === 'activity') return [activity, 'activity'];
   return [overview, 'overview'];
 }

@@ -143,6 +143,7 @@ const actions = {
   addWebhook: 'added a webhook endpoint',
   changeWebhook: 'changed a webhook endpoint',
   removeWebhook: 'removed a webhook endpoint',
+  redeliver: 'sent webhook messages again',
   hold: 'protected assets from removal',
   release: 'ended a protection from removal',
   previewErasure: 'previewed an erasure',

@@ -1,3 +1,4 @@
+import { deliveryList, deliveryQuery, redeliverAnswer, redeliverRequest } from '../../operations/deliveries.ts';
 import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
 import {
@@ -41,6 +42,24 @@ export function webhookRoutes(app: Api, operations: Operations): void {
       response: { 200: removedWebhook, ...refused(404, 409) },
     }),
     async (request) => operations.removeWebhook(request.params.id),
+  );
+  app.get(
+    '/webhooks/:id/deliveries',
+    route('webhooks', 'listDeliveries', 'List the messages of a webhook endpoint, newest events first', {
+      params: idParams,
+      querystring: deliveryQuery,
+      response: { 200: deliveryList, ...refused(404) },
+    }),
+    async (request) => operations.deliveries(request.params.id, request.query),
+  );
+  app.post(
+    '/webhooks/:id/redeliver',
+    route('webhooks', 'redeliver', 'Send one message again, or all that failed since a time', {
+      params: idParams,
+      body: redeliverRequest,
+      response: { 202: redeliverAnswer, ...refused(404) },
+    }),
+    async (request, reply) => reply.code(202).send(await operations.redeliver(request.params.id, request.body)),
   );
   app.post(
     '/webhooks/:id/test',

@@ -90,8 +90,12 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
     deliveries: sql`
       UPDATE webhook_deliveries SET ${corrected('next_at', delivery)}, ${corrected('waiting_since', 0)}
       WHERE id IN (
-        SELECT id FROM webhook_deliveries
-        WHERE state = 'waiting' AND (${isBeyond('next_at', delivery)} OR ${isBeyond('waiting_since', 0)})
+        SELECT id FROM webhook_deliveries WHERE id IN (
+          SELECT d.id FROM webhook_endpoints w CROSS JOIN LATERAL (
+            SELECT id FROM webhook_deliveries
+            WHERE endpoint_id = w.id AND state = 'waiting' AND ${isBeyond('next_at', delivery)}) AS d
+          UNION ALL
+          SELECT id FROM webhook_deliveries WHERE state = 'waiting' AND ${isBeyond('waiting_since', 0)})
         FOR UPDATE SKIP LOCKED)`,
     consents: sql`UPDATE consents SET next_at = now() WHERE ${isBeyond('next_at', pause)}`,
     storeProofs: sql`UPDATE store_proofs SET found_at = now() WHERE ${isBeyond('found_at', 0)}`,

@@ -1,5 +1,4 @@
 /** @import { MirrorEvent } from '../types.d.ts' */
-import { act, testWebhook } from '../actions.js';
 import { listOf } from '../lists.js';
 import { empty, eventList, moreButton, skeleton, trouble } from '../parts.js';
 import { html } from '../vendor/lit-html/lit-html.js';
@@ -13,8 +12,7 @@ export const activity = {
   refresh: () => events.refresh(),
   render: () => html`
     <section class="card" aria-labelledby="activity-title">
-      <div class="head"><h1 id="activity-title" tabindex="-1">Activity</h1>
-        <button @click=${() => act(testWebhook, () => events.refresh())}>Test webhook</button></div>
+      <div class="head"><h1 id="activity-title" tabindex="-1">Activity</h1></div>
       ${trouble(events.error)}
       ${
         events.rows === undefined

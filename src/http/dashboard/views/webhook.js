@@ -1,0 +1,171 @@
+/** @import { Delivery, Webhook } from '../types.d.ts' */
+import { act } from '../actions.js';
+import { api } from '../api.js';
+import { openDialog, textOf } from '../dialog.js';
+import { counted, number } from '../format.js';
+import { listOf } from '../lists.js';
+import { subjectOf } from '../names.js';
+import { empty, moreButton, pill, skeleton, time, trouble } from '../parts.js';
+import { draw } from '../state.js';
+import { repeat } from '../vendor/lit-html/directives/repeat.js';
+import { html, nothing } from '../vendor/lit-html/lit-html.js';
+import { webhookName, webhookPill } from './webhooks.js';
+
+let id = '';
+/** @type {Webhook | undefined} */
+let webhook;
+/** @type {Error | undefined} */
+let error;
+/** @type {ReturnType<typeof listOf<Delivery>>} */
+let deliveries = listOf('', 'deliveries');
+/** @type {Delivery['state'] | undefined} */
+let shown;
+
+const path = () => `/webhooks/${encodeURIComponent(id)}`;
+
+async function load() {
+  try {
+    /** @type {{ webhooks: Webhook[] }} */
+    const found = await api('/webhooks');
+    webhook = found.webhooks.find((one) => one.id === id);
+    error = webhook ? undefined : new Error('There is no such webhook endpoint.');
+  } catch (problem) {
+    error = /** @type {Error} */ (problem);
+  }
+  draw();
+}
+/** @param {Delivery['state'] | undefined} state */
+function filter(state) {
+  shown = state;
+  return deliveries.filter({ state });
+}
+const refresh = () => Promise.all([load(), deliveries.refresh()]);
+
+export const webhookView = {
+  title: 'Webhook',
+  /** @param {string[]} path */
+  async open([wantedId = '']) {
+    if (wantedId !== id) {
+      id = wantedId;
+      webhook = undefined;
+      deliveries = listOf(`${path()}/deliveries`, 'deliveries');
+    }
+    await Promise.all([load(), filter(undefined)]);
+  },
+  refresh,
+  render() {
+    if (!webhook)
+      return html`${trouble(error)}${error ? nothing : html`<section class="card">${skeleton(6)}</section>`}`;
+    const { waiting, kinds, filters, oldSecretUntil, fromEnvironment } = webhook;
+    const only = Object.values(filters).flat();
+    return html`
+      <nav aria-label="You are here" class="crumbs"><a href="#/webhooks">Webhooks</a></nav>
+      ${trouble(error)}
+      <section class="card" aria-labelledby="webhook-title">
+        <div class="head"><div><h1 id="webhook-title" tabindex="-1">${webhookName(webhook)}</h1>
+          <p class="soft">${webhook.url}</p></div><p class="state">${webhookPill(webhook)}</p></div>
+        ${
+          webhook.state === 'gone'
+            ? html`<p class="banner bad">The endpoint answered 410. ${fromEnvironment ? 'Correct WEBHOOK_URL, and restart.' : 'Events wait until it is enabled again.'}</p>`
+            : nothing
+        }
+        <dl class="facts">
+          <div><dt>Waiting</dt><dd>${number(waiting)}</dd></div>
+          <div><dt>Kinds</dt><dd>${kinds.join(', ')}</dd></div>
+          ${only.length > 0 ? html`<div><dt>Only of</dt><dd>${only.join(', ')}</dd></div>` : nothing}
+          ${oldSecretUntil ? html`<div><dt>Old secret ends</dt><dd>${time(oldSecretUntil)}</dd></div>` : nothing}
+        </dl>
+        <div class="actions"><button @click=${() => act(sendTest, refresh)}>Send test</button>
+          <button @click=${redeliverDialog}>Redeliver failed …</button></div>
+      </section>
+      <section class="card" aria-labelledby="log-title">
+        <div class="head"><h2 id="log-title">Messages</h2>
+          <div class="segments" role="group" aria-label="State">${states.map(
+            ([state, word]) =>
+              html`<button aria-pressed=${shown === state} @click=${() => filter(state)}>${word}</button>`,
+          )}</div></div>
+        ${trouble(deliveries.error)}
+        ${
+          deliveries.rows === undefined
+            ? skeleton(6)
+            : deliveries.rows.length > 0
+              ? html`${table(deliveries.rows)}${moreButton(deliveries.isMore, () => deliveries.more(), 'messages')}`
+              : empty('No messages.')
+        }
+      </section>`;
+  },
+};
+
+/** @type {[Delivery['state'] | undefined, string][]} */
+const states = [
+  [undefined, 'All'],
+  ['waiting', 'Waiting'],
+  ['delivered', 'Delivered'],
+  ['failed', 'Failed'],
+];
+
+/** @type {Record<Delivery['state'], [string, string]>} */
+const pills = { waiting: ['plain', 'Waiting'], delivered: ['good', 'Delivered'], failed: ['bad', 'Failed'] };
+
+/** @param {Delivery[]} rows */
+const table = (rows) => html`<table role="table" class="cards small-figures">
+  <thead role="rowgroup"><tr role="row">
+    <th role="columnheader" scope="col">Message</th><th role="columnheader" scope="col">State</th>
+    <th role="columnheader" scope="col">About</th><th role="columnheader" scope="col">Last attempt</th>
+    <th role="columnheader" scope="col"><span class="hidden">Actions</span></th>
+  </tr></thead>
+  <tbody role="rowgroup">${repeat(
+    rows,
+    (delivery) => delivery.id,
+    (delivery) => html`<tr role="row">
+      <th role="rowheader" scope="row">${delivery.kind} <small>${time(delivery.at)} · <code>${delivery.id}</code></small></th>
+      <td role="cell" data-label="State" class="whole">${pill(...pills[delivery.state])}</td>
+      <td role="cell" data-label="About">${subjectLink(delivery)}</td>
+      <td role="cell" data-label="Last attempt" class="why">${lastAttempt(delivery)}</td>
+      <td role="cell" class="right"><button class="small" @click=${() => act(() => redeliver(delivery), refresh)} aria-label="Redeliver ${delivery.id}">Redeliver</button></td>
+    </tr>`,
+  )}</tbody></table>`;
+
+/** @param {Delivery} delivery */
+function subjectLink({ assetId, connectionId }) {
+  if (assetId === null && connectionId === null) return '';
+  const page = assetId === null ? `connections/${connectionId}` : `assets/${encodeURIComponent(assetId)}`;
+  return html`<a href="#/${page}">${subjectOf({ assetId, connectionId })}</a>`;
+}
+
+/** @param {Delivery} delivery */
+function lastAttempt({ attempts, attemptedAt, status, error: reason, ms, nextAt }) {
+  const result = attemptedAt
+    ? [reason ?? status, `attempt ${number(attempts)}`, `${number(ms ?? 0)} ms`].join(' · ')
+    : '';
+  return html`${result}${attemptedAt ? html` · ${time(attemptedAt)}` : nothing}${nextAt ? html` <span class="soft">Next ${time(nextAt)}</span>` : nothing}`;
+}
+
+async function sendTest() {
+  const { delivered, reason } = await api(`${path()}/test`, { method: 'POST' });
+  if (!delivered) throw new Error(`The webhook endpoint did not accept the test message: ${reason}.`);
+  return 'The webhook endpoint accepted the test message.';
+}
+
+/** @param {Delivery} delivery */
+async function redeliver({ id: messageId }) {
+  await api(`${path()}/redeliver`, { method: 'POST', body: { messageId } });
+  return 'Sending the message again.';
+}
+
+function redeliverDialog() {
+  const then = refresh;
+  openDialog({
+    title: 'Redeliver failed messages',
+    label: 'Send again',
+    then,
+    content: () => html`
+      <p>Sends all messages again that failed, with the same ids.</p>
+      <label class="field">Events since<input type="datetime-local" name="since" required></label>`,
+    async send(form) {
+      const failedSince = new Date(textOf(form, 'since') ?? 0).toISOString();
+      const { redelivered } = await api(`${path()}/redeliver`, { method: 'POST', body: { failedSince } });
+      return `Sending ${counted(redelivered, 'message')} again.`;
+    },
+  });
+}

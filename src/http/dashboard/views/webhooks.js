@@ -1,0 +1,59 @@
+/** @import { Webhook } from '../types.d.ts' */
+import { number } from '../format.js';
+import { listOf } from '../lists.js';
+import { empty, pill, skeleton, trouble, withCode } from '../parts.js';
+import { repeat } from '../vendor/lit-html/directives/repeat.js';
+import { html } from '../vendor/lit-html/lit-html.js';
+
+/** @type {ReturnType<typeof listOf<Webhook>>} */
+const webhooks = listOf('/webhooks', 'webhooks');
+
+/** @type {Record<Webhook['state'], [string, string]>} */
+const states = {
+  working: ['good', 'Working'],
+  failing: ['bad', 'Failing'],
+  gone: ['bad', 'Gone (410)'],
+  disabled: ['warn', 'Disabled'],
+};
+/** @param {Pick<Webhook, 'state'>} webhook */
+export const webhookPill = ({ state }) => pill(...states[state]);
+
+/** What people call an endpoint. @param {Webhook} webhook */
+export const webhookName = ({ description, url, fromEnvironment }) =>
+  description ?? (fromEnvironment ? `WEBHOOK_URL (${url})` : url);
+
+export const webhooksView = {
+  title: 'Webhooks',
+  open: () => webhooks.filter({}),
+  refresh: () => webhooks.refresh(),
+  render: () => html`
+    <section class="card" aria-labelledby="webhooks-title">
+      <div class="head"><h1 id="webhooks-title" tabindex="-1">Webhooks</h1></div>
+      ${trouble(webhooks.error)}
+      ${
+        webhooks.rows === undefined
+          ? skeleton(4)
+          : webhooks.rows.length > 0
+            ? table(webhooks.rows)
+            : empty('No webhook endpoint yet.')
+      }
+      <p class="soft small">${withCode('Add or change one with `asset-mirror webhooks add` and `asset-mirror webhooks set`.')}</p>
+    </section>`,
+};
+
+/** @param {Webhook[]} rows */
+const table = (rows) => html`<table role="table" class="cards small-figures">
+  <thead role="rowgroup"><tr role="row">
+    <th role="columnheader" scope="col">Endpoint</th><th role="columnheader" scope="col">State</th>
+    <th role="columnheader" scope="col" class="right">Waiting</th><th role="columnheader" scope="col">Kinds</th>
+  </tr></thead>
+  <tbody role="rowgroup">${repeat(
+    rows,
+    ({ id }) => id,
+    (webhook) => html`<tr role="row">
+      <th role="rowheader" scope="row"><a href="#/webhooks/${webhook.id}">${webhookName(webhook)}</a><small>${webhook.url}</small></th>
+      <td role="cell" data-label="State" class="whole">${webhookPill(webhook)}</td>
+      <td role="cell" data-label="Waiting" class="right figures">${number(webhook.waiting)}</td>
+      <td role="cell" data-label="Kinds" class="why">${webhook.kinds.join(', ')}</td>
+    </tr>`,
+  )}</tbody></table>`;
