@@ -1,5 +1,6 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { version } from '../version.ts';
+import { environmentEndpoint } from '../webhook-kinds.ts';
 
 /** Counters of one process since its start. docs/reference/metrics.md explains each. */
 export type Metrics = ReturnType<typeof createMetrics>;
@@ -59,15 +60,17 @@ export function createMetrics() {
     ),
     webhookDeliveries: counter(
       'asset_mirror_webhook_deliveries_total',
-      'Attempts to deliver an event to a webhook endpoint, and events given up, by result.',
+      'Attempts to deliver an event to a webhook endpoint, and events given up, by result and endpoint.',
       'result',
+      'endpoint',
     ),
   };
   // Initialized to 0, so that the first event is an increase.
   for (const result of assetResults) metrics.assets.inc({ result }, 0);
   for (const result of syncResults) metrics.syncs.inc({ result }, 0);
   for (const result of lockResults) metrics.lockExtensions.inc({ result }, 0);
-  for (const result of webhookResults) metrics.webhookDeliveries.inc({ result }, 0);
+  const endpoint = environmentEndpoint;
+  for (const result of webhookResults) metrics.webhookDeliveries.inc({ result, endpoint }, 0);
   for (const result of ['refreshed', 'refused', 'unanswered', 'failed']) metrics.tokenRefreshes.inc({ result }, 0);
   new Gauge({
     name: 'asset_mirror_build_info',

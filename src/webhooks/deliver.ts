@@ -73,10 +73,9 @@ export class Webhooks {
     const { store, metrics, log } = this.#deps;
     if (!this.#begun) await this.#begin();
     while (await store.webhooks.collect(giveUpMs)) signal.throwIfAborted();
-    const givenUp = await store.webhooks.giveUp(giveUpMs);
-    if (givenUp > 0) {
-      metrics.webhookDeliveries.inc({ result: 'given_up' }, givenUp);
-      log.error({ event: 'webhook.given_up', deliveries: givenUp }, 'webhook deliveries given up');
+    for (const { endpointId, kind, count } of await store.webhooks.giveUp(giveUpMs)) {
+      metrics.webhookDeliveries.inc({ result: 'given_up', endpoint: endpointId }, count);
+      log.error({ event: 'webhook.given_up', endpointId, kind, deliveries: count }, 'webhook deliveries given up');
     }
     if (performance.now() > this.#trimmedAt + trimMs) {
       await store.webhooks.trim();
@@ -137,7 +136,7 @@ export class Webhooks {
     const fields = { endpointId, webhookId: id, kind, attempt, connectionId, assetId };
     const body = JSON.stringify(await messageOf(this.#deps, delivery));
     const answer = await sender.send(target, { id, body });
-    metrics.webhookDeliveries.inc({ result: answer.delivered ? 'delivered' : 'failed' });
+    metrics.webhookDeliveries.inc({ result: answer.delivered ? 'delivered' : 'failed', endpoint: endpointId });
     const { status, ms } = answer;
     if (answer.delivered) {
       await store.webhooks.attempted(delivery, { status, ms });

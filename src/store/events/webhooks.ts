@@ -106,10 +106,18 @@ export async function attempted(
     WHERE id = ${id} AND attempts = ${attempts} AND state = 'waiting'`.execute(db);
 }
 
-/** Gives up deliveries that have waited longer than this, and adds an event about them. Returns how many. */
-export async function giveUp(db: Database, giveUpMs: number): Promise<number> {
+/** Events that were given up, of a kind and for an endpoint. `reason`: of one of them. */
+interface GivenUp {
+  endpointId: string;
+  kind: string;
+  count: number;
+  reason: string | null;
+}
+
+/** Gives up deliveries that have waited longer than this. Events report them. */
+export async function giveUp(db: Database, giveUpMs: number): Promise<GivenUp[]> {
   return db.transaction().execute(async (tx) => {
-    const { rows } = await sql<{ endpointId: string; kind: string; count: number; reason: string | null }>`
+    const { rows } = await sql<GivenUp>`
       WITH given_up AS (
         UPDATE webhook_deliveries SET state = 'failed' WHERE id IN (
           SELECT id FROM webhook_deliveries WHERE state = 'waiting' AND waiting_since < ${msAgo(giveUpMs)}
@@ -119,7 +127,7 @@ export async function giveUp(db: Database, giveUpMs: number): Promise<number> {
       tx,
     );
     for (const data of rows) await addEvent(tx, { kind: 'webhook.given_up', data: { ...data } });
-    return rows.reduce((sum, { count }) => sum + count, 0);
+    return rows;
   });
 }
 
