@@ -16,6 +16,8 @@ import { type EnvironmentWebhook, targetOf } from './target.ts';
 const giveUpMs = 3 * 86_400_000;
 const tickMs = 2000;
 const trimMs = 60_000;
+/** After this time without WEBHOOK_URL in any process, its endpoint is removed. */
+const unseenMs = 10 * 60_000;
 /** Messages to one endpoint at once, in one process. */
 const atOnce = 4;
 /** Longer than one delivery takes at most. */
@@ -79,6 +81,7 @@ export class Webhooks {
     }
     if (performance.now() > this.#trimmedAt + trimMs) {
       await store.webhooks.trim();
+      await this.#renewEnvironment();
       this.#trimmedAt = performance.now();
     }
     for (const id of await store.webhooks.endpointsDue()) {
@@ -99,14 +102,25 @@ export class Webhooks {
   async #begin(): Promise<void> {
     const { store, environment } = this.#deps;
     await store.webhooks.begin();
-    if (environment.url === undefined) await store.endpoints.remove(environmentEndpoint);
-    else {
+    if (environment.url !== undefined) {
       const kinds = environment.events;
       const url = shownAddress(environment.url);
       const values = { url, kinds, sealed: null, description: null, filters: {}, enabled: true };
       await store.endpoints.save(environmentEndpoint, values);
     }
     this.#begun = true;
+  }
+
+  /** Without WEBHOOK_URL in any process for a while, its endpoint is removed. During an update, some processes may not have it. */
+  async #renewEnvironment(): Promise<void> {
+    const { store, environment, log } = this.#deps;
+    if (environment.url !== undefined) await store.endpoints.seen(environmentEndpoint);
+    else if (await store.endpoints.removeUnseen(environmentEndpoint, unseenMs)) {
+      log.warn(
+        { event: 'webhook.endpoint_removed', endpointId: environmentEndpoint },
+        'webhook endpoint without WEBHOOK_URL removed',
+      );
+    }
   }
 
   /** Sends what is due for an endpoint, one message after the other. */

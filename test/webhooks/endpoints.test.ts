@@ -329,6 +329,13 @@ describe('webhook endpoints', () => {
       expect(await api('POST', path)).toEqual({ delivered: true, reason: null });
     }
     expect(receiver.refused).toEqual([]);
+    // During an update, some processes may not have it yet.
+    await scene.restart({ WEBHOOK_URL: '' });
+    expect(await webhook('environment')).toMatchObject({ url });
+    await database.query(
+      `UPDATE webhook_endpoints SET seen_at = now() - interval '11 minutes', created_at = now() - interval '1 day'
+       WHERE id = 'environment'`,
+    );
     await scene.restart({ WEBHOOK_URL: '' });
     await until('it to be removed', async () => !(await webhook('environment')));
   });

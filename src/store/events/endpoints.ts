@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import type { WebhookKind } from '../../webhook-kinds.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
+import { msAgo } from '../database/time.ts';
 import { addEvent } from './add-event.ts';
 
 /** An event goes to an endpoint if it has one of the values of each list. */
@@ -71,6 +72,17 @@ export async function change(
 /** Removes an endpoint with all that waits for it, and its log. */
 export async function remove(db: Database, id: string): Promise<void> {
   await sql`DELETE FROM webhook_endpoints WHERE id = ${id}`.execute(db);
+}
+
+/** A process has its address in the environment. */
+export async function seen(db: Database, id: string): Promise<void> {
+  await sql`UPDATE webhook_endpoints SET seen_at = now() WHERE id = ${id}`.execute(db);
+}
+
+/** Removes an endpoint if no process has had its address in the environment for `ms`. */
+export async function removeUnseen(db: Database, id: string, ms: number): Promise<boolean> {
+  const unseen = sql`coalesce(seen_at, created_at) < ${msAgo(ms)}`;
+  return wroteAny(await sql`DELETE FROM webhook_endpoints WHERE id = ${id} AND ${unseen}`.execute(db));
 }
 
 /** The endpoint answered 410. True, and an event reports it, if that is new. */

@@ -53,7 +53,7 @@ export async function collect(db: Database, giveUpMs: number): Promise<boolean> 
           e.at, now()
         FROM events e LEFT JOIN assets a ON a.id = e.asset_id JOIN webhook_endpoints w ON ${isFor}
         WHERE e.id = ANY(${found.map(({ id }) => id)}::bigint[]) AND e.at > ${msAgo(giveUpMs)}
-        ORDER BY e.id`.execute(tx);
+        ORDER BY e.id FOR KEY SHARE OF e`.execute(tx);
     }
     if (next.xact !== rows[0].xact || next.id !== rows[0].id) {
       await sql`UPDATE webhook_cursor SET xact = ${next.xact}::xid8, id = ${next.id}`.execute(tx);

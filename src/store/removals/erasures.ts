@@ -101,6 +101,8 @@ export async function finishAssetErasure(
   return db.transaction().execute(async (tx) => {
     if (asset && !(await deleteAsset(tx, asset))) return false;
     await sql`DELETE FROM events WHERE asset_id = ${assetId}`.execute(tx);
+    // Again: meanwhile the events may have become deliveries.
+    await sql`DELETE FROM webhook_deliveries WHERE asset_id = ${assetId}`.execute(tx);
     await forgetErased(tx, assetId);
     await sql`DELETE FROM holds WHERE kind = 'asset' AND id = ${assetId}`.execute(tx);
     await saveLeftovers(tx, hash, left);
