@@ -33,7 +33,8 @@ export function startFilingChanges(deps: FileChangesDeps & { store: Store; break
       await store.chores.done('changes', everyMs / 2);
     }
   }
-  const failed = (err: unknown) => log.warn({ event: 'changes.file_failed', err }, 'changes not filed, will retry');
+  const failed = (err: unknown) =>
+    log.warn({ event: 'changes.write_failed', err }, 'changes of an hour not written, will retry');
   // A bucket that does not answer must not delay the shutdown.
   return every(everyMs, fileIfDue, { failed, later: true, stopMs: 1000 });
 }
@@ -47,7 +48,7 @@ export async function fileChanges(deps: FileChangesDeps, signal: AbortSignal): P
     if (!file) return files;
     const bytes = await write(deps, file, signal);
     await store.changes.filed(file);
-    log.info({ event: 'changes.filed', hour: file.hour.toISOString(), bytes }, 'changes filed');
+    log.info({ event: 'changes.written', hour: file.hour.toISOString(), bytes }, 'changes of an hour written');
   }
 }
 

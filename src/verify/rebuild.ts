@@ -30,7 +30,7 @@ export interface Rebuilding {
 }
 
 export interface RebuildDeps {
-  store: Pick<Store, 'rebuild' | 'versions' | 'removals' | 'check'>;
+  store: Pick<Store, 'rebuild' | 'versions' | 'removals' | 'changes' | 'check'>;
   storage: Storage;
   thumbnails: { mirror: boolean };
 }
@@ -54,6 +54,7 @@ const windowSize = 20_000;
  */
 export async function rebuild(deps: RebuildDeps, options: RebuildOptions): Promise<Rebuilding> {
   const run = new Rebuild(deps, options);
+  await deps.store.changes.renew();
   // Counted at the same time: a listing is much faster than reading the records.
   const stopCounting = new AbortController();
   const counting = count(deps.storage, AbortSignal.any([options.signal, stopCounting.signal])).then(

@@ -1,4 +1,4 @@
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
 import { type ChangePosition, cursorOf, readCursor } from './cursor.ts';
 
@@ -97,15 +97,22 @@ export async function currentCursor(db: Database): Promise<string> {
  * other numbers, or the same ones again.
  */
 export async function renewElsewhere(db: Database): Promise<void> {
-  const { rows } = await sql`SELECT FROM change_feed WHERE place <> place_of_transactions()`.execute(db);
-  if (rows.length === 0) return;
+  const isElsewhere = sql`place <> place_of_transactions()`;
+  const { rows } = await sql`SELECT FROM change_feed WHERE ${isElsewhere}`.execute(db);
+  if (rows.length > 0) await renewIf(db, isElsewhere);
+}
+
+/** Begins a new feed. For a rebuild: a restored backup does not always show that it is one. */
+export const renew = (db: Database): Promise<void> => renewIf(db, sql`true`);
+
+async function renewIf(db: Database, condition: RawBuilder<unknown>): Promise<void> {
   await db.transaction().execute(async (tx) => {
     // Waits for changes that are being written: they may have the order of the other cluster.
     await sql`LOCK TABLE asset_changes IN EXCLUSIVE MODE`.execute(tx);
     const renewed = await sql`
       UPDATE change_feed SET id = DEFAULT, place = place_of_transactions(), pruned_xact = DEFAULT, pruned_id = DEFAULT, filed_xact = DEFAULT,
         filed_id = DEFAULT, filing_hour = NULL, filing_xact = NULL, filing_id = NULL
-      WHERE place <> place_of_transactions() RETURNING id`.execute(tx);
+      WHERE ${condition} RETURNING id`.execute(tx);
     if (renewed.rows.length > 0) await sql`DELETE FROM asset_changes`.execute(tx);
   });
 }
@@ -117,7 +124,7 @@ export async function forgetErased(db: Database, assetId: string): Promise<void>
 
 /**
  * Deletes changes older than `days` that are in a file, oldest first, `batch` by one statement. Positions decide, so that nothing is
- * missing between those that stay.
+ * missing between those that stay. A time in the future was written while the clock was ahead.
  */
 export async function prune(db: Database, days: number, batch: number): Promise<void> {
   for (let deleted = batch; deleted === batch; ) deleted = await pruneBatch(db, days, batch);
@@ -126,7 +133,8 @@ export async function prune(db: Database, days: number, batch: number): Promise<
 async function pruneBatch(db: Database, days: number, batch: number): Promise<number> {
   const { rows } = await sql<{ deleted: number }>`
     WITH oldest AS (
-      SELECT xact, id, bool_and(at < now() - ${days}::int * interval '1 day') OVER (ORDER BY xact, id) AS old FROM (
+      SELECT xact, id, bool_and(at < now() - ${days}::int * interval '1 day' OR at > now() + interval '1 day')
+        OVER (ORDER BY xact, id) AS old FROM (
         SELECT xact, id, at FROM asset_changes
         WHERE (xact, id) <= ((SELECT filed_xact FROM change_feed), (SELECT filed_id FROM change_feed))
         ORDER BY xact, id LIMIT ${batch}) AS filed

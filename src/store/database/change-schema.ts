@@ -92,7 +92,8 @@ export const changes = `
           new.sidecar_files->sidecar->'crc32')), '{}')
       INTO objects FROM (
         SELECT new.record_key AS sidecar UNION ALL SELECT new.thumbnail->>'key'
-        UNION ALL SELECT jsonb_array_elements_text(new.transcript_keys)) AS sidecars
+        UNION ALL SELECT jsonb_array_elements_text(
+          CASE jsonb_typeof(new.transcript_keys) WHEN 'array' THEN new.transcript_keys ELSE '[]' END)) AS sidecars
       WHERE sidecar IS NOT NULL;
     END IF;
     INSERT INTO asset_changes (xact, kind, asset_id, connection_id, company_id, project_id, name, key, objects)
