@@ -159,8 +159,14 @@ const app = (options: ContextOptions) =>
         const { exportList, exportTo } = await import('./export.ts');
         const config = await configuredCopy();
         const log = await terminalLog();
-        if (options.manifest)
-          return writeManifest(exportList(config, options.manifest, selectionOf(options), log), options.to);
+        if (options.manifest) {
+          const problem = (line: string) => {
+            process.exitCode = 1;
+            printError(harmless(line));
+          };
+          const lines = exportList(config, options.manifest, selectionOf(options), { log, problem });
+          return writeManifest(lines, options.to);
+        }
         const request = requestOf(options);
         const stop = stopSignal();
         const work = (report: ExportReport) => exportTo(config, request, { log, stop, report });

@@ -1,4 +1,5 @@
-import { createWriteStream } from 'node:fs';
+import { randomUUID } from 'node:crypto';
+import { createWriteStream, existsSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import type { CopyConfig } from './config/config.ts';
@@ -23,7 +24,7 @@ import { type ExportedAsset, type ExportSelection, selectExports } from './verif
 export type { Exporting };
 
 export interface ExportRequest {
-  /** `connectionId` may also be the e-mail or name of its user. */
+  /** `connectionId` may also be the beginning of an id, or the e-mail or name of the user. */
   filter: FacetQuery;
   names: string;
   sidecars: boolean;
@@ -58,22 +59,22 @@ export async function exportTo(
   const options = { selection, onProblem: report.problem, onProgress: report.progress, signal: stop };
   return target
     ? await exportAssets({ store, storage, target }, { ...options, overwrite })
-    : await exportZip({ store, storage }, { ...options, path: (to as { path: string }).path });
+    : await exportZip({ store, storage }, { ...options, overwrite, path: (to as { path: string }).path });
 }
 
-/** The manifest of what an export would copy, or the keys of the files; without reading the bucket. */
+/** The manifest of what an export would copy, or the keys of the files; without reading the bucket. `problem`: see ExportReport. */
 export async function* exportList(
   config: CopyConfig,
   format: 'csv' | 'rclone',
   request: Pick<ExportRequest, 'filter' | 'names' | 'sidecars'>,
-  log: Log,
+  { log, problem }: { log: Log; problem: (line: string) => void },
 ): AsyncGenerator<string> {
   await using open = new AsyncDisposableStack();
   const store = await openVerbDatabase(config, log, open);
   if (format === 'csv') yield manifestHead;
   for await (const one of selectExports(store, await selectionOf(store, request))) {
-    if ('problem' in one) continue;
-    yield format === 'csv' ? manifestLines(one) : one.files.map(({ at }) => `${at}\n`).join('');
+    if ('problem' in one) problem(`asset ${one.assetId}: ${one.problem}`);
+    else yield format === 'csv' ? manifestLines(one) : one.files.map(({ at }) => `${at}\n`).join('');
   }
 }
 
@@ -83,14 +84,27 @@ async function selectionOf(
 ): Promise<ExportSelection> {
   const { connectionId } = filter;
   const id = connectionId === undefined ? undefined : await idOfConnection(store, connectionId);
-  return { filter: filterFrom({ ...filter, connectionId: id }), ...how };
+  return { filter: await filterFrom(store, { ...filter, connectionId: id }), ...how };
 }
 
+/** Their entries are in memory. */
+const mostInZip = 50_000;
+
 /** The archive appears at `path` when it is complete. An interrupted one begins again. */
-async function exportZip(deps: ExportDeps, options: ExportOptions & { path: string }): Promise<Exporting> {
-  const { path, selection, onProblem, onProgress, signal } = options;
+async function exportZip(
+  deps: ExportDeps,
+  options: ExportOptions & { path: string; overwrite: boolean },
+): Promise<Exporting> {
+  const { path, overwrite, selection, onProblem, onProgress, signal } = options;
   const progress: Exporting = { total: undefined, exported: 0, bytes: 0, present: 0, failed: 0 };
+  if (!overwrite && existsSync(path))
+    throw new WrongSelection(`${path} exists already. Use --overwrite to replace it.`);
   progress.total = await countExports(deps, options);
+  if (progress.total.assets > mostInZip) {
+    throw new WrongSelection(
+      `A .zip file takes ${mostInZip} assets, and ${progress.total.assets} match. Export to a directory.`,
+    );
+  }
   onProgress(progress);
   const assets: ExportedAsset[] = [];
   for await (const one of selectExports(deps.store, selection)) {
@@ -100,13 +114,14 @@ async function exportZip(deps: ExportDeps, options: ExportOptions & { path: stri
       onProblem(`asset ${one.assetId}: ${one.problem}`);
     }
   }
-  const draft = `${path}.partial`;
-  const zip = zipOf({ storage: deps.storage, signal }, assets, (bytes) => {
+  const draft = `${path}.${randomUUID().slice(0, 8)}.partial`;
+  const onFile = (bytes: number) => {
     progress.bytes += bytes;
     onProgress(progress);
-  });
+  };
+  const zip = zipOf({ storage: deps.storage, signal }, assets, { onFile });
   try {
-    await pipeline(zip, createWriteStream(draft, { flush: true }), { signal });
+    await pipeline(zip, createWriteStream(draft, { flags: 'wx', flush: true }), { signal });
     await rename(draft, path);
   } catch (error) {
     await rm(draft, { force: true });

@@ -23,23 +23,29 @@ export function assetZipOperations({
   searchTranscripts,
 }: Pick<OperationsDeps, 'store' | 'storage' | 'searchTranscripts'>) {
   return {
-    /** The media files of the matching assets as a ZIP archive. Without those that are not in the bucket. @throws Refused */
+    /** The media files of the matching assets as a ZIP archive, with a list of those that are not in the bucket. @throws Refused */
     async assetZip(query: ZipQuery, signal: AbortSignal): Promise<Readable> {
       const { id: ids, ...filter } = zipQuery.parse(query);
       requireSearched(filter, searchTranscripts);
       if (filter.connectionId !== undefined) await existingConnection(store, filter.connectionId);
       const assets: ExportedAsset[] = [];
-      const selection = { filter: { ...filterFrom(filter), ids }, names: '{project}/{name}', sidecars: false };
+      const missing: { assetId: string; problem: string }[] = [];
+      const selection = {
+        filter: { ...(await filterFrom(store, filter)), ids },
+        names: '{project}/{name}',
+        sidecars: false,
+      };
       for await (const one of selectExports(store, selection)) {
-        if ('problem' in one) continue;
-        assets.push(one);
-        if (assets.length > most) {
+        signal.throwIfAborted();
+        if ('problem' in one) missing.push(one);
+        else assets.push(one);
+        if (assets.length + missing.length > most) {
           const advice = 'Filter more, or use `asset-mirror export --to FILE.zip`.';
           throw new Refused(409, 'too_many_assets', `More than ${most} assets match. ${advice}`);
         }
       }
       if (assets.length === 0) throw new Refused(404, 'no_files', 'No matching asset is in the bucket.');
-      return zipOf({ storage, signal }, assets);
+      return zipOf({ storage, signal }, assets, { missing });
     },
   };
 }

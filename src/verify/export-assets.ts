@@ -5,6 +5,7 @@ import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
 import { copyFile } from './copy-file.ts';
 import { manifestHead, manifestLines } from './export-manifest.ts';
+import { manifestName } from './export-names.ts';
 import { type ExportedAsset, type ExportSelection, selectExports } from './select-exports.ts';
 
 /** The progress of an export, and its result at the end. */
@@ -33,8 +34,6 @@ export interface ExportOptions {
   onProgress: (progress: Readonly<Exporting>) => void;
   signal: AbortSignal;
 }
-
-export const manifestName = 'manifest.csv';
 
 /** Assets that are copied at once. */
 const atOnce = 4;

@@ -11,9 +11,16 @@ export const manifestHead = lineOf(['path', 'bytes', 'crc32', 'assetId', ...fact
 export const manifestLines = (asset: ExportedAsset): string =>
   asset.files
     .map(({ to, at, bytes, crc32 }) =>
-      lineOf([to, bytes, crc32, asset.id, ...facts.map((fact) => asset.facts[fact]), at]),
+      lineOf([to, bytes, crc32, asset.id, ...facts.map((fact) => harmless(asset.facts[fact])), at]),
     )
     .join('');
+
+/** The assets that are not in an archive, and why. */
+export const missingList = (missing: { assetId: string; problem: string }[]): string =>
+  [['assetId', 'reason'], ...missing.map(({ assetId, problem }) => [assetId, problem])].map(lineOf).join('');
+
+/** A spreadsheet must not take what users wrote for a formula. */
+const harmless = (text: string | null) => (text && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text);
 
 function lineOf(values: unknown[]): string {
   return `${values.map(quoted).join(',')}\r\n`;

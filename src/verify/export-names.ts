@@ -1,4 +1,10 @@
+import { createHash } from 'node:crypto';
 import { safeFilename } from '../storage/keys.ts';
+
+/** The manifest at the target of an export. */
+export const manifestName = 'manifest.csv';
+/** In an archive: the assets that are not in it. */
+export const missingName = 'not-included.csv';
 
 /** What a name can be made of. */
 export interface NameParts {
@@ -31,7 +37,7 @@ export function wrongTemplate(template: string): string | undefined {
     });
   if (unknown !== undefined)
     return `{${unknown}} is not a placeholder. There are ${placeholders.map((name) => `{${name}}`).join(', ')} and {uploadDate:yyyy-MM-dd}.`;
-  if (/[{}]/.test(template.replace(/\{[^{}]*\}/g, ''))) return 'A brace has no counterpart.';
+  if (/[{}]/.test(template.replace(/\{[^{}]*\}/g, ''))) return 'A brace is not closed, or not opened.';
   if (!/\{(name|id)\}[^/]*$/.test(template)) return 'It must end with {name} or {id}.';
   return template.startsWith('/') ? 'It must not begin with a slash.' : undefined;
 }
@@ -50,8 +56,8 @@ export function nameOf(template: string, parts: NameParts): string {
 
 function valueIn(inside: string, parts: NameParts): string {
   const [name, format] = split(inside);
-  // A slash in a name is not a folder.
-  const plain = (text: string) => text.replace(/\//g, '_');
+  // A slash in a name is not a folder, and `A:` is no drive.
+  const plain = (text: string) => text.replace(/[/:]/g, '_');
   switch (name) {
     case 'uploadDate':
       return parts.uploadDate === null ? 'No date' : dated(parts.uploadDate, format ?? 'yyyy-MM-dd');
@@ -82,31 +88,52 @@ function withExtension(name: string, filename: string): string {
   return name.toLowerCase().endsWith(extension.toLowerCase()) ? name : name + extension;
 }
 
-/** Makes names unique, ignoring case, as some file systems do: a name that is taken gets the asset's id. */
+/**
+ * Makes names unique, ignoring case, as some file systems do: a name that is taken gets the asset's id. Folders that differ only in
+ * case are one: the first spelling counts.
+ */
 export class UniqueNames {
-  readonly #taken = new Set<string>();
+  readonly #taken = new Set([manifestName, missingName].map(folded));
+  readonly #folders = new Map<string, string>();
 
   /** `suffixes`: of all files that the name is for. */
   of(name: string, id: string, suffixes: string[]): string {
+    const [file = '', ...folders] = name.split('/').reverse();
+    const folder = this.#spelled(folders.reverse());
     for (let n = 0; ; n++) {
-      const unique = n === 0 ? name : marked(name, n === 1 ? id : `${id} ${n}`);
-      const keys = suffixes.map((suffix) => `${unique}${suffix}`.toLowerCase());
+      const unique = folder + (n === 0 ? file : withMark(file, n === 1 ? id : `${shortened(id)} ${n}`));
+      const keys = suffixes.map((suffix) => folded(`${unique}${suffix}`));
       if (keys.some((key) => this.#taken.has(key))) continue;
       for (const key of keys) this.#taken.add(key);
       return unique;
     }
   }
+
+  #spelled(segments: string[]): string {
+    let path = '';
+    for (const segment of segments) {
+      const wanted = `${path}${segment}/`;
+      const known = this.#folders.get(folded(wanted));
+      if (known === undefined) this.#folders.set(folded(wanted), wanted);
+      path = known ?? wanted;
+    }
+    return path;
+  }
 }
 
-/** `folder/name (mark).ext` */
-function marked(path: string, mark: string): string {
-  const folder = path.slice(0, path.lastIndexOf('/') + 1);
-  const name = path.slice(folder.length);
+/** The same for names that a file system without letter case takes for one. */
+const folded = (path: string) => path.normalize('NFC').toUpperCase().toLowerCase();
+
+/** `name (mark).ext` */
+function withMark(name: string, mark: string): string {
   const extension = /(?<=.)\.[^.\s]{1,32}$/.exec(name)?.[0] ?? '';
   const stem = name.slice(0, name.length - extension.length);
-  const suffix = ` (${mark})${extension}`;
-  return folder + safeFilename(stem, undefined, mostBytes - Buffer.byteLength(suffix)) + safeSuffix(suffix);
+  const suffix = ` (${shortened(mark)})${extension}`;
+  return safeFilename(stem, undefined, mostBytes - Buffer.byteLength(suffix)) + suffix;
 }
 
-/** Ids may contain anything. */
-const safeSuffix = (suffix: string) => suffix.replace(/[/\\\p{Cc}]/gu, '_');
+/** Ids may contain anything, and be long. */
+const shortened = (id: string) =>
+  Buffer.byteLength(id) <= 60 && id.isWellFormed()
+    ? id.replace(/[/\\:\p{Cc}]/gu, '_')
+    : createHash('sha256').update(id, 'utf16le').digest('hex').slice(0, 16);

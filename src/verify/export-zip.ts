@@ -2,19 +2,22 @@ import type { Readable } from 'node:stream';
 import { ZipFile } from 'yazl';
 import type { Storage } from '../storage/storage.ts';
 import { described, type FileToCopy, verifiedBody } from './copy-file.ts';
-import { manifestName } from './export-assets.ts';
-import { manifestHead, manifestLines } from './export-manifest.ts';
+import { manifestHead, manifestLines, missingList } from './export-manifest.ts';
+import { manifestName, missingName } from './export-names.ts';
 import type { ExportedAsset } from './select-exports.ts';
 
 /**
  * The files of assets as a ZIP archive, with a manifest as its last entry. Nothing is compressed: media is already. Each file is
  * verified while it is read. If one is missing or damaged, the stream fails, so that the archive never looks complete.
- * `onFile` is called after each file.
+ * `missing`: assets that are not in the bucket, which `not-included.csv` lists. `onFile` is called after each file.
  */
 export function zipOf(
   { storage, signal }: { storage: Storage; signal: AbortSignal },
   assets: ExportedAsset[],
-  onFile: (bytes: number) => void = () => {},
+  {
+    missing = [],
+    onFile = () => {},
+  }: { missing?: { assetId: string; problem: string }[]; onFile?: (bytes: number) => void },
 ): Readable {
   const zip = new ZipFile();
   const output = zip.outputStream as Readable;
@@ -25,7 +28,7 @@ export function zipOf(
   };
   for (const { date: mtime, files } of assets) {
     for (const file of files) {
-      // With the length, a reader of the archive needs not read to its end to find the next entry.
+      // With the length, a reader of the archive need not read to its end to find the next entry.
       const options = { mtime, compress: false, ...(file.bytes !== undefined && { size: file.bytes }) };
       zip.addReadStreamLazy(file.to, options, (give) => {
         open(file).then(
@@ -39,6 +42,7 @@ export function zipOf(
     }
   }
   zip.addBuffer(Buffer.from(manifestHead + assets.map(manifestLines).join('')), manifestName, { compress: true });
+  if (missing.length > 0) zip.addBuffer(Buffer.from(missingList(missing)), missingName);
   zip.end();
   return output;
 }

@@ -26,6 +26,7 @@ test.each<[string, Partial<NameParts>, string]>([
   ['{project}/{name}', { project: '..', name: '../../etc/passwd', filename: 'x' }, 'asset/.._.._etc_passwd'],
   ['{project}/{name}', { project: '.', name: 'a\0b\n', filename: 'x.txt' }, 'asset/ab.txt'],
   ['{type}/{name}', { type: null }, 'No type/Beach.jpg'],
+  ['{project}/{name}', { project: 'A: Interviews' }, 'A_ Interviews/Beach.jpg'],
   ['fixed/{companyId}-{projectId}/{name}', {}, 'fixed/c1-p1/Beach.jpg'],
 ])('the template %s makes of %j the name %s', (template, changed, expected) => {
   expect(wrongTemplate(template)).toBeUndefined();
@@ -36,7 +37,7 @@ test.each([
   ['{nothing}/{name}', '{nothing} is not a placeholder'],
   ['{name:yyyy}', '{name:yyyy} is not a placeholder'],
   ['{uploadDate:hh}/{name}', '{uploadDate:hh} is not a placeholder'],
-  ['{name', 'no counterpart'],
+  ['{name', 'not closed'],
   ['{project}', 'must end with'],
   ['{name}/x', 'must end with'],
   ['/{name}', 'must not begin with a slash'],
@@ -53,6 +54,9 @@ test('no two files get the same name, also where case does not count, or a sidec
   expect(unique.of('q/film.mp4', 'e', [''])).toBe('q/film.mp4');
   expect(unique.of('q/film.mp4', '../e', [''])).toBe('q/film (.._e).mp4');
   expect(unique.of('q/film.mp4', '../e', [''])).toBe('q/film (.._e 2).mp4');
+  expect(unique.of('Q/other.mp4', 'x', [''])).toBe('q/other.mp4');
+  expect(unique.of('q/film.mp4', 'i'.repeat(900), [''])).toMatch(/^q\/film \([\da-f]{16}\)\.mp4$/);
+  expect(unique.of('manifest.csv', 'm', [''])).toBe('manifest (m).csv');
   const long = `${'n'.repeat(196)}.mp4`;
   expect(unique.of(long, 'f', [''])).toBe(long);
   expect(Buffer.byteLength(unique.of(long, 'g'.repeat(20), ['']))).toBeLessThanOrEqual(200);

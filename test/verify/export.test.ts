@@ -126,7 +126,11 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
     test('the list alone has the paths, or the keys for rclone', async () => {
       const { log } = stage.mirror.service.context;
       const list = async (format: 'csv' | 'rclone') =>
-        (await Array.fromAsync(exportList(config(), format, { ...usual, filter: { companyId } }, log))).join('');
+        (
+          await Array.fromAsync(
+            exportList(config(), format, { ...usual, filter: { companyId } }, { log, problem: expect.fail }),
+          )
+        ).join('');
       const csv = await list('csv');
       expect(csv.split('\r\n')).toHaveLength(5);
       const keys = (await list('rclone')).trim().split('\n');
@@ -198,7 +202,7 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
         const zip = `${newPlace()}.zip`;
         await expect(exported({ to: { kind: 'zip', path: zip } })).rejects.toThrow('is damaged: CRC-32');
         await expect(stat(zip)).rejects.toThrow('ENOENT');
-        await expect(stat(`${zip}.partial`)).rejects.toThrow('ENOENT');
+        expect((await readdir(home)).filter((name) => name.endsWith('.partial'))).toEqual([]);
 
         const answer = await fetch(`${stage.ground.publicUrl}/api/asset-zip?companyId=${companyId}`, {
           headers: { authorization: `Bearer ${stage.ground.environment.ADMIN_TOKEN}` },
@@ -207,6 +211,34 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
       } finally {
         await stage.ground.storage.put(asset.media!.key, 'one');
       }
+    });
+
+    test('an asset that is not in the bucket is reported, and an archive lists it', async () => {
+      const [id] = await stage.upload(companyId, 1, { name: 'not yet' });
+      await stage.sync((await stage.assets(companyId))[0]!.connectionId!, 'full');
+      const { log } = stage.mirror.service.context;
+      const problems: string[] = [];
+      const options = { log, problem: (line: string) => problems.push(line) };
+      const lines = await Array.fromAsync(exportList(config(), 'csv', { ...usual, filter: { companyId } }, options));
+      expect(lines).toHaveLength(4);
+      expect(problems).toEqual([expect.stringContaining(`asset ${id}: it has no complete copy in the bucket`)]);
+      const so = await exported({ to: { kind: 'directory', path: newPlace() } });
+      expect(so).toMatchObject({ exported: 3, failed: 1, problems });
+
+      const answer = await fetch(`${stage.ground.publicUrl}/api/asset-zip?companyId=${companyId}`, {
+        headers: { authorization: `Bearer ${stage.ground.environment.ADMIN_TOKEN}` },
+      });
+      const entries = await entriesOf(Buffer.from(await answer.arrayBuffer()));
+      expect(entries.size).toBe(5);
+      expect(entries.get('not-included.csv')).toContain(`${id},it has no complete copy`);
+    });
+
+    test('an archive that exists is replaced only on request', async () => {
+      const path = `${newPlace()}.zip`;
+      const request = { to: { kind: 'zip', path } as const, filter: { companyId, state: 'mirrored' as const } };
+      expect(await exported(request)).toMatchObject({ exported: 3 });
+      await expect(exported(request)).rejects.toThrow('exists already. Use --overwrite');
+      expect(await exported({ ...request, overwrite: true })).toMatchObject({ exported: 3, failed: 0 });
     });
   },
 );
