@@ -64,7 +64,9 @@ export function bandwidthAt(limit: Bandwidth | null | undefined, at = Date.now()
   return found ? found.rate : otherwise;
 }
 
-/** A stored timetable. Undefined: another process has saved it, which knows a time zone that this one does not. */
+/**
+ * A stored timetable. Undefined, so unlimited: another process has saved it, which knows a time zone that this one does not.
+ */
 function known(text: string): Timetable | undefined {
   try {
     return readTimetable(text);

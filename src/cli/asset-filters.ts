@@ -5,6 +5,7 @@ import { collect, size } from './options.ts';
 /** The conditions on assets, as options of a verb. */
 export interface AssetFilterOptions {
   connection?: string;
+  connectionTag?: string[];
   company?: string;
   project?: string;
   state?: FacetQuery['state'];
@@ -24,6 +25,7 @@ const states = ['pending', 'processing', 'transferring', 'mirrored', 'unavailabl
 export const withAssetFilters = (verb: Command): Command =>
   verb
     .option('--connection <name>', 'of this connection')
+    .option('--connection-tag <key=value>', 'of connections with this tag; may be repeated', collect)
     .option('--company <id>', 'of this company')
     .option('--project <id>', 'of this project')
     .addOption(new Option('--state <state>', 'in this state').choices(states))
@@ -39,10 +41,10 @@ export const withAssetFilters = (verb: Command): Command =>
 
 /** The same conditions as the API has them; the connection is as the user named it. */
 export const filterOf = (options: AssetFilterOptions): FacetQuery => {
-  const { connection, company, project, search, ...others } = options;
+  const { connection, connectionTag, company, project, search, ...others } = options;
   const { state, type, tag, mimeType, uploadedFrom, uploadedBefore, minSize, maxSize, skipped } = others;
   return {
-    ...{ connectionId: connection, companyId: company, projectId: project, q: search },
+    ...{ connectionId: connection, connectionTag, companyId: company, projectId: project, q: search },
     ...{ state, type, tag, mimeType, uploadedFrom, uploadedBefore, minSize, maxSize, skipped },
   };
 };

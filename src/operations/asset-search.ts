@@ -9,6 +9,7 @@ import type { OperationsDeps } from './deps.ts';
 import { count, text } from './fields.ts';
 import { nextCursor, pageOf, positionOf, rowsOfPage } from './pagination.ts';
 import { Refused } from './refused.ts';
+import { tagFilter, tagsIn } from './tags.ts';
 
 /** A day begins at midnight, UTC. */
 const moment = z
@@ -27,6 +28,7 @@ const size = z.coerce
 
 const conditions = {
   connectionId: text.optional(),
+  connectionTag: tagFilter.describe('A tag of the connection, such as `client=acme`. May be repeated: all must match.'),
   companyId: text.optional(),
   projectId: text.optional(),
   state: z.enum(assetStates).optional(),
@@ -58,7 +60,9 @@ const conditions = {
     ),
 };
 
-const orders = ['id', '-id', 'name', '-name', 'uploadDate', '-uploadDate', 'size', '-size'] as const;
+const ofTexts = ['id', '-id', 'name', '-name'] as const;
+const ofNumbers = ['uploadDate', '-uploadDate', 'size', '-size'] as const;
+const orders = [...ofTexts, ...ofNumbers] as const;
 export const assetQuery = z.strictObject({
   ...conditions,
   sort: z.enum(orders).default('id').describe('With `-`, in descending order.'),
@@ -88,7 +92,7 @@ const mostCounted = 10_000;
 
 const facetValues = z
   .array(z.object({ value: z.string(), name: z.string().nullable().describe('For people, if it is known.'), count }))
-  .describe('The 20 values that most of them have.');
+  .describe('The 20 most frequent values.');
 export const facetList = z
   .object({
     matching: count,
@@ -103,9 +107,14 @@ export const facetList = z
   .meta({ id: 'FacetList' });
 
 /** The conditions of a query for the database. */
-export function filterFrom(query: FacetQuery): AssetFilter {
-  const { uploadedFrom, uploadedBefore, ...filter } = facetQuery.parse(query);
+export async function filterFrom(
+  { connections }: Pick<OperationsDeps['store'], 'connections'>,
+  query: FacetQuery,
+): Promise<AssetFilter> {
+  const { uploadedFrom, uploadedBefore, connectionTag, ...filter } = facetQuery.parse(query);
+  const tags = tagsIn(connectionTag);
   return {
+    ...(tags.length > 0 && { connectionIds: await connections.withTags(tags) }),
     ...(filter.state === 'pending' ? { skipped: false } : {}),
     ...filter,
     uploadedFrom: msOf(uploadedFrom),
@@ -116,8 +125,8 @@ export function filterFrom(query: FacetQuery): AssetFilter {
 /** @throws Refused 409 if the words of transcripts are asked for and are not in the database */
 export function requireSearched({ said }: Pick<FacetQuery, 'said'>, searchTranscripts: boolean): void {
   if (said === undefined || searchTranscripts) return;
-  const remedy = 'Start asset-mirror with SEARCH_TRANSCRIPTS=true.';
-  throw new Refused(409, 'transcripts_not_searched', `The words of transcripts are not searched. ${remedy}`);
+  const remedy = 'Set SEARCH_TRANSCRIPTS=true for all processes, and restart them.';
+  throw new Refused(409, 'transcripts_not_searched', `Transcript search is off. ${remedy}`);
 }
 
 type Deps = Pick<OperationsDeps, 'store' | 'searchTranscripts'>;
@@ -127,7 +136,7 @@ export function assetSearchOperations({ store, searchTranscripts }: Deps) {
   async function filterOf(query: z.output<typeof facetQuery>): Promise<AssetFilter> {
     requireSearched(query, searchTranscripts);
     if (query.connectionId !== undefined) await existingConnection(store, query.connectionId);
-    return filterFrom(query);
+    return filterFrom(store, query);
   }
   return {
     /** A page of assets. */
@@ -179,7 +188,10 @@ async function withHits<T extends { id: string }>(
 const msOf = (at: string | undefined) => (at === undefined ? undefined : Date.parse(at));
 
 /** The order, and sort key and id of the last asset before. */
-const cursorPosition = z.tuple([z.enum(orders), z.union([z.string(), z.number()]), text]);
+const cursorPosition = z.union([
+  z.tuple([z.enum(ofNumbers), z.int(), text]),
+  z.tuple([z.enum(ofTexts), z.union([text, z.literal('')]), text]),
+]);
 
 const orderOf = (sort: (typeof orders)[number]): Order => ({
   by: sort.replace('-', '') as SortKey,

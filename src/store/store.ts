@@ -19,7 +19,7 @@ import * as transcripts from './assets/transcripts.ts';
 import * as transfers from './assets/transfers.ts';
 import { within } from './assets/upcoming.ts';
 import * as versions from './assets/versions.ts';
-import { between, currentCursor, page } from './changes/changes.ts';
+import { between, currentCursor, page, renew as renewFeed } from './changes/changes.ts';
 import * as filing from './changes/filing.ts';
 import { countHeld } from './companies/held-changes.ts';
 import { setCompanies } from './companies/set-companies.ts';
@@ -29,7 +29,7 @@ import * as consents from './connections/consents.ts';
 import { countTroubled, lags, late } from './connections/lateness.ts';
 import { changeSettings } from './connections/settings.ts';
 import * as status from './connections/status.ts';
-import { tagged, tagsOf } from './connections/tags.ts';
+import { tagged, tagsOf, withTags } from './connections/tags.ts';
 import * as tokens from './connections/tokens.ts';
 import { bind } from './database/bind.ts';
 import { correctFuture } from './database/correct-future.ts';
@@ -88,7 +88,7 @@ export async function openStore(options: { url: string; log: Log }) {
     history: bind(db, { ofAsset }),
     consents: bind(db, consents),
     contents: bind(db, { ...contents, ...repairs }),
-    changes: bind(db, { page, between, currentCursor, ...filing }),
+    changes: bind(db, { page, between, currentCursor, renew: renewFeed, ...filing }),
     inventories: bind(db, inventories),
     removals: bind(db, removals),
     rebuild: bind(db, rebuild),
@@ -153,6 +153,7 @@ const readable = (db: Database) => ({
     setCompanies,
     tagged,
     tagsOf,
+    withTags,
   }),
   assets: {
     ...bind(db, { ...assets, search, facets, ...transfers, ...finish, dispatch, overdue, renew }),

@@ -138,3 +138,17 @@ test('the longest tags fit into a link, and a connection has at most 10', async 
   expect((await patch(id, Object.fromEntries(Object.keys(many('a')).map((key) => [key, null])))).tags).toEqual({});
   expect((await patch(id, wide)).tags).toEqual(wide);
 });
+
+test('assets are filtered by the tags of their connection', async () => {
+  const userId = await somebody();
+  const id = await connect(userId, { client: 'with assets', tier: 'gold' });
+  const [asset] = await stage.upload(`company of ${userId}`);
+  await stage.sync(id);
+  const found = async (path: string) => stage.mirror.api('GET', path);
+  const ids = async (query: string) => (await found(`/assets?${query}`)).assets.map((one: { id: string }) => one.id);
+  expect(await ids('connectionTag=client%3Dwith+assets')).toEqual([asset]);
+  expect(await ids('connectionTag=client%3Dwith+assets&connectionTag=tier%3Dgold')).toEqual([asset]);
+  expect(await ids('connectionTag=client%3Dwith+assets&connectionTag=tier%3Dsilver')).toEqual([]);
+  expect(await found('/asset-facets?connectionTag=tier%3Dgold')).toMatchObject({ matching: 1 });
+  await expect(found('/assets?connectionTag=nothing')).rejects.toThrow(/400/);
+});

@@ -10,11 +10,32 @@ import { stateNames, states, typeNames } from './words.js';
 /** @typedef {Record<string, string | undefined>} Query */
 /** @typedef {keyof FacetList['facets']} Facet */
 export const filterNames = [
-  ...['q', 'said', 'state', 'type', 'projectId', 'tag', 'mimeType', 'companyId', 'connectionId', 'skipped'],
+  ...[
+    'q',
+    'said',
+    'state',
+    'type',
+    'projectId',
+    'tag',
+    'mimeType',
+    'companyId',
+    'connectionId',
+    'connectionTag',
+    'skipped',
+  ],
   ...['uploadedFrom', 'uploadedBefore', 'minSize', 'maxSize', 'sort'],
 ];
 /** Those behind the button. */
-const rare = ['mimeType', 'companyId', 'connectionId', 'uploadedFrom', 'uploadedBefore', 'minSize', 'maxSize'];
+const rare = [
+  'mimeType',
+  'companyId',
+  'connectionId',
+  'connectionTag',
+  'uploadedFrom',
+  'uploadedBefore',
+  'minSize',
+  'maxSize',
+];
 
 /** @type {Record<string, string>} */
 const orders = {
@@ -102,6 +123,7 @@ export function assetFilters(query, change, searchSoon) {
       <div class="filters">
         ${choice('Company', options('companyId', query.companyId), (companyId) => change({ companyId }))}
         ${choice('Connection', options('connectionId', query.connectionId), (connectionId) => change({ connectionId }))}
+        ${field('Connection tag', 'client=acme', query.connectionTag, (connectionTag) => change({ connectionTag }))}
         ${choice('File format', options('mimeType', query.mimeType), (mimeType) => change({ mimeType }))}
         ${day('Uploaded from', query.uploadedFrom, (uploadedFrom) => change({ uploadedFrom }))}
         ${day('Uploaded before', query.uploadedBefore, (uploadedBefore) => change({ uploadedBefore }))}
@@ -148,6 +170,10 @@ const sizeOptions = (selected) =>
 const choice = (label, choices, then) =>
   html`<label><span>${label}</span><select @change=${(/** @type {Event} */ event) =>
     then(/** @type {HTMLSelectElement} */ (event.target).value || undefined)}>${choices}</select></label>`;
+
+/** @param {string} label @param {string} example @param {string | undefined} value @param {(value: string | undefined) => void} then */
+const field = (label, example, value, then) =>
+  html`<label><span>${label}</span><input placeholder=${example} .value=${value ?? ''} @change=${(/** @type {Event} */ event) => then(/** @type {HTMLInputElement} */ (event.target).value.trim() || undefined)}></label>`;
 
 /** @param {string} label @param {string | undefined} value @param {(value: string | undefined) => void} then */
 const day = (label, value, then) =>

@@ -1,4 +1,5 @@
 /** @import { AssetSummary, Connection, MirrorEvent, Status } from './types.d.ts' */
+import { queryOf } from './api.js';
 import { ago, bytes, number, playTime, when } from './format.js';
 import { nameOf, subjectOf } from './names.js';
 import { thumbnailOf } from './preview.js';
@@ -11,7 +12,10 @@ export const pill = (tone, word) => html`<span class="pill ${tone}">${word}</spa
 
 /** The tags of a connection. @param {Pick<Connection, 'tags'>} connection */
 export const tagPills = ({ tags }) =>
-  Object.entries(tags).map(([key, value]) => html`<span class="pill tag">${key}=${value}</span> `);
+  Object.entries(tags).map(
+    ([key, value]) =>
+      html`<a class="pill tag" href="#/assets${queryOf({ connectionTag: `${key}=${value}` })}">${key}=${value}</a> `,
+  );
 
 /** @type {Record<string, string>} */
 const tones = {

@@ -6,11 +6,13 @@ export interface AssetFilter {
   id?: string | undefined;
   ids?: string[] | undefined;
   connectionId?: string | undefined;
+  /** Any of these. */
+  connectionIds?: string[] | undefined;
   companyId?: string | undefined;
   projectId?: string | undefined;
   state?: AssetState | undefined;
   type?: string | undefined;
-  /** Each of them. */
+  /** All of these. */
   tag?: string[] | undefined;
   /** `image/*` means all that begin with `image/`. */
   mimeType?: string | undefined;
@@ -108,6 +110,7 @@ export function conditionsOf(filter: AssetFilter) {
     filter.id !== undefined && sql`assets.id = ${filter.id}`,
     filter.ids !== undefined && sql`assets.id = ANY(${filter.ids}::text[])`,
     filter.connectionId !== undefined && sql`assets.connection_id = ${filter.connectionId}`,
+    filter.connectionIds !== undefined && sql`assets.connection_id = ANY(${filter.connectionIds}::text[])`,
     filter.companyId !== undefined && sql`assets.company_id = ${filter.companyId}`,
     filter.state !== undefined && sql`assets.state = ${filter.state}`,
     // Lets the planner use the index on `mirrored_at` while few assets are mirrored.

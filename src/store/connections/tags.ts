@@ -2,9 +2,15 @@ import { type RawBuilder, sql } from 'kysely';
 import type { Tags } from '../../tags.ts';
 import type { Database } from '../database/schema.ts';
 
-/** Connections with all of these tags. For rows of another table: `connection_id IN (SELECT id FROM connections WHERE …)`. */
+/** Connections with all of these tags. */
 export const haveTags = (tags: readonly Tags[]): RawBuilder<boolean> =>
   sql<boolean>`connections.tags @> ALL(${tags.map((tag) => JSON.stringify(tag))}::text[]::jsonb[])`;
+
+/** The ids of the connections with all of these tags. */
+export async function withTags(db: Database, tags: readonly Tags[]): Promise<string[]> {
+  const rows = await db.selectFrom('connections').select('id').where(haveTags(tags)).execute();
+  return rows.map(({ id }) => id);
+}
 
 /** The tags of these connections, by id. */
 export async function tagsOf(db: Database, ids: string[]): Promise<Map<string, Tags>> {
