@@ -60,15 +60,21 @@ export async function runPlan(
   lap('rest');
   findings.push(await foundByThemselves(world));
   await ageDrafts(world);
-  for (const name of ['worker-1', 'worker-2']) {
+  const workers = ['worker-1', 'worker-2'];
+  for (const name of workers) {
     await world.programs[name]!.end('SIGTERM');
     await world.programs[name]!.start();
   }
   await everythingAgain(world);
   lap('full sync');
   const seen = await watch.stop();
-  if (options.sabotage) await sabotage(world);
+  if (options.sabotage) {
+    // They would repair what they find damaged.
+    for (const name of workers) await world.programs[name]!.end('SIGTERM');
+    await sabotage(world);
+  }
   findings.push(...(await check(world, history)), seen);
+  if (options.sabotage) for (const name of workers) await world.programs[name]!.start();
   // The stored tokens work.
   await world.library.admin((admin) => admin.expireTokens());
   findings.push(await syncsWork(world));

@@ -199,9 +199,14 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     // The browser reports the refusal, too.
     expect(complaints.splice(0)).toEqual([expect.stringContaining('400 (Bad Request)')]);
     for (const name of ['syncInterval', 'concurrency']) await page.locator(`input[name="${name}"]`).fill('');
+    await page.type('textarea[name="tags"]', 'client=Acme, Inc.');
     await press('Save');
     await shows('Settings changed');
     const { settings } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
+    expect((await scene.mirror.api('GET', `/connections/${scene.connectionId}`)).tags).toEqual({
+      client: 'Acme, Inc.',
+    });
+    await shows('client=Acme, Inc.');
     expect(settings).toMatchObject({
       include: { companyIds: ['acme'] },
       exclude: { projectIds: ['campaign'], assetTypes: ['brand assets'] },
@@ -212,6 +217,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await press('Campaign ×');
     await press('Brand assets ×');
     await press('Acme ×');
+    await page.locator('textarea[name="tags"]').fill('');
     await press('Save');
     await until('the settings to be the default again', async () => {
       const { settings } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);

@@ -28,6 +28,23 @@ const rate = (perSecond) => (perSecond === null ? 'unlimited' : `${bytes(perSeco
 /** @param {{ percent: number, assets: number }} limit */
 const limit = ({ percent, assets }) => `${percent}%,${assets}`;
 
+/** One tag per line. @param {Connection['tags']} tags */
+const tagLines = (tags) =>
+  Object.entries(tags)
+    .map(([key, value]) => `${key}=${value}`)
+    .join('\n');
+
+/** The change of tags that makes them those of the lines; null removes one. @param {Connection['tags']} before @param {string} lines */
+function tagChange(before, lines) {
+  const wanted = lines.split('\n').filter((line) => line.trim());
+  const pairs = wanted.map((line) => {
+    const [key = '', ...value] = line.split('=');
+    return [key.trim(), value.join('=').trim()];
+  });
+  const removed = Object.keys(before).map((key) => [key, null]);
+  return Object.fromEntries([...removed, ...pairs]);
+}
+
 const lists = /** @type {const} */ (['assetTypes', 'projectIds', 'companyIds']);
 
 /** The labels of the fields; for a list, after its side. @type {Record<string, string>} */
@@ -42,6 +59,7 @@ const labels = {
   assetTypes: 'Types',
   projectIds: 'Projects',
   companyIds: 'Companies',
+  tags: 'Tags',
 };
 
 /** `include.assetTypes` is in "Mirror only these, Types". @param {string} field */
@@ -93,6 +111,9 @@ export function settingsDialog(connection, seenTypes, then) {
       <fieldset class="fields two"><legend>Hold a company until you accept it, if more than this changes at once (percentage, number)</legend>
         ${field('holdMissing', limit(settings.holdMissing))}
         ${field('holdReplaced', limit(settings.holdReplaced))}
+      </fieldset>
+      <fieldset class="fields"><legend>${labels.tags}</legend>
+        <label>One per line<textarea name="tags" rows="2" placeholder="client=acme" .value=${tagLines(connection.tags)}></textarea></label>
       </fieldset>`,
     async send(form) {
       /** @type {Record<string, any>} */
@@ -101,6 +122,8 @@ export function settingsDialog(connection, seenTypes, then) {
         const text = textOf(form, name) ?? '';
         if (text !== value) change[name] = name === 'concurrency' && /^\d+$/.test(text) ? Number(text) : text || null;
       }
+      const lines = (textOf(form, 'tags') ?? '').replaceAll('\r', '');
+      if (lines !== tagLines(connection.tags)) change.tags = tagChange(connection.tags, lines);
       if (Object.keys(change).length === 0) return 'Nothing was changed.';
       if (form.has('force')) change.force = true;
       return save(connection.id, change).catch((error) => {
