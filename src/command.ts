@@ -7,10 +7,10 @@ import { program } from './cli/program.ts';
 import type { StartDatabase } from './cli/verbs/library.ts';
 import type { ContextOptions } from './context.ts';
 import { ConfigurationError, fullReasonOf } from './errors.ts';
-import type { ExportReport } from './export.ts';
+import type { Exporting } from './export.ts';
 import { freePort } from './free-port.ts';
 import type { RebuildReport } from './rebuild.ts';
-import type { RestoreReport } from './restore.ts';
+import type { CopyReport, Restoring } from './restore.ts';
 import type { Role } from './service.ts';
 import { embeddedPostgresIsInstalled } from './store/embedded/binaries.ts';
 import { setTracing, stopTracing } from './tracing/tracing.ts';
@@ -151,7 +151,7 @@ const app = (options: ContextOptions) =>
         const config = await configuredCopy();
         const log = await terminalLog();
         const stop = stopSignal();
-        const work = (report: RestoreReport) => restoreFrom(config, request, { log, stop, report });
+        const work = (report: CopyReport<Restoring>) => restoreFrom(config, request, { log, stop, report });
         if ((await restore(work, { ...options, stop })) > 0) process.exitCode ??= 1;
       },
       async export(options) {
@@ -169,7 +169,7 @@ const app = (options: ContextOptions) =>
         }
         const request = requestOf(options);
         const stop = stopSignal();
-        const work = (report: ExportReport) => exportTo(config, request, { log, stop, report });
+        const work = (report: CopyReport<Exporting>) => exportTo(config, request, { log, stop, report });
         if ((await exportAssets(work, { ...options, stop })) > 0) process.exitCode ??= 1;
       },
       async api() {

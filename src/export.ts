@@ -6,15 +6,10 @@ import type { CopyConfig } from './config/config.ts';
 import type { StorageTarget } from './config/parsers.ts';
 import type { Log } from './log.ts';
 import { type FacetQuery, filterFrom } from './operations/asset-search.ts';
-import { openMirror, openTarget, requireOther } from './restore.ts';
+import { type CopyReport, openMirror, openTarget, requireOther } from './restore.ts';
 import { openVerbDatabase } from './verb-database.ts';
-import {
-  countExports,
-  type ExportDeps,
-  type Exporting,
-  type ExportOptions,
-  exportAssets,
-} from './verify/export-assets.ts';
+import { countSelected } from './verify/copy-each.ts';
+import { type ExportDeps, type Exporting, type ExportOptions, exportAssets } from './verify/export-assets.ts';
 import { manifestHead, manifestLines } from './verify/export-manifest.ts';
 import { wrongTemplate } from './verify/export-names.ts';
 import { zipOf } from './verify/export-zip.ts';
@@ -33,14 +28,6 @@ export interface ExportRequest {
   overwrite: boolean;
 }
 
-/** Called during an export. */
-export interface ExportReport {
-  start: (from: string, to: string) => void;
-  /** Called with one sentence for each asset that could not be exported. */
-  problem: (line: string) => void;
-  progress: (progress: Readonly<Exporting>) => void;
-}
-
 /**
  * Copies files of the mirror to `to` under readable names, in a process of its own. Only reads the database and the bucket.
  * @throws WrongSelection
@@ -48,7 +35,7 @@ export interface ExportReport {
 export async function exportTo(
   config: CopyConfig,
   { to, overwrite, ...request }: ExportRequest,
-  { log, stop, report }: { log: Log; stop: AbortSignal; report: ExportReport },
+  { log, stop, report }: { log: Log; stop: AbortSignal; report: CopyReport<Exporting> },
 ): Promise<Exporting> {
   await using open = new AsyncDisposableStack();
   if (to.kind !== 'zip') requireOther(config, to);
@@ -56,13 +43,13 @@ export async function exportTo(
   const target = to.kind === 'zip' ? undefined : await openTarget(config, to, { log, open });
   const selection = await selectionOf(store, request);
   report.start(storage.name, target?.name ?? (to as { path: string }).path);
-  const options = { selection, onProblem: report.problem, onProgress: report.progress, signal: stop };
+  const options = { selection, overwrite, onProblem: report.problem, onProgress: report.progress, signal: stop };
   return target
-    ? await exportAssets({ store, storage, target }, { ...options, overwrite })
-    : await exportZip({ store, storage }, { ...options, overwrite, path: (to as { path: string }).path });
+    ? await exportAssets({ store, storage, target }, options)
+    : await exportZip({ store, storage }, { ...options, path: (to as { path: string }).path });
 }
 
-/** The manifest of what an export would copy, or the keys of the files; without reading the bucket. `problem`: see ExportReport. */
+/** The manifest of what an export would copy, or the keys of the files; without reading the bucket. `problem`: see CopyReport. */
 export async function* exportList(
   config: CopyConfig,
   format: 'csv' | 'rclone',
@@ -91,15 +78,12 @@ async function selectionOf(
 const mostInZip = 50_000;
 
 /** The archive appears at `path` when it is complete. An interrupted one begins again. */
-async function exportZip(
-  deps: ExportDeps,
-  options: ExportOptions & { path: string; overwrite: boolean },
-): Promise<Exporting> {
+async function exportZip(deps: ExportDeps, options: ExportOptions & { path: string }): Promise<Exporting> {
   const { path, overwrite, selection, onProblem, onProgress, signal } = options;
   const progress: Exporting = { total: undefined, exported: 0, bytes: 0, present: 0, failed: 0 };
   if (!overwrite && existsSync(path))
     throw new WrongSelection(`${path} exists already. Use --overwrite to replace it.`);
-  progress.total = await countExports(deps, options);
+  progress.total = await countSelected(selectExports(deps.store, selection), signal);
   if (progress.total.assets > mostInZip) {
     throw new WrongSelection(
       `A .zip file takes ${mostInZip} assets, and ${progress.total.assets} match. Export to a directory.`,
@@ -131,4 +115,4 @@ async function exportZip(
   return progress;
 }
 
-export { WrongSelection, wrongTemplate };
+export { wrongTemplate };

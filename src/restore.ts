@@ -9,10 +9,11 @@ import { identified } from './storage/mirror-id.ts';
 import { openStorage } from './storage/open.ts';
 import type { Storage } from './storage/storage.ts';
 import { openVerbDatabase } from './verb-database.ts';
+import type { Copying } from './verify/copy-each.ts';
 import { type Restoring, restore } from './verify/restore.ts';
 import { type Selection, WrongSelection } from './verify/select-copies.ts';
 
-export type { Restoring };
+export type { Copying, Restoring };
 export { WrongSelection };
 
 export interface RestoreRequest extends Selection {
@@ -21,12 +22,12 @@ export interface RestoreRequest extends Selection {
   overwrite: boolean;
 }
 
-/** Called during a restore. */
-export interface RestoreReport {
+/** Called during a restore or an export. */
+export interface CopyReport<So> {
   start: (from: string, to: string) => void;
-  /** Called with one sentence for each asset that could not be restored. */
+  /** Called with one sentence for each asset that could not be copied. */
   problem: (line: string) => void;
-  progress: (progress: Readonly<Restoring>) => void;
+  progress: (progress: Readonly<So>) => void;
 }
 
 /**
@@ -36,7 +37,7 @@ export interface RestoreReport {
 export async function restoreFrom(
   config: CopyConfig,
   { to, overwrite, ...selection }: RestoreRequest,
-  { log, stop, report }: { log: Log; stop: AbortSignal; report: RestoreReport },
+  { log, stop, report }: { log: Log; stop: AbortSignal; report: CopyReport<Restoring> },
 ): Promise<Restoring> {
   await using open = new AsyncDisposableStack();
   requireOther(config, to);

@@ -122,7 +122,7 @@ async function whatWasListed(store: Store): Promise<string> {
 
 /** @throws Refused 404 */
 export async function existingAsset(store: Store, id: string) {
-  const [asset] = await store.assets.search({ id, limit: 1 });
+  const [asset] = await store.assets.search({ ids: [id], limit: 1 });
   if (!asset) {
     await requireNotErased(store, id);
     throw new Refused(

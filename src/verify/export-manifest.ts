@@ -11,7 +11,7 @@ export const manifestHead = lineOf(['path', 'bytes', 'crc32', 'assetId', ...fact
 export const manifestLines = (asset: ExportedAsset): string =>
   asset.files
     .map(({ to, at, bytes, crc32 }) =>
-      lineOf([to, bytes, crc32, asset.id, ...facts.map((fact) => harmless(asset.facts[fact])), at]),
+      lineOf([to, bytes, crc32, asset.assetId, ...facts.map((fact) => harmless(asset.facts[fact])), at]),
     )
     .join('');
 

@@ -15,7 +15,7 @@ export interface ExportSelection {
 
 /** An asset with the files to export: the media first. */
 export interface ExportedAsset {
-  id: string;
+  assetId: string;
   files: FileToCopy[];
   bytes: number;
   /** When it was uploaded, or else first seen. */
@@ -84,7 +84,7 @@ function exported(
   }));
   const date = new Date(uploadDate ?? firstSeenAt);
   return {
-    ...{ id, files, date: Number.isNaN(date.getTime()) ? firstSeenAt : date },
+    ...{ assetId: id, files, date: Number.isNaN(date.getTime()) ? firstSeenAt : date },
     bytes: files.reduce((sum, file) => sum + (file.bytes ?? 0), 0),
     facts: {
       ...{ name, type, company, companyId, project, projectId },

@@ -4,12 +4,11 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { z } from 'zod';
 import { parseStorageUrl } from '../../config/parsers.ts';
-import { type Exporting, type ExportReport, type ExportRequest, WrongSelection, wrongTemplate } from '../../export.ts';
-import { formatBytes, formatDuration } from '../../units.ts';
+import { type Exporting, type ExportRequest, wrongTemplate } from '../../export.ts';
+import type { CopyReport } from '../../restore.ts';
 import { type AssetFilterOptions, filterOf } from '../asset-filters.ts';
+import { asUsage, runCopy } from '../copy-report.ts';
 import { UsageError } from '../failures.ts';
-import { counted, number, paint } from '../output.ts';
-import { runReported } from '../work-report.ts';
 
 export interface ExportVerbOptions extends AssetFilterOptions {
   json?: boolean;
@@ -45,53 +44,28 @@ function targetOf(place: string): ExportRequest['to'] {
   return target;
 }
 
-/** Shows the progress of an export and a summary. Returns how many assets could not be exported. @throws UsageError */
-export async function exportAssets(
-  work: (report: ExportReport) => Promise<Exporting>,
-  { json = false, stop }: { json?: boolean; stop: AbortSignal },
-): Promise<number> {
-  const first = { total: undefined, exported: 0, bytes: 0, present: 0, failed: 0 };
-  const title = (from: string, to: string) => `${paint('bold', 'export')}  from ${from} to ${to}`;
-  const { failed } = await runReported<Exporting>(
-    (report) => work({ ...report, start: (from, to) => report.start(title(from, to)) }),
-    {
-      ...{ json, stop, first, summaryOf },
-      format: ` ${paint('cyan', '{bar}')} {percentage}%  {count}  {bytes}  {rate}`,
-      facts: ({ total, exported, failed, bytes }, ms) => ({
-        done: bytes,
-        of: total?.bytes ?? 0,
-        count: `${number(exported + failed)} of ${counted(total?.assets ?? 0, 'asset')}`,
-        bytes: formatBytes(bytes),
-        rate: bytes > 0 && ms > 2000 ? `${formatBytes((bytes * 1000) / ms)}/s` : '',
-      }),
-    },
-  ).catch(asUsage);
-  return failed;
-}
+/** Returns how many assets could not be exported. @throws UsageError */
+export const exportAssets = (
+  work: (report: CopyReport<Exporting>) => Promise<Exporting>,
+  options: { json?: boolean; stop: AbortSignal },
+): Promise<number> =>
+  runCopy(work, {
+    ...options,
+    ...{ verb: 'export', past: 'exported', doneOf: ({ exported }) => exported },
+    first: { total: undefined, exported: 0, bytes: 0, present: 0, failed: 0 },
+  }).catch(ofFilter);
 
 /** Writes the list of what would be exported. @throws UsageError */
 export async function writeManifest(lines: AsyncIterable<string>, to: string | undefined): Promise<void> {
   const target = to === undefined ? process.stdout : createWriteStream(resolve(to));
-  await pipeline(Readable.from(lines), target, { end: to !== undefined }).catch(asUsage);
+  await pipeline(Readable.from(lines), target, { end: to !== undefined }).catch(ofFilter);
 }
 
-function asUsage(error: unknown): never {
-  if (error instanceof WrongSelection) throw new UsageError(error.message);
+/** A wrong filter is a wrong use of the command line, too. */
+function ofFilter(error: unknown): never {
   if (error instanceof z.ZodError) {
     const [{ path, message }] = error.issues as [z.core.$ZodIssue];
     throw new UsageError(`${path.join('.')}: ${message}`);
   }
-  throw error;
-}
-
-function summaryOf(so: Readonly<Exporting>, { interrupted, ms }: { interrupted: boolean; ms: number }): string {
-  const { exported, present, failed, bytes } = so;
-  const lead = interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
-  const found = present > 0 ? ` (${number(present)} there already)` : '';
-  const tone = failed === 0 && !interrupted ? 'green' : 'yellow';
-  const sum = `${counted(exported, 'asset')} exported`;
-  const lines = [`\n${lead}${paint(tone, paint('bold', sum))}${found}, ${formatBytes(bytes)} in ${formatDuration(ms)}`];
-  if (failed > 0) lines.push(paint('red', `  ${counted(failed, 'asset')} not exported`));
-  if (interrupted) lines.push('Run it again to continue.');
-  return lines.join('\n');
+  return asUsage(error);
 }

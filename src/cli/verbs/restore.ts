@@ -1,10 +1,8 @@
 import { resolve } from 'node:path';
 import { parseStorageUrl } from '../../config/parsers.ts';
-import { type RestoreReport, type RestoreRequest, type Restoring, WrongSelection } from '../../restore.ts';
-import { formatBytes, formatDuration } from '../../units.ts';
+import type { CopyReport, RestoreRequest, Restoring } from '../../restore.ts';
+import { runCopy } from '../copy-report.ts';
 import { UsageError } from '../failures.ts';
-import { counted, number, paint } from '../output.ts';
-import { runReported } from '../work-report.ts';
 
 export interface RestoreOptions {
   json?: boolean;
@@ -39,46 +37,13 @@ export function requestOf(assetIds: string[], options: RestoreOptions): RestoreR
   };
 }
 
-/** Shows the progress of a restore and a summary. Returns how many assets could not be restored. @throws UsageError */
-export async function restore(
-  work: (report: RestoreReport) => Promise<Restoring>,
-  { json = false, stop }: { json?: boolean; stop: AbortSignal },
-): Promise<number> {
-  const first = { total: undefined, restored: 0, bytes: 0, present: 0, failed: 0 };
-  const title = (from: string, to: string) => `${paint('bold', 'restore')}  from ${from} to ${to}`;
-  const { failed } = await runReported<Restoring>(
-    (report) => work({ ...report, start: (from, to) => report.start(title(from, to)) }),
-    {
-      ...{ json, stop, first, summaryOf },
-      format: ` ${paint('cyan', '{bar}')} {percentage}%  {count}  {bytes}  {rate}`,
-      facts: ({ total, restored, failed, bytes }, ms) => {
-        const left = Math.max(0, (total?.bytes ?? bytes) - bytes);
-        return {
-          done: bytes,
-          of: total?.bytes ?? 0,
-          count: `${number(restored + failed)} of ${counted(total?.assets ?? 0, 'asset')}`,
-          bytes: formatBytes(bytes),
-          rate:
-            bytes > 0 && ms > 2000
-              ? `${formatBytes((bytes * 1000) / ms)}/s, ${formatDuration((left * ms) / bytes)} left`
-              : '',
-        };
-      },
-    },
-  ).catch((error) => {
-    throw error instanceof WrongSelection ? new UsageError(error.message) : error;
+/** Returns how many assets could not be restored. @throws UsageError */
+export const restore = (
+  work: (report: CopyReport<Restoring>) => Promise<Restoring>,
+  options: { json?: boolean; stop: AbortSignal },
+): Promise<number> =>
+  runCopy(work, {
+    ...options,
+    ...{ verb: 'restore', past: 'restored', doneOf: ({ restored }) => restored },
+    first: { total: undefined, restored: 0, bytes: 0, present: 0, failed: 0 },
   });
-  return failed;
-}
-
-function summaryOf(so: Readonly<Restoring>, { interrupted, ms }: { interrupted: boolean; ms: number }): string {
-  const { restored, present, failed, bytes } = so;
-  const lead = interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
-  const found = present > 0 ? ` (${present} there already)` : '';
-  const tone = failed === 0 && !interrupted ? 'green' : 'yellow';
-  const sum = `${counted(restored, 'asset')} restored`;
-  const lines = [`\n${lead}${paint(tone, paint('bold', sum))}${found}, ${formatBytes(bytes)} in ${formatDuration(ms)}`];
-  if (failed > 0) lines.push(paint('red', `  ${counted(failed, 'asset')} failed`));
-  if (interrupted) lines.push('Run it again to continue.');
-  return lines.join('\n');
-}

@@ -3,7 +3,6 @@ import type { Asset, AssetState, Database } from '../database/schema.ts';
 
 /** Conditions of a search; all must match. */
 export interface AssetFilter {
-  id?: string | undefined;
   ids?: string[] | undefined;
   connectionId?: string | undefined;
   /** Any of these. */
@@ -107,7 +106,6 @@ function candidates(
 export function conditionsOf(filter: AssetFilter) {
   const given = (conditions: (RawBuilder<unknown> | false)[]) => conditions.filter((condition) => condition !== false);
   const assets = given([
-    filter.id !== undefined && sql`assets.id = ${filter.id}`,
     filter.ids !== undefined && sql`assets.id = ANY(${filter.ids}::text[])`,
     filter.connectionId !== undefined && sql`assets.connection_id = ${filter.connectionId}`,
     filter.connectionIds !== undefined && sql`assets.connection_id = ANY(${filter.connectionIds}::text[])`,
