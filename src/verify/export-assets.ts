@@ -4,6 +4,7 @@ import type { Store } from '../store/store.ts';
 import { type Copying, type CopyOptions, copyEach, countSelected } from './copy-each.ts';
 import { manifestHead, manifestLines } from './export-manifest.ts';
 import { manifestName } from './export-names.ts';
+import { WrongSelection } from './select-copies.ts';
 import { type ExportSelection, selectExports } from './select-exports.ts';
 
 /** The progress of an export, and its result at the end. */
@@ -22,11 +23,13 @@ export type ExportOptions = CopyOptions<Exporting> & { selection: ExportSelectio
 /**
  * Copies the files of the selected assets to `target`, each verified, and writes a manifest of those that are there. Files that
  * are there already are compared and stay, so that an export can be continued.
+ * @throws WrongSelection if the target has another file with the name of the manifest
  */
 export async function exportAssets(deps: ExportDeps & { target: Storage }, options: ExportOptions): Promise<Exporting> {
   const { selection, onProgress, signal } = options;
   const selected = () => selectExports(deps.store, selection);
   const progress: Exporting = { total: undefined, exported: 0, bytes: 0, present: 0, failed: 0 };
+  if (!options.overwrite) await requireOwnManifest(deps.target, signal);
   progress.total = await countSelected(selected(), signal);
   onProgress(progress);
   const manifest = new PassThrough();
@@ -50,4 +53,14 @@ export async function exportAssets(deps: ExportDeps & { target: Storage }, optio
     throw error;
   }
   return progress;
+}
+
+/** The manifest of an earlier export is replaced, and no other file. */
+async function requireOwnManifest(target: Storage, signal: AbortSignal): Promise<void> {
+  const there = await target.head(manifestName, { signal });
+  if (!there) return;
+  const range = { first: 0, last: manifestHead.length - 1 };
+  const chunks = await Array.fromAsync((await target.get(manifestName, { range, signal })) ?? []);
+  if (Buffer.concat(chunks).toString() === manifestHead) return;
+  throw new WrongSelection(`The target has a ${manifestName} that is not of an export. Use --overwrite to replace it.`);
 }

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
@@ -231,6 +231,16 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
       const entries = await entriesOf(Buffer.from(await answer.arrayBuffer()));
       expect(entries.size).toBe(5);
       expect(entries.get('not-included.csv')).toContain(`${id},it has no complete copy`);
+    });
+
+    test('a file of the user with the name of the manifest is replaced only on request', async () => {
+      const path = newPlace();
+      await mkdir(path);
+      await writeFile(join(path, 'manifest.csv'), 'mine');
+      const request = { to: { kind: 'directory', path } as const, filter: { companyId, state: 'mirrored' as const } };
+      await expect(exported(request)).rejects.toThrow('manifest.csv that is not of an export. Use --overwrite');
+      expect(await filesAt(path)).toEqual(new Map([['manifest.csv', 'mine']]));
+      expect(await exported({ ...request, overwrite: true })).toMatchObject({ exported: 3, failed: 0 });
     });
 
     test('an archive that exists is replaced only on request', async () => {
