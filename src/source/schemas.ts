@@ -131,8 +131,8 @@ const address = /[a-z0-9+.-]:\/\/|[?&][\w-]*(sig|signature|token|credential)=/i;
 const deepest = 50;
 
 /**
- * The asset as received, without signed links and without the time when they expire, which differs each time. Fields that are not in the spec lose every web address, because a signed one
- * cannot be recognized. Text that people write (names, tags) is not changed.
+ * The asset as received, without signed links, and without the time when they expire, which differs each time. Fields that are
+ * not in the spec lose every web address, because a signed one cannot be recognized. Text that people write (names, tags) is not changed.
  */
 export function withoutLinks(value: ApiAsset): Record<string, unknown> {
   const { download, ...asset } = value;

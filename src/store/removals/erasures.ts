@@ -91,7 +91,10 @@ export async function saveErasureCounts(
     WHERE asset_id = ${assetId} AND objects IS NULL`.execute(db);
 }
 
-/** Deletes everything that the database knows of an erased asset, except its ids in the feed. `asset`: undefined if there is no row any more. */
+/**
+ * Deletes everything that the database knows of an erased asset, except its ids in the feed. `asset`: undefined if it has no row
+ * any more.
+ */
 export async function finishAssetErasure(
   db: Database,
   { assetId, hash }: Pick<WaitingErasure, 'assetId' | 'hash'>,
