@@ -4,7 +4,6 @@ import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod
 import type { Operations } from '../operations/operations.ts';
 import { Refused } from '../operations/refused.ts';
 import type { Queues } from '../queue/queues.ts';
-import { operatorOnly, signedInOnly } from './access.ts';
 import { apiRoutes } from './api.ts';
 import { auditChanges } from './audit-log.ts';
 import { type ConnectDeps, connectRoutes } from './connect.ts';
@@ -16,9 +15,10 @@ import { notFound, problemHandler, unheard, unreadable } from './problems.ts';
 import { queuePages } from './queue-pages.ts';
 import { correlate, requestIdOf } from './request-ids.ts';
 import { FileSender } from './send-file.ts';
-import { createSessions } from './session.ts';
-import { signInRoutes } from './sign-in.ts';
-import { createTokenCheck } from './token-check.ts';
+import { operatorOnly, signedInOnly } from './sign-in/access.ts';
+import { signInRoutes } from './sign-in/routes.ts';
+import { createSessions } from './sign-in/sessions.ts';
+import { createTokenCheck } from './sign-in/token-check.ts';
 
 export interface ServerDeps extends ConnectDeps {
   operations: Operations;

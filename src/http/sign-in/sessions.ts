@@ -2,8 +2,8 @@ import { createHash, randomUUID } from 'node:crypto';
 import type { CookieSerializeOptions } from '@fastify/cookie';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import type { Sealer } from '../oauth/seal.ts';
-import type { Store } from '../store/store.ts';
+import type { Sealer } from '../../oauth/seal.ts';
+import type { Store } from '../../store/store.ts';
 
 export type Sessions = ReturnType<typeof createSessions>;
 

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { Refused } from '../operations/refused.ts';
-import type { Sessions } from './session.ts';
+import { Refused } from '../../operations/refused.ts';
+import type { Sessions } from './sessions.ts';
 import type { TokenCheck } from './token-check.ts';
 
 declare module 'fastify' {

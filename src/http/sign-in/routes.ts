@@ -1,10 +1,10 @@
 import formbody from '@fastify/formbody';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
-import type { Log } from '../log.ts';
-import type { Operations } from '../operations/operations.ts';
+import type { Log } from '../../log.ts';
+import type { Operations } from '../../operations/operations.ts';
+import { formPageHeaders, signInPage } from '../pages.ts';
 import { type AccessDeps, fromOurPages } from './access.ts';
-import { formPageHeaders, signInPage } from './pages.ts';
 
 const form = z.object({ token: z.string().max(1000).default(''), to: z.string().max(2000).optional() });
 
