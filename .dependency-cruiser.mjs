@@ -37,12 +37,15 @@ const homes = {
   sql: ['kysely|pg', 'store|library/database'],
   fastify: ['fastify|@fastify|fastify-type-provider-zod|@bull-board', 'http|library'],
   parquet: ['hyparquet-writer', 'verify'],
+  openid: ['openid-client', 'http/sign-in'],
   opentelemetry: ['@opentelemetry|bullmq-otel', 'tracing'],
 };
 
 /** The folders of the store: each may import those before it, so that there are no circles. */
 const storeFolders =
-  'database embedded events settings changes assets companies removals verifications syncs connections'.split(' ');
+  'database embedded events settings operators changes assets companies removals verifications syncs connections'.split(
+    ' ',
+  );
 
 /** These start and wire everything, so they are not part of the floor. */
 const roots = '^src/(main|command|service|context|workers|doctor|export|rebuild|restore|verb-database)\\.ts$';

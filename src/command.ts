@@ -175,12 +175,19 @@ const app = (options: ContextOptions) =>
       async api() {
         const { readClientConfig } = await import('./config/config.ts');
         const { createApiClient } = await import('./cli/client.ts');
+        const { savedToken } = await import('./config/credentials.ts');
         const { findAdminToken } = await import('./config/secrets.ts');
-        const config = readClientConfig(process.env);
+        const { url, token, dataDir } = readClientConfig(process.env);
         return createApiClient({
-          url: config.url,
-          adminToken: config.adminToken ?? (await findAdminToken(config.dataDir)),
+          url,
+          token: token ?? (await savedToken(url, process.env)) ?? (await findAdminToken(dataDir)),
         });
+      },
+      async credentials() {
+        const { readClientConfig } = await import('./config/config.ts');
+        const { saveToken } = await import('./config/credentials.ts');
+        const { url } = readClientConfig(process.env);
+        return { save: (token) => saveToken(url, token, process.env) };
       },
     },
     version,

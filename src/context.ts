@@ -9,6 +9,7 @@ import type { RefreshResult } from './oauth/refresh.ts';
 import { createSealer } from './oauth/seal.ts';
 import { Tokens } from './oauth/tokens.ts';
 import { createOperations } from './operations/operations.ts';
+import { createPermissions } from './operations/permissions.ts';
 import { watchBucket } from './operations/watch-bucket.ts';
 import { Limiter } from './pacing/adaptive-concurrency.ts';
 import { followBandwidth } from './pacing/follow-bandwidth.ts';
@@ -63,8 +64,11 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
   const withToken = createAccess(tokens, limiter, client);
   const schedule = new Schedule({ store, queues, log, ...config.sync });
   const webhookSender = opening.adopt(createWebhookSender(config.webhook), (sender) => sender.close());
+  const permissions = createPermissions(config.signIn);
   const operations = createOperations({
     ...stores,
+    permissions,
+    sessionIdle: config.signIn.sessionIdle,
     schedule,
     sealer,
     tokens,
@@ -107,6 +111,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     schedule,
     webhookSender,
     operations,
+    permissions,
     adminToken,
     close: () => stack.disposeAsync(),
   };

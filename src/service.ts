@@ -8,6 +8,7 @@ import type { Log } from './log.ts';
 import { createExposition } from './metrics/exposition.ts';
 import { recordGauges } from './metrics/gauges.ts';
 import { createReadiness } from './readiness.ts';
+import { fetchThrough } from './source/http.ts';
 import { version } from './version.ts';
 import { startWorkers } from './workers.ts';
 
@@ -61,6 +62,8 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
       {
         ...context,
         adminToken: adminToken.value,
+        signIn: config.signIn,
+        fetch: fetchThrough(config.proxies),
         publicUrl: config.publicUrl,
         returnOrigins: config.returnOrigins,
         trustProxy: config.trustProxy,

@@ -25,6 +25,7 @@ import { runSyncs } from './sync/run-syncs.ts';
 import { span } from './tracing/tracing.ts';
 import { formatDuration } from './units.ts';
 import { startExpiring } from './verify/expire-versions.ts';
+import { startFilingAudit } from './verify/file-audit.ts';
 import { startFilingChanges } from './verify/file-changes.ts';
 import { startScheduledVerification } from './verify/scheduled.ts';
 import { startScrubbing } from './verify/scrub.ts';
@@ -95,6 +96,7 @@ export async function startWorkers(context: Context) {
   const sweeping = startSweeping({ ...context, breaker });
   const expiring = startExpiring({ ...context, breaker });
   const filing = startFilingChanges({ ...context, breaker });
+  const filingAudit = startFilingAudit({ ...context, breaker });
   const reading = startSearchingTranscripts({ ...context, breaker });
   jobs.run();
 
@@ -106,7 +108,8 @@ export async function startWorkers(context: Context) {
       stopping.abort(new Error('shutting down'));
       const verified = Promise.all([scheduled.stop(), scrubbing?.stop()]);
       await Promise.all([
-        ...[dispatcher.stop(), filtering.stop(), sweeping.stop(), expiring.stop(), filing.stop(), reading.stop()],
+        ...[dispatcher.stop(), filtering.stop(), sweeping.stop(), expiring.stop()],
+        ...[filing.stop(), filingAudit.stop(), reading.stop()],
       ]);
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));
       await tokens.settled();

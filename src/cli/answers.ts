@@ -1,6 +1,8 @@
 import type { Operations } from '../operations/operations.ts';
 
+export type { TokenRequest } from '../operations/api-tokens.ts';
 export type { AssetQuery, FacetQuery } from '../operations/asset-search.ts';
+export type { AuditQuery } from '../operations/audit.ts';
 export type { ChangeQuery } from '../operations/changes.ts';
 export type { ConnectLinkRequest } from '../operations/connect-links.ts';
 export type { ConnectionSettingsRequest } from '../operations/connection-settings.ts';
@@ -44,4 +46,9 @@ export type SyncList = Answer<'syncs'>;
 export type Sync = Answer<'sync'>;
 export type EventList = Answer<'events'>;
 export type ChangeList = Answer<'changes'>;
+export type Me = Answer<'me'>;
+export type SessionList = Answer<'sessions'>;
+export type TokenList = Answer<'tokens'>;
+export type CreatedToken = Answer<'createToken'>;
+export type AuditList = Answer<'auditLog'>;
 export type MirrorEvent = EventList['events'][number];

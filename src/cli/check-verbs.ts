@@ -10,8 +10,8 @@ import { webhookVerbs } from './webhook-verbs.ts';
 
 /** The verbs that check the mirror and repair it. */
 export function checkVerbs(
-  app: Command,
   verb: NewVerb,
+  group: (name: string, summary: string) => Command,
   verbs: Pick<Verbs, 'doctor' | 'rebuild' | 'restore' | 'export' | 'api'>,
 ): void {
   verb(
@@ -96,12 +96,6 @@ export function checkVerbs(
     )
     .action((options: ExportVerbOptions) => verbs.export(options));
 
-  const group = (name: string, summary: string) =>
-    app
-      .command(name)
-      .summary(summary)
-      .description(`${summary[0]!.toUpperCase()}${summary.slice(1)}.`)
-      .helpCommand(false);
   group('keys', 'manage the keys that encrypt tokens and secrets')
     .command('rotate')
     .description('Encrypt all tokens and webhook secrets again with the first of ENCRYPTION_KEYS.')

@@ -1,7 +1,10 @@
+import type { Role } from '../roles.ts';
 import type {
   Asset,
   AssetList,
   AssetQuery,
+  AuditList,
+  AuditQuery,
   ChangedConnection,
   ChangedWebhook,
   ChangeList,
@@ -11,6 +14,7 @@ import type {
   ConnectionSettingsRequest,
   ConnectionSummary,
   ConnectLinkRequest,
+  CreatedToken,
   DeliveryList,
   DeliveryQuery,
   Disconnected,
@@ -27,6 +31,7 @@ import type {
   FacetQuery,
   HoldList,
   HoldRequest,
+  Me,
   Plan,
   PlanProgress,
   RedeliverRequest,
@@ -35,6 +40,7 @@ import type {
   ResyncRequest,
   RotatedKeys,
   Scrub,
+  SessionList,
   Settings,
   SettingsRequest,
   Status,
@@ -42,6 +48,8 @@ import type {
   SyncList,
   SyncQuery,
   TestedWebhook,
+  TokenList,
+  TokenRequest,
   Verification,
   VerifyRequest,
   VersionList,
@@ -53,6 +61,16 @@ import { type EventHandlers, followEvents } from './follow-events.ts';
 import { mostRows } from './options.ts';
 import { addressOf, call, followWork, type Service } from './request.ts';
 
+/** A sign-in that waits for the person. */
+interface BegunLogin {
+  device: string;
+  userCode: string;
+  url: string;
+  intervalMs: number;
+  expiresAt: string;
+}
+type LoginAnswer = { pending: true } | { token: string; name: string; role: Role };
+
 export type ApiClient = ReturnType<typeof createApiClient>;
 
 /** The operator API of a running asset-mirror: one function for each route that a verb uses. */
@@ -63,6 +81,7 @@ export function createApiClient(service: Service) {
   const part = (id: string) => encodeURIComponent(id);
 
   const connections = (query: ConnectionQuery = {}) => get<ConnectionList>('/connections', query);
+  const audit = (query: AuditQuery) => get<AuditList>('/audit', query);
   const assets = (query: AssetQuery = {}) => get<AssetList>('/assets', query);
 
   return {
@@ -130,6 +149,17 @@ export function createApiClient(service: Service) {
     /** Without an id: the endpoint in WEBHOOK_URL. */
     testWebhook: (id: string | undefined) =>
       send<TestedWebhook>('POST', id === undefined ? '/webhooks/test' : `/webhooks/${part(id)}/test`),
+    me: () => get<Me>('/me'),
+    sessions: () => get<SessionList>('/sessions'),
+    endSession: (id: string) => send<{ id: string }>('DELETE', `/sessions/${part(id)}`),
+    tokens: () => get<TokenList>('/tokens'),
+    createToken: (request: TokenRequest) => send<CreatedToken>('POST', '/tokens', request),
+    revokeToken: (id: string) => send<{ id: string; name: string }>('DELETE', `/tokens/${part(id)}`),
+    audit,
+    auditPages: (query: AuditQuery) => allPages((page) => audit({ ...query, ...page })),
+    beginLogin: () => call<BegunLogin>({ ...service, at: '/sign-in' }, 'POST', '/device'),
+    finishLogin: (device: string) =>
+      call<LoginAnswer>({ ...service, at: '/sign-in' }, 'POST', '/device/token', { device }),
     rotateKeys: () => send<RotatedKeys>('POST', '/keys/rotate'),
   };
 }

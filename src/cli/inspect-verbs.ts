@@ -84,7 +84,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
 
   verb(
     'events',
-    'list events, newest last, including the audit log of operators',
+    'list events, newest last, including what operators did',
     'asset-mirror events --kind connection.disconnected',
   )
     .option('--connection <name>', 'of this connection')

@@ -1,4 +1,5 @@
 import { Argument, Command } from 'commander';
+import { accessVerbs } from './access-verbs.ts';
 import { changeVerbs } from './change-verbs.ts';
 import { checkVerbs } from './check-verbs.ts';
 import { inspectVerbs } from './inspect-verbs.ts';
@@ -39,8 +40,9 @@ export function program(verbs: Verbs, version: string): Command {
       `
 Run \`asset-mirror VERB --help\` for the options of a verb.
 
-Most verbs talk to the running asset-mirror at ASSET_MIRROR_URL with ADMIN_TOKEN.
-Without these variables: HOST:PORT, and the token in DATA_DIR/admin-token.
+Most verbs talk to the running asset-mirror at ASSET_MIRROR_URL, with
+ASSET_MIRROR_TOKEN, ADMIN_TOKEN, or the session of \`asset-mirror login\`.
+Without these: HOST:PORT, and the token in DATA_DIR/admin-token.
 These verbs do not read .env.
 
 Exit codes:
@@ -61,6 +63,13 @@ Exit codes:
       .addHelpText('after', examples(...[example].flat()));
   };
 
+  const group = (name: string, summary: string) =>
+    app
+      .command(name)
+      .summary(summary)
+      .description(`${summary[0]!.toUpperCase()}${summary.slice(1)}.`)
+      .helpCommand(false);
+
   app.commandsGroup('Run:');
   runVerbs(verb, verbs);
   app.commandsGroup('Inspect:');
@@ -70,7 +79,9 @@ Exit codes:
   app.commandsGroup('Remove on purpose:');
   removalVerbs(verb, verbs.api);
   app.commandsGroup('Check and repair:');
-  checkVerbs(app, verb, verbs);
+  checkVerbs(verb, group, verbs);
+  app.commandsGroup('Operators:');
+  accessVerbs(verb, group, verbs);
 
   app.commandsGroup('Shell completion:');
   verb('completion', 'print a completion script for a shell', [

@@ -4,7 +4,10 @@ import { NotReachable, RefusedByService, UsageError } from './failures.ts';
 /** The address of the operator API, and the token for it. */
 export interface Service {
   url: string;
-  adminToken: string | undefined;
+  /** ADMIN_TOKEN, an API token, or that of a session. */
+  token: string | undefined;
+  /** The path of the API (default: `/api`). */
+  at?: string;
 }
 
 const problem = z.looseObject({
@@ -28,15 +31,15 @@ export async function request(
   path: string,
   { body, signal, headers }: { body?: unknown; signal?: AbortSignal; headers?: Record<string, string> } = {},
 ): Promise<Response> {
-  const { url, adminToken } = service;
+  const { url, token, at = '/api' } = service;
   let response: Response;
   try {
-    response = await fetch(`${url}/api${path}`, {
+    response = await fetch(`${url}${at}${path}`, {
       method,
       headers: {
         accept: 'application/json',
         ...headers,
-        ...(adminToken && { authorization: `Bearer ${adminToken}` }),
+        ...(token && { authorization: `Bearer ${token}` }),
         ...(body !== undefined && { 'content-type': 'application/json' }),
       },
       ...(body !== undefined && { body: JSON.stringify(body) }),
@@ -49,7 +52,9 @@ export async function request(
   }
   if (response.ok) return response;
   if (response.status === 401) {
-    throw new UsageError(`${url} does not accept this operator token. Set ADMIN_TOKEN to the token of asset-mirror.`);
+    throw new UsageError(
+      `${url} does not accept this token. Run \`asset-mirror login\`, or set ASSET_MIRROR_TOKEN to an API token, or ADMIN_TOKEN.`,
+    );
   }
   const { data } = problem.safeParse(await response.json().catch(() => undefined));
   if (!data) throw notOurs(service, response.status);

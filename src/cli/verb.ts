@@ -3,6 +3,7 @@ import type { ApiClient } from './client.ts';
 import type { DemoOptions } from './verbs/demo.ts';
 import type { ExportVerbOptions } from './verbs/export.ts';
 import type { LibraryVerbOptions } from './verbs/library.ts';
+import type { Credentials } from './verbs/login.ts';
 import type { RestoreOptions } from './verbs/restore.ts';
 
 /** What `command.ts` provides to the verbs. */
@@ -15,6 +16,7 @@ export interface Verbs {
   restore(assetIds: string[], options: RestoreOptions): Promise<void>;
   export(options: ExportVerbOptions): Promise<void>;
   api(): Promise<ApiClient>;
+  credentials(): Promise<Credentials>;
 }
 
 /** The end of the help of a verb. */

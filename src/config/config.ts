@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { resolve } from 'node:path';
 import { z } from 'zod';
 import { type Environment, isSet, misspelled, readEnvironment, variables } from './environment.ts';
-import { databaseUrl, httpUrl, type StorageTarget } from './parsers.ts';
+import { databaseUrl, httpUrl, isOff, type StorageTarget, text } from './parsers.ts';
 
 /** The environment as a typed configuration. Durations are milliseconds, sizes bytes. */
 
@@ -18,6 +18,9 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
   // With DATABASE_URL several processes may run, which must share these: none is generated in DATA_DIR.
   if (!embedded || isSet(environment, 'DATABASE_URL')) shared.push('ENCRYPTION_KEYS', 'ADMIN_TOKEN');
   if (isSet(environment, 'WEBHOOK_URL')) shared.push('WEBHOOK_SECRET');
+  const signsIn = ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET', 'OIDC_ROLES'];
+  // Without a token and without a provider, nobody could open the dashboard.
+  if (signsIn.some((name) => isSet(environment, name)) || isOff(environment.TOKEN_SIGN_IN)) shared.push(...signsIn);
   const noDatabase = databaseUrl('because this installation includes no PostgreSQL').optional();
   // The port is known only once the process listens.
   if (/^\s*0+\s*$/.test(environment.PORT ?? '')) shared.push('PUBLIC_URL');
@@ -48,6 +51,9 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
     proxies: proxiesOf(env),
     encryptionKeys: env.ENCRYPTION_KEYS,
     adminToken: env.ADMIN_TOKEN,
+    signIn: signInOf(env),
+    /** How long the audit log stays in the database, in ms; infinite: forever. */
+    auditRetention: env.AUDIT_RETENTION,
     /** How long objects of assets stay that are gone in the library; infinite: forever. */
     goneRetention: env.GONE_RETENTION,
     sync: {
@@ -105,6 +111,28 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
 }
 
 type Values = ReturnType<typeof readEnvironment<typeof variables>>;
+
+/** How operators sign in, and for how long. */
+const signInOf = (env: Values) => ({
+  /** Whether browsers may sign in with ADMIN_TOKEN. */
+  token: env.TOKEN_SIGN_IN,
+  sessionIdle: env.SESSION_IDLE,
+  sessionLifetime: env.SESSION_LIFETIME,
+  viewerMedia: env.VIEWER_MEDIA,
+  /** The values of the claim that give a role. */
+  grants: env.OIDC_ROLES ?? [],
+  /** Undefined: no provider. */
+  provider: env.OIDC_ISSUER
+    ? {
+        issuer: env.OIDC_ISSUER,
+        clientId: env.OIDC_CLIENT_ID!,
+        clientSecret: env.OIDC_CLIENT_SECRET!,
+        scopes: env.OIDC_SCOPES,
+        roleClaim: env.OIDC_ROLE_CLAIM,
+        grants: env.OIDC_ROLES!,
+      }
+    : undefined,
+});
 
 const ofLibrary = {
   LIBRARY_API_URL: true,
@@ -165,11 +193,12 @@ function withProxies(environment: Environment): Environment {
 /** Configuration of CLI commands that call a running asset-mirror. */
 export function readClientConfig(environment: Environment) {
   const { HOST, PORT, DATA_DIR, ADMIN_TOKEN } = variables;
+  const ASSET_MIRROR_TOKEN = text('an API token').optional();
   const ASSET_MIRROR_URL = httpUrl('the address of the running asset-mirror', 'https://mirror.example.com').optional();
-  const env = readEnvironment({ ASSET_MIRROR_URL, HOST, PORT, DATA_DIR, ADMIN_TOKEN }, environment);
+  const env = readEnvironment({ ASSET_MIRROR_URL, ASSET_MIRROR_TOKEN, HOST, PORT, DATA_DIR, ADMIN_TOKEN }, environment);
   return {
     url: trimmed(env.ASSET_MIRROR_URL ?? localUrl(env)),
-    adminToken: env.ADMIN_TOKEN,
+    token: env.ASSET_MIRROR_TOKEN ?? env.ADMIN_TOKEN,
     dataDir: resolve(env.DATA_DIR),
   };
 }

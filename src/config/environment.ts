@@ -77,6 +77,26 @@ export const variables = {
     z.string().min(leastTokenLength).optional(),
     `a random text of at least ${leastTokenLength} characters (openssl rand -base64 32 makes one)`,
   ),
+  TOKEN_SIGN_IN: p.flag(true),
+  SESSION_IDLE: p.duration('2h', { least: 1000 }),
+  SESSION_LIFETIME: p.duration('12h', { least: 1000 }),
+  VIEWER_MEDIA: p.flag(false),
+  OIDC_ISSUER: p
+    .parsed(p.parseIssuer, 'the https address of an OpenID provider, such as https://login.example.com/realms/staff')
+    .optional(),
+  OIDC_CLIENT_ID: p.text('the client id that the OpenID provider has for asset-mirror').optional(),
+  OIDC_CLIENT_SECRET: p.text('the client secret that the OpenID provider has for asset-mirror').optional(),
+  OIDC_SCOPES: p
+    .parsed((t) => (/(^| )openid( |$)/.test(t) ? t : undefined), 'scopes with spaces between them, with openid')
+    .prefault('openid profile email'),
+  OIDC_ROLE_CLAIM: p.text('the name of a claim').prefault('groups'),
+  OIDC_ROLES: p
+    .list(
+      p.parseGrant,
+      'a role (viewer, operator or admin), a colon and a value of the claim, with commas between them, such as viewer:everyone,admin:platform',
+    )
+    .optional(),
+  AUDIT_RETENTION: p.parsed(p.parseRetention, 'forever, or a duration with units, such as 400d').prefault('400d'),
   HTTP_PROXY: p.proxyUrl().optional(),
   HTTPS_PROXY: p.proxyUrl().optional(),
   NO_PROXY: p.text('host names with commas between them').optional(),
@@ -161,6 +181,8 @@ export const secretVariables: ReadonlySet<string> = new Set([
   'HTTPS_PROXY',
   'ENCRYPTION_KEYS',
   'ADMIN_TOKEN',
+  'OIDC_CLIENT_SECRET',
+  'ASSET_MIRROR_TOKEN',
   'WEBHOOK_URL',
   'WEBHOOK_SECRET',
   'HEARTBEAT_URL',
@@ -174,7 +196,7 @@ export const misspelled = (environment: Environment) =>
   );
 
 /** Variables of other verbs than `start`. */
-const otherNames = ['ASSET_MIRROR_URL', 'LIBRARY_DATABASE_URL', 'ALL_PROXY'];
+const otherNames = ['ASSET_MIRROR_URL', 'ASSET_MIRROR_TOKEN', 'LIBRARY_DATABASE_URL', 'ALL_PROXY'];
 
 /** Whether the variable is set, itself or by the name of a file. */
 export const isSet = (environment: Environment, name: string) =>

@@ -2,6 +2,7 @@ import { isIP } from 'node:net';
 import { resolve } from 'node:path';
 import { z } from 'zod';
 import { parseBandwidth } from '../bandwidth-limit.ts';
+import { type Role, roles } from '../roles.ts';
 import { parseDuration } from '../units.ts';
 
 /** Schemas for environment variables: text in, checked values out. Durations are milliseconds, sizes bytes. */
@@ -120,6 +121,9 @@ const flags = new Map(Object.entries({ true: true, false: false, 1: true, 0: fal
 export const flag = (fallback: boolean) =>
   parsed((text) => flags.get(text.toLowerCase()), 'true or false').prefault(String(fallback));
 
+/** Whether a flag is off. */
+export const isOff = (text: string | undefined) => flags.get(text?.trim().toLowerCase() ?? '') === false;
+
 export const typeNames = () =>
   parsed((text) => split(text).filter(Boolean), 'names with commas between them, such as videos,photography').prefault(
     '',
@@ -154,6 +158,21 @@ export function parsePrivateHosts(text: string): true | string[] | undefined {
 /** `forever` (infinite), or a duration. */
 export const parseRetention = (text: string): number | undefined =>
   text.toLowerCase() === 'forever' ? Number.POSITIVE_INFINITY : within(parseDuration(text), 1000, 36_500 * days);
+
+/** `admin:platform`: a role, and the value of a claim that gives it. */
+export function parseGrant(text: string): { role: Role; value: string } | undefined {
+  const [, name, value] = /^([^:]+):(.+)$/s.exec(text) ?? [];
+  const role = roles.find((known) => known === name?.trim());
+  return role && value?.trim() ? { role, value: value.trim() } : undefined;
+}
+
+/** An issuer has https (OpenID Connect Discovery 1.0, section 3); for trials, also http on this machine. */
+export function parseIssuer(text: string): string | undefined {
+  const url = URL.parse(text);
+  if (!url || url.username || url.password || url.search || url.hash) return undefined;
+  const isLocal = url.protocol === 'http:' && /^(localhost|127\.0\.0\.1|\[::1\])$/.test(url.hostname);
+  return url.protocol === 'https:' || isLocal ? text : undefined;
+}
 
 /** `governance:365d` */
 export function parseObjectLock(text: string): { mode: 'GOVERNANCE' | 'COMPLIANCE'; ms: number } | undefined {

@@ -1,6 +1,8 @@
 import type { FastifyInstance } from 'fastify';
 import type { Operations } from '../operations/operations.ts';
+import type { Permissions } from '../operations/permissions.ts';
 import type { EventStreams } from './event-stream.ts';
+import { accessRoutes } from './routes/access.ts';
 import { assetRoutes } from './routes/assets.ts';
 import { changeRoutes } from './routes/changes.ts';
 import { connectionRoutes } from './routes/connections.ts';
@@ -13,14 +15,18 @@ import { verificationRoutes } from './routes/verification.ts';
 import { webhookRoutes } from './routes/webhooks.ts';
 import type { FileSender } from './send-file.ts';
 
+interface ApiDeps {
+  operations: Operations;
+  permissions: Permissions;
+  streams: EventStreams;
+  sender: FileSender;
+}
+
 /** The operator API: each route calls one operation. */
-export function apiRoutes(
-  plain: FastifyInstance,
-  { operations, streams, sender }: { operations: Operations; streams: EventStreams; sender: FileSender },
-): void {
+export function apiRoutes(plain: FastifyInstance, { operations, permissions, streams, sender }: ApiDeps): void {
   const app = typed(plain);
   serviceRoutes(app, operations);
-  connectionRoutes(app, operations);
+  connectionRoutes(app, operations, permissions);
   assetRoutes(app, operations, sender);
   syncRoutes(app, operations);
   eventRoutes(app, operations, streams);
@@ -28,4 +34,5 @@ export function apiRoutes(
   verificationRoutes(app, operations);
   removalRoutes(app, operations);
   webhookRoutes(app, operations);
+  accessRoutes(app, operations);
 }

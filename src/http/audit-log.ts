@@ -1,45 +1,77 @@
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { storable } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Operations } from '../operations/operations.ts';
 import { shownAddress } from '../webhook-address.ts';
+import { changedValues, valuesBefore } from './changed-values.ts';
+import { operationIdOf } from './sign-in/access.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The values that the operation may change, as they were. */
+    valuesBefore?: Record<string, unknown> | undefined;
+  }
+}
+
+interface Deps {
+  operations: Operations;
+  log: Log;
+}
 
 /**
- * Writes each change by an operator, also a refused one, to the audit log before the answer is sent.
- * `operationId` of the route names the action.
+ * Writes each change by an operator to the audit log before the answer is sent; also a refused one, and any request for which
+ * the role was too low. `operationId` of the route names the action.
  */
-export function auditChanges(app: FastifyInstance, deps: { operations: Operations; log: Log }): void {
+export function auditChanges(app: FastifyInstance, deps: Deps): void {
+  app.addHook('preHandler', async (request) => {
+    if (isChange(request)) request.valuesBefore = await valuesBefore(request, deps.operations);
+  });
   app.addHook('onSend', async (request, reply, payload) => {
-    const { operator, method } = request;
-    const { operationId } = (request.routeOptions.schema ?? {}) as { operationId?: string };
-    if (!operator || method === 'GET' || method === 'HEAD' || operationId === undefined) return payload;
-    const { id } = (request.params ?? {}) as { id?: string };
-    const [, of] = /\/(connections|assets|webhooks)\/:id/.exec(request.routeOptions.url ?? '') ?? [];
-    const about = id !== undefined && of !== undefined ? { [subjects[of]!]: id } : {};
-    try {
-      await deps.operations.audit({
-        action: operationId,
-        by: operator,
-        ...about,
-        ...(request.body !== undefined &&
-          request.body !== null && { request: withoutSecrets(operationId, request.body) }),
-        status: reply.statusCode,
-        requestId: request.id,
-        ...refusalOf(reply.getHeader('content-type'), payload),
-      });
-    } catch (err) {
-      // The change was made, so the answer must not say that it failed.
-      deps.log.error(
-        { event: 'audit_entry.lost', err, action: operationId, by: operator, status: reply.statusCode },
-        'audit log entry lost',
-      );
-    }
+    const refusal = refusalOf(reply.getHeader('content-type'), payload);
+    if (!request.operator || !(isChange(request) || refusal.code === 'role_too_low')) return payload;
+    await add(deps, request, { status: reply.statusCode, ...refusal });
     return payload;
   });
 }
 
-const subjects: Record<string, string> = { connections: 'connectionId', assets: 'assetId', webhooks: 'endpointId' };
+const isChange = ({ method }: FastifyRequest) => method !== 'GET' && method !== 'HEAD';
+
+async function add(
+  { operations, log }: Deps,
+  request: FastifyRequest,
+  outcome: { status: number; code?: string; reason?: string },
+): Promise<void> {
+  const action = operationIdOf(request);
+  if (action === undefined) return;
+  const { operator, body, ip: address, id: requestId } = request;
+  try {
+    await operations.audit({
+      action,
+      operator,
+      address,
+      requestId,
+      ...targetOf(request),
+      ...(body !== undefined && body !== null && { request: withoutSecrets(action, body) }),
+      ...(outcome.status < 400 && (await changedValues(request, operations))),
+      ...outcome,
+    });
+  } catch (err) {
+    // The change was made, so the answer must not say that it failed.
+    log.error(
+      { event: 'audit_entry.lost', err, action, by: operator?.name, status: outcome.status, requestId },
+      'audit log entry lost',
+    );
+  }
+}
+
+/** What the request is about: the id in its path. */
+function targetOf({ params, routeOptions: { url = '' } }: FastifyRequest) {
+  const { id } = (params ?? {}) as { id?: string };
+  if (id === undefined) return {};
+  if (url.includes('/connections/')) return { connectionId: id };
+  return url.includes('/assets/') ? { assetId: id } : { targetId: id };
+}
 
 /** Of an erased asset, only a hash may stay. The address of a webhook endpoint may have a secret. */
 function withoutSecrets(operationId: string, body: unknown): unknown {

@@ -5,6 +5,7 @@ import type { Log } from '../log.ts';
 import type { EventFilter } from '../operations/events.ts';
 import type { Operations } from '../operations/operations.ts';
 import { Refused } from '../operations/refused.ts';
+import type { Authenticated } from './sign-in/authenticate.ts';
 
 /** How often the status is read, and events are looked for without a notification. */
 const tickMs = 2000;
@@ -13,6 +14,8 @@ const heartbeatMs = 15_000;
 /** A reader that takes nothing for this long is disconnected. */
 const stuckMs = 30_000;
 const mostStreams = 200;
+/** How often the token or session of a reader is checked. */
+const checkMs = 10_000;
 /** Events read and held for one stream at a time. */
 const pageSize = 100;
 
@@ -24,6 +27,7 @@ const pageSize = 100;
 export class EventStreams {
   readonly #operations: Operations;
   readonly #log: Log;
+  readonly #isStillValid: (operator: Authenticated) => Promise<boolean>;
   readonly #streams = new Set<Stream>();
   readonly #unsubscribe: () => void;
   readonly #ticker: NodeJS.Timeout;
@@ -31,9 +35,16 @@ export class EventStreams {
   #isReading = false;
   #isClosed = false;
 
-  constructor({ operations, log }: { operations: Operations; log: Log }) {
+  constructor(deps: {
+    operations: Operations;
+    log: Log;
+    /** Whether the token or session of a reader is still valid. */
+    isStillValid: (operator: Authenticated) => Promise<boolean>;
+  }) {
+    const { operations, log } = deps;
     this.#operations = operations;
     this.#log = log;
+    this.#isStillValid = deps.isStillValid;
     this.#unsubscribe = operations.onEvents(() => this.#wakeAll());
     this.#ticker = setInterval(() => this.#tick(), tickMs).unref();
   }
@@ -49,7 +60,8 @@ export class EventStreams {
       throw new Refused(503, 'stopping', 'This process is stopping. Connect again and send Last-Event-ID to resume.');
     }
     reply.hijack();
-    const stream = new Stream(reply.raw, filter);
+    const { operator } = request;
+    const stream = new Stream(reply.raw, filter, async () => !operator || this.#isStillValid(operator));
     this.#streams.add(stream);
     try {
       stream.begin(request.id, position);
@@ -97,14 +109,17 @@ type Position = Awaited<ReturnType<Operations['followFrom']>>;
 class Stream {
   readonly #out: ServerResponse;
   readonly #filter: EventFilter;
+  readonly #isAllowed: () => Promise<boolean>;
   readonly #ended = new AbortController();
   #isWoken = false;
   #goOn = () => {};
   #sentAt = 0;
+  #checkedAt = performance.now();
 
-  constructor(out: ServerResponse, filter: EventFilter) {
+  constructor(out: ServerResponse, filter: EventFilter, isAllowed: () => Promise<boolean>) {
     this.#out = out;
     this.#filter = filter;
+    this.#isAllowed = isAllowed;
     this.#ended.signal.addEventListener('abort', () => this.wake());
     out.on('close', () => this.end()).on('error', () => this.end());
   }
@@ -150,6 +165,7 @@ class Stream {
       if (progress !== sent) this.#send(`event: progress\ndata: ${progress}\n\n`);
       sent = progress;
       if (performance.now() - this.#sentAt > heartbeatMs) this.#send(': still here\n\n');
+      if (!(await this.#mayContinue())) return;
       if (this.#out.writableNeedDrain) {
         await once(this.#out, 'drain', { signal: AbortSignal.any([this.#ended.signal, AbortSignal.timeout(stuckMs)]) });
       }
@@ -159,6 +175,13 @@ class Stream {
         });
       }
     }
+  }
+
+  /** False once the token or session has ended; checked once in a while. */
+  async #mayContinue(): Promise<boolean> {
+    if (performance.now() - this.#checkedAt < checkMs) return true;
+    this.#checkedAt = performance.now();
+    return this.#isAllowed();
   }
 
   #send(text: string): void {

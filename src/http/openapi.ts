@@ -1,6 +1,7 @@
 import swagger from '@fastify/swagger';
 import type { FastifyInstance } from 'fastify';
 import { jsonSchemaTransform, jsonSchemaTransformObject } from 'fastify-type-provider-zod';
+import { leastRoles, type OperationId } from '../operations/permissions.ts';
 import { problem } from './problems.ts';
 
 const problems = (description: string) => ({
@@ -10,8 +11,8 @@ const problems = (description: string) => ({
 
 const descriptions = {
   400: 'A field, the cursor or a name is wrong; `detail` and `errors` say which.',
-  401: 'No token, a wrong one, or an ended session.',
-  403: 'A session was used from another site.',
+  401: 'No token, a wrong, expired or revoked one, or an ended session.',
+  403: 'The role is too low, or a session was used from another site.',
   404: 'The id is unknown.',
   409: 'Not in its present state; `code` and `detail` say why.',
   410: 'Changes after the cursor are missing; begin again.',
@@ -38,10 +39,12 @@ interface ApiSchema {
 }
 
 /** The errors of all routes with this method and these parameters. */
-function commonRefusals(changes: boolean, { params, querystring }: ApiSchema) {
+function commonRefusals(changes: boolean, { operationId, params, querystring }: ApiSchema) {
+  const isForAll = leastRoles[operationId as OperationId] === 'viewer';
   return {
     ...refused(401, 429, '5xx'),
-    ...(changes ? refused(400, 403, 413, 415) : {}),
+    ...(changes ? refused(400, 413, 415) : {}),
+    ...(changes || !isForAll ? refused(403) : {}),
     ...(querystring ? refused(400) : {}),
     ...(params ? refused(400, 414) : {}),
   };
@@ -69,11 +72,12 @@ export async function describeApi(
         { name: 'events', description: 'Events and history' },
         { name: 'webhooks', description: 'Where events are sent' },
         { name: 'verification', description: 'Comparisons of library, database and bucket' },
+        { name: 'access', description: 'Operators, their sessions, API tokens, and the audit log' },
         { name: 'service', description: 'The mirror itself' },
       ],
       components: {
         securitySchemes: {
-          token: { type: 'http', scheme: 'bearer', description: 'ADMIN_TOKEN' },
+          token: { type: 'http', scheme: 'bearer', description: 'ADMIN_TOKEN, or an API token' },
           session: { type: 'apiKey', in: 'cookie', name: 'asset_mirror_session', description: 'From /sign-in' },
         },
       },

@@ -21,6 +21,7 @@ input { width: 100%; padding: .55rem .7rem; border: 1px solid var(--soft); borde
 .error { color: var(--bad); font-weight: 600 }
 a.button:focus-visible, button:focus-visible, input:focus-visible { outline: 3px solid var(--go); outline-offset: 3px }
 .back { margin-top: 1.1rem }
+details { margin-top: 1.5rem } summary { cursor: pointer; color: var(--soft) } details p { margin-top: .9rem }
 .mark { width: 2.5rem; height: 2.5rem; border-radius: 50%; display: grid; place-items: center; margin-bottom: 1.1rem; color: var(--card); font-weight: 700; background: var(--go) }
 .good .mark { background: var(--good) } .bad .mark { background: var(--bad) }
 footer { margin-top: 1.75rem; padding-top: 1rem; border-top: 1px solid var(--line); font-size: .85rem; color: var(--soft) }`;
@@ -70,24 +71,8 @@ export function page(content: {
   return frame(title, tone, parts, head);
 }
 
-/** Asks for the operator token; `to` is the page after the sign-in. */
-export function signInPage(content: { action: string; to: string; error?: string | undefined }): string {
-  const { action, to, error } = content;
-  return frame('Sign in', error === undefined ? 'plain' : 'bad', [
-    '<p>Use the operator token: ADMIN_TOKEN, or the one that was printed at the first start.</p>',
-    `<form method="post" action="${escapeHtml(action)}">
-<input type="hidden" name="to" value="${escapeHtml(to)}">
-<label for="token">Token</label>
-<input id="token" name="token" type="password" autocomplete="current-password" required autofocus${
-      error === undefined ? '' : ' aria-invalid="true" aria-describedby="error"'
-    }>
-${error === undefined ? '' : `<p class="error" id="error" role="alert">${escapeHtml(error)}</p>`}
-<button>Sign in</button>
-</form>`,
-  ]);
-}
-
-function frame(title: string, tone: 'good' | 'bad' | 'plain', parts: string[], head = ''): string {
+/** A page: a title, and parts that are HTML. */
+export function frame(title: string, tone: 'good' | 'bad' | 'plain', parts: string[], head = ''): string {
   const mark = { good: '✓', bad: '!', plain: '↻' }[tone];
   return `<!doctype html>
 <html lang="en">

@@ -36,7 +36,7 @@ export function correlate(app: FastifyInstance, log: Log): void {
         route: request.routeOptions.url ?? null,
         status: reply.statusCode,
         ms: Math.round(reply.elapsedTime),
-        ...(operator && { operator }),
+        ...(operator && { operator: operator.name }),
       },
       'request answered',
     );

@@ -2,6 +2,7 @@ import cookie from '@fastify/cookie';
 import fastify from 'fastify';
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod';
 import type { Operations } from '../operations/operations.ts';
+import type { Permissions } from '../operations/permissions.ts';
 import { Refused } from '../operations/refused.ts';
 import type { Queues } from '../queue/queues.ts';
 import { apiRoutes } from './api.ts';
@@ -16,14 +17,23 @@ import { queuePages } from './queue-pages.ts';
 import { correlate, requestIdOf } from './request-ids.ts';
 import { FileSender } from './send-file.ts';
 import { operatorOnly, signedInOnly } from './sign-in/access.ts';
+import { createAuthentication } from './sign-in/authenticate.ts';
+import { createProvider, type ProviderSettings } from './sign-in/provider.ts';
 import { signInRoutes } from './sign-in/routes.ts';
-import { createSessions } from './sign-in/sessions.ts';
+import { createSessions, type SessionDeps } from './sign-in/sessions.ts';
 import { createTokenCheck } from './sign-in/token-check.ts';
 
 export interface ServerDeps extends ConnectDeps {
   operations: Operations;
   queues: Queues;
   adminToken: string;
+  permissions: Permissions;
+  signIn: SessionDeps['signIn'] & {
+    /** Undefined: operators sign in with ADMIN_TOKEN only. */
+    provider: ProviderSettings | undefined;
+  };
+  /** For requests to the provider. */
+  fetch: typeof fetch;
   health: Health;
   /** Addresses and ranges of the proxies whose X-Forwarded-For is trusted. */
   trustProxy: string[] | undefined;
@@ -71,8 +81,11 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
   });
 
   const sessions = createSessions(deps);
-  const access = { sessions, checkToken: createTokenCheck(deps.adminToken), publicUrl: deps.publicUrl };
-  const streams = new EventStreams(deps);
+  const checkToken = createTokenCheck(deps.adminToken);
+  const authentication = createAuthentication({ store: deps.store, sessions, checkToken });
+  const access = { authentication, permissions: deps.permissions, publicUrl: deps.publicUrl };
+  const provider = deps.signIn.provider && createProvider(deps.signIn.provider, deps);
+  const streams = new EventStreams({ ...deps, isStillValid: authentication.isStillValid });
   const sender = new FileSender(deps);
   let closing = false;
   app.addHook('preClose', async () => {
@@ -87,12 +100,12 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
 
   await describeApi(app, deps);
   connectRoutes(app, deps);
-  await app.register(async (form) => signInRoutes(form, { ...deps, ...access }));
+  await app.register(async (form) => signInRoutes(form, { ...deps, ...access, sessions, checkToken, provider }));
   await app.register(
     async (api) => {
       operatorOnly(api, access);
       auditChanges(api, deps);
-      apiRoutes(api, { operations: deps.operations, streams, sender });
+      apiRoutes(api, { ...deps, streams, sender });
     },
     { prefix: '/api' },
   );

@@ -12,7 +12,7 @@ import { Refused } from './refused.ts';
 import { tagFilter, tagsIn } from './tags.ts';
 
 /** A day begins at midnight, UTC. */
-const moment = z
+export const moment = z
   .union(
     [z.iso.date(), z.iso.datetime({ offset: true })],
     'expected a date, such as 2026-01-31 or 2026-01-31T12:00:00Z',

@@ -11,6 +11,7 @@ import type { Storage } from '../storage/storage.ts';
 import type { VerificationLine } from '../store/database/schema.ts';
 import type { Endpoint } from '../store/events/endpoints.ts';
 import type { Store } from '../store/store.ts';
+import type { Permissions } from './permissions.ts';
 
 /** The dependencies of the operations. Each picks what it uses. */
 export interface OperationsDeps {
@@ -35,6 +36,10 @@ export interface OperationsDeps {
     endpoint: Pick<Endpoint, 'id' | 'sealed'>,
   ) => Promise<{ delivered: boolean; reason?: string } | undefined>;
   publicUrl: string;
+  /** What each operator may do. */
+  permissions: Permissions;
+  /** Sessions end when they are not used for this long, in ms. */
+  sessionIdle: number;
   /** Origins of sites that connect links may send users to. */
   returnOrigins: readonly string[];
   /** Maximum assets of a connection in flight. */

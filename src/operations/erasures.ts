@@ -15,7 +15,7 @@ export const erasureScope = z
   })
   .meta({ id: 'ErasureScope' });
 export const erasureRequest = erasureScope
-  .extend({ reason: text, by: text.optional().describe('Who erases them; by default how the operator signed in.') })
+  .extend({ reason: text, by: text.optional().describe('Who erases them; by default the name of the operator.') })
   .meta({ id: 'ErasureRequest' });
 export type ErasureScopeRequest = z.infer<typeof erasureScope>;
 export type ErasureRequest = z.infer<typeof erasureRequest>;

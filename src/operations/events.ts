@@ -32,27 +32,6 @@ export const eventAnswer = z
 
 export const eventList = z.object({ events: z.array(eventAnswer), nextCursor }).meta({ id: 'EventList' });
 
-/** An entry of the audit log: who did what, to what, and with which outcome. */
-export interface AuditEntry {
-  action: string;
-  by: 'token' | 'session';
-  connectionId?: string | undefined;
-  assetId?: string | undefined;
-  /** The webhook endpoint. */
-  endpointId?: string | undefined;
-  /** The body of the request. */
-  request?: unknown;
-  status: number;
-  /** As in the log. */
-  requestId?: string | undefined;
-  /** The code of the problem, and its text, if it was refused. */
-  code?: string | undefined;
-  reason?: string | undefined;
-}
-
-/** A longer request is not kept. */
-const longestRequest = 4000;
-
 export function eventOperations({ store }: Pick<OperationsDeps, 'store'>) {
   /** @throws Refused 404 for an unknown id */
   async function checkIds({ connectionId, assetId }: EventFilter): Promise<void> {
@@ -69,7 +48,7 @@ export function eventOperations({ store }: Pick<OperationsDeps, 'store'>) {
       connectionId,
       tags: tags.get(connectionId ?? '') ?? {},
       assetId,
-      data,
+      data: kind.startsWith('operator.') ? withoutDetails(data) : data,
     }));
   }
 
@@ -102,24 +81,20 @@ export function eventOperations({ store }: Pick<OperationsDeps, 'store'>) {
 
     /** Calls `listener` when there are new events. Returns a function that stops that. */
     onEvents: (listener: () => void) => store.onEvents(listener),
-
-    /** Adds an entry to the audit log. */
-    async audit({ action, connectionId, assetId, request, code, reason, ...how }: AuditEntry): Promise<void> {
-      const short = request !== undefined && JSON.stringify(request).length <= longestRequest;
-      await store.events.add({
-        kind: `operator.${action}`,
-        ...(connectionId !== undefined && { connectionId }),
-        ...(assetId !== undefined && { assetId }),
-        data: {
-          ...how,
-          outcome: how.status < 400 ? 'done' : 'refused',
-          ...(code !== undefined && { code }),
-          ...(reason !== undefined && { reason }),
-          ...(request !== undefined && { request: short ? request : 'too long to be kept' }),
-        },
-      });
-    },
   };
+}
+
+/** What an operator did, for everyone. The audit log has the rest. */
+function withoutDetails({
+  by,
+  outcome,
+  code,
+  reason,
+  request,
+  requestId,
+}: Record<string, unknown>): Record<string, unknown> {
+  const { name = null } = (by ?? {}) as { name?: string };
+  return { by: name, outcome, code, reason, request, requestId };
 }
 
 function positionAfter(cursor: string | undefined): EventPosition | undefined {

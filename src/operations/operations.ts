@@ -1,7 +1,9 @@
+import { apiTokenOperations } from './api-tokens.ts';
 import { assetFileOperations } from './asset-files.ts';
 import { assetSearchOperations } from './asset-search.ts';
 import { assetZipOperations } from './asset-zip.ts';
 import { assetOperations } from './assets.ts';
+import { auditOperations } from './audit.ts';
 import { changeOperations } from './changes.ts';
 import { connectLinkOperations } from './connect-links.ts';
 import { connectionSettingsOperations } from './connection-settings.ts';
@@ -11,10 +13,12 @@ import type { OperationsDeps } from './deps.ts';
 import { keyOperations } from './encryption-keys.ts';
 import { erasureOperations } from './erasures.ts';
 import { eventOperations } from './events.ts';
+import { meOperations } from './me.ts';
 import { planOperations } from './plan.ts';
 import { projectOperations } from './projects.ts';
 import { removalOperations } from './removals.ts';
 import { scrubOperations } from './scrub.ts';
+import { sessionOperations } from './sessions.ts';
 import { settingsOperations } from './settings.ts';
 import { statusOperations } from './status.ts';
 import { syncOperations } from './syncs.ts';
@@ -45,6 +49,10 @@ export function createOperations(deps: OperationsDeps) {
     ...syncOperations({ ...deps, ...projects }),
     ...verificationOperations(deps),
     ...eventOperations(deps),
+    ...auditOperations(deps),
+    ...meOperations(deps),
+    ...sessionOperations(deps),
+    ...apiTokenOperations(deps),
     ...changeOperations(deps),
     ...historyOperations(deps),
     ...upcomingOperations(deps),

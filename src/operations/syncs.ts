@@ -28,6 +28,13 @@ const scope = {
     .describe('Let GONE_RETENTION remove everything that is due now, however much, and is not listed again.'),
 };
 
+/** Whether a resync accepts changes that are held for an operator. */
+export const acceptsChanges = (accepted: {
+  acceptGone?: true | undefined;
+  acceptReplaced?: true | undefined;
+  acceptRemoved?: true | undefined;
+}) => Boolean(accepted.acceptGone || accepted.acceptReplaced || accepted.acceptRemoved);
+
 export const resyncRequest = z
   .strictObject({
     mode: z.enum(syncModes),
@@ -39,7 +46,7 @@ export const resyncRequest = z
   })
   .refine(
     ({ mode, since, projectId, assetType, assetIds, acceptGone, acceptReplaced, acceptRemoved }) =>
-      !(acceptGone || acceptReplaced || acceptRemoved) ||
+      !acceptsChanges({ acceptGone, acceptReplaced, acceptRemoved }) ||
       (mode === 'full' && [since, projectId, assetType, assetIds].every((it) => it === undefined)),
     'acceptGone, acceptReplaced and acceptRemoved need mode "full", without since, projectId, assetType and assetIds',
   )

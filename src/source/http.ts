@@ -1,6 +1,6 @@
 import type { LookupFunction } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Agent, type Dispatcher, EnvHttpProxyAgent, request } from 'undici';
+import { Agent, type Dispatcher, EnvHttpProxyAgent, fetch as proxiedFetch, request } from 'undici';
 import { KnownError, namingSetting, RetryLater, retryAfter, withMargin } from '../errors.ts';
 
 /** An answer with a status that is not a success. */
@@ -45,6 +45,14 @@ export function createAgent(options: {
   if (!options.proxies) return new Agent(settings);
   const { http, https, no } = options.proxies;
   return new EnvHttpProxyAgent({ ...settings, httpProxy: http, httpsProxy: https, noProxy: no });
+}
+
+/** `fetch` through the proxies. */
+export function fetchThrough(proxies: Proxies | undefined): typeof fetch {
+  if (!proxies) return fetch;
+  const dispatcher = createAgent({ connections: 10, proxies });
+  return ((url: string, init: RequestInit) =>
+    proxiedFetch(url, { ...init, dispatcher } as never)) as unknown as typeof fetch;
 }
 
 /** @throws RetryLater if the answer asks the whole connection to wait; HttpError otherwise */

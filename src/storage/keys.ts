@@ -22,6 +22,10 @@ export const inventoryPrefix = (day: string) => `${ours}inventory/${day}/`;
 export const changesKey = (hour: Date) =>
   `${ours}changes/${hour.toISOString().slice(0, 10)}/${hour.toISOString().slice(11, 13)}.jsonl.gz`;
 
+/** The audit log of a day, `2026-01-31`. `number`: 1, or more if the day was written before. */
+export const auditKey = (day: string, number: number) =>
+  `${ours}audit/${day}${number > 1 ? `.${number}` : ''}.jsonl.gz`;
+
 /** The keys of a superseded file: of its record, and of the copies of its objects. */
 export const versionKeys = {
   prefix: `${ours}versions/`,

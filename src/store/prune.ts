@@ -3,6 +3,8 @@ import { fold } from './assets/counting.ts';
 import * as feed from './changes/changes.ts';
 import { rowsWritten } from './database/results.ts';
 import type { Database } from './database/schema.ts';
+import { pruneAudit } from './operators/audit.ts';
+import { pruneSessions } from './operators/sessions.ts';
 import * as chores from './settings/chores.ts';
 import { part } from './syncs/end-sync.ts';
 import { pruneReplacements } from './syncs/replacements.ts';
@@ -12,6 +14,7 @@ export const remembered = {
   /** Syncs without changes and errors: with an interval of five minutes, 288 a day and connection. */
   quietSyncs: 1,
   syncs: 30,
+  /** Without those of operators, which are the audit log. */
   events: 30,
   history: 30,
   /** A day more than is promised: a reader who is late by 30 days has time to continue. */
@@ -34,13 +37,14 @@ const mostOfAsset = 200;
 
 /**
  * Deletes old syncs, events, history, changes and expired states of connect attempts. The last sync and event of each kind of a
- * connection or asset stays. Undefined: another process is pruning.
+ * connection or asset stays. `auditMs`: how long the audit log is kept. Undefined: another process is pruning.
  */
-export async function prune(db: Database): Promise<Pruned | undefined> {
+export async function prune(db: Database, { auditMs }: { auditMs: number }): Promise<Pruned | undefined> {
   // Not a session lock: behind a pooler the next statement may run in another session, and the lock would stay.
   if (!(await chores.take(db, 'prune', leaseMs))) return undefined;
   try {
     await pruneSessions(db);
+    await pruneAudit(db, auditMs);
     await pruneCounts(db);
     await pruneReplacements(db);
     await feed.prune(db, remembered.changes, batch);
@@ -87,7 +91,7 @@ async function pruneEvents(db: Database): Promise<number> {
       sql`
         DELETE FROM events WHERE id IN (
           SELECT e.id FROM events e
-          WHERE e.at < now() - ${remembered.events}::int * interval '1 day' AND ${which}
+          WHERE e.at < now() - ${remembered.events}::int * interval '1 day' AND e.kind NOT LIKE 'operator.%' AND ${which}
             AND EXISTS (SELECT FROM events l WHERE ${newer} AND l.kind = e.kind AND l.id > e.id)
           ORDER BY e.at LIMIT ${batch})`,
     );
@@ -125,8 +129,4 @@ async function pruneStates(db: Database): Promise<number> {
 async function pruneCounts(db: Database): Promise<void> {
   await fold(db);
   await sql`DELETE FROM asset_counts WHERE assets = 0 AND bytes = 0 AND due = 0 AND due_bytes = 0`.execute(db);
-}
-
-async function pruneSessions(db: Database): Promise<void> {
-  await sql`DELETE FROM ended_sessions WHERE until < now()`.execute(db);
 }

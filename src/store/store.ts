@@ -41,11 +41,13 @@ import * as endpoints from './events/endpoints.ts';
 import * as events from './events/events.ts';
 import { settle } from './events/events.ts';
 import * as webhooks from './events/webhooks.ts';
+import * as apiTokens from './operators/api-tokens.ts';
+import * as audit from './operators/audit.ts';
+import * as sessions from './operators/sessions.ts';
 import { prune } from './prune.ts';
 import * as removals from './removals/removals.ts';
 import * as chores from './settings/chores.ts';
 import * as bucket from './settings/mirror-id.ts';
-import * as sessions from './settings/sessions.ts';
 import * as settings from './settings/settings.ts';
 import { endSync } from './syncs/end-sync.ts';
 import { extendLease } from './syncs/lease.ts';
@@ -98,6 +100,8 @@ export async function openStore(options: { url: string; log: Log }) {
     settings: bind(db, settings),
     filters: bind(db, { ...filters, ...connectionFilters }),
     sessions: bind(db, sessions),
+    apiTokens: bind(db, apiTokens),
+    audit: bind(db, audit),
     events: bind(db, { ...events, add: addEvent }),
     throughput: bind(db, throughput),
     upcoming: bind(db, { within }),

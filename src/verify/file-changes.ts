@@ -1,6 +1,3 @@
-import { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
-import { createGzip } from 'node:zlib';
 import { LeaseLost } from '../errors.ts';
 import { every } from '../every.ts';
 import type { Log } from '../log.ts';
@@ -10,6 +7,7 @@ import type { Storage } from '../storage/storage.ts';
 import { readCursor } from '../store/changes/cursor.ts';
 import type { ChangeFile } from '../store/changes/filing.ts';
 import type { Store } from '../store/store.ts';
+import { putLines } from './put-lines.ts';
 
 export interface FileChangesDeps {
   store: Pick<Store, 'changes'>;
@@ -53,28 +51,18 @@ export async function fileChanges(deps: FileChangesDeps, signal: AbortSignal): P
 }
 
 /** Each attempt writes the same lines, until the file is marked as written. */
-async function write({ store, storage }: FileChangesDeps, file: ChangeFile, signal: AbortSignal): Promise<number> {
-  async function* lines(): AsyncGenerator<string> {
+function write({ store, storage }: FileChangesDeps, file: ChangeFile, signal: AbortSignal): Promise<number> {
+  async function* changes() {
     for (let after = file.after; ; ) {
-      signal.throwIfAborted();
       const page = await store.changes.between({ ...file, after }, pageSize);
-      for (const change of page) yield `${JSON.stringify(change)}\n`;
+      yield* page;
       const last = page.at(-1);
       if (!last) return;
       after = readCursor(last.cursor)!;
     }
   }
-  const zipped = createGzip();
   const fence = async () => {
     if (!(await store.changes.isNextFile(file))) throw new LeaseLost('a file of changes');
   };
-  const options = { contentType: 'application/gzip', signal, fence };
-  const [stored] = await Promise.all([
-    storage.put(changesKey(file.hour), zipped, options),
-    pipeline(Readable.from(lines()), zipped, { signal }),
-  ]).catch((error) => {
-    signal.throwIfAborted();
-    throw error;
-  });
-  return stored.bytes;
+  return putLines(storage, changesKey(file.hour), changes(), { signal, fence });
 }

@@ -74,6 +74,15 @@ describe('the defaults', () => {
       dataDir: resolve('data'),
       encryptionKeys: undefined,
       adminToken: undefined,
+      signIn: {
+        token: true,
+        sessionIdle: 2 * hour,
+        sessionLifetime: 12 * hour,
+        viewerMedia: false,
+        grants: [],
+        provider: undefined,
+      },
+      auditRetention: 400 * 24 * hour,
       goneRetention: Number.POSITIVE_INFINITY,
       sync: {
         interval: 5 * minute,
@@ -124,6 +133,14 @@ describe('the defaults', () => {
 
 describe('the value of each variable', () => {
   type Config = ReturnType<typeof readConfig>;
+  const provider = {
+    OIDC_ISSUER: 'https://login.example.com/realms/staff',
+    OIDC_CLIENT_ID: 'asset-mirror',
+    OIDC_CLIENT_SECRET: 'hidden',
+    OIDC_SCOPES: 'openid groups',
+    OIDC_ROLE_CLAIM: 'realm_access.roles',
+    OIDC_ROLES: 'viewer:everyone, admin:urn:x:platform',
+  };
   const cases: [string, string, (config: Config) => unknown, unknown][] = [
     ['LIBRARY_API_URL', 'https://h/base/', (c) => c.library.apiUrl, 'https://h/base'],
     ['LIBRARY_APP_URL', 'https://h/', (c) => c.library.appUrl, 'https://h/'],
@@ -170,6 +187,11 @@ describe('the value of each variable', () => {
       ['/var/lib/x', { kind: 'directory', path: '/var/lib/x/mirror' }],
     ],
     ['ADMIN_TOKEN', 'a-token-of-24-characters', (c) => c.adminToken, 'a-token-of-24-characters'],
+    ['TOKEN_SIGN_IN', 'true', (c) => c.signIn.token, true],
+    ['SESSION_IDLE', '30m', (c) => c.signIn.sessionIdle, 30 * minute],
+    ['SESSION_LIFETIME', '7d', (c) => c.signIn.sessionLifetime, 7 * 24 * hour],
+    ['VIEWER_MEDIA', 'true', (c) => c.signIn.viewerMedia, true],
+    ['AUDIT_RETENTION', 'forever', (c) => c.auditRetention, Number.POSITIVE_INFINITY],
     [
       'KEY_TEMPLATE',
       'all/{companyId}/{assetId}/{filename}',
@@ -266,6 +288,46 @@ describe('the value of each variable', () => {
     }
   });
 
+  it('an OpenID provider needs its client and the roles, and without a token there must be one', () => {
+    const grants = [
+      { role: 'viewer', value: 'everyone' },
+      { role: 'admin', value: 'urn:x:platform' },
+    ];
+    expect(read(provider).signIn).toMatchObject({
+      grants,
+      provider: {
+        issuer: 'https://login.example.com/realms/staff',
+        clientId: 'asset-mirror',
+        clientSecret: 'hidden',
+        scopes: 'openid groups',
+        roleClaim: 'realm_access.roles',
+        grants,
+      },
+    });
+    const names = (problems: readonly string[]) => problems.map((problem) => problem.split(' ', 1)[0]);
+    expect(names(problemsOf({ ...required, OIDC_ISSUER: provider.OIDC_ISSUER }))).toEqual([
+      'OIDC_CLIENT_ID',
+      'OIDC_CLIENT_SECRET',
+      'OIDC_ROLES',
+    ]);
+    expect(names(problemsOf({ ...required, TOKEN_SIGN_IN: 'no' }))).toEqual([
+      'OIDC_ISSUER',
+      'OIDC_CLIENT_ID',
+      'OIDC_CLIENT_SECRET',
+      'OIDC_ROLES',
+    ]);
+    for (const wrong of [
+      { OIDC_ISSUER: 'http://login.example.com' },
+      { OIDC_ISSUER: 'https://login.example.com/?realm=1' },
+      { OIDC_SCOPES: 'profile email' },
+      { OIDC_ROLES: 'root:platform' },
+      { OIDC_ROLES: 'admin' },
+      { OIDC_ROLES: 'admin: ' },
+    ]) {
+      expect(names(problemsOf({ ...required, ...provider, ...wrong }))).toEqual(Object.keys(wrong));
+    }
+  });
+
   it('OTEL_SERVICE_NAME and OTEL_TRACES_SAMPLER_ARG are read if a collector is set', () => {
     const more = { OTEL_SERVICE_NAME: 'mirror', OTEL_TRACES_SAMPLER_ARG: '0.25' };
     expect(read(more).tracing).toBeUndefined();
@@ -278,7 +340,7 @@ describe('the value of each variable', () => {
   it('this test has a value for each variable', () => {
     const apart = ['ENCRYPTION_KEYS', 'DATABASE_URL', 'WEBHOOK_URL', 'WEBHOOK_SECRET'];
     const traces = ['OTEL_SERVICE_NAME', 'OTEL_TRACES_SAMPLER_ARG'];
-    const tested = new Set([...cases.map(([name]) => name), ...apart, ...traces]);
+    const tested = new Set([...cases.map(([name]) => name), ...apart, ...traces, ...Object.keys(provider)]);
     expect([...tested].sort()).toEqual([...variableNames].sort());
   });
 });
@@ -545,12 +607,15 @@ describe('secrets in files', () => {
     WEBHOOK_URL: 'https://h/hook',
     WEBHOOK_SECRET: `whsec_${key(2).toString('base64')}`,
     HEARTBEAT_URL: 'https://h/ping',
+    OIDC_CLIENT_SECRET: 'the client secret',
   };
 
   it('a secret in a file is read as if its variable had it, without the line end', () => {
-    expect(Object.keys(secrets).sort()).toEqual([...secretVariables].sort());
+    // The last is for verbs that talk to the service.
+    expect([...Object.keys(secrets), 'ASSET_MIRROR_TOKEN'].sort()).toEqual([...secretVariables].sort());
     const inFiles = Object.entries(secrets).map(([name, value]) => [`${name}_FILE`, `${file(`${value}\n`)}`]);
-    const { LIBRARY_CLIENT_SECRET: _, ...others } = required;
+    const { LIBRARY_CLIENT_SECRET: _, ...rest } = required;
+    const others = { ...rest, OIDC_ISSUER: 'https://h', OIDC_CLIENT_ID: 'x', OIDC_ROLES: 'admin:x' };
     const { instance: __, ...config } = readConfig({ ...others, ...Object.fromEntries(inFiles) }, { embedded: false });
     const { instance: ___, ...expected } = readConfig({ ...others, ...secrets }, { embedded: false });
     expect(config).toEqual(expected);
@@ -566,7 +631,7 @@ describe('secrets in files', () => {
 
   it('commands that talk to a service read the secret files that they need, and no others', () => {
     const environment = { ADMIN_TOKEN_FILE: file(secrets.ADMIN_TOKEN), DATABASE_URL_FILE: '/none' };
-    expect(readClientConfig(environment).adminToken).toBe(secrets.ADMIN_TOKEN);
+    expect(readClientConfig(environment).token).toBe(secrets.ADMIN_TOKEN);
   });
 
   it('a secret file that is unreadable, wrong or set twice is reported without its content', () => {
@@ -612,7 +677,9 @@ describe('.env.example', () => {
   const named = [...text.matchAll(/^#?([A-Z][A-Z0-9_]+)=(.*)$/gm)].map(([, name, value]) => ({ name, value: value! }));
 
   it('.env.example names each variable once, and no others', () => {
-    expect(named.map(({ name }) => name).sort()).toEqual([...variableNames, 'ASSET_MIRROR_URL'].sort());
+    expect(named.map(({ name }) => name).sort()).toEqual(
+      [...variableNames, 'ASSET_MIRROR_TOKEN', 'ASSET_MIRROR_URL'].sort(),
+    );
   });
 
   it('.env.example leaves only the required variables empty', () => {
@@ -660,6 +727,10 @@ describe('.env.example', () => {
       'WEBHOOK_URL',
       'WEBHOOK_SECRET',
       'HEARTBEAT_URL',
+      'OIDC_ISSUER',
+      'OIDC_CLIENT_ID',
+      'OIDC_CLIENT_SECRET',
+      'OIDC_ROLES',
       'LOG_PRETTY',
     ];
     const unset = [...without, ...more, ...rest, ...Object.keys(required)];
@@ -680,7 +751,9 @@ describe('docs/reference/configuration.md', () => {
   });
 
   it('docs/reference/configuration.md describes each variable once, and no others', () => {
-    expect(rows.map(({ name }) => name).sort()).toEqual([...variableNames, 'ASSET_MIRROR_URL'].sort());
+    expect(rows.map(({ name }) => name).sort()).toEqual(
+      [...variableNames, 'ASSET_MIRROR_TOKEN', 'ASSET_MIRROR_URL'].sort(),
+    );
   });
 
   it('docs/reference/configuration.md shows the defaults of .env.example', () => {

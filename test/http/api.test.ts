@@ -464,7 +464,7 @@ describe('the request id', () => {
       method: 'GET',
       route: '/api/connections/:id',
       status: 404,
-      operator: 'token',
+      operator: 'ADMIN_TOKEN',
       ms: expect.any(Number),
     });
   });

@@ -211,7 +211,11 @@ test('a stream begins with the status of its time, also after a time without str
     follow: async () => [],
     status: async () => ({ reads: ++reads }),
   };
-  const streams = new EventStreams({ operations: operations as never, log: {} as never });
+  const streams = new EventStreams({
+    operations: operations as never,
+    log: {} as never,
+    isStillValid: async () => true,
+  });
   onTestFinished(() => streams.close());
   const firstStatus = async () => {
     const raw = Object.assign(new PassThrough(), { writeHead: () => {} });

@@ -2,13 +2,20 @@
 export function newBrowser() {
   const cookies = new Map<string, Map<string, string>>();
 
-  async function get(url: string): Promise<Response> {
+  async function send(
+    method: string,
+    url: string,
+    headers: Record<string, string> = {},
+    body?: URLSearchParams,
+  ): Promise<Response> {
     const { host } = new URL(url);
     const jar = cookies.get(host) ?? new Map<string, string>();
     cookies.set(host, jar);
     const response = await fetch(url, {
+      method,
       redirect: 'manual',
-      headers: { cookie: [...jar].map(([name, value]) => `${name}=${value}`).join('; ') },
+      headers: { cookie: [...jar].map(([name, value]) => `${name}=${value}`).join('; '), ...headers },
+      ...(body && { body }),
     });
     for (const line of response.headers.getSetCookie()) {
       const [pair = '', ...attributes] = line.split(';');
@@ -20,8 +27,13 @@ export function newBrowser() {
     return response;
   }
 
+  const get = (url: string) => send('GET', url);
   return {
     get,
+    send,
+    /** Sends a form. */
+    post: (url: string, fields: Record<string, string>, headers: Record<string, string> = {}) =>
+      send('POST', url, headers, new URLSearchParams(fields)),
     cookies,
     /** Follows redirects to the end. */
     async visit(url: string): Promise<{ status: number; url: string; text: string }> {

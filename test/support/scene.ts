@@ -1,4 +1,5 @@
 import type { Timings } from '../../src/timings.ts';
+import { ask } from './database.ts';
 import { type Admin, type Library, type LibraryOptions, startTestLibrary, type Upload } from './library.ts';
 import { contentOf, type Ground, keysOf, newGround, startMirror } from './mirror.ts';
 import { freePort } from './ports.ts';
@@ -34,6 +35,7 @@ export async function newScene(
   if (options.role !== 'web') await mirror.quiet();
 
   return {
+    query: <T extends object>(sql: string) => ask(ground.environment.DATABASE_URL!, sql) as Promise<T[]>,
     ground,
     library,
     admin,

@@ -20,11 +20,8 @@ export const overlap = 10 * 60_000;
  * A library and a mirror without workers: nothing happens by itself. Tests run the syncs themselves, and each makes its
  * own companies and users, so they do not affect each other.
  */
-export async function newStage(
-  options: Partial<Pick<Parameters<typeof newGround>[0], 'redis' | 's3' | 'versions' | 'environment' | 'timings'>> = {},
-) {
-  const port = await freePort();
-  const ground = await newGround({ port, ...options });
+export async function newStage(options: Partial<Parameters<typeof newGround>[0]> = {}) {
+  const ground = await newGround({ port: await freePort(), ...options });
   const { library, admin } = await startTestLibrary({ redirectUris: [`${ground.publicUrl}/oauth/callback`] });
   const mirror = await startMirror(ground, library, 'web');
   const { store, client, tokens, schedule, log, timings } = mirror.service.context;

@@ -10,12 +10,13 @@ import {
 } from '../../operations/connections.ts';
 import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
+import type { Permissions } from '../../operations/permissions.ts';
 import { projectList } from '../../operations/projects.ts';
-import { resyncAnswer, resyncRequest } from '../../operations/syncs.ts';
+import { acceptsChanges, resyncAnswer, resyncRequest } from '../../operations/syncs.ts';
 import { refused } from '../openapi.ts';
 import { type Api, route } from './route.ts';
 
-export function connectionRoutes(app: Api, operations: Operations): void {
+export function connectionRoutes(app: Api, operations: Operations, permissions: Permissions): void {
   app.post(
     '/connect-links',
     route('connections', 'createConnectLink', 'Create a signed link with which a user connects or reconnects', {
@@ -64,7 +65,10 @@ export function connectionRoutes(app: Api, operations: Operations): void {
       body: resyncRequest,
       response: { 202: resyncAnswer, ...refused(404, 409) },
     }),
-    async (request, reply) => reply.code(202).send(await operations.resync(request.params.id, request.body)),
+    async (request, reply) => {
+      if (acceptsChanges(request.body)) permissions.check(request.operator!, 'acceptHeldChanges');
+      return reply.code(202).send(await operations.resync(request.params.id, request.body));
+    },
   );
   app.post(
     '/connections/:id/pause',

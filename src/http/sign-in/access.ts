@@ -1,18 +1,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Permissions } from '../../operations/permissions.ts';
 import { Refused } from '../../operations/refused.ts';
-import type { Sessions } from './sessions.ts';
-import type { TokenCheck } from './token-check.ts';
-
-declare module 'fastify' {
-  interface FastifyRequest {
-    /** How the operator was authenticated. */
-    operator?: 'token' | 'session';
-  }
-}
+import type { Authentication } from './authenticate.ts';
 
 export interface AccessDeps {
-  sessions: Sessions;
-  checkToken: TokenCheck;
+  authentication: Authentication;
+  permissions: Permissions;
   publicUrl: string;
 }
 
@@ -28,70 +21,47 @@ export function fromOurPages(request: FastifyRequest, publicUrl: string): boolea
 }
 
 /**
- * Whether a request has the operators' token; undefined if it has no token.
- * @throws Refused 429 after too many wrong ones from its address
+ * Finds the operator of a request. False: nobody has signed in.
+ * @throws Refused 403 if another site caused the request, 429 after too many wrong tokens
  */
-async function bearsToken(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  checkToken: TokenCheck,
-): Promise<boolean | undefined> {
-  const { authorization } = request.headers;
-  if (authorization === undefined) return undefined;
-  const given = /^Bearer +(.+)$/i.exec(authorization)?.[1]?.trim() ?? '';
-  const verdict = await checkToken(given, request.ip);
-  if (typeof verdict === 'string') return verdict === 'right';
-  reply.header('retry-after', verdict.wait);
-  throw new Refused(
-    429,
-    'too_many_wrong_tokens',
-    `Too many wrong tokens from this address. Try again in ${verdict.wait} seconds, with the token in ADMIN_TOKEN.`,
-  );
+async function identify(request: FastifyRequest, reply: FastifyReply, deps: AccessDeps): Promise<boolean> {
+  const operator = await deps.authentication.operatorOf(request, reply);
+  if (!operator) return false;
+  if (operator.byCookie && !safe.has(request.method) && !fromOurPages(request, deps.publicUrl)) {
+    throw new Refused(
+      403,
+      'foreign_origin',
+      'The request came from another site. Send it from the dashboard, or with a token.',
+    );
+  }
+  request.operator = operator;
+  return true;
 }
 
-/** Requires the operator token (RFC 6750), or a session. */
+/** Requires an operator with the role that the operation of the route needs. */
 export function operatorOnly(app: FastifyInstance, deps: AccessDeps): void {
   app.addHook('onRequest', async (request, reply) => {
-    const token = await bearsToken(request, reply, deps.checkToken);
-    if (token) {
-      request.operator = 'token';
-      return;
+    if (!(await identify(request, reply, deps))) {
+      reply.header('www-authenticate', 'Bearer realm="asset-mirror"');
+      throw new Refused(
+        401,
+        'unauthorized',
+        'Send a token (Authorization: Bearer {token}), or sign in at /sign-in. It may be wrong, expired or revoked.',
+      );
     }
-    if (token === undefined && (await deps.sessions.holds(request))) {
-      if (!safe.has(request.method) && !fromOurPages(request, deps.publicUrl)) {
-        throw new Refused(
-          403,
-          'foreign_origin',
-          'The request came from another site. Send it from the dashboard, or with the token.',
-        );
-      }
-      request.operator = 'session';
-      return;
-    }
-    reply.header('www-authenticate', 'Bearer realm="asset-mirror"');
-    throw new Refused(
-      401,
-      'unauthorized',
-      'Send the operator token (Authorization: Bearer {ADMIN_TOKEN}), or sign in at /sign-in.',
-    );
+    deps.permissions.check(request.operator!, operationIdOf(request));
   });
 }
 
-/** Requires a session or the token; others are redirected to the sign-in, which leads back here. */
+/** The operation that the route calls. */
+export const operationIdOf = (request: FastifyRequest): string | undefined =>
+  (request.routeOptions.schema as { operationId?: string } | undefined)?.operationId;
+
+/** Requires an operator, with any role; others are redirected to the sign-in, which leads back here. */
 export function signedInOnly(app: FastifyInstance, deps: AccessDeps): void {
   const base = new URL(deps.publicUrl).pathname.replace(/\/+$/, '');
   app.addHook('onRequest', async (request, reply) => {
-    if (await bearsToken(request, reply, deps.checkToken)) {
-      request.operator = 'token';
-      return;
-    }
-    if (await deps.sessions.holds(request)) {
-      if (safe.has(request.method) || fromOurPages(request, deps.publicUrl)) {
-        request.operator = 'session';
-        return;
-      }
-      throw new Refused(403, 'foreign_origin', 'The request came from another site.');
-    }
+    if (await identify(request, reply, deps)) return;
     // A script of an open page cannot use a sign-in form.
     if (request.headers.accept?.includes('application/json')) {
       throw new Refused(401, 'unauthorized', 'The session has ended. Sign in at /sign-in.');

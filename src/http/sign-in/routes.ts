@@ -1,44 +1,38 @@
 import formbody from '@fastify/formbody';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
-import type { Log } from '../../log.ts';
-import type { Operations } from '../../operations/operations.ts';
-import { formPageHeaders, signInPage } from '../pages.ts';
-import { type AccessDeps, fromOurPages } from './access.ts';
+import { formPageHeaders } from '../pages.ts';
+import { fromOurPages } from './access.ts';
+import { idTokenPurpose, type SignInDeps } from './deps.ts';
+import { deviceRoutes } from './device-routes.ts';
+import { signInPage, signOutPage } from './pages.ts';
+import { providerRoutes } from './provider-routes.ts';
 
 const form = z.object({ token: z.string().max(1000).default(''), to: z.string().max(2000).optional() });
 
-/** Sign-in with the operators' token, by a form, for browsers. */
-export async function signInRoutes(
-  app: FastifyInstance,
-  deps: AccessDeps & { operations: Operations; log: Log },
-): Promise<void> {
-  const { sessions, operations, log } = deps;
+/** Sign-in and sign-out for browsers: at the OpenID provider, or with ADMIN_TOKEN by a form. */
+export async function signInRoutes(app: FastifyInstance, deps: SignInDeps): Promise<void> {
+  const { sessions, operations, log, provider, signIn } = deps;
   const base = new URL(deps.publicUrl).pathname.replace(/\/+$/, '');
+  const destination = destinations(deps.publicUrl);
   await app.register(formbody);
 
-  /** The page after the sign-in; never on another site. */
-  const destination = (to: unknown): string => {
-    const home = `${base}/`;
-    if (typeof to !== 'string' || !to.startsWith('/')) return home;
-    const url = URL.parse(to, deps.publicUrl);
-    return url?.origin === new URL(deps.publicUrl).origin &&
-      url.pathname.startsWith(home) &&
-      !url.pathname.startsWith('//')
-      ? url.pathname + url.search
-      : home;
-  };
   const show = (reply: FastifyReply, status: number, to: string, error?: string) =>
     reply
       .code(status)
       .headers(formPageHeaders)
-      .send(signInPage({ action: `${base}/sign-in`, to, error }));
+      .send(signInPage({ base, to, error, provider: provider?.name, withToken: signIn.token }));
 
   app.get('/sign-in', { schema: { hide: true } }, async (request, reply) => {
     const to = destination((request.query as { to?: unknown }).to);
-    if (await sessions.holds(request)) return reply.redirect(to, 303);
+    if (await sessions.of(request)) return reply.redirect(to, 303);
     return show(reply, 200, to);
   });
+
+  if (provider) {
+    providerRoutes(app, { ...deps, provider, destination, show });
+    deviceRoutes(app, { ...deps, provider });
+  }
 
   app.post('/sign-in', { schema: { hide: true } }, async (request, reply) => {
     const { token, to: wanted } = form.catch({ token: '' }).parse(request.body ?? {});
@@ -46,29 +40,57 @@ export async function signInRoutes(
     if (!fromOurPages(request, deps.publicUrl)) {
       return show(reply, 403, to, 'The form was sent from another site. Sign in here.');
     }
+    if (!signIn.token) return show(reply, 403, to, 'TOKEN_SIGN_IN=false: a token does not open the dashboard.');
     const verdict = await deps.checkToken(token.trim(), request.ip);
-    if (verdict !== 'right') log.warn({ event: 'sign_in.refused', address: request.ip }, 'sign-in refused');
-    if (verdict === 'wrong')
-      return show(
-        reply,
-        401,
-        to,
-        'This token is wrong. It is ADMIN_TOKEN, or the one that was printed at the first start.',
-      );
-    if (verdict !== 'right') {
-      reply.header('retry-after', verdict.wait);
-      return show(reply, 429, to, `Too many wrong tokens. Try again in ${verdict.wait} seconds.`);
+    const entry = { action: 'signIn', address: request.ip, requestId: request.id };
+    if (verdict !== 'wrong' && !('wait' in verdict)) {
+      await operations.audit({ ...entry, operator: verdict, status: 303 });
+      await sessions.begin(request, reply, verdict);
+      return reply.header('cache-control', 'no-store').redirect(to, 303);
     }
-    await operations.audit({ action: 'signIn', by: 'session', status: 303, requestId: request.id });
-    sessions.begin(reply);
-    return reply.header('cache-control', 'no-store').redirect(to, 303);
+    log.warn({ event: 'sign_in.refused', address: request.ip, code: 'wrong_token' }, 'sign-in refused');
+    if (verdict === 'wrong') {
+      await operations.audit({ ...entry, operator: undefined, status: 401, code: 'wrong_token' });
+      return show(reply, 401, to, 'This token is wrong. It is ADMIN_TOKEN, or the one printed at the first start.');
+    }
+    reply.header('retry-after', verdict.wait);
+    return show(reply, 429, to, `Too many wrong tokens. Try again in ${verdict.wait} seconds.`);
   });
 
   app.post('/sign-out', { schema: { hide: true } }, async (request, reply) => {
-    if ((await sessions.holds(request)) && fromOurPages(request, deps.publicUrl)) {
-      await sessions.end(request, reply);
-      await operations.audit({ action: 'signOut', by: 'session', status: 303, requestId: request.id });
-    }
-    return reply.header('cache-control', 'no-store').redirect(`${base}/sign-in`, 303);
+    reply.header('cache-control', 'no-store');
+    const session = fromOurPages(request, deps.publicUrl) ? await sessions.of(request) : undefined;
+    if (!session) return reply.redirect(`${base}/sign-in`, 303);
+    await sessions.end(session, reply);
+    const entry = { action: 'signOut', address: request.ip, requestId: request.id };
+    await operations.audit({ ...entry, operator: session, status: 303 });
+    const away = await signOutUrl(session.idToken);
+    if (!away) return reply.redirect(`${base}/sign-in`, 303);
+    // Not a redirect: the page with the form may only send it to this service.
+    return reply.headers(formPageHeaders).send(signOutPage(away.href, away.host));
   });
+
+  /** Where to sign out at the provider, if it can be asked. */
+  async function signOutUrl(idToken: string | null): Promise<URL | undefined> {
+    if (idToken === null || !provider) return undefined;
+    try {
+      return await provider.signOutUrl(deps.sealer.open(idTokenPurpose, idToken));
+    } catch (err) {
+      log.warn({ event: 'sign_out.provider_failed', err }, 'not signed out at the provider');
+      return undefined;
+    }
+  }
+}
+
+/** The page after the sign-in; never on another site. */
+function destinations(publicUrl: string) {
+  const { origin, pathname } = new URL(publicUrl);
+  const home = `${pathname.replace(/\/+$/, '')}/`;
+  return (to: unknown): string => {
+    if (typeof to !== 'string' || !to.startsWith('/')) return home;
+    const url = URL.parse(to, publicUrl);
+    return url?.origin === origin && url.pathname.startsWith(home) && !url.pathname.startsWith('//')
+      ? url.pathname + url.search
+      : home;
+  };
 }

@@ -1,65 +1,88 @@
-import { createHash, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import type { CookieSerializeOptions } from '@fastify/cookie';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { z } from 'zod';
-import type { Sealer } from '../../oauth/seal.ts';
+import { storable } from '../../errors.ts';
+import { hashOf, newSecret } from '../../operations/api-tokens.ts';
+import type { Operator } from '../../roles.ts';
+import type { Session } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
 
 export type Sessions = ReturnType<typeof createSessions>;
 
+export interface SessionDeps {
+  store: Store;
+  adminToken: string;
+  publicUrl: string;
+  signIn: {
+    /** Whether browsers may sign in with ADMIN_TOKEN. */
+    token: boolean;
+    /** Milliseconds. */
+    sessionIdle: number;
+    sessionLifetime: number;
+  };
+}
+
 const cookieName = 'asset_mirror_session';
-const purpose = 'operator session';
-const lifetimeMs = 12 * 3_600_000;
+const longestUserAgent = 300;
 
-const contents = z.object({
-  id: z.string(),
-  /** Epoch milliseconds. */
-  until: z.number(),
-  /** The digest of the token at sign-in: another token ends all sessions. */
-  token: z.string(),
-});
-
-/**
- * Sessions of operators who signed in: a sealed cookie, valid in every process that has the keys, until it expires, its
- * operator signs out, or the operators' token changes.
- */
-export function createSessions(deps: { sealer: Sealer; store: Store; adminToken: string; publicUrl: string }) {
-  const { protocol, pathname } = new URL(deps.publicUrl);
+/** Sessions of operators who signed in. They are in the database, so every process knows them, and each can be ended. */
+export function createSessions({ store, adminToken, publicUrl, signIn }: SessionDeps) {
+  const { protocol, pathname } = new URL(publicUrl);
   const cookie: CookieSerializeOptions = {
     path: pathname.replace(/\/+$/, '') || '/',
     httpOnly: true,
-    sameSite: 'strict',
+    // Lax: a link to the dashboard works from anywhere. Changes need a page of this origin: see `fromOurPages`.
+    sameSite: 'lax',
     secure: protocol === 'https:',
   };
-  const token = createHash('sha256').update(`${purpose}\0${deps.adminToken}`).digest('base64url');
+  const adminTokenDigest = hashOf(`operator session\0${adminToken}`);
+  const { sessionIdle, sessionLifetime } = signIn;
 
-  function read(request: FastifyRequest): z.infer<typeof contents> | undefined {
-    const sealed = request.cookies[cookieName];
-    if (sealed === undefined) return undefined;
-    try {
-      const session = contents.parse(JSON.parse(deps.sealer.open(purpose, sealed)));
-      return session.token === token && session.until > Date.now() ? session : undefined;
-    } catch {
-      return undefined;
-    }
+  async function add(request: FastifyRequest, operator: Operator, idToken: string | null): Promise<string> {
+    const secret = newSecret();
+    await store.sessions.begin({
+      ...operator,
+      id: randomUUID(),
+      hash: hashOf(secret),
+      lifetimeMs: sessionLifetime,
+      address: request.ip,
+      userAgent: storable(request.headers['user-agent'] ?? '').slice(0, longestUserAgent) || null,
+      idToken,
+      adminToken: operator.method === 'admin_token' ? adminTokenDigest : null,
+    });
+    return secret;
   }
+  const isAllowed = ({ method, adminToken: digest }: Session) =>
+    method !== 'admin_token' || (signIn.token && digest === adminTokenDigest);
 
   return {
-    begin(reply: FastifyReply): void {
-      const session = { id: randomUUID(), until: Date.now() + lifetimeMs, token };
-      const sealed = deps.sealer.seal(purpose, JSON.stringify(session));
-      reply.setCookie(cookieName, sealed, { ...cookie, maxAge: lifetimeMs / 1000 });
+    /** Begins a session in a browser. `idToken`: sealed. */
+    async begin(request: FastifyRequest, reply: FastifyReply, operator: Operator, idToken: string | null = null) {
+      const secret = await add(request, operator, idToken);
+      reply.setCookie(cookieName, secret, { ...cookie, maxAge: sessionLifetime / 1000 });
     },
 
-    /** Whether the request has the session of an operator who signed in and has not signed out. */
-    async holds(request: FastifyRequest): Promise<boolean> {
-      const session = read(request);
-      return session !== undefined && !(await deps.store.sessions.ended(session.id));
+    /** Begins a session in a terminal, which keeps the secret. */
+    beginInTerminal: (request: FastifyRequest, operator: Operator) => add(request, operator, null),
+
+    /** The session of the browser that sends the request. */
+    async of(request: FastifyRequest): Promise<Session | undefined> {
+      const secret = request.cookies[cookieName];
+      if (secret === undefined) return undefined;
+      const session = await store.sessions.use(hashOf(secret), sessionIdle);
+      return session && session.method !== 'device' && isAllowed(session) ? session : undefined;
     },
 
-    async end(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-      const session = read(request);
-      if (session) await deps.store.sessions.end(session.id, new Date(session.until));
+    /** The session of a terminal with this secret. */
+    async ofTerminal(secret: string): Promise<Session | undefined> {
+      const session = await store.sessions.use(hashOf(secret), sessionIdle);
+      return session?.method === 'device' ? session : undefined;
+    },
+
+    isLive: (id: string) => store.sessions.isLiveSession(id, sessionIdle),
+
+    async end(session: Session, reply: FastifyReply): Promise<void> {
+      await store.sessions.end(session.id);
       reply.clearCookie(cookieName, cookie);
     },
   };

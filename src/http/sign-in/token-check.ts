@@ -1,24 +1,39 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import ipaddr from 'ipaddr.js';
 import { RateLimiterMemory } from 'rate-limiter-flexible';
+import type { Operator } from '../../roles.ts';
 
 /** After this many wrong tokens from one address within the window (seconds), further ones get 429. */
 const mostFailures = 10;
 const windowSeconds = 60;
 
+/** Anyone with ADMIN_TOKEN. */
+const adminOfToken: Operator = {
+  subject: 'ADMIN_TOKEN',
+  name: 'ADMIN_TOKEN',
+  role: 'admin',
+  method: 'admin_token',
+};
+
 /** `wait`: seconds until this address may send another token. */
-export type TokenVerdict = 'right' | 'wrong' | { wait: number };
+export type TokenVerdict<T> = T | 'wrong' | { wait: number };
 
 export type TokenCheck = ReturnType<typeof createTokenCheck>;
 
 /**
- * Compares tokens with that of the operators, and limits wrong tokens by address. The right token is always accepted: an
- * operator may share the address (a proxy, a NAT) with an attacker.
+ * Finds whose token it is, and limits wrong tokens by address: ADMIN_TOKEN, or one that `find` knows. A right token is always
+ * accepted: an operator may share the address (a proxy, a NAT) with an attacker.
  */
 export function createTokenCheck(adminToken: string) {
   const failures = new RateLimiterMemory({ points: mostFailures, duration: windowSeconds });
-  return async (given: string, address: string): Promise<TokenVerdict> => {
-    if (isSame(given, adminToken)) return 'right';
+  return async <T extends Operator>(
+    given: string,
+    address: string,
+    find: (token: string) => Promise<T | undefined> = async () => undefined,
+  ): Promise<TokenVerdict<T | Operator>> => {
+    if (isSame(given, adminToken)) return adminOfToken;
+    const found = await find(given);
+    if (found) return found;
     const { consumedPoints, msBeforeNext } = await failures.penalty(hostOf(address));
     return consumedPoints > mostFailures ? { wait: Math.ceil(msBeforeNext / 1000) } : 'wrong';
   };

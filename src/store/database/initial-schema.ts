@@ -625,6 +625,8 @@ const operators = `
   -- For pruning: by age, and the last of each kind.
   CREATE INDEX events_by_age ON events (at);
   CREATE INDEX events_last ON events (connection_id, kind, id) WHERE asset_id IS NULL;
+  -- The audit log.
+  CREATE INDEX events_of_operators ON events (id) WHERE kind LIKE 'operator.%';
   -- Also called for a statement that adds none. A notice costs every process a read.
   CREATE FUNCTION tell_of_events() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN
@@ -690,10 +692,34 @@ const operators = `
     name text PRIMARY KEY,
     value jsonb NOT NULL
   );
-  -- Sessions that were ended by signing out.
-  CREATE TABLE ended_sessions (
+  -- Of operators who signed in. The browser or terminal keeps the secret; here is its hash.
+  CREATE TABLE sessions (
     id text PRIMARY KEY,
-    until timestamptz NOT NULL
+    hash text NOT NULL UNIQUE,
+    subject text NOT NULL,
+    name text NOT NULL,
+    role text NOT NULL,
+    method text NOT NULL,
+    address text NOT NULL,
+    user_agent text,
+    -- Sealed; the provider wants it when the operator signs out.
+    id_token text,
+    -- Digest of the ADMIN_TOKEN that began it: another token ends the session.
+    admin_token text,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    last_used_at timestamptz NOT NULL DEFAULT now(),
+    ends_at timestamptz NOT NULL
+  );
+  CREATE TABLE api_tokens (
+    id text PRIMARY KEY,
+    name text NOT NULL UNIQUE,
+    role text NOT NULL,
+    hash text NOT NULL UNIQUE,
+    beginning text NOT NULL,
+    created_by text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    expires_at timestamptz NOT NULL,
+    last_used_at timestamptz
   );`;
 
 /** The first migration creates the whole schema. */

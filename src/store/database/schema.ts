@@ -1,6 +1,7 @@
 import type { Generated, JSONColumnType, Kysely, Selectable } from 'kysely';
 import type { HeldChanges, HeldKind } from '../../brake.ts';
 import type { Reason } from '../../reasons.ts';
+import type { Role, SignInMethod } from '../../roles.ts';
 import type { Tags } from '../../tags.ts';
 
 /** The tables as TypeScript sees them (camelCase; bigint columns are numbers, timestamps Dates). */
@@ -24,7 +25,8 @@ export interface Schema {
   sightings: { syncId: string; companyId: string; ids: string[] };
   consents: ConsentTable;
   usedStates: { state: string; until: Date };
-  endedSessions: { id: string; until: Date };
+  sessions: SessionTable;
+  apiTokens: ApiTokenTable;
   events: EventTable;
   assetHistory: HistoryTable;
   bucket: { single: Generated<boolean>; id: string };
@@ -513,3 +515,36 @@ interface EventTable {
   xact: Generated<string>;
 }
 export type Event = Omit<Selectable<EventTable>, 'xact'>;
+
+interface SessionTable {
+  id: string;
+  hash: string;
+  subject: string;
+  name: string;
+  role: Role;
+  method: SignInMethod;
+  address: string;
+  userAgent: string | null;
+  /** Sealed. */
+  idToken: string | null;
+  /** Digest of the ADMIN_TOKEN that began it. */
+  adminToken: string | null;
+  createdAt: Generated<Date>;
+  lastUsedAt: Generated<Date>;
+  endsAt: Date;
+}
+export type Session = Selectable<SessionTable>;
+
+interface ApiTokenTable {
+  id: string;
+  name: string;
+  role: Role;
+  hash: string;
+  /** Its first characters. */
+  beginning: string;
+  createdBy: string;
+  createdAt: Generated<Date>;
+  expiresAt: Date;
+  lastUsedAt: Date | null;
+}
+export type ApiToken = Selectable<ApiTokenTable>;

@@ -103,6 +103,8 @@ export async function finishAssetErasure(
 ): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     if (asset && !(await deleteAsset(tx, asset))) return false;
+    // The audit log keeps what operators did, without the asset.
+    await sql`UPDATE events SET asset_id = NULL WHERE asset_id = ${assetId} AND kind LIKE 'operator.%'`.execute(tx);
     await sql`DELETE FROM events WHERE asset_id = ${assetId}`.execute(tx);
     // Again: meanwhile the events may have become deliveries.
     await sql`DELETE FROM webhook_deliveries WHERE asset_id = ${assetId}`.execute(tx);

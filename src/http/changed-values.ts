@@ -1,0 +1,57 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { FastifyRequest } from 'fastify';
+import type { Operations } from '../operations/operations.ts';
+import { operationIdOf } from './sign-in/access.ts';
+
+type Values = Record<string, unknown>;
+
+async function ofConnection(operations: Operations, id: string): Promise<Values> {
+  const { status, tags, settings } = await operations.connection(id);
+  return { status, tags, ...settings };
+}
+async function ofWebhook(operations: Operations, id: string): Promise<Values | undefined> {
+  const { webhooks } = await operations.webhooks();
+  const found = webhooks.find((webhook) => webhook.id === id);
+  return (
+    found && {
+      url: found.url,
+      kinds: found.kinds,
+      filters: found.filters,
+      description: found.description,
+      enabled: found.enabled,
+    }
+  );
+}
+async function ofToken(operations: Operations, idOrName: string): Promise<Values | undefined> {
+  const { tokens } = await operations.tokens();
+  const found = tokens.find(({ id, name }) => id === idOrName || name === idOrName);
+  return found && { name: found.name, role: found.role, expiresAt: found.expiresAt };
+}
+
+/** How to read the values that an operation changes. `id`: from the path of the request. */
+const readers: Record<string, (operations: Operations, id: string) => Promise<Values | undefined>> = {
+  changeConnection: ofConnection,
+  pauseConnection: ofConnection,
+  resumeConnection: ofConnection,
+  disconnectConnection: ofConnection,
+  changeSettings: async (operations) => ({ ...(await operations.settings()) }),
+  changeWebhook: ofWebhook,
+  removeWebhook: ofWebhook,
+  revokeToken: ofToken,
+};
+
+/** The values as they are now; undefined if the operation changes none, or nothing has this id. */
+export async function valuesBefore(request: FastifyRequest, operations: Operations): Promise<Values | undefined> {
+  const { id = '' } = (request.params ?? {}) as { id?: string };
+  return readers[operationIdOf(request) ?? '']?.(operations, id).catch(() => undefined);
+}
+
+/** The values that differ now from those before. */
+export async function changedValues(request: FastifyRequest, operations: Operations) {
+  const { valuesBefore: before } = request;
+  if (!before) return {};
+  const after = (await valuesBefore(request, operations)) ?? {};
+  const names = Object.keys({ ...before, ...after }).filter((name) => !isDeepStrictEqual(before[name], after[name]));
+  const part = (values: Values) => Object.fromEntries(names.map((name) => [name, values[name]]));
+  return { before: part(before), after: part(after) };
+}

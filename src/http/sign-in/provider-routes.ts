@@ -1,0 +1,96 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import { idTokenPurpose, type SignInDeps } from './deps.ts';
+import { type Provider, SignInFailed } from './provider.ts';
+
+const cookieName = 'asset_mirror_sign_in';
+const purpose = 'sign-in attempt';
+const attemptMs = 600_000;
+
+/** An attempt to sign in, which the browser keeps in a sealed cookie. */
+const attempt = z.object({
+  state: z.string(),
+  nonce: z.string(),
+  verifier: z.string(),
+  /** The page after the sign-in. */
+  to: z.string(),
+  /** Epoch milliseconds. */
+  until: z.number(),
+});
+
+export interface ProviderRoutesDeps extends SignInDeps {
+  provider: Provider;
+  destination: (to: unknown) => string;
+  show: (reply: FastifyReply, status: number, to: string, error?: string) => FastifyReply;
+}
+
+export const statuses = {
+  provider_unavailable: 503,
+  sign_in_denied: 403,
+  sign_in_invalid: 400,
+  no_role: 403,
+  no_device_flow: 404,
+} as const;
+
+/** Sign-in at the OpenID provider: there, and back. */
+export function providerRoutes(app: FastifyInstance, deps: ProviderRoutesDeps): void {
+  const { provider, sessions, sealer, operations, log, show } = deps;
+  const { protocol, pathname } = new URL(deps.publicUrl);
+  const cookie = {
+    path: `${pathname.replace(/\/+$/, '')}/sign-in`,
+    httpOnly: true,
+    // Lax: the provider leads back from its own site.
+    sameSite: 'lax',
+    secure: protocol === 'https:',
+  } as const;
+
+  function attemptOf(request: FastifyRequest): z.infer<typeof attempt> | undefined {
+    try {
+      const found = attempt.parse(JSON.parse(sealer.open(purpose, request.cookies[cookieName] ?? '')));
+      return found.until > Date.now() ? found : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  async function failed(error: unknown, request: FastifyRequest, reply: FastifyReply, to: string) {
+    if (!(error instanceof SignInFailed)) throw error;
+    const { code, message } = error;
+    log.warn({ event: 'sign_in.refused', address: request.ip, code, err: error }, 'sign-in refused');
+    const status = statuses[code];
+    const entry = { action: 'signIn', address: request.ip, requestId: request.id };
+    await operations.audit({ ...entry, operator: undefined, status, code, reason: message });
+    return show(reply, status, to, message);
+  }
+
+  app.get('/sign-in/provider', { schema: { hide: true } }, async (request, reply) => {
+    const to = deps.destination((request.query as { to?: unknown }).to);
+    try {
+      const { url, attempt: begun } = await provider.begin();
+      const sealed = sealer.seal(purpose, JSON.stringify({ ...begun, to, until: Date.now() + attemptMs }));
+      reply.setCookie(cookieName, sealed, { ...cookie, maxAge: attemptMs / 1000 });
+      return reply.header('cache-control', 'no-store').redirect(url.href, 303);
+    } catch (error) {
+      return failed(error, request, reply, to);
+    }
+  });
+
+  app.get('/sign-in/callback', { schema: { hide: true } }, async (request, reply) => {
+    const begun = attemptOf(request);
+    // An answer of the provider is used once.
+    reply.clearCookie(cookieName, cookie);
+    const to = begun?.to ?? deps.destination(undefined);
+    if (!begun) {
+      return show(reply, 400, to, 'This sign-in has expired or was used before. Sign in again.');
+    }
+    try {
+      const { operator, idToken } = await provider.finish(new URL(request.url, deps.publicUrl).search, begun);
+      const entry = { action: 'signIn', address: request.ip, requestId: request.id };
+      await operations.audit({ ...entry, operator, status: 303 });
+      await sessions.begin(request, reply, operator, idToken ? sealer.seal(idTokenPurpose, idToken) : null);
+      return reply.header('cache-control', 'no-store').redirect(to, 303);
+    } catch (error) {
+      return failed(error, request, reply, to);
+    }
+  });
+}

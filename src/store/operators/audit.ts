@@ -1,0 +1,89 @@
+import { sql } from 'kysely';
+import type { Database, Event } from '../database/schema.ts';
+import { auditKind } from './audit-entry.ts';
+
+const isOfOperators = sql<boolean>`kind LIKE 'operator.%'`;
+const columns = ['id', 'at', 'kind', 'connectionId', 'assetId', 'data'] as const;
+
+export interface AuditFilter {
+  q?: string | undefined;
+  action?: string | undefined;
+  outcome?: 'done' | 'refused' | undefined;
+  /** ISO 8601. */
+  since?: string | undefined;
+  until?: string | undefined;
+}
+
+/** A page of entries before the id `before`, newest first. */
+export async function search(
+  db: Database,
+  { q, action, outcome, since, until, before, limit }: AuditFilter & { before: number | undefined; limit: number },
+): Promise<Event[]> {
+  const part = `%${q?.replace(/[\\%_]/g, '\\$&')}%`;
+  return db
+    .selectFrom('events')
+    .select(columns)
+    .where(isOfOperators)
+    .$if(action !== undefined, (query) => query.where('kind', '=', auditKind(action!)))
+    .$if(outcome !== undefined, (query) => query.where(sql<boolean>`data->>'outcome' = ${outcome}`))
+    .$if(since !== undefined, (query) => query.where(sql<boolean>`at >= ${since}::timestamptz`))
+    .$if(until !== undefined, (query) => query.where(sql<boolean>`at < ${until}::timestamptz`))
+    .$if(q !== undefined, (query) =>
+      query.where(sql<boolean>`
+        concat_ws(' ', data->'by'->>'name', data->'by'->>'subject', data->>'address', data->>'targetId',
+          connection_id, asset_id, data->>'requestId') ILIKE ${part}`),
+    )
+    .$if(before !== undefined, (query) => query.where('id', '<', before!))
+    .orderBy('id', 'desc')
+    .limit(limit)
+    .execute();
+}
+
+/** The entries of a day (UTC, `2026-10-31`) after the id `after`, oldest first. */
+export async function ofDay(db: Database, day: string, after: number, limit: number): Promise<Event[]> {
+  const start = sql`${day}::timestamp AT TIME ZONE 'UTC'`;
+  return db
+    .selectFrom('events')
+    .select(columns)
+    .where(isOfOperators)
+    .where(sql<boolean>`at >= ${start} AND at < ${start} + interval '1 day'`)
+    .where('id', '>', after)
+    .orderBy('id')
+    .limit(limit)
+    .execute();
+}
+
+const filed = 'auditFiled';
+/** The end of the last day (UTC) that is in the bucket. */
+const filedUntil = sql`coalesce((
+  SELECT ((value #>> '{}')::timestamp + interval '1 day') AT TIME ZONE 'UTC' FROM settings WHERE name = ${filed}), '-infinity')`;
+/** An entry is committed this long after its time at the latest. */
+const settled = sql`interval '10 minutes'`;
+
+/** The first day that is over, has entries, and is not in the bucket yet. */
+export async function nextDay(db: Database): Promise<string | undefined> {
+  const { rows } = await sql<{ day: string }>`
+    SELECT to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day FROM events
+    WHERE ${isOfOperators} AND at < date_trunc('day', now() - ${settled}, 'UTC') AND at >= ${filedUntil}
+    ORDER BY at LIMIT 1`.execute(db);
+  return rows[0]?.day;
+}
+
+/** The day is in the bucket. */
+export async function dayFiled(db: Database, day: string): Promise<void> {
+  const value = JSON.stringify(day);
+  await db
+    .insertInto('settings')
+    .values({ name: filed, value })
+    .onConflict((it) => it.column('name').doUpdateSet({ value }))
+    .execute();
+}
+
+/** Deletes entries that are older than `keepMs` and in the bucket. */
+export async function pruneAudit(db: Database, keepMs: number): Promise<void> {
+  if (!Number.isFinite(keepMs)) return;
+  await sql`
+    DELETE FROM events WHERE ${isOfOperators} AND at < now() - ${keepMs} * interval '1 ms' AND at < ${filedUntil}`.execute(
+    db,
+  );
+}

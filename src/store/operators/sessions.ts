@@ -1,0 +1,77 @@
+import { sql } from 'kysely';
+import type { Operator } from '../../roles.ts';
+import type { Database, Session } from '../database/schema.ts';
+import { inMs, msAgo } from '../database/time.ts';
+
+/** A session is used up when it was not used for `idleMs`, at the latest when it ends. */
+const isLive = (idleMs: number) => sql<boolean>`ends_at > now() AND last_used_at > ${msAgo(idleMs)}`;
+/** Uses are recorded once in this time, so that a page does not write with each request. */
+const recordEveryMs = 30_000;
+
+export interface NewSession extends Operator {
+  id: string;
+  /** SHA-256 of the secret that the browser or terminal keeps. */
+  hash: string;
+  lifetimeMs: number;
+  address: string;
+  userAgent: string | null;
+  /** The sealed ID token, to sign out at the provider. */
+  idToken: string | null;
+  /** Digest of ADMIN_TOKEN, if that began the session. */
+  adminToken: string | null;
+}
+
+export async function begin(db: Database, { lifetimeMs, ...session }: NewSession): Promise<void> {
+  await db
+    .insertInto('sessions')
+    .values({ ...session, endsAt: inMs(lifetimeMs) })
+    .execute();
+}
+
+/** The live session with this secret, and records the use. */
+export async function use(db: Database, hash: string, idleMs: number): Promise<Session | undefined> {
+  const found = await db
+    .selectFrom('sessions')
+    .selectAll()
+    .where('hash', '=', hash)
+    .where(isLive(idleMs))
+    .executeTakeFirst();
+  if (!found) return undefined;
+  await sql`
+    UPDATE sessions SET last_used_at = now()
+    WHERE id = ${found.id} AND last_used_at < ${msAgo(Math.min(recordEveryMs, idleMs / 4))}`.execute(db);
+  return found;
+}
+
+/** Whether the session has not ended. Does not count as use. */
+export async function isLiveSession(db: Database, id: string, idleMs: number): Promise<boolean> {
+  const found = await db
+    .selectFrom('sessions')
+    .select('id')
+    .where('id', '=', id)
+    .where(isLive(idleMs))
+    .executeTakeFirst();
+  return found !== undefined;
+}
+
+/** Live sessions, those used last first; of one operator, or of all. */
+export async function list(db: Database, idleMs: number, subject?: string): Promise<Session[]> {
+  return db
+    .selectFrom('sessions')
+    .selectAll()
+    .where(isLive(idleMs))
+    .$if(subject !== undefined, (query) => query.where('subject', '=', subject!))
+    .orderBy('lastUsedAt', 'desc')
+    .orderBy('id')
+    .limit(1000)
+    .execute();
+}
+
+/** Ends a session. Undefined: there is none with this id. */
+export async function end(db: Database, id: string): Promise<Session | undefined> {
+  return db.deleteFrom('sessions').where('id', '=', id).returningAll().executeTakeFirst();
+}
+
+export async function pruneSessions(db: Database): Promise<void> {
+  await sql`DELETE FROM sessions WHERE ends_at < now()`.execute(db);
+}

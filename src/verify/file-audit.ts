@@ -1,0 +1,66 @@
+import { every } from '../every.ts';
+import type { Log } from '../log.ts';
+import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
+import { auditKey } from '../storage/keys.ts';
+import type { Storage } from '../storage/storage.ts';
+import { toAuditEntry } from '../store/operators/audit-entry.ts';
+import type { Store } from '../store/store.ts';
+import { putLines } from './put-lines.ts';
+
+export interface FileAuditDeps {
+  store: Pick<Store, 'audit'>;
+  storage: Storage;
+  log: Log;
+}
+
+const everyMs = 10 * 60_000;
+const retryMs = 300_000;
+const pageSize = 1000;
+
+/** Writes the audit log of each day (UTC) into the bucket, soon after its end. One process at a time does so. */
+export function startFilingAudit(deps: FileAuditDeps & { store: Store; breaker: Pick<CircuitBreaker, 'open'> }) {
+  const { store, breaker, log } = deps;
+  async function fileIfDue(signal: AbortSignal): Promise<void> {
+    if (breaker.open !== undefined || !(await store.chores.take('audit', retryMs))) return;
+    try {
+      await fileAudit(deps, signal);
+    } finally {
+      await store.chores.done('audit', everyMs / 2);
+    }
+  }
+  const failed = (err: unknown) =>
+    log.warn({ event: 'audit.write_failed', err }, 'audit log of a day not written, will retry');
+  // A bucket that does not answer must not delay the shutdown.
+  return every(everyMs, fileIfDue, { failed, later: true, stopMs: 1000 });
+}
+
+/** Writes all days that are over, have entries, and are not written yet. Returns how many. */
+export async function fileAudit(deps: FileAuditDeps, signal: AbortSignal): Promise<number> {
+  const { store, storage, log } = deps;
+  for (let files = 0; ; files++) {
+    signal.throwIfAborted();
+    const day = await store.audit.nextDay();
+    if (day === undefined) return files;
+    const key = await freeKey(storage, day);
+    const bytes = await putLines(storage, key, entriesOf(store, day), { signal });
+    await store.audit.dayFiled(day);
+    log.info({ event: 'audit.written', key, bytes }, 'audit log of a day written');
+  }
+}
+
+async function* entriesOf(store: FileAuditDeps['store'], day: string) {
+  for (let after = 0; ; ) {
+    const page = await store.audit.ofDay(day, after, pageSize);
+    yield* page.map(toAuditEntry);
+    if (page.length < pageSize) return;
+    after = page.at(-1)!.id;
+  }
+}
+
+/** A restored database may lack entries of a day that is in the bucket, so no file is written over. */
+async function freeKey(storage: Storage, day: string): Promise<string> {
+  for (let number = 1; ; number++) {
+    const key = auditKey(day, number);
+    if ((await storage.head(key)) === undefined) return key;
+  }
+}
