@@ -39,7 +39,7 @@ export interface Order {
 /** The columns of `asset_facets` by which assets are sorted, as its indexes have them. */
 const sortColumns: Record<SortKey, RawBuilder<unknown>> = {
   id: sql`asset_facets.id`,
-  name: sql`left(lower(coalesce(asset_facets.name, '')), 100) COLLATE "C"`,
+  name: sql`left(coalesce(asset_facets.name, ''), 100) COLLATE "C"`,
   uploadDate: sql`coalesce(asset_facets.upload_date, 0)`,
   size: sql`coalesce(asset_facets.size, 0)`,
 };
@@ -153,7 +153,7 @@ function namedLike(part: string): RawBuilder<unknown> {
     ? [`${part}%`, ...beforeWords.map((before) => `%${literal(before)}${part}%`)]
     : [`%${literal(part)}%`];
   return sql`(${sql.join(
-    patterns.map((pattern) => sql`asset_facets.name ILIKE ${pattern}`),
+    patterns.map((pattern) => sql`asset_facets.name LIKE lower(${pattern})`),
     sql` OR `,
   )})`;
 }

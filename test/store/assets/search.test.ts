@@ -184,3 +184,18 @@ test('a changed listing changes what is found, and values that no index could ho
   expect(await ids({ tag: [long] })).toEqual(['changed']);
   await pool.query(`DELETE FROM assets WHERE id = 'changed'`);
 });
+
+test('an asset with the longest id and name is found and sorted', async () => {
+  // Random characters of four bytes: an index cannot compress them.
+  const characters = (count: number) =>
+    Array.from({ length: count }, () => String.fromCodePoint(0x20000 + Math.floor(Math.random() * 40_000))).join('');
+  const [id, name] = [characters(250), characters(400)];
+  await pool.query(
+    `INSERT INTO assets (id, connection_id, company_id, state, name, listed) VALUES ($1, 'c0', 'k0', 'failed', $2, '{}')`,
+    [id, name],
+  );
+  const q = [...name].slice(200, 300).join('');
+  const found = await store.assets.search({ q, limit: 5, order: { by: 'name', descending: true } });
+  expect(found.map((asset) => asset.id)).toEqual([id]);
+  await pool.query('DELETE FROM assets WHERE id = $1', [id]);
+});
