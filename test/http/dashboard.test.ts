@@ -6,6 +6,7 @@ import type { Browser, BrowserContext, Page } from 'puppeteer-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { newBrowser } from '../support/browser.ts';
 import { chromium, flawsOf, leftOut, startChromium } from '../support/chromium.ts';
+import { dress, eventually, handsOn, openPage } from '../support/dashboard.ts';
 import { ask } from '../support/database.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { newStage } from '../support/stage.ts';
@@ -23,8 +24,8 @@ let broken: string;
 /** The addresses of a verification and of a webhook endpoint. */
 let verification: string;
 let webhook: string;
-/** The problems that the browser reports about a page: errors, and violations of the policy. */
-const complaints: string[] = [];
+let complaints: string[];
+let hands: ReturnType<typeof handsOn>;
 
 describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
   beforeAll(async () => {
@@ -40,7 +41,9 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     ]);
     await scene.admin.addProject({ id: 'campaign', companyId: 'acme', name: 'Campaign' });
     context = await chrome.createBrowserContext();
-    page = await open({ width: 1280 });
+    const opened = await openPage(context, { width: 1280 });
+    ({ page, complaints } = opened);
+    hands = handsOn(opened);
   });
   afterEach(() => {
     expect(complaints.splice(0)).toEqual([]);
@@ -353,8 +356,8 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await eventually(focused).toEqual({ role: 'heading', name: 'Ada Lindqvist' });
     await tabTo('button', 'Reconnect link');
     await page.keyboard.press('Enter');
-    await page.waitForSelector('#link');
-    const link = await page.$eval('#link', (field) => (field as unknown as { value: string }).value);
+    await page.waitForSelector('#copied');
+    const link = await page.$eval('#copied', (field) => (field as unknown as { value: string }).value);
     expect((await newBrowser().visit(link)).status).toBe(200);
     await tabTo('button', 'Close');
     await page.keyboard.press('Enter');
@@ -683,46 +686,12 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
   });
 });
 
-interface Spoken {
-  role: string;
-  name?: string;
-  focused?: boolean;
-  children?: Spoken[];
-}
-
-/** The page as screen readers get it. */
-async function spoken(): Promise<Spoken[]> {
-  const all = (node: Spoken): Spoken[] => [node, ...(node.children ?? []).flatMap(all)];
-  return all((await page.accessibility.snapshot()) as Spoken);
-}
-
-/** The focused element. */
-async function focused(): Promise<Pick<Spoken, 'role' | 'name'>> {
-  const { role, name } = (await spoken()).findLast((node) => node.focused) ?? { role: 'nothing' };
-  return { role, ...(name !== undefined && { name }) };
-}
-
-/** A browser moves the focus of a new page when it next draws, which may be after it has loaded. */
-const eventually = <T>(what: () => Promise<T>) => expect.poll(what, { timeout: 60_000 });
-
-const dialogs = async () => (await spoken()).filter(({ role }) => role === 'dialog').map(({ name }) => name);
-
-/** Moves the focus with Tab to the element with this name. */
-async function tabTo(role: string, name: string): Promise<void> {
-  const passed: string[] = [];
-  await until(
-    `${role} ${name} to be there`,
-    async () => (await spoken()).some((node) => node.role === role && node.name === name),
-    60_000,
-  );
-  for (let i = 0; i < 120; i++) {
-    await page.keyboard.press('Tab');
-    const at = await focused();
-    if (at.role === role && at.name === name) return;
-    passed.push(`${at.role} ${at.name}`);
-  }
-  throw new Error(`no way to ${role} ${name}:\n${passed.join('\n')}`);
-}
+const text = () => hands.text();
+const focused = () => hands.focused();
+const dialogs = () => hands.dialogs();
+const press = (label: string) => hands.press(label);
+const tabTo = (role: string, name: string) => hands.tabTo(role, name);
+const shows = (words: string | RegExp, timeoutMs?: number) => hands.shows(words, timeoutMs);
 
 const idOf = async (name: string): Promise<string> =>
   (await scene.mirror.api('GET', `/assets?q=${encodeURIComponent(name)}`)).assets[0].id;
@@ -732,46 +701,11 @@ async function pathOf(name: string): Promise<string> {
   return join(fileURLToPath(scene.ground.environment.STORAGE_URL!), key);
 }
 
-async function dress(on: Page, { width, isDark = false }: { width: number; isDark?: boolean }): Promise<void> {
-  await on.setViewport({ width, height: width < 500 ? 780 : 900, deviceScaleFactor: width < 500 ? 2 : 1 });
-  await on.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: isDark ? 'dark' : 'light' }]);
-}
-
-async function open(screen: { width: number }): Promise<Page> {
-  const opened = await context.newPage();
-  await dress(opened, screen);
-  opened.on('console', (message) => {
-    if (['error', 'warn'].includes(message.type()))
-      complaints.push(`${message.text()} ${message.location().url ?? ''}`);
-  });
-  opened.on('pageerror', (error) => complaints.push(String(error)));
-  return opened;
-}
-
-/** The button with this label, once it exists. */
-const press = (label: string) => page.locator(`xpath/.//button[normalize-space()="${label}"]`).click();
-
 /** The choice with this label. */
 const fieldOf = (label: string) => `xpath/.//label[span="${label}"]/select`;
 const choose = async (label: string, value: string) => (await page.waitForSelector(fieldOf(label)))!.select(value);
 const optionsOf = async (label: string): Promise<string[]> =>
   page.$$eval(`${fieldOf(label)}/option`, (options) => options.map((option) => option.textContent ?? ''));
-
-const text = (): Promise<string> => page.evaluate('document.body.innerText') as Promise<string>;
-
-async function shows(words: string | RegExp, timeoutMs = 60_000): Promise<void> {
-  let last = '';
-  await until(
-    `the page to show ${words}`,
-    async () => {
-      last = await text();
-      return typeof words === 'string' ? last.includes(words) : words.test(last);
-    },
-    timeoutMs,
-  ).catch((error) => {
-    throw new Error(`${error.message}\nit shows:\n${last}\n${complaints.join('\n')}`);
-  });
-}
 
 async function picture(name: string): Promise<void> {
   if (PICTURES === undefined) return;
