@@ -4,7 +4,7 @@ import { whileOpen } from './dialog.js';
 import { html } from './vendor/lit-html/lit-html.js';
 import { typeNames } from './words.js';
 
-/** The choices in dialogs: types, and the projects of a connection. */
+/** The choices in dialogs: types, the projects of a connection, and what is chosen. */
 
 /** The types of the specification and others. @param {string[]} others */
 export const typesWith = (others) => [...new Set([...Object.keys(typeNames), ...others])];
@@ -42,3 +42,17 @@ export function projectOptions(companies, projects, toValue) {
     ? groups.map(({ name, own }) => html`<optgroup label=${name}>${options(own)}</optgroup>`)
     : groups.map(({ own }) => options(own));
 }
+
+/**
+ * What is chosen in a picker, each with a button that removes it.
+ * @param {string[]} values @param {(value: string) => string} toName @param {(left: string[]) => void} choose
+ */
+export const chips = (values, toName, choose) =>
+  values.map((value) => {
+    const remove = (/** @type {Event} */ event) => {
+      const picker = /** @type {HTMLElement} */ (event.target).closest('.picker');
+      choose(values.filter((it) => it !== value));
+      /** @type {HTMLElement | null | undefined} */ (picker?.querySelector('input, select'))?.focus();
+    };
+    return html`<button type="button" class="small" aria-label="Remove ${toName(value)}" @click=${remove}>${toName(value)} ×</button>`;
+  });

@@ -7,6 +7,8 @@ export const dialog = /** @type {HTMLDialogElement} */ (document.getElementById(
 /** @type {AbortController} */
 let ended = new AbortController();
 dialog.addEventListener('close', () => {
+  // Another one may have opened before this event.
+  if (dialog.open) return;
   ended.abort();
   render(nothing, dialog);
   // The browser moves the focus back to the element that opened it, which may no longer exist.
@@ -23,11 +25,15 @@ const close = () => dialog.close();
  * @returns a function that shows it again after its content has changed
  */
 export function openDialog({ title, content, label, danger = false, buttons, send, then = () => {} }) {
+  ended.abort();
   ended = new AbortController();
   /** @type {string | undefined} */
   let error;
   let busy = false;
-  const show = () =>
+  const { signal } = ended;
+  /** Another dialog may be open when an answer for this one arrives. */
+  const show = () => {
+    if (signal.aborted) return;
     render(
       html`<form method="dialog" @submit=${submit}>
         <h2 id="dialog-title">${title}</h2>
@@ -41,6 +47,7 @@ export function openDialog({ title, content, label, danger = false, buttons, sen
       </form>`,
       dialog,
     );
+  };
   /** @param {SubmitEvent} event */
   async function submit(event) {
     event.preventDefault();
@@ -73,3 +80,25 @@ export const whileOpen = () => ended.signal;
 
 /** @param {FormData} form @param {string} name */
 export const textOf = (form, name) => String(form.get(name) ?? '').trim() || undefined;
+
+/**
+ * A read-only field with a button that copies it.
+ * @param {string} label @param {string} value @param {() => void} changed shows the dialog again
+ */
+export function copyField(label, value, changed) {
+  let word = 'Copy';
+  const copy = async () => {
+    /** @type {HTMLInputElement | null} */ (dialog.querySelector('#copied'))?.select();
+    // Browsers have a clipboard for pages of https and localhost only; elsewhere the user copies what is selected.
+    word = navigator.clipboard ? 'Copied' : 'Selected';
+    await navigator.clipboard?.writeText(value).catch(() => {
+      word = 'Selected';
+    });
+    changed();
+  };
+  return {
+    field: () =>
+      html`<label class="field">${label}<input id="copied" readonly .value=${value} @focus=${(/** @type {FocusEvent} */ event) => /** @type {HTMLInputElement} */ (event.target).select()}></label>`,
+    button: () => html`<button type="button" class="main" @click=${copy}>${word}</button>`,
+  };
+}

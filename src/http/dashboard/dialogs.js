@@ -1,6 +1,6 @@
 /** @import { Connection, Plan, PlanProgress } from './types.d.ts' */
 import { api, linesOf, queryOf } from './api.js';
-import { dialog, openDialog, whileOpen } from './dialog.js';
+import { copyField, openDialog, whileOpen } from './dialog.js';
 import { bytes, counted, duration, number, when } from './format.js';
 import { nameOf } from './names.js';
 import { companiesOf } from './parts.js';
@@ -31,19 +31,13 @@ export async function linkDialog(connection) {
     method: 'POST',
     body: connection ? { connectionId: connection.id } : {},
   });
-  let copied = false;
-  const copy = async () => {
-    /** @type {HTMLInputElement | null} */ (dialog.querySelector('#link'))?.select();
-    await navigator.clipboard?.writeText(url).catch(() => {});
-    copied = true;
-    show();
-  };
+  const link = copyField('Link', url, () => show());
   const show = openDialog({
     title: connection ? `Reconnect ${nameOf(connection)}` : 'Connect an account',
     content: () => html`
       <p>Send this link to the person ${connection ? 'whose account it is' : 'whose library you want to mirror'}. It works until ${when(expiresAt)}.</p>
-      <label class="field">Link<input id="link" readonly .value=${url} @focus=${(/** @type {FocusEvent} */ event) => /** @type {HTMLInputElement} */ (event.target).select()}></label>
-      <p class="row"><button type="button" class="main" @click=${copy}>${copied ? 'Copied' : 'Copy'}</button>
+      ${link.field()}
+      <p class="row">${link.button()}
         <a class="button" href=${url} target="_blank" rel="noopener">Open it here</a></p>`,
   });
 }

@@ -1,4 +1,4 @@
-/** @import { AssetSummary, Connection, MirrorEvent } from './types.d.ts' */
+/** @import { AssetSummary, Connection, FacetList, MirrorEvent } from './types.d.ts' */
 import { api, queryOf } from './api.js';
 import { draw } from './state.js';
 
@@ -23,29 +23,45 @@ function learnAssets(assets) {
 }
 
 /**
- * The name of an event's asset or connection. An unknown name is requested, and shown later.
+ * A name that is known. An unknown one is requested, and shown later.
+ * @param {string} id @param {() => Promise<unknown>} request learns the name
+ */
+function nameFor(id, request) {
+  if (!names.has(id) && !requested.has(id)) {
+    requested.add(id);
+    line = line.then(request).then(draw, () => {
+      // The id is shown instead.
+    });
+  }
+  return names.get(id);
+}
+
+/**
+ * The name of an event's asset or connection.
  * @param {Pick<MirrorEvent, 'assetId' | 'connectionId'>} event
  */
 export function subjectOf({ assetId, connectionId }) {
-  const id = assetId ?? connectionId;
-  if (id === null) return undefined;
-  if (!names.has(id) && !requested.has(id)) {
-    requested.add(id);
-    line = line.then(() => requestName(id, assetId !== null));
+  if (assetId !== null) {
+    const request = async () => learnAssets((await api(`/assets${queryOf({ q: assetId, limit: 1 })}`)).assets);
+    return nameFor(assetId, request) ?? assetId;
   }
-  return names.get(id) ?? (assetId === null ? id.slice(0, 8) : id);
+  if (connectionId === null) return undefined;
+  const request = async () => learnConnections([await api(`/connections/${encodeURIComponent(connectionId)}`)]);
+  return nameFor(connectionId, request) ?? connectionId.slice(0, 8);
 }
 
 /** What people call a connection of which only the id is known. @param {string} id */
 export const connectionName = (id) => subjectOf({ assetId: null, connectionId: id }) ?? id;
 
-/** @param {string} id @param {boolean} isAsset */
-async function requestName(id, isAsset) {
-  try {
-    if (isAsset) learnAssets((await api(`/assets${queryOf({ q: id, limit: 1 })}`)).assets);
-    else learnConnections([await api(`/connections/${encodeURIComponent(id)}`)]);
-    draw();
-  } catch {
-    // The id is shown instead.
-  }
+/** What people call a company or project of which only the id is known. @param {'companyId' | 'projectId'} facet @param {string} id */
+export function facetName(facet, id) {
+  const key = `${facet} ${id}`;
+  return (
+    nameFor(key, async () => {
+      /** @type {FacetList} */
+      const { facets } = await api(`/asset-facets${queryOf({ [facet]: id })}`);
+      const name = facets[facet].find(({ value }) => value === id)?.name;
+      if (name) names.set(key, name);
+    }) ?? id
+  );
 }

@@ -1,6 +1,6 @@
 /** @import { Connection, Project } from './types.d.ts' */
 import { api } from './api.js';
-import { projectOptions, projectsOf, typesWith } from './choices.js';
+import { chips, projectOptions, projectsOf, typesWith } from './choices.js';
 import { openDialog, textOf } from './dialog.js';
 import { bytes, counted } from './format.js';
 import { nameOf } from './names.js';
@@ -227,22 +227,14 @@ class Choices {
       this.#choose(side, list, [...values, select.value]);
       select.value = '';
     };
-    const remove = (/** @type {Event} */ event, /** @type {string} */ value) => {
-      const select = /** @type {HTMLElement} */ (event.target).closest('.picker')?.querySelector('select');
-      this.#choose(
-        side,
-        list,
-        values.filter((it) => it !== value),
-      );
-      select?.focus();
-    };
     return html`<div class="picker">
       <label>${labels[list]}<select name="${side}.${list}" @change=${add} ?disabled=${list === 'projectIds' && !this.projects}>
         <option value="">${this.#hint(side, list)}</option>${this.#options(list)}</select></label>
-      ${values.map((value) => {
-        const name = this.#nameOf(list, value);
-        return html`<button type="button" class="small" aria-label="Remove ${name}" @click=${(/** @type {Event} */ event) => remove(event, value)}>${name} ×</button>`;
-      })}
+      ${chips(
+        values,
+        (value) => this.#nameOf(list, value),
+        (left) => this.#choose(side, list, left),
+      )}
     </div>`;
   }
 }

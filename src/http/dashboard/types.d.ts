@@ -15,7 +15,7 @@ import type { historyAnswer } from '../../operations/throughput.ts';
 import type { upcomingAnswer } from '../../operations/upcoming.ts';
 import type { verificationAnswer, verificationList } from '../../operations/verifications.ts';
 import type { versionList } from '../../operations/versions.ts';
-import type { webhookList } from '../../operations/webhooks.ts';
+import type { WebhookChange, WebhookRequest, webhookList } from '../../operations/webhooks.ts';
 
 export type Settings = z.infer<typeof settingsAnswer>;
 export type Status = z.infer<typeof statusAnswer>;
@@ -33,6 +33,8 @@ export type Removals = z.infer<typeof removalsAnswer>;
 export type Upcoming = z.infer<typeof upcomingAnswer>;
 export type Plan = z.infer<typeof planAnswer>;
 export type Webhook = z.infer<typeof webhookList>['webhooks'][number];
+export type { WebhookChange, WebhookRequest };
+export type WebhookKind = NonNullable<WebhookRequest['kinds']>[number];
 export type Delivery = z.infer<typeof deliveryList>['deliveries'][number];
 export type PlanProgress = z.infer<typeof planProgress>;
 export type AssetVersion = z.infer<typeof versionList>['versions'][number];

@@ -9,7 +9,16 @@ import { empty, moreButton, pill, skeleton, time, trouble } from '../parts.js';
 import { draw } from '../state.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
-import { webhookName, webhookPill } from './webhooks.js';
+import {
+  enableOrDisable,
+  removeWebhookDialog,
+  rotateSecretDialog,
+  webhookDialog,
+  webhookName,
+  webhookPath,
+} from '../webhook-dialogs.js';
+import { filterLabels, filterName } from '../webhook-filters.js';
+import { webhookPill } from './webhooks.js';
 
 let id = '';
 /** @type {Webhook | undefined} */
@@ -21,7 +30,7 @@ let deliveries = listOf('', 'deliveries');
 /** @type {Delivery['state'] | undefined} */
 let shown;
 
-const path = () => `/webhooks/${encodeURIComponent(id)}`;
+const path = () => webhookPath(id);
 
 async function load() {
   try {
@@ -57,7 +66,6 @@ export const webhookView = {
     if (!webhook)
       return html`${trouble(error)}${error ? nothing : html`<section class="card">${skeleton(6)}</section>`}`;
     const { waiting, kinds, filters, oldSecretUntil, fromEnvironment } = webhook;
-    const only = Object.values(filters).flat();
     return html`
       <nav aria-label="You are here" class="crumbs"><a href="#/webhooks">Webhooks</a></nav>
       ${trouble(error)}
@@ -72,11 +80,11 @@ export const webhookView = {
         <dl class="facts">
           <div><dt>Waiting</dt><dd>${number(waiting)}</dd></div>
           <div><dt>Kinds</dt><dd>${kinds.join(', ')}</dd></div>
-          ${only.length > 0 ? html`<div><dt>Only of</dt><dd>${only.join(', ')}</dd></div>` : nothing}
+          ${onlyOf(filters)}
           ${oldSecretUntil ? html`<div><dt>Old secret ends</dt><dd>${time(oldSecretUntil)}</dd></div>` : nothing}
         </dl>
         <div class="actions"><button @click=${() => act(sendTest, refresh)}>Send test</button>
-          <button @click=${redeliverDialog}>Redeliver failed …</button></div>
+          <button @click=${redeliverDialog}>Redeliver failed …</button>${fromEnvironment ? nothing : changes(webhook)}</div>
       </section>
       <section class="card" aria-labelledby="log-title">
         <div class="head"><h2 id="log-title">Messages</h2>
@@ -95,6 +103,20 @@ export const webhookView = {
       </section>`;
   },
 };
+
+/** @param {Webhook['filters']} filters */
+const onlyOf = (filters) =>
+  /** @type {(keyof Webhook['filters'])[]} */ (Object.keys(filters)).map(
+    (list) =>
+      html`<div><dt>Only of ${filterLabels[list].toLowerCase()}</dt><dd>${filters[list]?.map((value) => filterName(list, value)).join(', ')}</dd></div>`,
+  );
+
+/** What an endpoint of the environment does not have. @param {Webhook} of */
+const changes = (of) => html`
+  <button @click=${() => webhookDialog(of, refresh)}>Change …</button>
+  <button @click=${() => act(() => enableOrDisable(of), refresh)}>${of.enabled ? 'Disable' : 'Enable'}</button>
+  <button @click=${() => rotateSecretDialog(of, refresh)}>Rotate the secret …</button>
+  <button class="danger-quiet" @click=${() => removeWebhookDialog(of)}>Remove …</button>`;
 
 /** @type {[Delivery['state'] | undefined, string][]} */
 const states = [

@@ -1,9 +1,10 @@
 /** @import { Webhook } from '../types.d.ts' */
 import { number } from '../format.js';
 import { listOf } from '../lists.js';
-import { empty, pill, skeleton, trouble, withCode } from '../parts.js';
+import { empty, pill, skeleton, trouble } from '../parts.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html } from '../vendor/lit-html/lit-html.js';
+import { webhookDialog, webhookName } from '../webhook-dialogs.js';
 
 /** @type {ReturnType<typeof listOf<Webhook>>} */
 const webhooks = listOf('/webhooks', 'webhooks');
@@ -18,17 +19,14 @@ const states = {
 /** @param {Pick<Webhook, 'state'>} webhook */
 export const webhookPill = ({ state }) => pill(...states[state]);
 
-/** What people call an endpoint. @param {Webhook} webhook */
-export const webhookName = ({ description, url, fromEnvironment }) =>
-  description ?? (fromEnvironment ? `WEBHOOK_URL (${url})` : url);
-
 export const webhooksView = {
   title: 'Webhooks',
   open: () => webhooks.filter({}),
   refresh: () => webhooks.refresh(),
   render: () => html`
     <section class="card" aria-labelledby="webhooks-title">
-      <div class="head"><h1 id="webhooks-title" tabindex="-1">Webhooks</h1></div>
+      <div class="head"><h1 id="webhooks-title" tabindex="-1">Webhooks</h1>
+        <button class="main" @click=${() => webhookDialog(undefined, webhooks.refresh)}>Add endpoint …</button></div>
       ${trouble(webhooks.error)}
       ${
         webhooks.rows === undefined
@@ -37,7 +35,6 @@ export const webhooksView = {
             ? table(webhooks.rows)
             : empty('No webhook endpoint yet.')
       }
-      <p class="soft small">${withCode('Add or change one with `asset-mirror webhooks add` and `asset-mirror webhooks set`.')}</p>
     </section>`,
 };
 

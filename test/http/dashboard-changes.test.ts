@@ -1,0 +1,161 @@
+import type { Browser, Page } from 'puppeteer-core';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { chromium, flawsOf, leftOut, startChromium } from '../support/chromium.ts';
+import { dress, eventually, handsOn, openPage, signIn } from '../support/dashboard.ts';
+import { newScene, type Scene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
+import { startReceiver } from '../webhooks/receiver.ts';
+
+let scene: Scene;
+let chrome: Browser;
+let page: Page;
+let complaints: string[];
+let hands: ReturnType<typeof handsOn>;
+const names = ['Alpha.pdf', 'Beta.pdf', 'Delta.pdf', 'Gamma.pdf'];
+
+describe.skipIf(!chromium)(`the dashboard, for what operators choose and change${leftOut}`, () => {
+  beforeAll(async () => {
+    [scene, chrome] = await Promise.all([
+      newScene({ environment: { WEBHOOK_ALLOW_PRIVATE: 'true' } }),
+      startChromium(),
+    ]);
+    await scene.admin.addProject({ id: 'campaign', companyId: 'acme', name: 'Campaign' });
+    const ids = await Promise.all(
+      names.map((name) => scene.upload({ name, projectId: 'campaign', content: { text: name } })),
+    );
+    await scene.resync();
+    for (const id of ids) await scene.mirror.assetIn(id, 'mirrored');
+    const opened = await openPage(chrome, { width: 1280 });
+    ({ page, complaints } = opened);
+    hands = handsOn(opened);
+    await signIn(page, scene.ground.publicUrl);
+  });
+  afterEach(() => {
+    expect(complaints.splice(0)).toEqual([]);
+  });
+  afterAll(async () => {
+    await chrome?.close();
+    await scene?.close();
+  });
+
+  const go = (hash: string) => page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
+  const _hash = () => page.evaluate('location.hash') as Promise<string>;
+  /** The problems of an open dialog or page, in both widths. */
+  async function flaws(): Promise<string[]> {
+    const found: string[] = [];
+    for (const [width, isDark] of [
+      [1280, false],
+      [360, true],
+    ] as const) {
+      await dress(page, { width, isDark });
+      found.push(...(await flawsOf(page)).map((flaw) => `${width}: ${flaw}`));
+    }
+    await dress(page, { width: 1280 });
+    return found;
+  }
+
+  test('an operator adds a webhook endpoint with kinds and filters, and its secret is shown once', async () => {
+    const own: string[] = [];
+    const receiver = await startReceiver(own);
+    await go('#/webhooks');
+    await hands.shows('No webhook endpoint yet.');
+    await hands.tabTo('button', 'Add endpoint …');
+    await page.keyboard.press('Enter');
+    await eventually(hands.dialogs).toEqual(['Add a webhook endpoint']);
+    await hands.tabTo('textbox', 'Address');
+    await page.keyboard.type(receiver.url);
+    await hands.tabTo('textbox', 'Description');
+    await page.keyboard.type('The archive');
+    await hands.tabTo('checkbox', 'asset.mirrored Each asset that is mirrored');
+    await page.keyboard.press('Space');
+    await hands.tabTo('combobox', 'Connections');
+    await page.keyboard.type('ada');
+    await page.keyboard.press('Enter');
+    await hands.shows('Ada Lindqvist · Acme ×');
+    await hands.tabTo('combobox', 'Companies');
+    await page.keyboard.type('no such company');
+    await page.keyboard.press('Enter');
+    await hands.shows('no such company ×');
+    expect(await flaws()).toEqual([]);
+    await hands.press('Add');
+    await hands.shows('There is no such company or asset type: no such company.');
+    // The browser reports the refusal, too.
+    await until('the console message', () => complaints.splice(0).length > 0);
+    await hands.press('no such company ×');
+    await eventually(hands.focused).toMatchObject({ role: 'combobox', name: 'Companies' });
+    await page.keyboard.type('Acme');
+    await page.keyboard.press('Enter');
+    await hands.shows('Acme ×');
+    await hands.press('Add');
+    await eventually(hands.dialogs).toEqual(['Secret of the webhook endpoint']);
+    expect(await flaws()).toEqual([]);
+    const secret = await page.$eval('#copied', (field) => (field as unknown as { value: string }).value);
+    expect(secret).toMatch(/^whsec_/);
+    await hands.press('Copy');
+    await hands.shows(/Copied|Selected/);
+    await hands.tabTo('button', 'Close');
+    await page.keyboard.press('Enter');
+    await eventually(hands.focused).toEqual({ role: 'button', name: 'Add endpoint …' });
+
+    own.push(secret);
+    const { webhooks } = await scene.mirror.api('GET', '/webhooks');
+    expect(webhooks).toMatchObject([
+      {
+        description: 'The archive',
+        kinds: expect.arrayContaining(['asset.mirrored', 'sync.failed']),
+        filters: { connectionIds: [scene.connectionId], companyIds: ['acme'] },
+      },
+    ]);
+    const asset = await scene.upload({ name: 'For the archive.pdf' });
+    await scene.resync({ mode: 'incremental' });
+    await scene.mirror.assetIn(asset, 'mirrored');
+    await until('the message', () => receiver.of('asset.mirrored').length > 0);
+    expect(receiver.refused).toEqual([]);
+    await receiver.close();
+  });
+
+  test('an operator changes, disables, enables and removes a webhook endpoint, and rotates its secret', async () => {
+    await hands.tabTo('link', 'The archive');
+    await page.keyboard.press('Enter');
+    await hands.shows(/Only of connections\s+Ada Lindqvist/);
+    await hands.shows(/Only of companies\s+Acme/);
+    await hands.press('Change …');
+    await eventually(hands.dialogs).toEqual(['Change The archive']);
+    await hands.press('Save');
+    await hands.shows('Nothing was changed.');
+    await hands.press('Change …');
+    await page.click('input[value="asset.mirrored"]');
+    await hands.press('Acme ×');
+    await page.locator('input[name=description]').fill('Second archive');
+    await hands.press('Save');
+    await hands.shows('The webhook endpoint was changed.');
+    await hands.shows('Second archive');
+    const one = async () => (await scene.mirror.api('GET', '/webhooks')).webhooks[0];
+    const { kinds, filters } = await one();
+    expect(kinds).not.toContain('asset.mirrored');
+    expect(filters).toEqual({ connectionIds: [scene.connectionId] });
+
+    await hands.press('Disable');
+    await hands.shows('Disabled. Later events are never sent to it.');
+    await hands.press('Enable');
+    await hands.shows('Working');
+
+    await hands.press('Rotate the secret …');
+    await eventually(hands.dialogs).toEqual(['Rotate the secret of Second archive?']);
+    await hands.press('Rotate the secret');
+    await eventually(hands.dialogs).toEqual(['Secret of the webhook endpoint']);
+    await page.keyboard.press('Escape');
+    await hands.shows('Old secret ends');
+    expect((await one()).oldSecretUntil).not.toBeNull();
+
+    await hands.press('Remove …');
+    await eventually(hands.dialogs).toEqual(['Remove Second archive?']);
+    expect(await flaws()).toEqual([]);
+    await page.keyboard.press('Escape');
+    await eventually(hands.focused).toEqual({ role: 'button', name: 'Remove …' });
+    await page.keyboard.press('Enter');
+    await hands.press('Remove');
+    await hands.shows('No webhook endpoint yet.');
+    expect(await one()).toBeUndefined();
+  });
+});
