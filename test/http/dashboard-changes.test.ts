@@ -39,7 +39,7 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
   });
 
   const go = (hash: string) => page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
-  const _hash = () => page.evaluate('location.hash') as Promise<string>;
+  const hash = () => page.evaluate('location.hash') as Promise<string>;
   /** The problems of an open dialog or page, in both widths. */
   async function flaws(): Promise<string[]> {
     const found: string[] = [];
@@ -157,5 +157,38 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     await hands.press('Remove');
     await hands.shows('No webhook endpoint yet.');
     expect(await one()).toBeUndefined();
+  });
+
+  test('connections are filtered by tag, state and name in the address, and by a click on a tag', async () => {
+    await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { tags: { client: 'Acme Ltd' } });
+    await go('#/');
+    await hands.tabTo('link', 'client=Acme Ltd');
+    await page.keyboard.press('Enter');
+    await eventually(hash).toBe('#/?tag=client%3DAcme+Ltd');
+    await hands.shows('Ada Lindqvist');
+    await eventually(() => page.$eval('.tag-field', (field) => (field as unknown as { value: string }).value)).toBe(
+      'client=Acme Ltd',
+    );
+    await hands.tabTo('link', 'Assets of these connections');
+    await page.keyboard.press('Enter');
+    await hands.shows('Gamma.pdf');
+    expect(await hash()).toBe('#/assets?connectionTag=client%3DAcme+Ltd');
+
+    await go('#/?tag=client%3Dother');
+    await hands.shows('No connection matches.');
+    expect(await flaws()).toEqual([]);
+    await hands.press('Clear filters');
+    await eventually(hash).toBe('#/');
+    await hands.shows('Ada Lindqvist');
+    await hands.tabTo('searchbox', 'Search connections');
+    await page.keyboard.type('nobody ');
+    await eventually(hash).toBe('#/?q=nobody');
+    await page.keyboard.type('here');
+    await eventually(hash).toBe('#/?q=nobody+here');
+    await go('#/?status=paused');
+    await hands.shows('No connection matches.');
+    await go('#/?tag=wrong');
+    await hands.shows('tag: expected');
+    await until('the console message', () => complaints.splice(0).length > 0);
   });
 });

@@ -10,11 +10,10 @@ import { conditionOf, eventWords, sentence, stateNames, states, typeNames } from
 /** @param {string} tone @param {string} word */
 export const pill = (tone, word) => html`<span class="pill ${tone}">${word}</span>`;
 
-/** The tags of a connection. @param {Pick<Connection, 'tags'>} connection */
+/** The tags of a connection. Each leads to the connections that have it. @param {Pick<Connection, 'tags'>} connection */
 export const tagPills = ({ tags }) =>
   Object.entries(tags).map(
-    ([key, value]) =>
-      html`<a class="pill tag" href="#/assets${queryOf({ connectionTag: `${key}=${value}` })}">${key}=${value}</a> `,
+    ([key, value]) => html`<a class="pill tag" href="#/${queryOf({ tag: `${key}=${value}` })}">${key}=${value}</a> `,
   );
 
 /** @type {Record<string, string>} */

@@ -1,5 +1,5 @@
 /** @import { Connection, History, Removals, Settings, Status, Upcoming } from '../types.d.ts' */
-import { api } from '../api.js';
+import { api, queryOf } from '../api.js';
 import '../chart.js';
 import { linkDialog } from '../dialogs.js';
 import { bytes, counted, duration, number } from '../format.js';
@@ -18,7 +18,9 @@ import {
   trouble,
 } from '../parts.js';
 import { removalsCard } from '../removals.js';
+import { searched, typed } from '../search-field.js';
 import { draw, say, state } from '../state.js';
+import { live } from '../vendor/lit-html/directives/live.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { verifyDialog } from '../verify-dialog.js';
 import { kindNames, stateNames, states, withFile } from '../words.js';
@@ -35,13 +37,15 @@ let removals;
 let settings;
 /** @type {'hour' | 'day' | 'week'} */
 let range = 'hour';
-let search = '';
-let status = '';
+/** The filter of connections. Names and values are those of the API, and are in the address. @type {{ q?: string | undefined, status?: string | undefined, tag?: string | undefined }} */
+let query = {};
 /** @type {{ assets: import('../chart.js').ChartData, bytes: import('../chart.js').ChartData } | undefined} */
 let charts;
 
-const filter = () => connections.filter({ q: search || undefined, status: status || undefined });
-const filterSoon = later(filter, 200);
+/** @param {typeof query} change */
+const change = (change) => location.replace(`#/${queryOf({ ...query, ...change })}`);
+const searchSoon = later(() => change({ q: typed('connection-search') }), 250);
+const isFiltered = () => Object.values(query).some(Boolean);
 const historySoon = later(() => loadHistory(), 1000);
 
 async function loadHistory() {
@@ -88,14 +92,16 @@ async function loadUpcoming() {
 
 export const overview = {
   title: 'Overview',
-  async open() {
-    await Promise.all([filter(), loadHistory(), loadUpcoming()]);
+  /** @param {string[]} _path @param {URLSearchParams} given */
+  async open(_path, given) {
+    query = Object.fromEntries(['q', 'status', 'tag'].map((name) => [name, given.get(name) ?? undefined]));
+    await Promise.all([connections.filter(query), loadHistory(), loadUpcoming()]);
   },
   refresh() {
     return Promise.all([connections.refresh(), loadHistory(), loadUpcoming()]);
   },
   render() {
-    const isFirst = connections.rows?.length === 0 && !search && !status;
+    const isFirst = connections.rows?.length === 0 && !isFiltered();
     return html`
     <h1 class="hidden">Overview</h1>
     ${warnings(state.status)}
@@ -119,31 +125,30 @@ const connectionsCard = () => html`
     <section class="card" aria-labelledby="connections-title">
       <div class="head"><h2 id="connections-title">Connections</h2>
         <div class="tools">
-          <label><span class="hidden">Search connections</span><input type="search" placeholder="Name, e-mail, company" .value=${search}
-            @input=${(/** @type {InputEvent} */ event) => {
-              search = /** @type {HTMLInputElement} */ (event.target).value.trim();
-              filterSoon();
-            }}></label>
-          <label><span class="hidden">State</span><select @change=${(/** @type {Event} */ event) => {
-            status = /** @type {HTMLSelectElement} */ (event.target).value;
-            filter();
-          }}>${[
+          ${isFiltered() ? html`<button class="small" @click=${() => change({ q: undefined, status: undefined, tag: undefined })}>Clear filters</button>` : nothing}
+          <label><span class="hidden">Search connections</span><input id="connection-search" type="search" placeholder="Name, e-mail, company" .value=${searched('connection-search', query.q)} @input=${searchSoon}></label>
+          <label><span class="hidden">Tag</span><input class="tag-field" placeholder="Tag: client=acme" .value=${live(query.tag ?? '')}
+            @change=${(/** @type {Event} */ event) => change({ tag: /** @type {HTMLInputElement} */ (event.target).value.trim() || undefined })}></label>
+          <label><span class="hidden">State</span><select @change=${(/** @type {Event} */ event) =>
+            change({ status: /** @type {HTMLSelectElement} */ (event.target).value || undefined })}>${[
             ['', 'All'],
             ['active', 'Active'],
             ['paused', 'Paused'],
             ['disconnected', 'Disconnected'],
           ].map(
-            ([value, name]) => html`<option value=${value} ?selected=${value === status}>${name}</option>`,
+            ([value, name]) =>
+              html`<option value=${value} .selected=${value === (query.status ?? '')}>${name}</option>`,
           )}</select></label>
           <button class="main" @click=${() => linkDialog(undefined).catch((error) => say(error.message, 'bad'))}>Connect</button>
         </div></div>
+      ${query.tag ? html`<p class="soft small">With the tag ${query.tag}. <a href="#/assets${queryOf({ connectionTag: query.tag })}">Assets of these connections</a></p>` : nothing}
       ${trouble(connections.error)}
       ${
         connections.rows === undefined
           ? skeleton(4)
           : connections.rows.length > 0
             ? html`${connectionTable(connections.rows)}${moreButton(connections.isMore, () => connections.more(), 'connections')}`
-            : search || status
+            : isFiltered()
               ? empty('No connection matches.')
               : empty(
                   'No connections yet. “Connect” creates a link. Send it to the user whose library you want to mirror.',
@@ -161,10 +166,7 @@ function warnings(now) {
     ${
       disconnected > 0
         ? html`<p class="banner warn">${counted(disconnected, 'connection')} ${disconnected === 1 ? 'is' : 'are'} disconnected. The user must connect again.
-        <button class="small" @click=${() => {
-          status = 'disconnected';
-          filter();
-        }}>Show</button></p>`
+        <a class="button small" href="#/?status=disconnected">Show</a></p>`
         : nothing
     }`;
 }
