@@ -35,7 +35,11 @@ export function auditChanges(app: FastifyInstance, deps: Deps): void {
   });
 }
 
-const isChange = ({ method }: FastifyRequest) => method !== 'GET' && method !== 'HEAD';
+/** They change nothing, but their requests do not fit into an address. */
+const reads: ReadonlySet<string | undefined> = new Set(['previewErasure', 'getAssetZipOf']);
+
+const isChange = (request: FastifyRequest) =>
+  request.method !== 'GET' && request.method !== 'HEAD' && !reads.has(operationIdOf(request));
 
 async function add(
   { operations, log }: Deps,

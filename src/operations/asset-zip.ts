@@ -9,12 +9,11 @@ import { text } from './fields.ts';
 import { Refused } from './refused.ts';
 
 const most = 1000;
+const ids = z.union([text.transform((id) => [id]), z.array(text).max(most)]);
 export const zipQuery = facetQuery.extend({
-  id: z
-    .union([text.transform((id) => [id]), z.array(text).max(most)])
-    .optional()
-    .describe('Only these assets. Repeat it for several.'),
+  id: ids.optional().describe('Only these assets. Repeat it for several.'),
 });
+export const zipRequest = z.strictObject({ id: ids }).meta({ id: 'ZipRequest' });
 export type ZipQuery = z.input<typeof zipQuery>;
 
 export function assetZipOperations({
@@ -25,13 +24,13 @@ export function assetZipOperations({
   return {
     /** The media files of the matching assets as a ZIP archive, with a list of those that are not in the bucket. @throws Refused */
     async assetZip(query: ZipQuery, signal: AbortSignal): Promise<Readable> {
-      const { id: ids, ...filter } = zipQuery.parse(query);
+      const { id, ...filter } = zipQuery.parse(query);
       requireSearched(filter, searchTranscripts);
       if (filter.connectionId !== undefined) await existingConnection(store, filter.connectionId);
       const assets: ExportedAsset[] = [];
       const missing: { assetId: string; problem: string }[] = [];
       const selection = {
-        filter: { ...(await filterFrom(store, filter)), ids },
+        filter: { ...(await filterFrom(store, filter)), ids: id },
         names: '{project}/{name}',
         sidecars: false,
       };

@@ -38,6 +38,7 @@ export const leastRoles = {
   getCaptions: 'media',
   getRecord: 'media',
   getAssetZip: 'media',
+  getAssetZipOf: 'media',
 
   plan: 'operator',
   createConnectLink: 'operator',

@@ -2,6 +2,7 @@ import type { Browser, Page } from 'puppeteer-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { chromium, flawsOf, leftOut, startChromium } from '../support/chromium.ts';
 import { dress, eventually, handsOn, openPage, signIn } from '../support/dashboard.ts';
+import { ask } from '../support/database.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 import { startReceiver } from '../webhooks/receiver.ts';
@@ -190,5 +191,68 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     await go('#/?tag=wrong');
     await hands.shows('tag: expected');
     await until('the console message', () => complaints.splice(0).length > 0);
+  });
+
+  test('selected assets are counted, a range with Shift, and downloaded as an archive', async () => {
+    await go('#/assets?sort=name');
+    await hands.shows('Alpha.pdf');
+    await hands.tabTo('checkbox', 'Select Alpha.pdf');
+    await page.keyboard.press('Space');
+    await hands.shows('1 asset selected, 9 B');
+    await hands.tabTo('checkbox', 'Select Delta.pdf');
+    await page.keyboard.down('Shift');
+    await page.keyboard.press('Space');
+    await page.keyboard.up('Shift');
+    await hands.shows('3 assets selected, 26 B');
+    expect(await page.$eval('.selection [role=status]', (it) => it.textContent)).toBe('3 assets selected, 26 B');
+    expect(await flaws()).toEqual([]);
+    // They stay selected in the grid, and when others are shown.
+    await go('#/assets?view=grid&q=gamma');
+    await hands.shows('Gamma.pdf');
+    await eventually(async () => (await hands.text()).includes('Alpha.pdf')).toBe(false);
+    await hands.tabTo('checkbox', 'Select all 1 shown');
+    await page.keyboard.press('Space');
+    await hands.shows('4 assets selected');
+    expect(await flaws()).toEqual([]);
+    const form = (await page.evaluate(
+      `fetch('api/asset-zip', { method: 'POST', body: new URLSearchParams(new FormData(document.querySelector('.selection'))) })
+        .then(async (answer) => [answer.status, new TextDecoder('latin1').decode(await answer.arrayBuffer())])`,
+    )) as [number, string];
+    expect(form[0]).toBe(200);
+    for (const name of names) expect(form[1]).toContain(`Campaign/${name}`);
+    await hands.tabTo('button', 'Clear');
+    await page.keyboard.press('Enter');
+    await eventually(async () => (await hands.text()).includes('selected')).toBe(false);
+  });
+
+  test('a selection without files in the bucket says so', async () => {
+    await scene.admin.setFaults({ endpoint: 'media', status: 503 });
+    await scene.upload({ name: 'Waits.pdf' });
+    await scene.resync({ mode: 'incremental' });
+    await go('#/assets?q=waits');
+    await hands.tabTo('checkbox', 'Select Waits.pdf');
+    await page.keyboard.press('Space');
+    await hands.press('Download .zip');
+    await hands.shows('No matching asset is in the bucket.');
+    await until('the console message', () => complaints.splice(0).length > 0);
+    await hands.press('Clear');
+    await scene.admin.clearFaults();
+  });
+
+  test('a thousand assets are downloaded by a POST, which leaves no entry in the audit log', async () => {
+    const { assets } = await scene.mirror.api('GET', '/assets?q=Alpha');
+    const id = [assets[0].id, ...Array.from({ length: 999 }, (_, i) => `ast_${String(i).padStart(40, '0')}`)];
+    const answer = await fetch(`${scene.ground.publicUrl}/api/asset-zip`, {
+      method: 'POST',
+      headers: {
+        authorization: `Bearer ${scene.ground.environment.ADMIN_TOKEN}`,
+        'content-type': 'application/json',
+      },
+      body: JSON.stringify({ id }),
+    });
+    expect(answer.status).toBe(200);
+    expect(Buffer.from(await answer.arrayBuffer()).toString('latin1')).toContain('Campaign/Alpha.pdf');
+    const entries = `SELECT count(*)::int AS count FROM events WHERE kind LIKE 'operator.getAssetZip%'`;
+    expect(await ask(scene.ground.environment.DATABASE_URL!, entries)).toEqual([{ count: 0 }]);
   });
 });

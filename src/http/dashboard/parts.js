@@ -128,9 +128,11 @@ function marked(text, marks) {
 /**
  * @param {AssetSummary[]} assets
  * @param {((asset: AssetSummary) => void) | undefined} retry undefined: no retries
+ * @param {(asset: AssetSummary) => unknown} [checkBox]
  */
-export const assetTable = (assets, retry) => html`<table role="table" class="cards">
+export const assetTable = (assets, retry, checkBox) => html`<table role="table" class="cards">
   <thead role="rowgroup"><tr role="row">
+    ${checkBox ? html`<th role="columnheader" scope="col"><span class="hidden">Selected</span></th>` : nothing}
     <th role="columnheader" scope="col">Asset</th><th role="columnheader" scope="col">State</th>
     <th role="columnheader" scope="col">Reason and next step</th><th role="columnheader" scope="col" class="right">Size</th>
     <th role="columnheader" scope="col"><span class="hidden">Actions</span></th>
@@ -139,6 +141,7 @@ export const assetTable = (assets, retry) => html`<table role="table" class="car
     assets,
     ({ id }) => id,
     (asset) => html`<tr role="row">
+      ${checkBox ? html`<td role="cell" class="picks">${checkBox(asset)}</td>` : nothing}
       <th role="rowheader" scope="row"><a href="#/assets/${encodeURIComponent(asset.id)}">${asset.name ?? asset.id}</a>
         <small>${[typeNames[asset.type ?? ''] ?? asset.type, asset.projectName ?? asset.projectId].filter(Boolean).join(' · ') || asset.id}</small>${hitsOf(asset)}</th>
       <td role="cell" data-label="State">${statePill(asset)}</td>
@@ -157,12 +160,12 @@ export const assetTable = (assets, retry) => html`<table role="table" class="car
   )}</tbody>
 </table>`;
 
-/** @param {AssetSummary[]} assets */
-export const assetGrid = (assets) =>
+/** @param {AssetSummary[]} assets @param {(asset: AssetSummary) => unknown} checkBox */
+export const assetGrid = (assets, checkBox) =>
   html`<ul class="grid">${repeat(
     assets,
     ({ id }) => id,
-    (asset) => html`<li><a href="#/assets/${encodeURIComponent(asset.id)}">
+    (asset) => html`<li>${checkBox(asset)}<a href="#/assets/${encodeURIComponent(asset.id)}">
     <span class="picture">${thumbnailOf(asset)}</span>
     <span class="name">${asset.name ?? asset.id}</span></a>
     <small>${[typeNames[asset.type ?? ''] ?? asset.type, (asset.bytes ?? asset.size) ? bytes(asset.bytes ?? asset.size ?? 0) : undefined].filter(Boolean).join(' · ')}</small>

@@ -1,7 +1,8 @@
+import formbody from '@fastify/formbody';
 import { z } from 'zod';
 import { type FileKind, fileQuery } from '../../operations/asset-files.ts';
 import { assetList, assetQuery, facetList, facetQuery } from '../../operations/asset-search.ts';
-import { zipQuery } from '../../operations/asset-zip.ts';
+import { zipQuery, zipRequest } from '../../operations/asset-zip.ts';
 import { assetAnswer, assetSummary } from '../../operations/assets.ts';
 import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
@@ -9,7 +10,7 @@ import { upcomingAnswer, upcomingQuery } from '../../operations/upcoming.ts';
 import { versionList } from '../../operations/versions.ts';
 import { refused } from '../openapi.ts';
 import type { FileSender } from '../send-file.ts';
-import { type Api, route } from './route.ts';
+import { type Api, route, typed } from './route.ts';
 
 export function assetRoutes(app: Api, operations: Operations, sender: FileSender): void {
   app.get(
@@ -32,13 +33,22 @@ export function assetRoutes(app: Api, operations: Operations, sender: FileSender
     '/asset-zip',
     route('assets', 'getAssetZip', 'Get the media files of the matching assets as a ZIP archive, at most 1000', {
       querystring: zipQuery,
-      response: {
-        200: { description: 'The archive', content: { 'application/zip': { schema: z.any() } } },
-        ...refused(404, 409),
-      },
+      response: archive,
     }),
     async (request, reply) => sender.sendZip(request.query, reply),
   );
+  // An address has no room for many ids. A form of the dashboard sends them, too.
+  app.register(async (plain) => {
+    await plain.register(formbody);
+    typed(plain).post(
+      '/asset-zip',
+      route('assets', 'getAssetZipOf', 'Get the media files of these assets as a ZIP archive, at most 1000', {
+        body: zipRequest,
+        response: archive,
+      }),
+      async (request, reply) => sender.sendZip(request.body, reply),
+    );
+  });
   app.get(
     '/assets/:id',
     route('assets', 'getAsset', 'Get everything that the database has about an asset', {
@@ -87,6 +97,11 @@ export function assetRoutes(app: Api, operations: Operations, sender: FileSender
     async (request) => operations.upcoming(request.query),
   );
 }
+
+const archive = {
+  200: { description: 'The archive', content: { 'application/zip': { schema: z.any() } } },
+  ...refused(404, 409),
+};
 
 const files: [FileKind, string, string][] = [
   ['media', 'getMedia', 'Get the media file of an asset'],

@@ -4,6 +4,8 @@ import { addressOf, queryOf } from '../api.js';
 import { assetFilters, countFacets, filterNames, isFew, matchingWords, unreadNote } from '../asset-filters.js';
 import { later, listOf } from '../lists.js';
 import { assetGrid, assetTable, empty, moreButton, skeleton, trouble } from '../parts.js';
+import { typed } from '../search-field.js';
+import { checkBoxOf, isAnySelected, selectAll, selectionBar } from '../selection.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 
 /** @type {ReturnType<typeof listOf<AssetSummary>>} */
@@ -15,11 +17,7 @@ let isGrid = false;
 /** The filter is in the address, so that it can be bookmarked and shared. @param {Record<string, string | undefined>} change */
 const change = (change) =>
   location.replace(`#/assets${queryOf({ ...query, view: isGrid ? 'grid' : undefined, ...change })}`);
-const searchSoon = later(() => {
-  /** @param {string} id */
-  const typed = (id) => /** @type {HTMLInputElement | null} */ (document.getElementById(id))?.value.trim() || undefined;
-  change({ q: typed('asset-search'), said: typed('said-search') });
-}, 250);
+const searchSoon = later(() => change({ q: typed('asset-search'), said: typed('said-search') }), 250);
 const isFiltered = () => Object.entries(query).some(([name, value]) => value && name !== 'sort');
 
 export const assetsView = {
@@ -36,7 +34,7 @@ export const assetsView = {
       <div class="head"><h1 id="assets-title" tabindex="-1">Assets <small class="soft">${matchingWords()}</small></h1>
         <div class="tools">
           ${isFiltered() ? html`<button class="small" @click=${() => change(Object.fromEntries(filterNames.map((name) => [name, undefined])))}>Clear filters</button>` : nothing}
-          ${isFew() ? html`<a class="button" download href=${addressOf(`/asset-zip${queryOf({ ...query, sort: undefined })}`)}>Download .zip</a>` : nothing}
+          ${isFew() && !isAnySelected() ? html`<a class="button" download href=${addressOf(`/asset-zip${queryOf({ ...query, sort: undefined })}`)}>Download .zip</a>` : nothing}
           <div class="segments" role="group" aria-label="View">${[false, true].map(
             (grid) =>
               html`<button aria-pressed=${grid === isGrid} @click=${() => change({ view: grid ? 'grid' : undefined })}>${grid ? 'Grid' : 'List'}</button>`,
@@ -48,8 +46,15 @@ export const assetsView = {
         assets.rows === undefined
           ? skeleton(6)
           : assets.rows.length > 0
-            ? html`${isGrid ? assetGrid(assets.rows) : assetTable(assets.rows, (asset) => act(() => retryAsset(asset), assets.refresh))}${moreButton(assets.isMore, () => assets.more(), 'assets')}`
+            ? html`${selectAll(assets.rows)}${rowsOf(assets.rows)}${moreButton(assets.isMore, () => assets.more(), 'assets')}`
             : empty(isFiltered() ? 'No asset matches.' : 'No assets yet.')
       }
-    </section>`,
+    </section>
+    ${selectionBar()}`,
 };
+
+/** @param {AssetSummary[]} rows */
+const rowsOf = (rows) =>
+  isGrid
+    ? assetGrid(rows, checkBoxOf(rows))
+    : assetTable(rows, (asset) => act(() => retryAsset(asset), assets.refresh), checkBoxOf(rows));
