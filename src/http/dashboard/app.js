@@ -3,11 +3,14 @@ import { focusHeading } from './focus.js';
 import { follow } from './live.js';
 import { connectionName } from './names.js';
 import { share, trouble } from './parts.js';
+import { may, readMe } from './permissions.js';
 import { clearNotices, draw, onDraw, say, state } from './state.js';
 import { render } from './vendor/lit-html/lit-html.js';
+import { accessView } from './views/access.js';
 import { activity } from './views/activity.js';
 import { assetView } from './views/asset.js';
 import { assetsView } from './views/assets.js';
+import { auditView } from './views/audit.js';
 import { connectionView } from './views/connection.js';
 import { overview } from './views/overview.js';
 import { verificationView } from './views/verification.js';
@@ -37,6 +40,8 @@ function viewOf(first, rest) {
   if (first === 'verify') return [rest.length > 0 ? verificationView : verificationsView, 'verify'];
   if (first === 'webhooks') return [rest.length > 0 ? webhookView : webhooksView, 'webhooks'];
   if (first === 'activity') return [activity, 'activity'];
+  if (first === 'access') return [accessView, 'access'];
+  if (first === 'audit') return [auditView, 'audit'];
   return [overview, 'overview'];
 }
 
@@ -48,7 +53,7 @@ async function go() {
   shownPath = path || '/';
   view = next;
   document.title = `${view.title} · asset-mirror`;
-  for (const link of document.querySelectorAll('nav a[data-view]')) {
+  for (const link of document.querySelectorAll('a[data-view]')) {
     if (link instanceof HTMLElement && link.dataset.view === tab) link.setAttribute('aria-current', 'page');
     else link.removeAttribute('aria-current');
   }
@@ -77,6 +82,14 @@ async function refresh() {
     looking = false;
     if (wanted) refresh();
   }, refreshMs);
+}
+
+/** Who is signed in; the audit log is for those who may read it. */
+function showMe() {
+  const link = /** @type {HTMLElement} */ (document.getElementById('me'));
+  if (state.me) link.textContent = state.me.name;
+  const audit = /** @type {HTMLElement} */ (document.querySelector('a[data-view=audit]'));
+  audit.hidden = !may('listAudit');
 }
 
 onDraw(() => {
@@ -131,4 +144,9 @@ api('/events?limit=20')
     draw();
   })
   .catch(() => {});
-go();
+readMe()
+  .catch(() => {})
+  .finally(() => {
+    showMe();
+    go();
+  });

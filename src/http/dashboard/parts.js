@@ -160,12 +160,12 @@ export const assetTable = (assets, retry, checkBox) => html`<table role="table" 
   )}</tbody>
 </table>`;
 
-/** @param {AssetSummary[]} assets @param {(asset: AssetSummary) => unknown} checkBox */
+/** @param {AssetSummary[]} assets @param {((asset: AssetSummary) => unknown) | undefined} checkBox */
 export const assetGrid = (assets, checkBox) =>
   html`<ul class="grid">${repeat(
     assets,
     ({ id }) => id,
-    (asset) => html`<li>${checkBox(asset)}<a href="#/assets/${encodeURIComponent(asset.id)}">
+    (asset) => html`<li>${checkBox ? checkBox(asset) : nothing}<a href="#/assets/${encodeURIComponent(asset.id)}">
     <span class="picture">${thumbnailOf(asset)}</span>
     <span class="name">${asset.name ?? asset.id}</span></a>
     <small>${[typeNames[asset.type ?? ''] ?? asset.type, (asset.bytes ?? asset.size) ? bytes(asset.bytes ?? asset.size ?? 0) : undefined].filter(Boolean).join(' · ')}</small>

@@ -1,5 +1,6 @@
 /** @import { Asset, AssetSummary } from './types.d.ts' */
 import { addressOf, queryOf } from './api.js';
+import { may } from './permissions.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
 import { typeNames } from './words.js';
 
@@ -13,7 +14,7 @@ const fileOf = (id, kind, { version, download } = {}) =>
 
 /** The thumbnail of an asset, or the name of its type. @param {AssetSummary} asset */
 export const thumbnailOf = ({ id, type, thumbnail, mirroredAt }) =>
-  thumbnail === 'mirrored'
+  thumbnail === 'mirrored' && may('getThumbnail')
     ? html`<img src=${fileOf(id, 'thumbnail', { version: mirroredAt })} alt="" loading="lazy" decoding="async">`
     : html`<span class="no-picture">${typeNames[type ?? ''] ?? type ?? 'No type'}</span>`;
 
@@ -47,7 +48,7 @@ const playFrom =
 /** What the asset looks or sounds like. @param {Asset} asset @param {number} [at] where it starts to play, in seconds */
 export function previewOf(asset, at) {
   const { id, key, mimeType, variant, bytes, transcript, thumbnail, mirroredAt: version, name } = asset;
-  if (key === null || version === null) return nothing;
+  if (key === null || version === null || !may('getMedia')) return nothing;
   const type = variant === 'mp4' ? 'video/mp4' : (mimeType ?? '').toLowerCase();
   const media = fileOf(id, 'media', { version });
   const hasPicture = thumbnail === 'mirrored';
@@ -73,7 +74,7 @@ export function previewOf(asset, at) {
 
 /** Links to the file. @param {Asset} asset */
 export function fileLinks({ id, key, mirroredAt, mimeType }) {
-  if (key === null || mirroredAt === null) return nothing;
+  if (key === null || mirroredAt === null || !may('getMedia')) return nothing;
   const isDocument = ['application/pdf', 'text/plain'].includes((mimeType ?? '').toLowerCase());
   return html`<a class="button" href=${fileOf(id, 'media', { download: true })} download>Download</a>
     ${isDocument ? html`<a class="button" href=${fileOf(id, 'media')} target="_blank" rel="noopener">Open</a>` : nothing}`;

@@ -4,6 +4,7 @@ import { api } from './api.js';
 import { openDialog, textOf } from './dialog.js';
 import { bytes, counted } from './format.js';
 import { time } from './parts.js';
+import { ifMay } from './permissions.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
 import { heldWords } from './words.js';
 
@@ -29,11 +30,15 @@ export function removalsCard(removals) {
 
 /** @param {Asset} asset @param {() => unknown} then */
 export const holdButton = ({ id, held }, then) =>
-  html`<button @click=${() =>
-    act(async () => {
-      await api(held ? '/holds/release' : '/holds', { method: 'POST', body: { kind: 'asset', ids: [id] } });
-      return held ? 'No longer protected from removal.' : 'Protected from removal.';
-    }, then)}>${held ? 'End protection' : 'Protect from removal'}</button>`;
+  ifMay(
+    held ? 'release' : 'hold',
+    () =>
+      html`<button @click=${() =>
+        act(async () => {
+          await api(held ? '/holds/release' : '/holds', { method: 'POST', body: { kind: 'asset', ids: [id] } });
+          return held ? 'No longer protected from removal.' : 'Protected from removal.';
+        }, then)}>${held ? 'End protection' : 'Protect from removal'}</button>`,
+  );
 
 /** @param {Asset} asset @param {() => unknown} then */
 export function eraseDialog({ id, name }, then) {

@@ -1,9 +1,11 @@
-/** @import { MirrorEvent, Status } from './types.d.ts' */
+/** @import { Me, MirrorEvent, Status } from './types.d.ts' */
 
 /** The data of all views; `draw` shows it. */
 export const state = {
   /** @type {Status | undefined} */
   status: undefined,
+  /** @type {Me | undefined} */
+  me: undefined,
   /** The newest first. @type {MirrorEvent[]} */
   events: [],
 };

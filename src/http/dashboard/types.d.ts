@@ -1,13 +1,17 @@
 /** The answers of the operator API: made from the schemas that validate them. */
 import type { z } from 'zod';
+import type { tokenList } from '../../operations/api-tokens.ts';
 import type { assetList, facetList } from '../../operations/asset-search.ts';
 import type { assetAnswer } from '../../operations/assets.ts';
+import type { auditList } from '../../operations/audit.ts';
 import type { connectionAnswer } from '../../operations/connections.ts';
 import type { deliveryList } from '../../operations/deliveries.ts';
 import type { eventAnswer } from '../../operations/events.ts';
+import type { meAnswer } from '../../operations/me.ts';
 import type { planAnswer, planProgress } from '../../operations/plan.ts';
 import type { projectList } from '../../operations/projects.ts';
 import type { removalsAnswer } from '../../operations/removals.ts';
+import type { sessionList } from '../../operations/sessions.ts';
 import type { settingsAnswer } from '../../operations/settings.ts';
 import type { statusAnswer } from '../../operations/status.ts';
 import type { syncAnswer } from '../../operations/syncs.ts';
@@ -17,6 +21,10 @@ import type { verificationAnswer, verificationList } from '../../operations/veri
 import type { versionList } from '../../operations/versions.ts';
 import type { WebhookChange, WebhookRequest, webhookList } from '../../operations/webhooks.ts';
 
+export type Me = z.infer<typeof meAnswer>;
+export type Session = z.infer<typeof sessionList>['sessions'][number];
+export type Token = z.infer<typeof tokenList>['tokens'][number];
+export type AuditEntry = z.infer<typeof auditList>['entries'][number];
 export type Settings = z.infer<typeof settingsAnswer>;
 export type Status = z.infer<typeof statusAnswer>;
 export type Connection = z.infer<typeof connectionAnswer>;

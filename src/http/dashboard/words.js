@@ -123,6 +123,9 @@ export const heldWords = ({ kind, count, known }) => {
   return `GONE_RETENTION would remove ${share} mirrored assets`;
 };
 
+/** @param {string} action */
+export const actionWords = (action) => sentence(actions[action] ?? action);
+
 /** Operator actions: the text before the name of the object. @type {Record<string, string>} */
 const actions = {
   signIn: 'signed in',
@@ -148,6 +151,17 @@ const actions = {
   release: 'ended a protection from removal',
   previewErasure: 'previewed an erasure',
   erase: 'erased assets',
+  createToken: 'created an API token',
+  revokeToken: 'revoked an API token',
+  endSession: 'ended a session',
+  getMedia: 'opened a file of',
+  getThumbnail: 'opened a thumbnail of',
+  getCaptions: 'opened the captions of',
+  getRecord: 'opened the record of',
+  getAssetZip: 'downloaded files',
+  getAssetZipOf: 'downloaded files',
+  listAudit: 'read the audit log',
+  listTokens: 'listed API tokens',
 };
 
 /** Events without an asset or connection. @type {Record<string, string>} */
@@ -173,7 +187,7 @@ export function eventWords({ kind, data }) {
     const action = kind.slice('operator.'.length);
     const refused = data.outcome === 'refused';
     return {
-      before: `An operator ${actions[action] ?? `did ${action}`}`,
+      before: `${typeof data.by === 'string' ? data.by : 'Someone'} ${actions[action] ?? `did ${action}`}`,
       after: refused ? '(refused)' : '',
       tone: refused ? 'warn' : 'plain',
       ...more,

@@ -4,6 +4,7 @@ import { addressOf, queryOf } from '../api.js';
 import { assetFilters, countFacets, filterNames, isFew, matchingWords, unreadNote } from '../asset-filters.js';
 import { later, listOf } from '../lists.js';
 import { assetGrid, assetTable, empty, moreButton, skeleton, trouble } from '../parts.js';
+import { ifMay, may } from '../permissions.js';
 import { typed } from '../search-field.js';
 import { checkBoxOf, isAnySelected, selectAll, selectionBar } from '../selection.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
@@ -34,7 +35,7 @@ export const assetsView = {
       <div class="head"><h1 id="assets-title" tabindex="-1">Assets <small class="soft">${matchingWords()}</small></h1>
         <div class="tools">
           ${isFiltered() ? html`<button class="small" @click=${() => change(Object.fromEntries(filterNames.map((name) => [name, undefined])))}>Clear filters</button>` : nothing}
-          ${isFew() && !isAnySelected() ? html`<a class="button" download href=${addressOf(`/asset-zip${queryOf({ ...query, sort: undefined })}`)}>Download .zip</a>` : nothing}
+          ${isFew() && !isAnySelected() && may('getAssetZip') ? html`<a class="button" download href=${addressOf(`/asset-zip${queryOf({ ...query, sort: undefined })}`)}>Download .zip</a>` : nothing}
           <div class="segments" role="group" aria-label="View">${[false, true].map(
             (grid) =>
               html`<button aria-pressed=${grid === isGrid} @click=${() => change({ view: grid ? 'grid' : undefined })}>${grid ? 'Grid' : 'List'}</button>`,
@@ -46,7 +47,7 @@ export const assetsView = {
         assets.rows === undefined
           ? skeleton(6)
           : assets.rows.length > 0
-            ? html`${selectAll(assets.rows)}${rowsOf(assets.rows)}${moreButton(assets.isMore, () => assets.more(), 'assets')}`
+            ? html`${ifMay('getAssetZipOf', () => selectAll(assets.rows ?? []))}${rowsOf(assets.rows)}${moreButton(assets.isMore, () => assets.more(), 'assets')}`
             : empty(isFiltered() ? 'No asset matches.' : 'No assets yet.')
       }
     </section>
@@ -56,5 +57,12 @@ export const assetsView = {
 /** @param {AssetSummary[]} rows */
 const rowsOf = (rows) =>
   isGrid
-    ? assetGrid(rows, checkBoxOf(rows))
-    : assetTable(rows, (asset) => act(() => retryAsset(asset), assets.refresh), checkBoxOf(rows));
+    ? assetGrid(rows, checkBoxes(rows))
+    : assetTable(
+        rows,
+        may('retryAsset') ? (asset) => act(() => retryAsset(asset), assets.refresh) : undefined,
+        checkBoxes(rows),
+      );
+
+/** Files are selected to be downloaded. @param {AssetSummary[]} rows */
+const checkBoxes = (rows) => (may('getAssetZipOf') ? checkBoxOf(rows) : undefined);

@@ -18,6 +18,7 @@ import {
   time,
   trouble,
 } from '../parts.js';
+import { ifMay, may, others } from '../permissions.js';
 import { resyncDialog } from '../resync-dialog.js';
 import { settingsDialog } from '../settings-dialog.js';
 import { draw, say, state } from '../state.js';
@@ -112,13 +113,13 @@ export const connectionView = {
                 }}>${stateNames[name]} <b>${number(byState[name])}</b></button>`,
             )
           }</div>
-          ${shown === 'failed' && byState.failed > 0 && connection.status !== 'disconnected' ? html`<button @click=${() => act(() => retryFailed(id), again)}>Retry all failed</button>` : nothing}</div></div>
+          ${shown === 'failed' && byState.failed > 0 && connection.status !== 'disconnected' && may('retryFailedOfConnection') ? html`<button @click=${() => act(() => retryFailed(id), again)}>Retry all failed</button>` : nothing}</div></div>
         ${trouble(assets.error)}
         ${
           assets.rows === undefined
             ? skeleton(3)
             : assets.rows.length > 0
-              ? html`${assetTable(assets.rows, connection.status === 'disconnected' ? undefined : (asset) => act(() => retryAsset(asset), again))}${moreButton(assets.isMore, () => assets.more(), 'assets')}`
+              ? html`${assetTable(assets.rows, connection.status === 'disconnected' || !may('retryAsset') ? undefined : (asset) => act(() => retryAsset(asset), again))}${moreButton(assets.isMore, () => assets.more(), 'assets')}`
               : empty(
                   {
                     failed: 'No failed assets.',
@@ -150,7 +151,8 @@ function holdBanner({ id: companyId, name }, hold) {
   return html`<div class="banner bad"><p><strong>${name} is held:</strong> ${heldWords(hold)} since ${time(hold.since)}.
     ${until} until you accept it.
     For example ${hold.sample.slice(0, 3).map((id, index) => html`${index > 0 ? ', ' : ''}<a href="#/assets/${encodeURIComponent(id)}">${id}</a>`)}.</p>
-    <p class="row"><button @click=${() => act(() => resync(id, request), again)}>${accept}</button></p></div>`;
+    ${ifMay('acceptHeldChanges', () => html`<p class="row"><button @click=${() => act(() => resync(id, request), again)}>${accept}</button></p>`)}
+    ${others({ [accept]: 'acceptHeldChanges' })}</div>`;
 }
 
 /** @param {Connection} connection */
@@ -171,18 +173,22 @@ function buttons(of) {
   return html`<div class="actions">
     ${
       active
-        ? html`<button class="main" @click=${() => act(() => resync(id, { mode: 'incremental' }), again)}>Sync now</button>
-          <button @click=${() => resyncDialog(of, seenTypes(), again)}>Sync …</button>
-          <button @click=${() => planDialog(of)}>Plan</button>
-          <button @click=${() => verifyDialog(of)}>Verify …</button>
-          <button @click=${() => act(() => pauseOrResume(of, 'pause'), again)}>Pause</button>`
+        ? html`${ifMay(
+            'resyncConnection',
+            () => html`<button class="main" @click=${() => act(() => resync(id, { mode: 'incremental' }), again)}>Sync now</button>
+          <button @click=${() => resyncDialog(of, seenTypes(), again)}>Sync …</button>`,
+          )}
+          ${ifMay('plan', () => html`<button @click=${() => planDialog(of)}>Plan</button>`)}
+          ${ifMay('verify', () => html`<button @click=${() => verifyDialog(of)}>Verify …</button>`)}
+          ${ifMay('pauseConnection', () => html`<button @click=${() => act(() => pauseOrResume(of, 'pause'), again)}>Pause</button>`)}`
         : nothing
     }
-    ${of.status === 'paused' ? html`<button class="main" @click=${() => act(() => pauseOrResume(of, 'resume'), again)}>Resume</button>` : nothing}
-    <button @click=${() => settingsDialog(of, seenTypes(), again)}>Settings …</button>
-    <button class=${of.status === 'disconnected' ? 'main' : ''} @click=${() => linkDialog(of).catch(failed)}>Reconnect link</button>
-    ${of.status === 'disconnected' ? nothing : html`<button class="danger-quiet" @click=${() => disconnectDialog(of, again)}>Disconnect …</button>`}
-  </div>`;
+    ${of.status === 'paused' && may('resumeConnection') ? html`<button class="main" @click=${() => act(() => pauseOrResume(of, 'resume'), again)}>Resume</button>` : nothing}
+    ${ifMay('changeConnection', () => html`<button @click=${() => settingsDialog(of, seenTypes(), again)}>Settings …</button>`)}
+    ${ifMay('createConnectLink', () => html`<button class=${of.status === 'disconnected' ? 'main' : ''} @click=${() => linkDialog(of).catch(failed)}>Reconnect link</button>`)}
+    ${of.status === 'disconnected' || !may('disconnectConnection') ? nothing : html`<button class="danger-quiet" @click=${() => disconnectDialog(of, again)}>Disconnect …</button>`}
+  </div>
+  ${others({ Sync: 'resyncConnection', Verify: 'verify', Pause: 'pauseConnection', Settings: 'changeConnection', 'Connect link': 'createConnectLink', Disconnect: 'disconnectConnection' })}`;
 }
 
 /** The types of the assets that are shown. */

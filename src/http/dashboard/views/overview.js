@@ -17,6 +17,7 @@ import {
   time,
   trouble,
 } from '../parts.js';
+import { ifMay, may } from '../permissions.js';
 import { removalsCard } from '../removals.js';
 import { searched, typed } from '../search-field.js';
 import { draw, say, state } from '../state.js';
@@ -139,7 +140,7 @@ const connectionsCard = () => html`
             ([value, name]) =>
               html`<option value=${value} .selected=${value === (query.status ?? '')}>${name}</option>`,
           )}</select></label>
-          <button class="main" @click=${() => linkDialog(undefined).catch((error) => say(error.message, 'bad'))}>Connect</button>
+          ${ifMay('createConnectLink', () => html`<button class="main" @click=${() => linkDialog(undefined).catch((error) => say(error.message, 'bad'))}>Connect</button>`)}
         </div></div>
       ${query.tag ? html`<p class="soft small">With the tag ${query.tag}. <a href="#/assets${queryOf({ connectionTag: query.tag })}">Assets of these connections</a></p>` : nothing}
       ${trouble(connections.error)}
@@ -197,7 +198,7 @@ function summary({ assets, bytes: stored, versions, outstanding, rate, timeLeft,
           html`<li><a href="#/assets?state=${name}"><i class=${name}></i>${stateNames[name]} <b>${number(byState[name])}</b></a></li>`,
       )}
       ${assets.skipped > 0 ? html`<li><a href="#/assets?skipped=true"><i class="gone"></i>Skipped <b>${number(assets.skipped)}</b></a></li>` : nothing}</ul>
-      ${all === 0 ? nothing : html`<button @click=${() => verifyDialog(undefined)}>Verify …</button>`}</div>
+      ${all === 0 || !may('verify') ? nothing : html`<button @click=${() => verifyDialog(undefined)}>Verify …</button>`}</div>
     ${scrubOf(scrub)}
     ${settings ? limitOf(settings) : nothing}
   </section>`;

@@ -5,6 +5,7 @@ import { bytes, counted, duration, number } from '../format.js';
 import { later } from '../lists.js';
 import { connectionName } from '../names.js';
 import { empty, moreButton, pill, skeleton, time, trouble } from '../parts.js';
+import { may } from '../permissions.js';
 import { draw, say } from '../state.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
@@ -136,7 +137,7 @@ export const verificationView = {
           ${took === undefined ? nothing : html`<div><dt>${ended(run) ? 'Duration' : 'Running for'}</dt><dd>${duration(took)}</dd></div>`}
         </dl>
         ${
-          run.status === 'done' && !run.repair && counts.missing + counts.different > 0
+          run.status === 'done' && !run.repair && may('verify') && counts.missing + counts.different > 0
             ? html`<div class="actions"><button class="main" @click=${repairAll}>Repair</button></div>`
             : nothing
         }

@@ -3,6 +3,7 @@ import { duration } from '../format.js';
 import { listOf } from '../lists.js';
 import { connectionName } from '../names.js';
 import { empty, pill, skeleton, time, trouble } from '../parts.js';
+import { ifMay } from '../permissions.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html } from '../vendor/lit-html/lit-html.js';
 import { verifyDialog } from '../verify-dialog.js';
@@ -18,7 +19,7 @@ export const verificationsView = {
   render: () => html`
     <section class="card" aria-labelledby="verifications-title">
       <div class="head"><h1 id="verifications-title" tabindex="-1">Verifications</h1>
-        <button class="main" @click=${() => verifyDialog(undefined)}>Verify …</button></div>
+        ${ifMay('verify', () => html`<button class="main" @click=${() => verifyDialog(undefined)}>Verify …</button>`)}</div>
       ${trouble(runs.error)}
       ${
         runs.rows === undefined

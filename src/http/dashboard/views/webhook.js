@@ -6,6 +6,7 @@ import { counted, number } from '../format.js';
 import { listOf } from '../lists.js';
 import { subjectOf } from '../names.js';
 import { empty, moreButton, pill, skeleton, time, trouble } from '../parts.js';
+import { ifMay, may, others } from '../permissions.js';
 import { draw } from '../state.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
@@ -83,8 +84,9 @@ export const webhookView = {
           ${onlyOf(filters)}
           ${oldSecretUntil ? html`<div><dt>Old secret ends</dt><dd>${time(oldSecretUntil)}</dd></div>` : nothing}
         </dl>
-        <div class="actions"><button @click=${() => act(sendTest, refresh)}>Send test</button>
-          <button @click=${redeliverDialog}>Redeliver failed …</button>${fromEnvironment ? nothing : changes(webhook)}</div>
+        <div class="actions">${ifMay('testWebhookOf', () => html`<button @click=${() => act(sendTest, refresh)}>Send test</button>`)}
+          ${ifMay('redeliver', () => html`<button @click=${redeliverDialog}>Redeliver failed …</button>`)}${fromEnvironment || !may('changeWebhook') ? nothing : changes(/** @type {Webhook} */ (webhook))}</div>
+        ${others({ 'Send test': 'testWebhookOf', Redeliver: 'redeliver', ...(fromEnvironment ? {} : { 'Change the endpoint': 'changeWebhook' }) })}
       </section>
       <section class="card" aria-labelledby="log-title">
         <div class="head"><h2 id="log-title">Messages</h2>
@@ -144,7 +146,7 @@ const table = (rows) => html`<table role="table" class="cards small-figures">
       <td role="cell" data-label="State" class="whole">${pill(...pills[delivery.state])}</td>
       <td role="cell" data-label="About">${subjectLink(delivery)}</td>
       <td role="cell" data-label="Last attempt" class="why">${lastAttempt(delivery)}</td>
-      <td role="cell" class="right"><button class="small" @click=${() => act(() => redeliver(delivery), refresh)} aria-label="Redeliver ${delivery.id}">Redeliver</button></td>
+      <td role="cell" class="right">${ifMay('redeliver', () => html`<button class="small" @click=${() => act(() => redeliver(delivery), refresh)} aria-label="Redeliver ${delivery.id}">Redeliver</button>`)}</td>
     </tr>`,
   )}</tbody></table>`;
 

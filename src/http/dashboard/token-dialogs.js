@@ -1,0 +1,58 @@
+/** @import { Token } from './types.d.ts' */
+import { api } from './api.js';
+import { copyField, openDialog, textOf } from './dialog.js';
+import { html } from './vendor/lit-html/lit-html.js';
+
+const lifetimes = [7, 30, 90, 365];
+
+/** @param {() => unknown} refresh */
+export function tokenDialog(refresh) {
+  /** @type {string | undefined} */
+  let token;
+  const then = () => {
+    refresh();
+    if (token !== undefined) createdDialog(token);
+  };
+  openDialog({
+    title: 'Create an API token',
+    label: 'Create',
+    content: () => html`
+      <label class="field">Name<input name="name" required maxlength="100" autocomplete="off" placeholder="What uses it, such as ci"></label>
+      <label class="field">Role<select name="role">
+        <option value="viewer">viewer: see everything</option><option value="operator">operator: also change things</option>
+        <option value="admin">admin: everything</option></select></label>
+      <label class="field">Expires after<select name="days">${lifetimes.map((days) => html`<option value=${days} ?selected=${days === 90}>${days} days</option>`)}</select></label>`,
+    async send(form) {
+      const body = { name: textOf(form, 'name'), role: textOf(form, 'role'), expiresInDays: Number(form.get('days')) };
+      ({ token } = await api('/tokens', { method: 'POST', body }));
+      return 'The token was created.';
+    },
+    then,
+  });
+}
+
+/** Shows a new token, once. @param {string} token */
+function createdDialog(token) {
+  const field = copyField('Token', token, () => show());
+  const show = openDialog({
+    title: 'The new API token',
+    content: () => html`
+      <p>Programs send it as <code>Authorization: Bearer</code>, the command line as <code>ASSET_MIRROR_TOKEN</code>. It is shown only now.</p>
+      ${field.field()}<p class="row">${field.button()}</p>`,
+  });
+}
+
+/** @param {Token} token @param {() => unknown} then */
+export function revokeTokenDialog({ id, name }, then) {
+  openDialog({
+    title: `Revoke ${name}?`,
+    label: 'Revoke',
+    danger: true,
+    then,
+    content: () => html`<p>Programs that use this token stop working at once.</p>`,
+    async send() {
+      await api(`/tokens/${encodeURIComponent(id)}`, { method: 'DELETE' });
+      return `${name} was revoked.`;
+    },
+  });
+}

@@ -1,0 +1,135 @@
+/** @import { Me, Session, Token } from '../types.d.ts' */
+import { act } from '../actions.js';
+import { api } from '../api.js';
+import { number } from '../format.js';
+import { listOf } from '../lists.js';
+import { empty, pill, skeleton, time, trouble } from '../parts.js';
+import { ifMay, may } from '../permissions.js';
+import { state } from '../state.js';
+import { revokeTokenDialog, tokenDialog } from '../token-dialogs.js';
+import { repeat } from '../vendor/lit-html/directives/repeat.js';
+import { html, nothing } from '../vendor/lit-html/lit-html.js';
+
+/** @type {ReturnType<typeof listOf<Session>>} */
+const sessions = listOf('/sessions', 'sessions');
+/** @type {ReturnType<typeof listOf<Token>>} */
+const tokens = listOf('/tokens', 'tokens');
+
+const refresh = () => Promise.all([sessions.refresh(), may('listTokens') ? tokens.refresh() : undefined]);
+
+/** @type {Record<Me['method'], string>} */
+const methods = {
+  admin_token: 'ADMIN_TOKEN',
+  api_token: 'API token',
+  oidc: 'OpenID provider',
+  device: 'OpenID provider, in a terminal',
+};
+/** @type {[Me['role'], string][]} */
+const roleWords = [
+  ['viewer', 'See everything but the audit log, and files only with VIEWER_MEDIA.'],
+  ['operator', 'Also see files; sync, retry, pause, verify, protect, connect, and change settings.'],
+  ['admin', 'Also disconnect, accept held changes, erase; webhooks, keys, tokens, and the audit log.'],
+];
+
+export const accessView = {
+  title: 'Access',
+  open: () => Promise.all([sessions.filter({}), may('listTokens') ? tokens.filter({}) : undefined]),
+  refresh,
+  render: () => html`
+    ${state.me ? youCard(state.me) : nothing}
+    ${ifMay('listTokens', tokensCard)}
+    <section class="card" aria-labelledby="sessions-title">
+      <h2 id="sessions-title">${may('listTokens') ? 'Sessions' : 'Your sessions'}</h2>
+      ${trouble(sessions.error)}
+      ${
+        sessions.rows === undefined
+          ? skeleton(3)
+          : sessions.rows.length > 0
+            ? sessionTable(sessions.rows)
+            : empty('Nobody is signed in with a browser or a terminal.')
+      }
+    </section>`,
+};
+
+/** @param {Me} me */
+const youCard = ({ name, role, method, grants }) => html`
+  <section class="card" aria-labelledby="access-title">
+    <div class="head"><div><h1 id="access-title" tabindex="-1">${name}</h1><p class="soft">Signed in with: ${methods[method]}</p></div>
+      <p class="state">${pill('go', role)}</p></div>
+    <table role="table" class="cards"><thead role="rowgroup"><tr role="row">
+      <th role="columnheader" scope="col">Role</th><th role="columnheader" scope="col">May</th><th role="columnheader" scope="col">Who has it</th>
+    </tr></thead><tbody role="rowgroup">${roleWords.map(
+      ([of, words]) => html`<tr role="row">
+        <th role="rowheader" scope="row">${of}${of === role ? html` <small>yours</small>` : nothing}</th>
+        <td role="cell" data-label="May" class="why">${words}</td>
+        <td role="cell" data-label="Who has it">${grants[of]?.join(', ') || html`<span class="soft">ADMIN_TOKEN, and tokens with this role</span>`}</td></tr>`,
+    )}</tbody></table>
+  </section>`;
+
+const tokensCard = () => html`
+  <section class="card" aria-labelledby="tokens-title">
+    <div class="head"><h2 id="tokens-title">API tokens</h2>
+      <button class="main" @click=${() => tokenDialog(tokens.refresh)}>Create a token …</button></div>
+    ${trouble(tokens.error)}
+    ${
+      tokens.rows === undefined
+        ? skeleton(3)
+        : tokens.rows.length > 0
+          ? tokenTable(tokens.rows)
+          : empty('No API token yet. Programs use one instead of ADMIN_TOKEN.')
+    }
+  </section>`;
+
+/** @param {Token[]} rows */
+const tokenTable = (rows) => html`<table role="table" class="cards small-figures">
+  <thead role="rowgroup"><tr role="row">
+    <th role="columnheader" scope="col">Token</th><th role="columnheader" scope="col">Role</th><th role="columnheader" scope="col">Last used</th>
+    <th role="columnheader" scope="col">Expires</th><th role="columnheader" scope="col">Created by</th><th role="columnheader" scope="col"><span class="hidden">Actions</span></th>
+  </tr></thead><tbody role="rowgroup">${repeat(
+    rows,
+    ({ id }) => id,
+    (token) => html`<tr role="row">
+      <th role="rowheader" scope="row">${token.name}<small><code>${token.beginning}…</code></small></th>
+      <td role="cell" data-label="Role">${token.role}</td>
+      <td role="cell" data-label="Last used">${time(token.lastUsedAt)}</td>
+      <td role="cell" data-label="Expires" class="whole">${new Date(token.expiresAt) > new Date() ? time(token.expiresAt) : pill('bad', 'Expired')}</td>
+      <td role="cell" data-label="Created by">${token.createdBy}</td>
+      <td role="cell" class="right"><button class="small" @click=${() => revokeTokenDialog(token, tokens.refresh)} aria-label="Revoke ${token.name} …">Revoke …</button></td></tr>`,
+  )}</tbody></table>`;
+
+/** @param {Session[]} rows */
+const sessionTable = (rows) => html`<table role="table" class="cards small-figures">
+  <thead role="rowgroup"><tr role="row">
+    <th role="columnheader" scope="col">Operator</th><th role="columnheader" scope="col">Role</th><th role="columnheader" scope="col">From</th>
+    <th role="columnheader" scope="col">Last used</th><th role="columnheader" scope="col">Ends</th><th role="columnheader" scope="col"><span class="hidden">Actions</span></th>
+  </tr></thead><tbody role="rowgroup">${repeat(
+    rows,
+    ({ id }) => id,
+    (session) => html`<tr role="row">
+      <th role="rowheader" scope="row">${session.name} ${session.isThis ? pill('go', 'This one') : nothing}<small>${methods[session.method]}</small></th>
+      <td role="cell" data-label="Role">${session.role}</td>
+      <td role="cell" data-label="From" class="why">${session.address}<small class="soft">${browserOf(session.userAgent)}</small></td>
+      <td role="cell" data-label="Last used">${time(session.lastUsedAt)}</td>
+      <td role="cell" data-label="Ends">${time(session.endsAt)}</td>
+      <td role="cell" class="right">${
+        session.isThis
+          ? nothing
+          : html`<button class="small" @click=${() => act(() => end(session), refresh)} aria-label="End the session of ${session.name}, from ${session.address}">End</button>`
+      }</td></tr>`,
+  )}</tbody></table>
+  ${rows.length >= most ? html`<p class="soft small">The ${number(most)} used last.</p>` : nothing}`;
+const most = 1000;
+
+/** `Firefox, Linux` @param {string | null} userAgent */
+function browserOf(userAgent) {
+  const found = /(Firefox|Edg|OPR|Chrome|Safari)\//.exec(userAgent ?? '')?.[1];
+  const names = /** @type {Record<string, string>} */ ({ Edg: 'Edge', OPR: 'Opera' });
+  const system = /Windows|Mac OS X|Android|iPhone|iPad|Linux/.exec(userAgent ?? '')?.[0];
+  return [found && (names[found] ?? found), system].filter(Boolean).join(', ') || (userAgent ?? '');
+}
+
+/** @param {Session} session */
+async function end({ id, name }) {
+  await api(`/sessions/${encodeURIComponent(id)}`, { method: 'DELETE' });
+  return `Ended a session of ${name}.`;
+}

@@ -1,0 +1,119 @@
+/** @import { AuditEntry } from '../types.d.ts' */
+import { api, queryOf } from '../api.js';
+import { later, listOf } from '../lists.js';
+import { empty, moreButton, pill, skeleton, time, trouble } from '../parts.js';
+import { searched, typed } from '../search-field.js';
+import { say } from '../state.js';
+import { repeat } from '../vendor/lit-html/directives/repeat.js';
+import { html, nothing } from '../vendor/lit-html/lit-html.js';
+import { actionWords } from '../words.js';
+
+/** @type {ReturnType<typeof listOf<AuditEntry>>} */
+const entries = listOf('/audit', 'entries');
+const filterNames = ['q', 'outcome', 'since', 'until'];
+/** @type {Record<string, string | undefined>} */
+let query = {};
+
+/** The filter is in the address. @param {Record<string, string | undefined>} change */
+const change = (change) => location.replace(`#/audit${queryOf({ ...query, ...change })}`);
+const searchSoon = later(() => change({ q: typed('audit-search') }), 250);
+
+export const auditView = {
+  title: 'Audit',
+  /** @param {string[]} _path @param {URLSearchParams} given */
+  open(_path, given) {
+    query = Object.fromEntries(filterNames.map((name) => [name, given.get(name) ?? undefined]));
+    return entries.filter(query);
+  },
+  refresh: () => entries.refresh(),
+  render: () => html`
+    <section class="card" aria-labelledby="audit-title">
+      <div class="head"><h1 id="audit-title" tabindex="-1">Audit</h1>
+        <div class="tools">
+          <label><span class="hidden">Search</span><input id="audit-search" type="search" placeholder="Name, address or id" .value=${searched('audit-search', query.q)} @input=${searchSoon}></label>
+          ${dateField('From', 'since')}${dateField('Before', 'until')}
+          <label><span class="hidden">Outcome</span><select @change=${(/** @type {Event} */ event) =>
+            change({ outcome: /** @type {HTMLSelectElement} */ (event.target).value || undefined })}>${[
+            ['', 'All'],
+            ['done', 'Done'],
+            ['refused', 'Refused'],
+          ].map(
+            ([value, name]) =>
+              html`<option value=${value} .selected=${value === (query.outcome ?? '')}>${name}</option>`,
+          )}</select></label>
+          <button @click=${exportAll}>Export</button>
+        </div></div>
+      ${trouble(entries.error)}
+      ${
+        entries.rows === undefined
+          ? skeleton(8)
+          : entries.rows.length > 0
+            ? html`${table(entries.rows)}${moreButton(entries.isMore, () => entries.more(), 'entries')}`
+            : empty('No matching entry.')
+      }
+    </section>`,
+};
+
+/** @param {string} label @param {'since' | 'until'} name */
+const dateField = (label, name) => html`<label class="inline">${label} <input type="date" .value=${query[name] ?? ''}
+  @change=${(/** @type {Event} */ event) => change({ [name]: /** @type {HTMLInputElement} */ (event.target).value || undefined })}></label>`;
+
+/** @param {AuditEntry[]} rows */
+const table = (rows) => html`<table role="table" class="cards">
+  <thead role="rowgroup"><tr role="row">
+    <th role="columnheader" scope="col">When</th><th role="columnheader" scope="col">Who</th><th role="columnheader" scope="col">What</th>
+    <th role="columnheader" scope="col">Details</th><th role="columnheader" scope="col">Outcome</th>
+  </tr></thead><tbody role="rowgroup">${repeat(
+    rows,
+    ({ id }) => id,
+    (entry) => html`<tr role="row">
+      <th role="rowheader" scope="row">${time(entry.at)}<small>${entry.requestId}</small></th>
+      <td role="cell" data-label="Who" class="why">${entry.by?.name ?? 'Unknown'}<small class="soft">${[entry.by?.role, entry.address].filter(Boolean).join(' · ')}</small></td>
+      <td role="cell" data-label="What" class="why">${actionWords(entry.action)} ${targetOf(entry)}</td>
+      <td role="cell" data-label="Details" class="why">${detailsOf(entry)}</td>
+      <td role="cell" data-label="Outcome" class="whole">${entry.outcome === 'done' ? pill('good', 'Done') : pill('bad', 'Refused')}</td></tr>`,
+  )}</tbody></table>`;
+
+/** @param {AuditEntry} entry */
+function targetOf({ connectionId, assetId, targetId }) {
+  if (assetId) return html`<a href="#/assets/${encodeURIComponent(assetId)}">${assetId}</a>`;
+  if (connectionId) return html`<a href="#/connections/${encodeURIComponent(connectionId)}">${connectionId}</a>`;
+  return targetId ?? nothing;
+}
+
+/** @param {AuditEntry} entry */
+function detailsOf({ reason, before, after, request }) {
+  const [old, now] = /** @type {(Record<string, unknown> | undefined)[]} */ ([before, after]);
+  if (reason) return reason;
+  if (old && now) {
+    return Object.keys({ ...old, ...now }).map(
+      (name) => html`<div class="change">${name}: <del>${shown(old[name])}</del> <ins>${shown(now[name])}</ins></div>`,
+    );
+  }
+  return request === undefined ? '' : html`<code>${shown(request)}</code>`;
+}
+
+/** @param {unknown} value */
+const shown = (value) => (typeof value === 'string' ? value : (JSON.stringify(value) ?? 'none'));
+
+/** Saves all entries of the filter as lines of JSON. */
+async function exportAll() {
+  try {
+    const lines = [];
+    /** @type {string | null} */
+    let cursor = null;
+    do {
+      /** @type {{ entries: AuditEntry[], nextCursor: string | null }} */
+      const answer = await api(`/audit${queryOf({ ...query, cursor, limit: 250 })}`);
+      lines.push(...answer.entries.map((entry) => `${JSON.stringify(entry)}\n`));
+      cursor = answer.nextCursor;
+    } while (cursor !== null);
+    const link = document.createElement('a');
+    link.href = URL.createObjectURL(new Blob(lines, { type: 'application/jsonl' }));
+    link.download = 'audit.jsonl';
+    link.click();
+    URL.revokeObjectURL(link.href);
+  } catch (error) {
+    say(/** @type {Error} */ (error).message, 'bad');
+  }
+}
