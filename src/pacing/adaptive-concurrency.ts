@@ -111,12 +111,20 @@ export class Limiter {
       if (error.scope !== 'connection' || this.#adaptedTo.has(error)) return;
       this.#adaptedTo.add(error);
       await this.#tolerant(connectionId, this.#pause(connectionId, error.waitMs, toReason(error)));
-      if (error.code === 'asked_to_wait') this.#stateOf(connectionId).rate.refused(performance.now());
+      if (error.code === 'asked_to_wait') this.#lowerRate(connectionId, performance.now());
     } else if (isTemporary(error)) {
       await this.#tolerant(connectionId, this.#slowDown(connectionId, 'failure', error));
     } else if (error instanceof HttpError) {
       await this.#tolerant(connectionId, this.#endStrikes(connectionId));
     }
+  }
+
+  #lowerRate(connectionId: string, now: number): void {
+    this.#stateOf(connectionId).rate.refused(now);
+    RequestRate.share(
+      [...this.#seen.values()].map(({ rate }) => rate),
+      now,
+    );
   }
 
   async #slowDown(connectionId: string, objection: Objection, error: unknown): Promise<void> {

@@ -1,8 +1,10 @@
 /**
- * A rate is estimated from the answers since the last refusal, if that is less than `windowMs` ago. Otherwise from those since
+ * A rate is estimated from the answers since the last refusal, if that is less than `plateauMs` ago. Otherwise from those since
  * `recentMs` ago, or since the last gap of `idleMs`, if that is later.
  */
-const [windowMs, recentMs, idleMs] = [10_000, 3000, 1000];
+const [recentMs, idleMs] = [3000, 1000];
+/** Many of the recent answers came from the library's reserve: they are counted as if they had taken this much longer. */
+const reserveMs = 500;
 /** Refusals within this time are one event: their requests were in flight together. */
 const eventMs = 1000;
 /** What remains of the estimated rate after a refusal, and how long the curve takes back to it. */
@@ -11,6 +13,8 @@ const [remaining, plateauMs] = [0.85, 20_000];
 const burstMs = 200;
 /** The lowest rate after a refusal that is not soon after another one: 6 requests per second. */
 const least = 6 / 1000;
+/** Connections that are refused within this time, each after at least this number of answers, are likely to share a limit. */
+const [togetherMs, leastAnswers] = [5000, 10];
 /** What a rate gains at least, in requests per ms²: 0.05 per second each second. */
 const gain = 0.05 / 1000 / 1000;
 /** A refusal takes no more than this from the rate: its estimate is too low if other connections share the limit. */
@@ -25,8 +29,8 @@ export class RequestRate {
   /** Times of the latest answers. */
   readonly #answers: number[] = [];
   #busySince = Number.NEGATIVE_INFINITY;
-  /** The last refusal, and the rate of answers until then. */
-  #refused: { at: number; rate: number } | undefined;
+  /** The last refusal, the rate of answers until then, and whether it may be the mean with others. */
+  #refused: { at: number; rate: number; mayShare: boolean } | undefined;
   /** When the last reserved request is due, if all are sent at even intervals. */
   #last = Number.NEGATIVE_INFINITY;
 
@@ -47,18 +51,33 @@ export class RequestRate {
     const last = this.#answers.at(-1) ?? Number.NEGATIVE_INFINITY;
     if (now - last > idleMs) this.#busySince = now;
     this.#answers.push(now);
-    while (this.#answers[0]! < now - windowMs) this.#answers.shift();
+    while (this.#answers[0]! < now - plateauMs) this.#answers.shift();
   }
 
   refused(now: number): void {
     const { at = Number.NEGATIVE_INFINITY } = this.#refused ?? {};
     if (now - at < eventMs) return;
-    const since = now - at < windowMs ? at : Math.max(this.#busySince, now - recentMs);
+    const since = now - at < plateauMs ? at : Math.max(this.#busySince, now - recentMs);
     const answers = this.#answers.filter((time) => time > since).length;
-    const estimate = answers / Math.max(now - since, eventMs);
+    // The library's reserve was empty at a refusal.
+    const estimate = answers / Math.max(now - since + (since === at ? 0 : reserveMs), eventMs);
     // Later, the curve is far above any rate that was seen, so it is no lower bound.
     const before = now - at < 2 * plateauMs ? this.#rateAt(now)! * (1 - mostLost) : least;
-    this.#refused = { at: now, rate: Math.max(estimate, before) };
+    this.#refused = { at: now, rate: Math.max(estimate, before), mayShare: answers >= leastAnswers };
+  }
+
+  /**
+   * Connections that the library has just refused together are likely to share its limit: they get the mean of their rates. Once for
+   * each refusal, because each may have a limit of its own.
+   */
+  static share(rates: RequestRate[], now: number): void {
+    const together = rates
+      .map((rate) => rate.#refused)
+      .filter((refused) => refused !== undefined)
+      .filter(({ at, mayShare }) => mayShare && now - at < togetherMs);
+    if (together.length < 2) return;
+    const mean = together.reduce((sum, { rate }) => sum + rate, 0) / together.length;
+    for (const refused of together) Object.assign(refused, { rate: mean, mayShare: false });
   }
 
   /** In requests per ms; undefined: unlimited. */

@@ -2,23 +2,25 @@ import { expect, test } from 'vitest';
 import { simulate, sum } from './simulated-library.ts';
 
 test.each([20, 100, 300].flatMap((latency) => [20, 60, 400].map((perSecond) => [perSecond, latency] as const)))(
-  'a library that allows %i requests per second, at %i ms, is used to 85 %%, and refuses about 1 %%',
+  'a library that allows %i requests per second, at %i ms, is used to 85 percent, and refuses less than 1 percent in two minutes',
   (perSecond, latency) => {
     const transferMs = latency * 1.5 + 60;
-    const [seen] = simulate({ latency, perSecond, transferMs });
+    const [seen] = simulate({ latency, perSecond, transferMs, seconds: 120 });
     const possible = 60 * Math.min(perSecond, 128_000 / (latency * 1.05 + transferMs));
-    expect(sum(seen!.mirrored) / possible).toBeGreaterThan(0.85);
-    // The reserve of the first second hides the library's limit at first.
-    expect(sum(seen!.refused)).toBeLessThan(8 + possible / 100);
+    expect(sum(seen!.mirrored.slice(0, 60)) / possible).toBeGreaterThan(0.85);
+    expect(sum(seen!.refused)).toBeLessThan(sum(seen!.mirrored) / 100);
   },
 );
 
-test('the rate of requests stays even after the first seconds', () => {
-  const [seen] = simulate({ latency: 100, perSecond: 60, transferMs: 210 });
-  const settled = seen!.mirrored.slice(12, 50);
-  expect(Math.min(...settled)).toBeGreaterThan(48);
-  expect(Math.max(...settled)).toBeLessThan(70);
-  expect(sum(seen!.refused.slice(12, 50))).toBe(0);
+test.each([1, 2, 3])('after the first seconds, the library refuses requests at most every 30 seconds (%i)', (seed) => {
+  const [seen] = simulate({ latency: 100, perSecond: 60, transferMs: 210, seconds: 120, seed });
+  const refused = [...seen!.refused.entries()].flatMap(([second, count]) => (second > 5 && count > 0 ? [second] : []));
+  for (const [index, second] of refused.slice(1).entries()) {
+    const since = second - refused[index]!;
+    if (since > 1) expect(since).toBeGreaterThan(30);
+  }
+  // Each refusal costs two seconds: the wait that the library asks for, and the one in which requests begin again.
+  expect(seen!.mirrored.slice(12).filter((count) => count < 48).length).toBeLessThanOrEqual(8);
 });
 
 test.each([
@@ -30,9 +32,30 @@ test.each([
   expect(seen!.limits.at(-1)).toBeLessThanOrEqual(most);
 });
 
-test('of two connections that share the limit of the library, each gets at least a third', () => {
-  const [flooding, other] = simulate({ latency: 100, perSecond: 60, transferMs: 210, seconds: 180, begin: [0, 30] });
-  const [a, b] = [flooding!, other!].map(({ mirrored }) => sum(mirrored.slice(60)));
-  expect(b! / (a! + b!)).toBeGreaterThan(1 / 3);
-  expect(b! / (a! + b!)).toBeLessThan(2 / 3);
+test.each([
+  [60, 20],
+  [20, 100],
+  [60, 100],
+  [400, 100],
+  [20, 300],
+  [60, 300],
+])(
+  'of two connections that share %i requests per second, at %i ms, each gets 40 percent from the first minute',
+  (perSecond, latency) => {
+    const conditions = { latency, perSecond, transferMs: latency * 1.5 + 60, seconds: 240, begin: [0, 30] };
+    const [flooding, other] = simulate(conditions).map(({ mirrored }) => mirrored);
+    for (const to of [90, 240]) {
+      const [a, b] = [flooding!, other!].map((counts) => sum(counts.slice(30, to)));
+      expect(b! / (a! + b!)).toBeGreaterThan(0.4);
+      expect(b! / (a! + b!)).toBeLessThan(0.6);
+    }
+  },
+);
+
+test('connections with limits of their own use most of them, although they are sometimes refused together', () => {
+  const perSecond = [20, 60];
+  const seen = simulate({ latency: 100, perSecond, transferMs: 210, seconds: 240, begin: [0, 0] });
+  for (const [index, { mirrored }] of seen.entries()) {
+    expect(sum(mirrored) / (240 * perSecond[index]!)).toBeGreaterThan(0.8);
+  }
 });

@@ -65,3 +65,27 @@ test('a connection that another one leaves no requests keeps a small rate', () =
   for (let at = 2 * second; at < 20 * second; at += 2 * second) rate.refused(at);
   expect(allowed(rate, 40 * second)).toBeGreaterThan(0);
 });
+
+test('connections that are refused together get the same rate, but not those that send little', () => {
+  const [busy, other, idle] = [new RequestRate(), new RequestRate(), new RequestRate()];
+  answers(busy, 100, 0, 3 * second);
+  answers(other, 20, 0, 3 * second);
+  answers(idle, 1, 0, 3 * second);
+  const rates = [busy, other, idle];
+  for (const rate of rates) rate.refused(3 * second);
+  RequestRate.share(rates, 3 * second);
+  const counts = rates.map((rate) => allowed(rate, 3 * second));
+  expect(counts[0]).toBe(counts[1]);
+  expect(counts[0]).toBeGreaterThan(40);
+  expect(counts[2]).toBeLessThan(10);
+});
+
+test('a connection that was refused alone keeps its rate when others are refused later', () => {
+  const [busy, other] = [new RequestRate(), new RequestRate()];
+  answers(busy, 100, 0, 3 * second);
+  busy.refused(3 * second);
+  answers(other, 20, 6 * second, 9 * second);
+  other.refused(9 * second);
+  RequestRate.share([busy, other], 9 * second);
+  expect(allowed(other, 9 * second)).toBeLessThan(25);
+});

@@ -7,8 +7,8 @@ import { ResponseTimes } from '../../src/pacing/response-times.ts';
 export interface Conditions {
   /** Round trip to the library. */
   latency: number;
-  /** API requests per second that it allows to all together; more get 429 and `Retry-After: 1`. */
-  perSecond?: number;
+  /** API requests per second that it allows to all together, or to each; more get 429 and `Retry-After: 1`. */
+  perSecond?: number | number[];
   /** It works on this many API requests at once, each for `workMs`; others wait. */
   workers?: number;
   workMs?: number;
@@ -18,6 +18,8 @@ export interface Conditions {
   seconds?: number;
   /** When each connection begins, in seconds. Each has more assets than can be mirrored. */
   begin?: number[];
+  /** Of the random numbers. */
+  seed?: number;
 }
 
 /** What became of one connection, by second. */
@@ -33,10 +35,10 @@ export const sum = (counts: number[]) => counts.reduce((all, count) => all + cou
 export function simulate(conditions: Conditions): Simulated[] {
   const { latency, perSecond, workers = 0, workMs = 0, transferMs } = conditions;
   const { ceiling = 128, seconds = 60, begin = [0] } = conditions;
+  let { seed = 1 } = conditions;
   const start = 1e6;
   const events: { at: number; run: () => void }[] = [];
   let now = start;
-  let seed = 1;
   const random = () => {
     seed = (seed * 16_807) % 2_147_483_647;
     return seed / 2_147_483_647;
@@ -46,15 +48,17 @@ export function simulate(conditions: Conditions): Simulated[] {
     events.splice(index + 1, 0, { at: now + ms, run });
   };
 
-  let [tokens, filledAt] = [perSecond ?? 0, now];
-  const takeToken = (): boolean => {
-    if (perSecond === undefined) return true;
-    tokens = Math.min(perSecond, tokens + ((now - filledAt) / 1000) * perSecond);
-    filledAt = now;
-    if (tokens < 1) return false;
-    tokens--;
-    return true;
+  const limitedTo = (allowed: number) => {
+    let [tokens, filledAt] = [allowed, now];
+    return (): boolean => {
+      tokens = Math.min(allowed, tokens + ((now - filledAt) / 1000) * allowed);
+      filledAt = now;
+      if (tokens < 1) return false;
+      tokens--;
+      return true;
+    };
   };
+  const forAll = typeof perSecond === 'number' ? limitedTo(perSecond) : () => true;
   const freeAt = Array.from({ length: workers }, () => now);
   const work = (): number => {
     if (workers === 0) return 0;
@@ -63,14 +67,16 @@ export function simulate(conditions: Conditions): Simulated[] {
     return freeAt[0] - now;
   };
 
-  const connections = begin.map((beginsAt) => {
+  const rates = begin.map(() => new RequestRate());
+  const connections = begin.map((beginsAt, index) => {
+    const takeToken = Array.isArray(perSecond) ? limitedTo(perSecond[index]!) : forAll;
     const seen: Simulated = { mirrored: [], limits: [], refused: [] };
     const count = (what: number[]) => {
       const second = Math.floor((now - start) / 1000);
       what[second] = (what[second] ?? 0) + 1;
     };
     let adaptiveLimit: AdaptiveLimit = { limit: 16, limitAtObjection: null, strikes: 0, slowedAt: 0 };
-    const [times, rate] = [new ResponseTimes(), new RequestRate()];
+    const [times, rate] = [new ResponseTimes(), rates[index]!];
     let inFlight = 0;
     let pausedUntil = 0;
     const concurrency = () => {
@@ -101,6 +107,7 @@ export function simulate(conditions: Conditions): Simulated[] {
       count(seen.refused);
       inFlight--;
       rate.refused(now);
+      RequestRate.share(rates, now);
       const until = now + 1050 + random() * 250;
       if (until <= pausedUntil) return;
       pausedUntil = until;
