@@ -153,6 +153,7 @@ function copyOf(env: CopyValues) {
       target: env.STORAGE_URL ?? ({ kind: 'directory', path: resolve(dataDir, 'mirror') } satisfies StorageTarget),
       s3: { ...s3Of(env), proxies: proxiesOf(env) },
       keyTemplate: env.KEY_TEMPLATE,
+      contentHash: env.CONTENT_HASH === 'sha256',
     },
     dataDir,
     thumbnails: { mirror: env.MIRROR_THUMBNAILS },

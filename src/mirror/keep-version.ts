@@ -98,7 +98,7 @@ async function keepFile(
   as: string,
   signal: AbortSignal,
 ): Promise<VersionFile | undefined> {
-  const { role, key, bytes, etag, crc32 } = file;
+  const { role, key, bytes, etag, crc32, sha256 } = file;
   const found = await storage.head(key, { signal });
   if (!found || (bytes !== undefined && found.bytes !== bytes)) return undefined;
   // A copied bucket has other ETags: then the content decides.
@@ -116,6 +116,7 @@ async function keepFile(
     bytes: kept.bytes,
     etag: kept.etag ?? null,
     ...(crc32 !== undefined && { crc32 }),
+    ...(sha256 !== undefined && { sha256 }),
   };
 }
 

@@ -3,7 +3,7 @@ import { skippedNow } from '../filters/apply-filters.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { type Reason, renderReason } from '../reasons.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/schemas.ts';
-import { crc32At } from '../storage/meter.ts';
+import { crc32At, measure } from '../storage/meter.ts';
 import { databaseTime, note } from '../store/assets/history.ts';
 import type { Media, SidecarStates } from '../store/database/schema.ts';
 import { askLibrary } from './ask-library.ts';
@@ -69,11 +69,26 @@ async function storeMedia(
   // The upload is of an earlier version than the stored one.
   if (found && asset.upload) await forgetUpload(deps, lease, asset.upload);
   if (found) await dropUnfinishedVersion(deps, leased);
-  const media = found ?? (await transfer(deps, leased, detail));
+  const media = found ?? (await withHash(deps, leased, await transfer(deps, leased, detail)));
   const { bytes, variant, checksums } = media;
   note(lease, found ? 'found_in_bucket' : 'stored', { bytes, variant, checksums });
   requireLease(await deps.store.assets.saveMedia(lease, media));
   return { media, isNew: !found };
+}
+
+/**
+ * A file whose parts are no blocks of a content hash, or were not hashed, is read back. Without a hash if it is damaged or
+ * archived: then the scrub finds one later.
+ */
+async function withHash(deps: MirrorDeps, { signal }: LeasedAsset, media: Media): Promise<Media> {
+  const { checksums, key } = media;
+  if (!deps.storage.hashes || checksums.sha256) return media;
+  const body = await deps.storage.get(key, { signal }).catch((error) => {
+    if (!(error instanceof Archived)) throw error;
+  });
+  if (!body) return media;
+  const { crc32, sha256 } = await measure(body, signal, { hashed: true });
+  return crc32 === checksums.crc32 ? { ...media, checksums: { ...checksums, sha256: sha256! } } : media;
 }
 
 /** The media of this version if an earlier lease stored it and the bucket still has exactly these bytes. */

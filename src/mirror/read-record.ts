@@ -41,6 +41,7 @@ const versionSchema = schema.extend({
         bytes,
         etag: z.string().nullable(),
         crc32: z.string().optional(),
+        sha256: z.string().optional(),
       }),
     )
     .min(1)

@@ -31,7 +31,8 @@ export function sidecarsOf(
 }
 
 export function keptOf({ bytes, etag, checksums }: Stored): Kept {
-  return { bytes, etag: etag ?? null, crc32: checksums.crc32! };
+  const { crc32, sha256 } = checksums;
+  return { bytes, etag: etag ?? null, crc32: crc32!, ...(sha256 && { sha256 }) };
 }
 
 export function recordOf(of: {

@@ -11,15 +11,15 @@ export function storedFiles(
 ): StoredFile[] {
   const { key, bytes, etag, checksums } = media;
   const sidecar = (role: VersionFile['role'], at: string): StoredFile => {
-    const { bytes, etag = null, crc32 } = sidecarFiles[at] ?? {};
-    return { role, key: at, bytes, etag, crc32 };
+    const { bytes, etag = null, crc32, sha256 } = sidecarFiles[at] ?? {};
+    return { role, key: at, bytes, etag, crc32, sha256 };
   };
   const roleOf = (at: string) => {
     if (at === sidecarKeys.captions(key)) return 'captions';
     return at === sidecarKeys.text(key) ? 'text' : 'transcript';
   };
   return [
-    { role: 'media', key, bytes, etag, crc32: checksums.crc32 },
+    { role: 'media', key, bytes, etag, crc32: checksums.crc32, sha256: checksums.sha256 },
     ...(transcriptKeys ?? []).map((at) => sidecar(roleOf(at), at)),
     ...(thumbnail ? [sidecar('thumbnail', thumbnail.key)] : []),
     sidecar('record', sidecarKeys.record(key)),

@@ -41,7 +41,7 @@ const facts = z.object({
   key: z.string().nullable(),
   bytes: count.nullable(),
   variant: variant.nullable(),
-  checksums: checksums.nullable(),
+  checksums: checksums.nullable().describe('crc32, md5 where the store compares it, sha256: the content hash.'),
   mirroredAt: time.nullable(),
   transcript: z.enum(transcriptStates),
   thumbnail: z.enum(thumbnailStates),
@@ -66,7 +66,15 @@ export const assetAnswer = facts
       thumbnail: z.object({ state: z.enum(thumbnailStates), key: z.string().nullable() }),
     }),
     sidecarFiles: z
-      .array(z.object({ key: z.string(), bytes: count, crc32: z.string(), etag: z.string().nullable() }))
+      .array(
+        z.object({
+          key: z.string(),
+          bytes: count,
+          crc32: z.string(),
+          sha256: z.string().nullable().describe('The content hash; null: not known yet.'),
+          etag: z.string().nullable(),
+        }),
+      )
       .describe('The sidecars in the bucket.'),
     upload: z
       .object({
@@ -244,10 +252,11 @@ function detailsOf(asset: Asset & { readable: boolean }, parts: UploadPart[], no
       },
       thumbnail: { state: asset.thumbnailState, key: asset.thumbnail?.key ?? null },
     },
-    sidecarFiles: Object.entries(asset.sidecarFiles).map(([key, { bytes, crc32, etag }]) => ({
+    sidecarFiles: Object.entries(asset.sidecarFiles).map(([key, { bytes, crc32, sha256 = null, etag }]) => ({
       key,
       bytes,
       crc32,
+      sha256,
       etag,
     })),
     upload: upload && {

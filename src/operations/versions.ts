@@ -25,6 +25,7 @@ export const versionList = z
               versionId: z.string().optional().describe('In a bucket with versions: the version of that key.'),
               bytes: count,
               crc32: z.string().optional(),
+              sha256: z.string().optional().describe('The content hash.'),
             }),
           ),
         })

@@ -2,6 +2,7 @@ import { createHash, type Hash } from 'node:crypto';
 import { type Readable, Transform, type TransformCallback } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { crc32 } from 'node:zlib';
+import { BlockHashes, contentHashOf } from './content-hash.ts';
 import { hexOf } from './crc32.ts';
 import type { ReadOptions, Storage } from './storage.ts';
 
@@ -11,22 +12,37 @@ export interface Sums {
   passed: number;
   /** The MD5, which some stores use as the ETag. */
   etag: string | undefined;
-  /** Lower-case hex. */
-  checksums(): { crc32: string; md5?: string };
+  /** Lower-case hex; `sha256`: the content hash. */
+  checksums(): Checksums;
+  /** The SHA-256 of each block of the content hash; null if it is not computed. */
+  blocks(): string[] | null;
 }
 
-export function sumsOf(body: Buffer, { md5, onChunk }: Summing): Sums {
+export type Checksums = { crc32: string; md5?: string; sha256?: string };
+
+export function sumsOf(body: Buffer, { md5, onChunk }: Summing, { hashed }: Pick<MeterOptions, 'hashed'>): Sums {
   onChunk?.(body);
   const sum = md5 ? createHash('md5').update(body).digest('hex') : undefined;
-  const sums = { crc32: hexOf(crc32(body)), ...(sum && { md5: sum }) };
-  return { passed: body.length, etag: sum, checksums: () => sums };
+  const hashes = hashed ? new BlockHashes() : undefined;
+  hashes?.update(body);
+  const blocks = hashes?.blocks() ?? null;
+  const sums = checksumsOf(crc32(body), sum, blocks);
+  return { passed: body.length, etag: sum, checksums: () => sums, blocks: () => blocks };
 }
+
+const checksumsOf = (crc: number, md5: string | undefined, blocks: string[] | null): Checksums => ({
+  crc32: hexOf(crc),
+  ...(md5 && { md5 }),
+  ...(blocks && { sha256: contentHashOf(blocks) }),
+});
 
 export interface MeterOptions {
   /** The declared length in bytes; undefined when it is unknown. */
   expected?: number | undefined;
   /** See PutOptions. */
   fence?: (() => Promise<void>) | undefined;
+  /** Whether the content hash is computed. */
+  hashed?: boolean | undefined;
 }
 
 /** What is computed besides CRC-32; `onChunk` feeds a checksum that the meter does not compute itself. */
@@ -48,6 +64,7 @@ export class Meter extends Transform implements Sums {
   etag: string | undefined;
   #crc = 0;
   #md5: Hash | undefined;
+  readonly #hashes: BlockHashes | undefined;
   #withheld: Buffer | undefined;
   readonly #options: MeterOptions;
   #onChunk: ((chunk: Buffer) => void) | undefined;
@@ -55,6 +72,7 @@ export class Meter extends Transform implements Sums {
   constructor(options: MeterOptions) {
     super({ highWaterMark: 1 << 16 });
     this.#options = options;
+    this.#hashes = options.hashed ? new BlockHashes() : undefined;
   }
 
   sumWith({ md5, onChunk }: Summing): void {
@@ -83,6 +101,7 @@ export class Meter extends Transform implements Sums {
     }
     this.#crc = crc32(chunk, this.#crc);
     this.#md5?.update(chunk);
+    this.#hashes?.update(chunk);
     this.#onChunk?.(chunk);
     const before = this.#withheld;
     this.#withheld = chunk;
@@ -104,8 +123,12 @@ export class Meter extends Transform implements Sums {
     else end();
   }
 
-  checksums(): { crc32: string; md5?: string } {
-    return { crc32: hexOf(this.#crc), ...(this.etag && { md5: this.etag }) };
+  checksums(): Checksums {
+    return checksumsOf(this.#crc, this.etag, this.blocks());
+  }
+
+  blocks(): string[] | null {
+    return this.#hashes?.blocks() ?? null;
   }
 }
 
@@ -148,9 +171,13 @@ export function metered(
   return meter;
 }
 
-/** Reads a body to its end and returns its checksum, lower-case hex. */
-export async function measure(body: Readable, signal?: AbortSignal): Promise<{ crc32: string }> {
-  const meter = new Meter({});
+/** Reads a body to its end and returns its checksums; with `hashed` also its content hash. */
+export async function measure(
+  body: Readable,
+  signal?: AbortSignal,
+  options: Pick<MeterOptions, 'hashed'> = {},
+): Promise<Checksums> {
+  const meter = new Meter(options);
   await pipeline(body, meter.resume(), { signal });
   return meter.checksums();
 }

@@ -26,6 +26,7 @@ export function identified(storage: Storage, settle: Settle, options: IdOptions 
   const { uploads, lock } = storage;
   return {
     name: storage.name,
+    hashes: storage.hashes,
     put(key, body, options = {}) {
       // The caller may change its buffer while the id is checked.
       const content = Buffer.isBuffer(body) ? Buffer.from(body) : body;

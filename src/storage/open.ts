@@ -8,10 +8,18 @@ type Target = { kind: 'directory'; path: string } | ({ kind: 's3' } & Pick<S3Opt
 
 /** Opens the store of the configuration. Its first use reports problems. */
 export async function openStorage(
-  { target, s3 }: { target: Target; s3: Omit<S3Options, 'bucket' | 'prefix' | 'connections' | 'memory'> },
+  {
+    target,
+    s3,
+    contentHash = false,
+  }: {
+    target: Target;
+    s3: Omit<S3Options, 'bucket' | 'prefix' | 'connections' | 'memory' | 'contentHash'>;
+    contentHash?: boolean;
+  },
   { log, ...options }: Pick<S3Options, 'connections' | 'memory'> & { log: Log },
 ): Promise<Storage> {
-  if (target.kind === 'directory') return openDirectory({ ...target, log });
+  if (target.kind === 'directory') return openDirectory({ ...target, contentHash, log });
   const { openS3 } = await import('./s3/s3.ts');
-  return openS3({ ...target, ...s3, ...options });
+  return openS3({ ...target, ...s3, contentHash, ...options });
 }

@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream';
+import { blockBytes } from './content-hash.ts';
 
 /** An object as the store has it. */
 export interface StoredObject {
@@ -48,7 +49,7 @@ export interface Links {
   origin(): Promise<string>;
 }
 
-/** A stored and verified object. Checksums are lower-case hex: `crc32`, and `md5` where the store compares it. */
+/** A stored and verified object. Checksums are lower-case hex: `crc32`, `sha256` (the content hash), `md5` where the store compares it. */
 export interface Stored {
   key: string;
   bytes: number;
@@ -85,6 +86,8 @@ export interface Part {
   bytes: number;
   etag: string;
   crc32: string;
+  /** The SHA-256 of each of its blocks, see content-hash.ts; null if they were not hashed. */
+  blocks: string[] | null;
 }
 
 /**
@@ -174,10 +177,9 @@ export function partLength(upload: { bytes: number; partBytes: number }, number:
 /** The smallest part that S3 takes, other than the last (S3 user guide, "Multipart upload limits"). */
 export const smallestPart = 5 * 2 ** 20;
 
-/** 5 MiB for objects up to 32 MiB, else 16 MiB, or more where 10,000 parts would not be enough. */
+/** 5 MiB for objects up to 32 MiB, else a block of the content hash, or several where 10,000 parts would not be enough. */
 export function partBytesFor(bytes: number): number {
-  const mib = 2 ** 20;
-  return bytes <= 32 * mib ? smallestPart : Math.max(16 * mib, Math.ceil(bytes / 10_000 / mib) * mib);
+  return bytes <= 32 * 2 ** 20 ? smallestPart : Math.ceil(bytes / 10_000 / blockBytes) * blockBytes;
 }
 
 /**
@@ -197,6 +199,8 @@ export function partBytesFor(bytes: number): number {
 export interface Storage {
   /** For people: `s3://bucket/prefix`, `file:///dir`. */
   readonly name: string;
+  /** Whether `put` and `uploads` compute content hashes (CONTENT_HASH). */
+  readonly hashes: boolean;
   put(key: string, body: Readable | Buffer | string, options?: PutOptions): Promise<Stored>;
   readonly uploads: Uploads;
   /** The object's bytes; undefined if there is none. @throws Archived if the store must restore it first */

@@ -15,6 +15,13 @@ export async function checkAsset(
 ): Promise<VerificationLine[]> {
   const asset = await deps.store.contents.get(assetId);
   const pairs = (asset ? expectedOf(asset) : []).map((left) => ({ key: left.key, left, right: 'unlisted' as const }));
-  const found = await inspect(deps, pairs, { one: true, counts: { ...nothingFound }, seen: [], copied: [], signal });
+  const found = await inspect(deps, pairs, {
+    one: true,
+    counts: { ...nothingFound },
+    seen: [],
+    copied: [],
+    hashed: [],
+    signal,
+  });
   return found.filter((line) => line !== undefined);
 }

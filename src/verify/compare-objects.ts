@@ -2,7 +2,7 @@ import { concurrently } from '../concurrently.ts';
 import { Archived, reasonOf, StorageUnavailable } from '../errors.ts';
 import { storable } from '../source/schemas.ts';
 import { idSegment, isDigested } from '../storage/keys.ts';
-import { measure } from '../storage/meter.ts';
+import { type Checksums, measure } from '../storage/meter.ts';
 import type { Storage, StoredObject } from '../storage/storage.ts';
 import type { ObjectKind, Remedy, VerificationCounts, VerificationLine } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
@@ -37,6 +37,8 @@ export interface Inspection {
   seen: { id: string; lease: number }[];
   /** Objects with another ETag for the same content, as in a copied bucket. */
   copied: { id: string; lease: number; key: string; etag: string }[];
+  /** Correct objects whose content hash was not known. */
+  hashed: { id: string; lease: number; key: string; sha256: string }[];
   signal: AbortSignal;
 }
 
@@ -88,9 +90,9 @@ async function compare(
   { storage }: InspectDeps,
   expected: Expected,
   listed: StoredObject | 'unlisted' | undefined,
-  { deep, counts, copied, signal }: Inspection,
+  { deep, counts, copied, hashed, signal }: Inspection,
 ): Promise<VerificationLine> {
-  const { key, asset, kind, bytes, etag, crc32 } = expected;
+  const { key, asset, kind, bytes, etag, crc32, sha256 } = expected;
   const line = (
     mark: VerificationLine['mark'],
     text: string | null,
@@ -122,22 +124,31 @@ async function compare(
     if (!deep && !touched) return object.archived ? archived() : line('=', null);
     const body = await storage.get(key, { signal });
     if (!body) return line('-', `missing in the bucket: ${names[kind]}`, lost);
-    const found = await measure(body, signal);
+    const found = await measure(body, signal, { hashed: storage.hashes || sha256 !== undefined });
     counts.bytesRead += object.bytes;
-    if (crc32 === undefined || found.crc32 === crc32) {
-      if (touched) copied.push({ id: asset.id, lease: asset.lease, key, etag: object.etag! });
-      return line('=', null);
+    const difference = differenceOf(found, expected);
+    if (difference) {
+      return line('*', `${difference} was stored: ${names[kind]}`, kind === 'media' ? 'fetch' : 'write');
     }
-    return line(
-      '*',
-      `CRC-32 ${found.crc32}, ${crc32} was stored: ${names[kind]}`,
-      kind === 'media' ? 'fetch' : 'write',
-    );
+    const at = { id: asset.id, lease: asset.lease, key };
+    if (touched) copied.push({ ...at, etag: object.etag! });
+    // Without a checksum to compare with, the content may be damaged.
+    if (crc32 !== undefined && sha256 === undefined && found.sha256) hashed.push({ ...at, sha256: found.sha256 });
+    return line('=', null);
   } catch (error) {
     if (error instanceof Archived) return archived();
     if (signal.aborted || error instanceof StorageUnavailable) throw error;
     return line('!', `cannot be read: ${reasonOf(error)}`);
   }
+}
+
+/** `SHA-256 a, b`: what an object has, and what is expected. Undefined: no known checksum differs. */
+export function differenceOf(found: Checksums, expected: { crc32?: string | undefined; sha256?: string | undefined }) {
+  for (const [name, title] of [['crc32', 'CRC-32'] as const, ['sha256', 'SHA-256'] as const]) {
+    const known = expected[name];
+    if (known !== undefined && found[name] !== known) return `${title} ${found[name]}, ${known}`;
+  }
+  return undefined;
 }
 
 const names: Record<ObjectKind, string> = {

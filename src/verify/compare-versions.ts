@@ -12,12 +12,12 @@ import type {
 } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import { versionName } from '../version-name.ts';
-import type { ObjectResult } from './compare-objects.ts';
+import { differenceOf, type ObjectResult } from './compare-objects.ts';
 
 /** Versions whose objects are requested at once. */
 const atOnce = 4;
 
-type Part = Pick<VersionFile, 'at' | 'versionId' | 'crc32'> & {
+type Part = Pick<VersionFile, 'at' | 'versionId' | 'crc32' | 'sha256'> & {
   kind: ObjectKind;
   bytes: number | undefined;
   etag: string | null;
@@ -65,7 +65,7 @@ const partsOf = ({ assetId, replacedAt, files }: AssetVersion): Part[] => [
 async function compare(
   storage: Storage,
   { assetId, replacedAt }: AssetVersion,
-  { at, versionId, kind, bytes, etag, crc32 }: Part,
+  { at, versionId, kind, bytes, etag, crc32, sha256 }: Part,
   { deep, signal, counts }: Comparing,
 ): Promise<VerificationLine> {
   const line = (mark: VerificationLine['mark'], text: string | null = null): VerificationLine => ({
@@ -87,9 +87,10 @@ async function compare(
     if (crc32 === undefined || !(deep || isOther)) return object.archived ? archived() : line('=');
     const body = await storage.get(at, { signal, versionId });
     if (!body) return line('-', 'missing in the bucket');
-    const found = await measure(body, signal);
+    const found = await measure(body, signal, { hashed: sha256 !== undefined });
     counts.bytesRead += object.bytes;
-    return found.crc32 === crc32 ? line('=') : line('*', `CRC-32 ${found.crc32}, ${crc32} was kept`);
+    const difference = differenceOf(found, { crc32, sha256 });
+    return difference ? line('*', `${difference} was kept`) : line('=');
   } catch (error) {
     if (error instanceof Archived) return archived();
     if (signal.aborted || error instanceof StorageUnavailable) throw error;

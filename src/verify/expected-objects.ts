@@ -12,6 +12,8 @@ export interface Expected {
   etag: string | undefined;
   /** Lower-case hex. */
   crc32: string | undefined;
+  /** The content hash; undefined: not known yet. */
+  sha256: string | undefined;
 }
 
 /** The order in which buckets list: by the UTF-8 bytes of the keys. */
@@ -32,8 +34,8 @@ export function expectedOf(asset: AssetContents): Expected[] {
   const recordKey = asset.recordKey ?? (asset.state === 'mirrored' ? sidecarKeys.record(media.key) : null);
   const other = (key: string, kind: ObjectKind, length?: number): Expected => {
     const kept = asset.sidecarFiles[key];
-    const { bytes = length, etag, crc32 } = kept ?? {};
-    return { key, asset, kind, bytes, etag: etag ?? undefined, crc32 };
+    const { bytes = length, etag, crc32, sha256 } = kept ?? {};
+    return { key, asset, kind, bytes, etag: etag ?? undefined, crc32, sha256 };
   };
   const objects = [
     {
@@ -43,6 +45,7 @@ export function expectedOf(asset: AssetContents): Expected[] {
       bytes: media.bytes,
       etag: media.etag ?? undefined,
       crc32: media.checksums.crc32,
+      sha256: media.checksums.sha256,
     },
     ...(recordKey ? [other(recordKey, 'record')] : []),
     ...(transcriptKeys ?? []).map((key) => other(key, 'transcript')),

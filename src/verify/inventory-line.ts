@@ -23,13 +23,19 @@ export interface InventoryLine {
   /** When the bytes of its media were last compared with their checksum. */
   verifiedAt: string | null;
   /** The media first. */
-  objects: { key: string; bytes: number | null; crc32: string | null }[];
+  objects: { key: string; bytes: number | null; crc32: string | null; sha256: string | null }[];
   /** Its superseded files that are kept, newest first. `versionId`: in a bucket with versions. */
   versions: {
     version: string;
     mirroredAt: string;
     replacedAt: string;
-    objects: { key: string; versionId?: string | undefined; bytes: number; crc32: string | null }[];
+    objects: {
+      key: string;
+      versionId?: string | undefined;
+      bytes: number;
+      crc32: string | null;
+      sha256: string | null;
+    }[];
   }[];
 }
 
@@ -48,12 +54,14 @@ export function lineOf(asset: AssetContents, objects: Expected[], versions: Asse
     thumbnail: asset.thumbnailState,
     mirroredAt: asset.mirroredAt?.toISOString() ?? null,
     verifiedAt: asset.media ? (asset.verifiedAt?.toISOString() ?? null) : null,
-    objects: objects.map(({ key, bytes, crc32 }) => ({ key, bytes: bytes ?? null, crc32: crc32 ?? null })),
+    objects: objects.map(({ key, bytes = null, crc32 = null, sha256 = null }) => ({ key, bytes, crc32, sha256 })),
     versions: versions.map(({ replacedAt, mirroredAt, files }) => ({
       version: versionName(replacedAt),
       mirroredAt: mirroredAt.toISOString(),
       replacedAt: replacedAt.toISOString(),
-      objects: files.map(({ at: key, versionId, bytes, crc32 = null }) => ({ key, versionId, bytes, crc32 })),
+      objects: files.map(({ at: key, versionId, bytes, crc32 = null, sha256 = null }) => ({
+        ...{ key, versionId, bytes, crc32, sha256 },
+      })),
     })),
   };
 }

@@ -67,6 +67,7 @@ const columns: [name: string, type: keyof typeof types, of: (row: Row) => unknow
   ['thumbnail_key', 'string', (row) => keysOf(row, 'thumbnail')[0]],
   ['transcript_state', 'string', ({ line }) => line.transcript],
   ['transcript_keys', 'array<string>', (row) => keysOf(row, 'transcript')],
+  ['sha256', 'string', (row) => mediaOf(row)?.checksums.sha256],
 ];
 
 const schema: SchemaElement[] = [

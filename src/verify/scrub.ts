@@ -149,7 +149,15 @@ export class Scrubber {
     const asset = await store.contents.get(id);
     if (!asset) return false;
     const pairs = expectedOf(asset).map((left) => ({ key: left.key, left, right: 'unlisted' as const }));
-    const found: Inspection = { deep: true, one: true, counts: { ...nothingFound }, seen: [], copied: [], signal };
+    const found: Inspection = {
+      deep: true,
+      one: true,
+      counts: { ...nothingFound },
+      seen: [],
+      copied: [],
+      hashed: [],
+      signal,
+    };
     const throttled = { store, storage: this.#throttled };
     const findings = [
       ...(await inspect(throttled, pairs, found)),
@@ -160,6 +168,7 @@ export class Scrubber {
     if (differences.length > 0) await storage.check();
     await store.contents.verified(found.seen);
     await store.contents.copied(found.copied);
+    await store.contents.hashed(found.hashed);
 
     const unreadable = differences.find(({ mark }) => mark === '!');
     const damaged = differences.filter(({ mark }) => mark !== '!');

@@ -187,13 +187,15 @@ async function compare(
   const { counts } = progress;
   const seen: Inspection['seen'] = [];
   const copied: Inspection['copied'] = [];
+  const hashed: Inspection['hashed'] = [];
   const one = run.connectionId !== null;
-  const findings = await inspect(at.deps, batch, { ...run.options, one, counts, seen, copied, signal });
+  const findings = await inspect(at.deps, batch, { ...run.options, one, counts, seen, copied, hashed, signal });
   // Without the right disk or bucket, everything would be missing or different.
   if (findings.some((finding) => finding?.difference && finding.mark !== '+')) await storage.check();
   for (const { left } of batch) if (left?.kind === 'media') counts.assets++;
   await store.contents.verified(seen);
   await store.contents.copied(copied);
+  await store.contents.hashed(hashed);
   await progress.save([...findings, ...others], next);
 }
 

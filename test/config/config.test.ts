@@ -70,6 +70,7 @@ describe('the defaults', () => {
           sseKmsKeyId: undefined,
         },
         keyTemplate: '{companyId}/{projectId}/{assetId}/{filename}',
+        contentHash: true,
       },
       dataDir: resolve('data'),
       encryptionKeys: undefined,
@@ -173,6 +174,7 @@ describe('the value of each variable', () => {
     ['S3_REGION', 'eu-1', (c) => c.storage.s3.region, 'eu-1'],
     ['S3_FORCE_PATH_STYLE', 'TRUE', (c) => c.storage.s3.forcePathStyle, true],
     ['S3_CHECKSUMS', 'md5-etag', (c) => c.storage.s3.checksums, 'md5-etag'],
+    ['CONTENT_HASH', 'none', (c) => c.storage.contentHash, false],
     ['S3_STORAGE_CLASS', 'STANDARD_IA', (c) => c.storage.s3.storageClass, 'STANDARD_IA'],
     ['S3_OBJECT_LOCK', 'governance:365d', (c) => c.storage.s3.objectLock, { mode: 'GOVERNANCE', ms: 365 * 24 * hour }],
     ['S3_OBJECT_LOCK', 'COMPLIANCE:1s', (c) => c.storage.s3.objectLock, { mode: 'COMPLIANCE', ms: 1000 }],
@@ -469,6 +471,7 @@ describe('invalid settings', () => {
     S3_PUBLIC_ENDPOINT: ['off', 'h:9000', 'https://user:secret@h'],
     S3_FORCE_PATH_STYLE: ['maybe', '2'],
     S3_CHECKSUMS: ['sha1'],
+    CONTENT_HASH: ['md5'],
     S3_SSE: ['yes'],
     ENCRYPTION_KEYS: [
       'short',

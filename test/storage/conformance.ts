@@ -4,6 +4,7 @@ import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Part, partLength, type Storage, type Upload, UploadLost } from '../../src/storage/storage.ts';
+import { contentHash } from '../support/content-hash.ts';
 import { until } from '../support/until.ts';
 import { bytesOf, collected, crc32Of, KiB, MiB, streaming } from './bodies.ts';
 
@@ -50,7 +51,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         const bytes = bytesOf(length);
         const stored = await storage.put(`known/${length}`, streaming(bytes), { bytes: length });
         expect(stored).toMatchObject({ key: `known/${length}`, bytes: length });
-        expect(stored.checksums.crc32).toBe(crc32Of(bytes));
+        expect(stored.checksums).toMatchObject({ crc32: crc32Of(bytes), sha256: contentHash(bytes) });
         expect(bytes.equals((await read(`known/${length}`))!)).toBe(true);
         const head = await storage.head(`known/${length}`);
         expect(head).toMatchObject({ key: `known/${length}`, bytes: length, etag: stored.etag });
@@ -67,6 +68,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
           );
           expect(stored.bytes).toBe(length);
           if (length <= 3 * MiB) expect(stored.checksums.crc32).toBe(crc32Of(bytes));
+          expect(stored.checksums.sha256).toBe(contentHash(bytes));
           expect(bytes.equals((await read(`unknown/${length}`))!)).toBe(true);
           expect(await storage.head(`unknown/${length}`)).toMatchObject({ bytes: length, etag: stored.etag });
           expect(await ground.leftovers()).toEqual([]);
@@ -624,7 +626,11 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         );
         const sorted = parts.toSorted((a, b) => a.number - b.number);
         const stored = await storage.uploads.complete(remembered, sorted);
-        expect(stored).toMatchObject({ key: 'parts/whole', bytes: body.length, checksums: { crc32: crc32Of(body) } });
+        expect(stored).toMatchObject({
+          key: 'parts/whole',
+          bytes: body.length,
+          checksums: { crc32: crc32Of(body), sha256: contentHash(body) },
+        });
         expect(body.equals((await read('parts/whole'))!)).toBe(true);
         expect(await storage.head('parts/whole')).toMatchObject({ bytes: body.length, etag: stored.etag });
         expect(await ground.leftovers()).toEqual([]);

@@ -27,7 +27,7 @@ export const canMount = process.getuid?.() === 0 && (await mountable());
 export async function newDirectory(): Promise<Ground & { path: string }> {
   const home = await mkdtemp(join(tmpdir(), 'asset-mirror-storage-'));
   const path = join(home, 'mirror');
-  const storage = await openDirectory({ path });
+  const storage = await openDirectory({ path, contentHash: true });
   return {
     storage,
     path,
@@ -79,6 +79,7 @@ export async function openBucket(server: S3Server, options: Partial<S3Options> &
     region: server.region,
     forcePathStyle: true,
     checksums: 'auto',
+    contentHash: true,
     connections: 24,
     ...options,
   });

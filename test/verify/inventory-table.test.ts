@@ -106,6 +106,7 @@ describe('the inventory as a table', { timeout: 240_000 }, () => {
         media_bytes: media?.bytes ?? null,
         media_key: media?.key ?? null,
         crc32: media?.crc32 ?? null,
+        sha256: media?.sha256 ?? null,
         record_key: keys.find((key) => key.endsWith('.asset.json')) ?? null,
         thumbnail_state: line.thumbnail,
         thumbnail_key: keys.find((key) => key.includes('.thumbnail.')) ?? null,

@@ -1,9 +1,11 @@
+import { crc32 } from 'node:zlib';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { bytesOf } from '../../src/library/index.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 import { Scrubber } from '../../src/verify/scrub.ts';
 import { scrape } from '../metrics/scrape.ts';
+import { contentHash } from '../support/content-hash.ts';
 import { contentOf } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
@@ -70,6 +72,37 @@ describe('the scrub', () => {
     await database.query(`UPDATE scrub SET read_at = now() - interval '30 days'`);
     await scrubber().round(stop);
     expect(await fresh()).toEqual([2, 3]);
+  });
+
+  test('a file without a content hash gets it from the scrub, and then its content hash decides', async () => {
+    const { media } = await row(ids[0]!);
+    const { key, checksums } = media!;
+    await database.query(
+      `UPDATE assets SET media = media #- '{checksums,sha256}',
+      sidecar_files = sidecar_files #- ARRAY[record_key, 'sha256'] WHERE id = $1`,
+      [ids[0]],
+    );
+    await age(ids[0]!, 80);
+    await scrubber({ cycle: 4000 }).round(stop);
+    const { media: read, recordKey, sidecarFiles } = await row(ids[0]!);
+    expect(read!.checksums).toEqual(checksums);
+    expect(sidecarFiles[recordKey!]!.sha256).toBe(contentHash((await contentOf(scene.storage, recordKey!))!));
+
+    const content = (await contentOf(scene.storage, key))!;
+    const other = Buffer.alloc(content.length, 'y');
+    await scene.storage.put(key, other);
+    // As if the other bytes had the same CRC-32.
+    await database.query(
+      `UPDATE assets SET media = jsonb_set(media, '{checksums,crc32}', to_jsonb($2::text)) WHERE id = $1`,
+      [ids[0], crc32(other).toString(16).padStart(8, '0')],
+    );
+    await database.query('DELETE FROM scrub');
+    await age(ids[0]!, 80);
+    await scrubber({ cycle: 4000 }).round(stop);
+    await until('the repair', async () => (await contentOf(scene.storage, key))?.equals(content) === true, 30_000);
+    await scene.mirror.assetIn(ids[0]!, 'mirrored');
+    expect((await row(ids[0]!)).media!.checksums).toEqual(checksums);
+    await database.query(`DELETE FROM events WHERE kind = 'asset.damaged'`);
   });
 
   test('assets that are due within a second of each other are read in one round', async () => {

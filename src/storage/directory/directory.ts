@@ -17,8 +17,13 @@ import { write } from './write.ts';
  * Objects as files below a directory. A file is written to a draft, synced to the disk and renamed to its path, and the
  * rename is synced too. Content types and metadata are not stored: the record has what matters.
  */
-export async function openDirectory(options: { path: string; touchMs?: number; log?: Log }): Promise<Storage> {
-  const root = new Root(options.path);
+export async function openDirectory(options: {
+  path: string;
+  contentHash?: boolean;
+  touchMs?: number;
+  log?: Log;
+}): Promise<Storage> {
+  const root = new Root(options.path, options.contentHash ?? false);
   const drafts = new Drafts(root, options.touchMs);
   const uploads = directoryUploads(root, drafts);
   // If this fails, `check` and every `put` report it.
@@ -35,6 +40,7 @@ export async function openDirectory(options: { path: string; touchMs?: number; l
 
   return {
     name: `file://${root.path}`,
+    hashes: root.hashes,
     put: (key, body, put = {}) => write(root, drafts, key, body, put),
     uploads,
     async get(key, options = {}) {

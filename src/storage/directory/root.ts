@@ -12,14 +12,17 @@ export const draftFolder = '.asset-mirror-tmp';
 export class Root {
   readonly path: string;
   readonly drafts: string;
+  /** Whether content hashes are computed. */
+  readonly hashes: boolean;
   #made = false;
   /** Undefined until the first use decides: the disk may not be mounted yet. */
   #device: number | undefined;
   readonly #letterCase;
   #caseOfDevice: { device: number | undefined; ignored: boolean } | undefined;
 
-  constructor(path: string) {
+  constructor(path: string, hashes: boolean) {
     this.path = path;
+    this.hashes = hashes;
     this.drafts = join(path, draftFolder);
     this.#letterCase = caseCheck(path);
   }

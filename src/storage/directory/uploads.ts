@@ -4,7 +4,7 @@ import { appendFile, open, readFile, rm, stat, writeFile } from 'node:fs/promise
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { crc32Of } from '../crc32.ts';
+import { checksumsOfParts } from '../content-hash.ts';
 import { measure, metered } from '../meter.ts';
 import { type Part, partBytesFor, partLength, type Stored, type Upload, UploadLost, type Uploads } from '../storage.ts';
 import type { Drafts } from './drafts.ts';
@@ -69,7 +69,7 @@ async function put(
   signal: AbortSignal | undefined,
 ): Promise<Part> {
   const bytes = partLength(upload, number);
-  const meter = metered(body, { expected: bytes, signal });
+  const meter = metered(body, { expected: bytes, hashed: root.hashes, signal });
   const draft = draftOf(root, upload);
   try {
     return await drafts.write({ key: upload.key, draft, bytes, meter, signal }, async () => {
@@ -79,7 +79,7 @@ async function put(
       const target = file.createWriteStream({ start: (number - 1) * upload.partBytes, flush: true });
       await pipeline(meter, target);
       const { crc32 } = meter.checksums();
-      const part = { number, bytes, etag: crc32, crc32 };
+      const part = { number, bytes, etag: crc32, crc32, blocks: meter.blocks() };
       await appendFile(linesOf(root, upload), `${JSON.stringify(part)}\n`, { flush: true });
       return part;
     });
@@ -102,13 +102,13 @@ async function complete(root: Root, upload: Upload, wanted: Part[], signal?: Abo
     if (drafted.size !== bytes) throw new Error(`store ${key}: the draft has ${drafted.size} bytes of ${bytes}`);
     await moveIntoPlace(root, draft, target, key);
   }
-  const crc32 = crc32Of(wanted);
+  const checksums = checksumsOfParts(upload, wanted);
   const found = await root.describe(key);
   if (found?.bytes !== bytes) throw lost(upload);
   // Without a draft, the file at the key may be another one of this length.
-  if (!drafted && (await measure(createReadStream(target), signal)).crc32 !== crc32) throw lost(upload);
+  if (!drafted && (await measure(createReadStream(target), signal)).crc32 !== checksums.crc32) throw lost(upload);
   await rm(linesOf(root, upload), { force: true });
-  return { key, bytes, etag: undefined, checksums: { crc32 } };
+  return { key, bytes, etag: undefined, checksums };
 }
 
 const hasDraft = async (root: Root, upload: Upload) => (await unlessMissing(stat(draftOf(root, upload)))) !== undefined;

@@ -20,7 +20,7 @@ export async function write(
   const { bytes, fence, signal } = put;
   const source = body instanceof Readable ? body : Readable.from([Buffer.from(body)], { objectMode: false });
   const { promise: ready, resolve: start } = Promise.withResolvers<undefined>();
-  const meter = metered(source, { expected: bytes, fence, signal, ready });
+  const meter = metered(source, { expected: bytes, fence, hashed: root.hashes, signal, ready });
   const claim = { key, draft: join(root.drafts, randomUUID()), bytes: bytes ?? 0, meter, signal };
   async function work(): Promise<Stored> {
     const target = root.fileOf(key);

@@ -21,6 +21,8 @@ export interface S3Options {
   storageClass?: string | undefined;
   /** How long media is locked after it is written. */
   objectLock?: { mode: 'GOVERNANCE' | 'COMPLIANCE'; ms: number } | undefined;
+  /** Whether content hashes are computed. */
+  contentHash?: boolean | undefined;
   sse?: string | undefined;
   sseKmsKeyId?: string | undefined;
   /** An empty string means no proxy. */

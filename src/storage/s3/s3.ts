@@ -26,6 +26,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
   const uploads = s3Uploads(bucket);
   return {
     name,
+    hashes: options.contentHash ?? false,
     put(key, body, put = {}) {
       if (!(body instanceof Readable)) return writeBytes(bucket, key, body, put);
       const { bytes = Number.POSITIVE_INFINITY } = put;

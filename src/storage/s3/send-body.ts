@@ -22,10 +22,13 @@ export async function sendBody(
 ): Promise<{ answer: PutAnswer; sent: Sums }> {
   const { bytes, signal } = to;
   const summed = bucket.howToProve().then((proof) => summing(proof, to.part !== undefined));
-  const meter = Buffer.isBuffer(body) ? undefined : metered(body, { expected: bytes, fence, signal, ready: summed });
+  const hashed = bucket.options.contentHash;
+  const meter = Buffer.isBuffer(body)
+    ? undefined
+    : metered(body, { expected: bytes, fence, hashed, signal, ready: summed });
   try {
     const { checksumOf, ...sums } = await unlessAborted(summed, signal);
-    const sent = meter ?? sumsOf(body as Buffer, sums);
+    const sent = meter ?? sumsOf(body as Buffer, sums, { hashed });
     const answer = await bucket.send({ ...to, body: meter ?? (body as Buffer), checksum: checksumOf(sent) });
     if (meter && !meter.whole)
       throw new Error(`store ${to.target.Key}: the store answered before it had the whole body`);

@@ -7,6 +7,7 @@ import {
   CreateMultipartUploadCommand,
   ListPartsCommand,
 } from '@aws-sdk/client-s3';
+import { checksumsOfParts } from '../content-hash.ts';
 import { crc32Of } from '../crc32.ts';
 import {
   type Part,
@@ -79,7 +80,7 @@ export async function putPart(
   const etag = unquoted(answer.etag);
   if (!etag) throw new Error(`${what}: the store returned no ETag`);
   if (sent.etag && etag !== sent.etag) throw new Error(`${what}: the store has ETag ${etag} instead of ${sent.etag}`);
-  return { number, bytes, etag, crc32: sent.checksums().crc32 };
+  return { number, bytes, etag, crc32: sent.checksums().crc32, blocks: sent.blocks() };
 }
 
 /** UploadLost if the store does not know the upload; it may then also close the connection before it has read the part. */
@@ -133,7 +134,7 @@ export async function completeUpload(
     (expected !== undefined && isMd5OfParts(found.etag) ? found.etag === expected : !doubt);
   // Ceph ignores the lock with which an upload was begun.
   if (found && same && bucket.options.objectLock) await extendLock(bucket, key);
-  if (found && same) return { key, bytes: found.bytes, etag: found.etag, checksums: { crc32: crc32Of(parts) } };
+  if (found && same) return { key, bytes: found.bytes, etag: found.etag, checksums: checksumsOfParts(upload, parts) };
   if (doubt && (isNoUpload(doubt) || !(await isKnown(bucket, upload)))) throw lostUpload(upload, doubt);
   if (doubt) throw await bucket.failure(doubt, signal);
   throw new Error(

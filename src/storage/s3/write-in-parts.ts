@@ -1,11 +1,10 @@
 import type { Readable } from 'node:stream';
+import { blockBytes } from '../content-hash.ts';
 import { metered } from '../meter.ts';
 import { type Part, type PutOptions, partBytesFor, type Stored, type Upload } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
 import { abortUpload, beginUpload, completeUpload, putPart } from './uploads.ts';
 import { writeBytes } from './write.ts';
-
-const leastPartBytes = 16 * 2 ** 20;
 
 /**
  * Writes a body of unknown length, or one that is too long for a PUT, as an upload in parts that ends with this call. A part
@@ -13,7 +12,7 @@ const leastPartBytes = 16 * 2 ** 20;
  */
 export async function writeInParts(bucket: Bucket, key: string, body: Readable, put: PutOptions): Promise<Stored> {
   const { bytes: expected, signal, fence, ...headers } = put;
-  const partBytes = Math.max(leastPartBytes, partBytesFor(expected ?? 0));
+  const partBytes = Math.max(blockBytes, partBytesFor(expected ?? 0));
   const meter = metered(body, { expected, fence, signal });
   const parts: Part[] = [];
   let sending: Promise<unknown> = Promise.resolve();

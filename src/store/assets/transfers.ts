@@ -76,18 +76,21 @@ export async function saveUpload(db: Database, lease: AssetLease, upload: Upload
 /** Saves a part that was stored and checked. */
 export async function savePart(db: Database, lease: AssetLease, part: UploadPart): Promise<boolean> {
   const result = await sql`
-    INSERT INTO upload_parts (asset_id, number, bytes, etag, crc32)
-    SELECT id, ${part.number}, ${part.bytes}, ${part.etag}, ${part.crc32} FROM assets
+    INSERT INTO upload_parts (asset_id, number, bytes, etag, crc32, blocks)
+    SELECT id, ${part.number}, ${part.bytes}, ${part.etag}, ${part.crc32}, ${part.blocks}::text[] FROM assets
     WHERE ${inHand(lease)} AND upload IS NOT NULL FOR SHARE
     ON CONFLICT (asset_id, number) DO UPDATE
-      SET bytes = excluded.bytes, etag = excluded.etag, crc32 = excluded.crc32, stored_at = now()`.execute(db);
+      SET bytes = excluded.bytes, etag = excluded.etag, crc32 = excluded.crc32, blocks = excluded.blocks,
+        stored_at = now()`.execute(db);
   return wroteAny(result);
 }
 
 /** The parts of an asset's upload, by number. */
 export async function parts(db: Database, assetId: string): Promise<UploadPart[]> {
   const { rows } = await sql<UploadPart>`
-    SELECT number, bytes, etag, crc32 FROM upload_parts WHERE asset_id = ${assetId} ORDER BY number`.execute(db);
+    SELECT number, bytes, etag, crc32, blocks FROM upload_parts WHERE asset_id = ${assetId} ORDER BY number`.execute(
+    db,
+  );
   return rows;
 }
 

@@ -223,6 +223,8 @@ const assets = `
     bytes bigint NOT NULL,
     etag text NOT NULL,
     crc32 text NOT NULL,
+    -- The SHA-256 of each of its blocks; null: not computed.
+    blocks text[],
     stored_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (asset_id, number)
   );

@@ -117,6 +117,7 @@ export interface Media {
   key: string;
   bytes: number;
   variant: 'original' | 'mp4';
+  /** Lower-case hex: `crc32`, and where known `md5` and `sha256`, the content hash. */
   checksums: Record<string, string>;
   etag: string | null;
   /** The version in the library: if listing and detail have another one, the file was replaced. */
@@ -139,6 +140,8 @@ export interface Kept {
   bytes: number;
   etag: string | null;
   crc32: string;
+  /** The content hash; undefined: not known yet. */
+  sha256?: string | undefined;
 }
 
 /** An upload in parts that was begun, and the version of the file that it is of. */
@@ -159,6 +162,7 @@ interface UploadPartTable {
   bytes: number;
   etag: string;
   crc32: string;
+  blocks: string[] | null;
   storedAt: Generated<Date>;
 }
 export type UploadPart = Omit<Selectable<UploadPartTable>, 'assetId' | 'storedAt'>;
@@ -263,6 +267,8 @@ export interface VersionFile {
   etag: string | null;
   /** Lower-case hex; undefined only of sidecars after a rebuild. */
   crc32?: string | undefined;
+  /** The content hash; undefined: not known. */
+  sha256?: string | undefined;
 }
 
 interface VersionTable {

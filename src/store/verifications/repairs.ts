@@ -30,6 +30,22 @@ export async function copied(
   }
 }
 
+/** Saves content hashes of objects whose content was read and is intact. */
+export async function hashed(
+  db: Database,
+  objects: { id: string; lease: number; key: string; sha256: string }[],
+): Promise<void> {
+  for (const { id, lease, key, sha256 } of objects) {
+    await sql`
+      UPDATE assets SET
+        media = CASE WHEN media->>'key' = ${key}
+          THEN jsonb_set(media, '{checksums,sha256}', to_jsonb(${sha256}::text)) ELSE media END,
+        sidecar_files = CASE WHEN sidecar_files ? ${key}
+          THEN jsonb_set(sidecar_files, ARRAY[${key}::text, 'sha256'], to_jsonb(${sha256}::text)) ELSE sidecar_files END
+      WHERE id = ${id} AND lease = ${lease}`.execute(db);
+  }
+}
+
 /**
  * Makes an asset due for repair of these objects. False, and nothing changes, if it is queued or leased. Only `check` and
  * `fetch` may lead to another download.

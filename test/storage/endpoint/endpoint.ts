@@ -11,7 +11,7 @@ const { bucket, prefix, endpoint, region, forcePathStyle } = options;
 
 conformance(`the bucket ${bucket} at ${endpoint}`, async () => {
   const raw = new S3Client({ endpoint, region, forcePathStyle } as never);
-  const storage = await openS3(options);
+  const storage = await openS3({ ...options, contentHash: true });
   return {
     storage,
     async leftovers() {
@@ -36,7 +36,7 @@ if (options.objectLock) {
   describe(`the bucket ${bucket} at ${endpoint}, with S3_OBJECT_LOCK`, () => {
     let storage: Storage;
     beforeAll(async () => {
-      storage = await openS3(options);
+      storage = await openS3({ ...options, contentHash: true });
     });
     afterAll(() => storage?.close());
     lockedObjects(() => storage);

@@ -1,5 +1,6 @@
 import { HeadObjectCommand } from '@aws-sdk/client-s3';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from 'vitest';
+import { contentHash } from '../../support/content-hash.ts';
 import { bytesOf, collected, crc32Of, MiB, streaming } from '../bodies.ts';
 import { newBucket, openBucket } from '../grounds.ts';
 import { newLine } from '../line.ts';
@@ -33,7 +34,7 @@ describe.runIf(server).each(['crc32', 'crc64nvme'] as const)(
       const crc32 = crc32Of(bytes);
       await ground.storage.check();
       const stored = await ground.storage.put('whole', streaming(bytes), { bytes: declared });
-      expect(stored.checksums).toEqual({ crc32 });
+      expect(stored.checksums).toEqual({ crc32, sha256: contentHash(bytes) });
       const head = await ground.raw.send(
         new HeadObjectCommand({ Bucket: ground.bucket, Key: 'whole', ChecksumMode: 'ENABLED' }),
       );

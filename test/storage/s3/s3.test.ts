@@ -120,7 +120,9 @@ describe.runIf(s3)('an S3 store', () => {
       const storage = await open(checksums);
       await storage.check();
       const stored = await storage.put('checked', streaming(bytesOf(MiB)), { bytes: MiB });
-      expect(Object.keys(stored.checksums)).toEqual(checksums === 'none' ? ['crc32'] : ['crc32', 'md5']);
+      expect(Object.keys(stored.checksums)).toEqual(
+        checksums === 'none' ? ['crc32', 'sha256'] : ['crc32', 'md5', 'sha256'],
+      );
     });
 
     test.each(['crc32', 'crc64nvme'] as const)(
