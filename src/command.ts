@@ -109,6 +109,12 @@ async function start(role: Role, json: boolean, options: ContextOptions): Promis
   if (made && role !== 'worker') {
     printError(`The operators' token, shown this once and kept in ${file}:\n${value}`);
   }
+  const { signer, signerMade } = service.context;
+  if (signer && signerMade) {
+    printError(
+      `The fingerprint of the key that signs inventories, for auditors (docs/operate/proof.md):\n${signer[0].keyId}`,
+    );
+  }
   await aborted(stop);
   await service.stop();
   await stopTracing();

@@ -1,6 +1,6 @@
 import { bandwidthAt } from './bandwidth-limit.ts';
 import type { Config } from './config/config.ts';
-import { adminTokenOf, encryptionKeys } from './config/secrets.ts';
+import { adminTokenOf, encryptionKeys, signingKeysOf } from './config/secrets.ts';
 import type { Log } from './log.ts';
 import { recordRequest } from './metrics/library-requests.ts';
 import { createMetrics, type Metrics } from './metrics/metrics.ts';
@@ -16,6 +16,7 @@ import { followBandwidth } from './pacing/follow-bandwidth.ts';
 import { createAccess } from './pacing/with-token.ts';
 import { Queues } from './queue/queues.ts';
 import { Schedule } from './queue/schedule.ts';
+import { type Signer, signingKey } from './signing.ts';
 import { createConnectionThrottles, createTraffic } from './source/bandwidth.ts';
 import { LibraryClient } from './source/client.ts';
 import { createDownloader } from './source/download.ts';
@@ -48,6 +49,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
   const metrics = createMetrics();
   const sealer = createSealer(await encryptionKeys(config));
   const adminToken = await adminTokenOf(config);
+  const signing = await openSigner(config);
 
   const stores = await openStores(config, { log, timings, opening, signal });
   const { store, queues, storage } = stores;
@@ -105,6 +107,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     timings,
     metrics,
     sealer,
+    ...signing,
     tokens,
     limiter,
     withToken,
@@ -115,6 +118,12 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     adminToken,
     close: () => stack.disposeAsync(),
   };
+}
+
+/** The keys that sign inventories. `signerMade`: they were just generated. */
+async function openSigner(config: Config): Promise<{ signer: Signer | undefined; signerMade: boolean }> {
+  const keys = await signingKeysOf(config);
+  return { signer: keys?.seeds.map(signingKey) as Signer | undefined, signerMade: keys?.made ?? false };
 }
 
 /** What keeps data: the database, the queues and the bucket. */

@@ -156,6 +156,13 @@ async function configuration(config: Config): Promise<Finding[]> {
   if (plain(publicUrl)) {
     note('PUBLIC_URL', publicUrl, 'https: the library accepts no other redirect URI, except for localhost');
   }
+  if (config.databaseUrl !== undefined && !config.signingKeys) {
+    note(
+      'SIGNING_KEY',
+      'is not set, so inventories are not signed',
+      'openssl rand -base64 32 makes a key: see docs/operate/proof.md',
+    );
+  }
   const { apiUrl } = config.library;
   const { endpoint } = config.storage.s3;
   if (plain(apiUrl)) note('LIBRARY_API_URL', apiUrl, 'https: otherwise others can read the requests');

@@ -210,6 +210,11 @@ describe.each([
     });
   });
 
+  test('the doctor says when inventories are not signed', async () => {
+    const all = await findings({ ...environment, SIGNING_KEY: '' });
+    expect(of(all, 'SIGNING_KEY')).toMatchObject({ level: 'note', found: expect.stringMatching(/not signed/) });
+  });
+
   test('the doctor reports an encryption key that does not open the tokens', async () => {
     const all = await findings({ ...environment, ENCRYPTION_KEYS: Buffer.alloc(32).toString('base64') });
     expect(of(all, 'token')).toMatchObject({ level: 'wrong', remedy: expect.stringMatching(/ENCRYPTION_KEYS/) });

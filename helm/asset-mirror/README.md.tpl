@@ -8,6 +8,7 @@ kubectl create secret generic mirror \
   --from-literal=DATABASE_URL='postgres://user:password@postgres/mirror?sslmode=verify-full' \
   --from-literal=REDIS_URL='redis://:password@redis:6379' \
   --from-literal=ENCRYPTION_KEYS="$(openssl rand -base64 32)" \
+  --from-literal=SIGNING_KEY="$(openssl rand -base64 32)" \
   --from-literal=ADMIN_TOKEN="$(openssl rand -base64 32)" \
   --from-literal=LIBRARY_CLIENT_ID=… --from-literal=LIBRARY_CLIENT_SECRET=…
 

@@ -15,6 +15,7 @@ create() {
 }
 create admin_token openssl rand -base64 32
 create encryption_keys openssl rand -base64 32
+create signing_key openssl rand -base64 32
 for name in postgres_password redis_password s3_secret_key; do create "$name" openssl rand -hex 24; done
 create database_url printf 'postgres://asset_mirror:%s@postgres:5432/asset_mirror\n' "$(cat postgres_password)"
 create redis_url printf 'redis://:%s@redis:6379\n' "$(cat redis_password)"

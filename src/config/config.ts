@@ -50,6 +50,8 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
     /** Proxies for requests to the library and to S3. Undefined: none. */
     proxies: proxiesOf(env),
     encryptionKeys: env.ENCRYPTION_KEYS,
+    /** Keys that sign inventories, the newest first. */
+    signingKeys: env.SIGNING_KEY,
     adminToken: env.ADMIN_TOKEN,
     signIn: signInOf(env),
     /** How long the audit log stays in the database, in ms; infinite: forever. */

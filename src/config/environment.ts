@@ -74,6 +74,12 @@ export const variables = {
       '32-byte keys in base64 with commas between them (openssl rand -base64 32 makes one)',
     )
     .optional(),
+  SIGNING_KEY: p
+    .list(
+      (key) => p.parseKey(key),
+      'a 32-byte key in base64 (openssl rand -base64 32 makes one), or several with commas between them, the newest first',
+    )
+    .optional(),
   ADMIN_TOKEN: p.variable(
     z.string().min(leastTokenLength).optional(),
     `a random text of at least ${leastTokenLength} characters (openssl rand -base64 32 makes one)`,
@@ -181,6 +187,7 @@ export const secretVariables: ReadonlySet<string> = new Set([
   'HTTP_PROXY',
   'HTTPS_PROXY',
   'ENCRYPTION_KEYS',
+  'SIGNING_KEY',
   'ADMIN_TOKEN',
   'OIDC_CLIENT_SECRET',
   'ASSET_MIRROR_TOKEN',

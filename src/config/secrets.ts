@@ -17,6 +17,21 @@ export function encryptionKeyIn(dataDir: string): Promise<Secret> {
   return readOrMake(dataDir, 'encryption-key', () => randomBytes(32).toString('base64'));
 }
 
+/**
+ * SIGNING_KEY, or the key under DATA_DIR, the newest first. Undefined with DATABASE_URL: several processes would make keys of their
+ * own, so nothing is signed. `made`: it was just generated.
+ */
+export async function signingKeysOf(config: {
+  signingKeys?: Buffer[] | undefined;
+  databaseUrl?: string | undefined;
+  dataDir: string;
+}): Promise<{ seeds: Buffer[]; made: boolean } | undefined> {
+  if (config.signingKeys) return { seeds: config.signingKeys, made: false };
+  if (config.databaseUrl !== undefined) return undefined;
+  const { value, made } = await readOrMake(config.dataDir, 'signing-key', () => randomBytes(32).toString('base64'));
+  return { seeds: [Buffer.from(value, 'base64')], made };
+}
+
 /** The minimum length of an admin token, in characters. */
 export const leastTokenLength = 24;
 

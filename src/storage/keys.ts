@@ -18,6 +18,14 @@ export const bucketIdKey = `${ours}id`;
 /** `day`: `2026-01-31`. */
 export const inventoryPrefix = (day: string) => `${ours}inventory/${day}/`;
 
+/** Holds the chain of manifests. */
+export const manifests = `${ours}manifests/`;
+export const manifestKey = (number: number) => `${manifests}${String(number).padStart(8, '0')}.json`;
+
+/** Holds the public keys that sign manifests. */
+export const publicKeys = `${ours}keys/`;
+export const publicKeyAt = (keyId: string) => `${publicKeys}${keyId}.json`;
+
 /** The changes of an hour. */
 export const changesKey = (hour: Date) =>
   `${ours}changes/${hour.toISOString().slice(0, 10)}/${hour.toISOString().slice(11, 13)}.jsonl.gz`;

@@ -59,6 +59,7 @@ import * as syncLeases from './syncs/take-lease.ts';
 import * as contents from './verifications/contents.ts';
 import * as inventories from './verifications/inventories.ts';
 import * as lines from './verifications/lines.ts';
+import * as manifests from './verifications/manifests.ts';
 import * as repairs from './verifications/repairs.ts';
 import * as scrub from './verifications/scrub.ts';
 import * as verifications from './verifications/verifications.ts';
@@ -92,6 +93,7 @@ export async function openStore(options: { url: string; log: Log }) {
     contents: bind(db, { ...contents, ...repairs }),
     changes: bind(db, { page, between, currentCursor, renew: renewFeed, ...filing }),
     inventories: bind(db, inventories),
+    manifests: bind(db, manifests),
     removals: bind(db, removals),
     rebuild: bind(db, rebuild),
     retention: bind(db, retention),

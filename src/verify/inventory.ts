@@ -1,58 +1,34 @@
-import { createHash } from 'node:crypto';
-import { extname } from 'node:path';
-import { Readable, Transform } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
-import { createGzip } from 'node:zlib';
+import { Readable } from 'node:stream';
 import type { Log } from '../log.ts';
+import { leafHash, MerkleTree } from '../merkle.ts';
+import type { Signer } from '../signing.ts';
 import { inventoryPrefix } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { AssetVersion } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
+import { addToChain, type Unchained } from './chain.ts';
 import { expectedOf } from './expected-objects.ts';
 import { type InventoryLine, lineOf } from './inventory-line.ts';
 import { InventoryTable } from './inventory-table.ts';
+import type { Manifest } from './manifest.ts';
+import { putHashed } from './put-hashed.ts';
 
 export interface InventoryDeps {
   store: Store;
   storage: Storage;
   log: Log;
+  /** Undefined: the inventory is not signed. */
+  signer?: Signer | undefined;
   /** Assets per page of the records, per file, and per row group of a Parquet file. */
   pageSize?: number;
   fileSize?: number;
   rowGroupSize?: number;
 }
 
-export interface Manifest {
-  version: 1;
-  day: string;
-  storage: string;
-  writtenAt: string;
-  /** The feed after it has everything that this inventory misses. */
-  cursor: string;
-  assets: number;
-  byState: Record<string, number>;
-  /** Assets skipped by a filter; `byState` does not count them. */
-  skipped: number;
-  objects: number;
-  bytes: number;
-  /** Superseded files that are kept, and the bytes of all their objects. */
-  versions: { count: number; bytes: number };
-  files: InventoryFile[];
-  /** The same assets as tables: each has those of the file at its position in `files`. */
-  parquet: InventoryFile[];
-}
-
-interface InventoryFile {
-  name: string;
-  assets: number;
-  bytes: number;
-  sha256: string;
-}
-
 /**
- * Writes the inventory of a day: all assets as gzipped JSON lines and as Parquet, then `manifest.json`, and last `SHA256SUMS`, which
- * marks it as complete. Bounded memory. Replaces an earlier inventory of the same day.
+ * Writes the inventory of a day: all assets as gzipped JSON lines and as Parquet, the tombstones, then `manifest.json`, which is also
+ * added to the chain, and last `SHA256SUMS`, which marks it as complete. Bounded memory. Replaces an earlier inventory of the same day.
  */
 export async function writeInventory(
   deps: InventoryDeps,
@@ -65,7 +41,8 @@ export async function writeInventory(
   const prefix = inventoryPrefix(day);
   await storage.remove(`${prefix}SHA256SUMS`);
 
-  const manifest: Manifest = {
+  const tree = new MerkleTree();
+  const manifest: Omit<Unchained, 'tombstones' | 'root'> = {
     version: 1,
     day,
     storage: storage.name,
@@ -100,7 +77,7 @@ export async function writeInventory(
         const line = lineOf(asset, objects, own);
         addTo(manifest, asset, line, own);
         table.add({ asset, line, objects });
-        yield `${JSON.stringify(line)}\n`;
+        yield leaf(tree, line);
       }
     }
   }
@@ -116,21 +93,61 @@ export async function writeInventory(
     manifest.files.push(await put(`${part}.jsonl.gz`, Readable.from(lines(table))));
     manifest.parquet.push(await put(`parquet/${part}.parquet`, Readable.from(table.finish())));
   } while (more);
-  await complete(storage, prefix, manifest, signal);
+  const tombstones = await putTombstones(deps, prefix, tree, signal);
+  const root = tree.root().toString('hex');
+  const { link, text } = await addToChain(deps, { ...manifest, tombstones, root }, signal);
+  const complete: Manifest = JSON.parse(text);
+  await finish(storage, prefix, { manifest: complete, text }, signal);
   deps.log.info(
     {
       event: 'inventory.written',
       day,
       assets: manifest.assets,
       bytes: manifest.bytes,
+      number: link.number,
+      sha256: link.sha256,
+      keyId: link.keyId,
       ms: Math.round(performance.now() - started),
     },
     'inventory written',
   );
-  return manifest;
+  return complete;
 }
 
-function addTo(manifest: Manifest, asset: AssetContents, line: InventoryLine, versions: AssetVersion[]): void {
+/** The line of an entry. Its JSON becomes a leaf of the tree. */
+function leaf(tree: MerkleTree, entry: object): string {
+  const json = JSON.stringify(entry);
+  tree.add(leafHash(json));
+  return `${json}\n`;
+}
+
+async function putTombstones(
+  { store, storage, pageSize = 1000 }: InventoryDeps,
+  prefix: string,
+  tree: MerkleTree,
+  signal: AbortSignal,
+): Promise<Manifest['tombstones']> {
+  let count = 0;
+  async function* lines(): AsyncGenerator<string> {
+    for (let after = ''; ; ) {
+      const page = await store.removals.tombstones({ after, limit: pageSize });
+      for (const { hash, erasedAt } of page) yield leaf(tree, { erased: hash, erasedAt: erasedAt.toISOString() });
+      count += page.length;
+      if (page.length < pageSize) return;
+      after = page.at(-1)!.hash;
+    }
+  }
+  const name = 'tombstones.jsonl.gz';
+  const written = await putHashed(storage, `${prefix}${name}`, Readable.from(lines()), signal);
+  return { name, count, ...written };
+}
+
+function addTo(
+  manifest: Pick<Manifest, 'versions' | 'assets' | 'skipped' | 'byState' | 'objects' | 'bytes'>,
+  asset: AssetContents,
+  line: InventoryLine,
+  versions: AssetVersion[],
+): void {
   manifest.versions.count += versions.length;
   for (const { bytes } of versions) manifest.versions.bytes += bytes;
   manifest.assets++;
@@ -141,48 +158,21 @@ function addTo(manifest: Manifest, asset: AssetContents, line: InventoryLine, ve
 }
 
 /** Writes the manifest, removes files of an earlier inventory, and writes the checksums. */
-async function complete(storage: Storage, prefix: string, manifest: Manifest, signal: AbortSignal): Promise<void> {
-  const text = Buffer.from(`${JSON.stringify(manifest, null, 2)}\n`);
-  const stated = await putHashed(storage, `${prefix}manifest.json`, Readable.from([text]), signal);
-  const files = [...manifest.files, ...manifest.parquet, { name: 'manifest.json', ...stated }];
+async function finish(
+  storage: Storage,
+  prefix: string,
+  { manifest, text }: { manifest: Manifest; text: string },
+  signal: AbortSignal,
+): Promise<void> {
+  const stated = await putHashed(storage, `${prefix}manifest.json`, Readable.from([Buffer.from(text)]), signal);
+  const files = [...manifest.files, ...manifest.parquet, manifest.tombstones, { name: 'manifest.json', ...stated }];
   const wanted = new Set(files.map(({ name }) => `${prefix}${name}`));
   for await (const { key } of storage.list(prefix, { signal })) if (!wanted.has(key)) await storage.remove(key);
   const sums = files.map(({ name, sha256 }) => `${sha256}  ${name}\n`).join('');
   await storage.put(`${prefix}SHA256SUMS`, sums, { contentType: 'text/plain', signal });
 }
 
-/** How many assets of an inventory were pending when it was written. */
-export function onTheirWay({ byState }: Manifest): number {
-  return (byState.pending ?? 0) + (byState.transferring ?? 0);
-}
-
 /** `2026-01-31`, in UTC. */
 export function dayOf(now: Date): string {
   return now.toISOString().slice(0, 10);
-}
-
-const contentTypes: Record<string, string> = {
-  '.gz': 'application/gzip',
-  '.json': 'application/json',
-  '.parquet': 'application/vnd.apache.parquet',
-};
-
-/** Stores a stream of any length, gzipped for `.gz` keys. Returns its stored size and hash. */
-async function putHashed(storage: Storage, key: string, source: Readable, signal: AbortSignal) {
-  const hash = createHash('sha256');
-  let bytes = 0;
-  const hashed = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      bytes += chunk.length;
-      hash.update(chunk);
-      done(null, chunk);
-    },
-  });
-  const steps = key.endsWith('.gz') ? [source, createGzip(), hashed] : [source, hashed];
-  const contentType = contentTypes[extname(key)];
-  await Promise.all([pipeline(steps, { signal }), storage.put(key, hashed, { contentType, signal })]).catch((error) => {
-    signal.throwIfAborted();
-    throw error;
-  });
-  return { bytes, sha256: hash.digest('hex') };
 }

@@ -5,10 +5,12 @@ import { every } from '../every.ts';
 import { keepLease } from '../keep-lease.ts';
 import type { Log } from '../log.ts';
 import type { Queues } from '../queue/queues.ts';
+import type { Signer } from '../signing.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
 import type { Timings } from '../timings.ts';
-import { dayOf, onTheirWay, writeInventory } from './inventory.ts';
+import { dayOf, writeInventory } from './inventory.ts';
+import { onTheirWay } from './manifest.ts';
 import { verify } from './verify.ts';
 
 export interface ScheduledDeps {
@@ -18,6 +20,7 @@ export interface ScheduledDeps {
   log: Log;
   instance: string;
   timings: Timings;
+  signer?: Signer | undefined;
   now?: () => Date;
   /** Assets per page of the records, and per file of an inventory. */
   pageSize?: number;

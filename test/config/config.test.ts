@@ -74,6 +74,7 @@ describe('the defaults', () => {
       },
       dataDir: resolve('data'),
       encryptionKeys: undefined,
+      signingKeys: undefined,
       adminToken: undefined,
       signIn: {
         token: true,
@@ -174,6 +175,12 @@ describe('the value of each variable', () => {
     ['S3_REGION', 'eu-1', (c) => c.storage.s3.region, 'eu-1'],
     ['S3_FORCE_PATH_STYLE', 'TRUE', (c) => c.storage.s3.forcePathStyle, true],
     ['S3_CHECKSUMS', 'md5-etag', (c) => c.storage.s3.checksums, 'md5-etag'],
+    [
+      'SIGNING_KEY',
+      `${key(1).toString('base64')}, ${key(2).toString('base64url')}`,
+      (c) => c.signingKeys,
+      [key(1), key(2)],
+    ],
     ['CONTENT_HASH', 'none', (c) => c.storage.contentHash, false],
     ['S3_STORAGE_CLASS', 'STANDARD_IA', (c) => c.storage.s3.storageClass, 'STANDARD_IA'],
     ['S3_OBJECT_LOCK', 'governance:365d', (c) => c.storage.s3.objectLock, { mode: 'GOVERNANCE', ms: 365 * 24 * hour }],
@@ -473,6 +480,7 @@ describe('invalid settings', () => {
     S3_CHECKSUMS: ['sha1'],
     CONTENT_HASH: ['md5'],
     S3_SSE: ['yes'],
+    SIGNING_KEY: ['short', randomBytes(31).toString('base64')],
     ENCRYPTION_KEYS: [
       'short',
       key(1).toString('hex'),
@@ -604,6 +612,7 @@ describe('secrets in files', () => {
     REDIS_URL: 'redis://:p@h',
     LIBRARY_CLIENT_SECRET: 'the secret',
     ENCRYPTION_KEYS: key(1).toString('base64'),
+    SIGNING_KEY: key(3).toString('base64'),
     ADMIN_TOKEN: 'a-token-of-24-characters',
     HTTP_PROXY: 'http://p',
     HTTPS_PROXY: 'http://u:p@p',
@@ -702,6 +711,7 @@ describe('.env.example', () => {
     const without = [
       'ADMIN_TOKEN',
       'ENCRYPTION_KEYS',
+      'SIGNING_KEY',
       'DATABASE_URL',
       'REDIS_URL',
       'STORAGE_URL',

@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promise
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { adminTokenOf, encryptionKeyIn, findAdminToken } from '../../src/config/secrets.ts';
+import { adminTokenOf, encryptionKeyIn, findAdminToken, signingKeysOf } from '../../src/config/secrets.ts';
 import { ConfigurationError } from '../../src/errors.ts';
 
 let directory: string;
@@ -38,4 +38,17 @@ test('an operator token in the file that is too short is refused, and the file i
   expect(await readFile(path, 'utf8')).toBe('a-token-of-23-character\n');
   await writeFile(path, 'a-token-of-24-characters\n');
   expect(await adminTokenOf({ dataDir: directory })).toMatchObject({ value: 'a-token-of-24-characters', made: false });
+});
+
+test('the signing key is made once, and not at all with DATABASE_URL', async () => {
+  const made = await signingKeysOf({ dataDir: directory });
+  expect(made).toMatchObject({ made: true, seeds: [expect.any(Buffer)] });
+  expect(await signingKeysOf({ dataDir: directory })).toEqual({ ...made, made: false });
+  const databaseUrl = 'postgres://host/database';
+  expect(await signingKeysOf({ dataDir: directory, databaseUrl })).toBeUndefined();
+  const signingKeys = [Buffer.alloc(32)];
+  expect(await signingKeysOf({ dataDir: directory, databaseUrl, signingKeys })).toEqual({
+    seeds: signingKeys,
+    made: false,
+  });
 });

@@ -81,6 +81,7 @@ export async function newGround(options: {
       PUBLIC_URL: publicUrl,
       PORT: String(options.port),
       ENCRYPTION_KEYS: randomBytes(32).toString('base64'),
+      SIGNING_KEY: randomBytes(32).toString('base64'),
       ADMIN_TOKEN: 'the-token-of-the-operators',
       SYNC_INTERVAL: '365d',
       SYNC_INTERVAL_ACTIVE: '365d',

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Manifest } from '../../src/verify/inventory.ts';
 import type { InventoryLine } from '../../src/verify/inventory-line.ts';
+import type { Manifest } from '../../src/verify/manifest.ts';
 import { runInventory, type ScheduledDeps } from '../../src/verify/scheduled.ts';
 import { contentOf, grounds } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
@@ -66,7 +66,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     expect(names).toEqual([
       'SHA256SUMS',
       ...['assets-00001.jsonl.gz', 'assets-00002.jsonl.gz', 'manifest.json'],
-      ...['parquet/assets-00001.parquet', 'parquet/assets-00002.parquet'],
+      ...['parquet/assets-00001.parquet', 'parquet/assets-00002.parquet', 'tombstones.jsonl.gz'],
     ]);
     expect(manifest).toMatchObject({
       version: 1,
@@ -101,7 +101,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
       expect({ bytes, digest }).toEqual({ bytes: (await content(name)).length, digest: sha256(await content(name)) });
     }
     const summed = sums.trimEnd().split('\n');
-    expect(summed).toHaveLength(5);
+    expect(summed).toHaveLength(6);
     for (const line of summed) {
       const [digest, name] = line.split('  ');
       expect(sha256(await content(name!))).toBe(digest);
@@ -136,11 +136,19 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     // The scheduled inventory may have come first.
     await runInventory(scheduled, never, { onRequest: true });
     const day = now.toISOString().slice(0, 10);
-    expect((await read(day)).names).toHaveLength(6);
+    expect((await read(day)).names).toHaveLength(7);
     const { id } = await scene.mirror.api('POST', '/verify', { inventory: true, deep: true });
     await until('its end', async () => (await scene.mirror.api('GET', `/verify/${id}`)).status === 'done', 120_000);
     const { names, lines, manifest } = await read(day);
-    expect(names).toEqual(['SHA256SUMS', 'assets-00001.jsonl.gz', 'manifest.json', 'parquet/assets-00001.parquet']);
+    expect(names).toEqual([
+      ...[
+        'SHA256SUMS',
+        'assets-00001.jsonl.gz',
+        'manifest.json',
+        'parquet/assets-00001.parquet',
+        'tombstones.jsonl.gz',
+      ],
+    ]);
     expect(lines).toHaveLength(8);
     // Each was just read, so each has a new time.
     for (const { verifiedAt, mirroredAt } of lines.filter(({ id }) => id !== unavailable)) {

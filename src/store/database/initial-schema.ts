@@ -542,6 +542,17 @@ const bucket = `
     -- How many assets were pending when it was written. If there were any, it is written again later.
     waiting bigint,
     written_at timestamptz
+  );
+
+  -- The chain of manifests, as in the bucket.
+  CREATE TABLE manifests (
+    number bigint PRIMARY KEY,
+    day date NOT NULL,
+    sha256 text NOT NULL,
+    -- Null: nothing signed it.
+    key_id text,
+    envelope text NOT NULL,
+    added_at timestamptz NOT NULL DEFAULT now()
   );`;
 
 const removals = `

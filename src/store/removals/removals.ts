@@ -21,4 +21,4 @@ export {
   stopRemoval,
   takeForRemoval,
 } from './remove.ts';
-export { erasedAmong, restoreTombstones, tombstone } from './tombstones.ts';
+export { erasedAmong, restoreTombstones, tombstone, tombstones } from './tombstones.ts';

@@ -32,6 +32,15 @@ export async function tombstone(db: Database, assetId: string): Promise<Tombston
   return rows[0];
 }
 
+/** A page of all tombstones, by hash. */
+export async function tombstones(db: Database, page: { after: string; limit: number }): Promise<Tombstone[]> {
+  const { rows } = await sql<Tombstone>`
+    SELECT * FROM tombstones WHERE hash COLLATE "C" > ${page.after} ORDER BY hash COLLATE "C" LIMIT ${page.limit}`.execute(
+    db,
+  );
+  return rows;
+}
+
 /** Adds tombstones that were found in the bucket. */
 export async function restoreTombstones(db: Database, found: Tombstone[]): Promise<void> {
   if (found.length === 0) return;

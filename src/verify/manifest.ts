@@ -1,0 +1,41 @@
+/** The `manifest.json` of an inventory. */
+export interface Manifest {
+  version: 1;
+  day: string;
+  storage: string;
+  writtenAt: string;
+  /** The feed after it has everything that this inventory misses. */
+  cursor: string;
+  assets: number;
+  byState: Record<string, number>;
+  /** Assets skipped by a filter; `byState` does not count them. */
+  skipped: number;
+  objects: number;
+  bytes: number;
+  /** Superseded files that are kept, and the bytes of all their objects. */
+  versions: { count: number; bytes: number };
+  files: InventoryFile[];
+  /** The same assets as tables: each has those of the file at its position in `files`. */
+  parquet: InventoryFile[];
+  /** Assets that were erased on purpose. */
+  tombstones: Omit<InventoryFile, 'assets'> & { count: number };
+  /** The root of the Merkle tree over all lines: those of `files`, then those of `tombstones`. */
+  root: string;
+  /** Its place in the chain, from 1, and the SHA-256 of the manifest before it. */
+  number: number;
+  previous: string | null;
+  /** Which key signs it; null: none does. */
+  keyId: string | null;
+}
+
+export interface InventoryFile {
+  name: string;
+  assets: number;
+  bytes: number;
+  sha256: string;
+}
+
+/** How many assets of an inventory were pending when it was written. */
+export function onTheirWay({ byState }: Manifest): number {
+  return (byState.pending ?? 0) + (byState.transferring ?? 0);
+}

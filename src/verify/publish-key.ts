@@ -1,0 +1,40 @@
+import { text } from 'node:stream/consumers';
+import type { Log } from '../log.ts';
+import type { PublicKey, Signer } from '../signing.ts';
+import { publicKeyAt } from '../storage/keys.ts';
+import type { Storage } from '../storage/storage.ts';
+
+/** A public key as it is in the bucket. */
+export interface PublishedKey extends PublicKey {
+  version: 1;
+  /** The older key that vouches for it: its signature of `vouching`, in base64. Null: it is the first one. */
+  signedBy: { keyId: string; signature: string } | null;
+}
+
+/** What an older key signs in order to vouch for a newer one. */
+export const vouching = (keyId: string) => `asset-mirror key ${keyId}\n`;
+
+/** Writes the public key to the bucket, signed by the older one that is configured. */
+export async function publishKey(
+  { storage, log }: { storage: Storage; log: Log },
+  [key, older]: Signer,
+  signal: AbortSignal,
+): Promise<void> {
+  const { keyId, publicKey } = key;
+  const at = publicKeyAt(keyId);
+  const body = await storage.get(at, { signal });
+  // Without the older key, an earlier signature of it must stay.
+  if (body && (!older || isVouchedFor(await text(body)))) return;
+  const signedBy = older ? { keyId: older.keyId, signature: older.sign(vouching(keyId)) } : null;
+  const content: PublishedKey = { version: 1, keyId, publicKey, signedBy };
+  await storage.put(at, `${JSON.stringify(content, null, 2)}\n`, { contentType: 'application/json', signal });
+  log.info({ event: 'signing_key.published', keyId, signedBy: older?.keyId ?? null }, 'signing key published');
+}
+
+function isVouchedFor(content: string): boolean {
+  try {
+    return (JSON.parse(content) as PublishedKey).signedBy !== null;
+  } catch {
+    return false;
+  }
+}
