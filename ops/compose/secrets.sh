@@ -20,4 +20,6 @@ for name in postgres_password redis_password s3_secret_key; do create "$name" op
 create database_url printf 'postgres://asset_mirror:%s@postgres:5432/asset_mirror\n' "$(cat postgres_password)"
 create redis_url printf 'redis://:%s@redis:6379\n' "$(cat redis_password)"
 create aws_credentials printf '[default]\naws_access_key_id = asset-mirror\naws_secret_access_key = %s\n' "$(cat s3_secret_key)"
+# Empty without an OpenID provider.
+[ -e oidc_client_secret ] || : >oidc_client_secret
 [ -s library_client_secret ] || echo "Write the client_secret of the app registration to $PWD/library_client_secret."

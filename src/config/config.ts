@@ -18,9 +18,10 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
   // With DATABASE_URL several processes may run, which must share these: none is generated in DATA_DIR.
   if (!embedded || isSet(environment, 'DATABASE_URL')) shared.push('ENCRYPTION_KEYS', 'ADMIN_TOKEN');
   if (isSet(environment, 'WEBHOOK_URL')) shared.push('WEBHOOK_SECRET');
-  const signsIn = ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET', 'OIDC_ROLES'];
-  // Without a token and without a provider, nobody could open the dashboard.
-  if (signsIn.some((name) => isSet(environment, name)) || isOff(environment.TOKEN_SIGN_IN)) shared.push(...signsIn);
+  // The file of its secret may be there, and empty. Without a token and without a provider, nobody could open the dashboard.
+  const provider = ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_ROLES'];
+  if (provider.some((name) => isSet(environment, name)) || isOff(environment.TOKEN_SIGN_IN))
+    shared.push(...provider, 'OIDC_CLIENT_SECRET');
   const noDatabase = databaseUrl('because this installation includes no PostgreSQL').optional();
   // The port is known only once the process listens.
   if (/^\s*0+\s*$/.test(environment.PORT ?? '')) shared.push('PUBLIC_URL');

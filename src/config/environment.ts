@@ -190,17 +190,19 @@ export const secretVariables: ReadonlySet<string> = new Set([
   'SIGNING_KEY',
   'ADMIN_TOKEN',
   'OIDC_CLIENT_SECRET',
-  'ASSET_MIRROR_TOKEN',
   'WEBHOOK_URL',
   'WEBHOOK_SECRET',
   'HEARTBEAT_URL',
 ]);
 
+/** The same with that of verbs which talk to the service. */
+const allSecrets: ReadonlySet<string> = new Set([...secretVariables, 'ASSET_MIRROR_TOKEN']);
+
 /** Variables of this environment that are probably misspelled settings. Proxies may be set in lower case. */
 export const misspelled = (environment: Environment) =>
   similarNames(
     Object.keys(environment).filter((name) => environment[name]?.trim() && !/^(https?|no|all)_proxy$/.test(name)),
-    [...variableNames, ...[...secretVariables].map((name) => `${name}_FILE`), ...otherNames],
+    [...variableNames, ...[...allSecrets].map((name) => `${name}_FILE`), ...otherNames],
   );
 
 /** Variables of other verbs than `start`. */
@@ -251,7 +253,7 @@ export function readEnvironment<T extends z.ZodRawShape>(
 /** The secrets that are in files, as Docker and Kubernetes mount them. Errors go to `problems`, by name. */
 function readSecretFiles(names: string[], environment: Environment, problems: Map<string, string>): Environment {
   const values: Record<string, string> = {};
-  for (const name of names.filter((it) => secretVariables.has(it))) {
+  for (const name of names.filter((it) => allSecrets.has(it))) {
     const file = environment[`${name}_FILE`]?.trim();
     if (!file) continue;
     if (environment[name]?.trim()) problems.set(name, `${name} and ${name}_FILE are both set; expected one of them.`);
@@ -270,7 +272,7 @@ function readSecretFiles(names: string[], environment: Environment, problems: Ma
 
 function shown(name: string, value: string | undefined): string {
   if (value === undefined) return 'is not set';
-  return secretVariables.has(name)
+  return allSecrets.has(name)
     ? `is set to something else (${value.length} characters, not shown)`
     : `is ${JSON.stringify(scrub(value))}`;
 }

@@ -91,6 +91,7 @@ async function start(project: TestProject, stops: Stops): Promise<void> {
 
   // It is built from source by a Go that few systems have, so a run without it is no error in CI either.
   if (!s3modern) say('No versitygw here, so the tests on an S3 server with checksums of objects are skipped');
+  if (!(await installed('dex'))) say('No dex here, so the tests of the sign-in with Dex are skipped');
   const missing = [
     ...(redis ? [] : ['Redis (redis-server)']),
     ...(s3 ? [] : ['an S3 server (radosgw ceph-mon ceph-mgr ceph-osd ceph-common, as root)']),
