@@ -3,7 +3,7 @@ import { focusHeading } from './focus.js';
 import { say } from './state.js';
 import { html, nothing, render } from './vendor/lit-html/lit-html.js';
 
-export const dialog = /** @type {HTMLDialogElement} */ (document.getElementById('dialog'));
+const dialog = /** @type {HTMLDialogElement} */ (document.getElementById('dialog'));
 /** @type {AbortController} */
 let ended = new AbortController();
 dialog.addEventListener('close', () => {

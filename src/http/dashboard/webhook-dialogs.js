@@ -9,6 +9,9 @@ import { filterLabels, WebhookFilters } from './webhook-filters.js';
 export const webhookName = ({ description, url, fromEnvironment }) =>
   description ?? (fromEnvironment ? `WEBHOOK_URL (${url})` : url);
 
+/** What its name does not say. @param {Webhook} webhook */
+export const webhookDetail = ({ description, url }) => (description === null ? '' : url);
+
 /** The address of an endpoint in the API. @param {string} id */
 export const webhookPath = (id) => `/webhooks/${encodeURIComponent(id)}`;
 
@@ -63,7 +66,7 @@ export function webhookDialog(webhook, refresh) {
         (kind) =>
           html`<label><input type="checkbox" name="kinds" value=${kind} ?checked=${before.includes(kind)}><span>${kind}<small>${kindWords[kind]}</small></span></label>`,
       )}</div></fieldset>
-      <fieldset class="fields two"><legend>Only events of</legend>${filters.pickers()}</fieldset>`,
+      <fieldset class="fields two"><legend>Only events of (all lists must match; an event that is of no company, for example, does not)</legend>${filters.pickers()}</fieldset>`,
     async send(form) {
       const url = textOf(form, 'url');
       const description = textOf(form, 'description') ?? null;

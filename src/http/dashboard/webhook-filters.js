@@ -32,6 +32,8 @@ export class WebhookFilters {
   #suggested = { connectionIds: [], companyIds: [], projectIds: [], assetTypes: [] };
   /** @type {Map<string, string>} */
   #names = new Map();
+  #typed = '';
+  #searchSoon = later(() => this.#findConnections(this.#typed).catch(() => {}), 200);
 
   /** @param {Webhook['filters']} before @param {() => void} changed */
   constructor(before, changed) {
@@ -78,10 +80,10 @@ export class WebhookFilters {
 
   /** The values that a text means: an exact name or id, or else all whose names contain it. @param {List} list @param {string} text */
   async #meant(list, text) {
+    const exact = this.#suggested[list].filter(({ id, name }) => id === text || name === text);
+    if (exact.length > 0) return exact;
     if (list === 'connectionIds' || list === 'companyIds') await this.#findConnections(text);
-    const all = this.#suggested[list];
-    const exact = all.filter(({ id, name }) => id === text || name === text);
-    return exact.length > 0 ? exact : all.filter(({ name }) => name.toLowerCase().includes(text.toLowerCase()));
+    return this.#suggested[list].filter(({ name }) => name.toLowerCase().includes(text.toLowerCase()));
   }
 
   /** Chooses what a field says. A text that is no name is taken as an id. @param {List} list @param {HTMLInputElement} field */
@@ -90,7 +92,7 @@ export class WebhookFilters {
     if (!text) return;
     const found = await this.#meant(list, text).catch(() => []);
     if (field.value.trim() !== text) return;
-    field.setCustomValidity(found.length > 1 ? 'Several match. Choose one of them.' : '');
+    field.setCustomValidity(found.length > 1 ? 'Several match. Choose one of them, or give an id.' : '');
     if (found.length > 1) return void field.reportValidity();
     field.value = '';
     this.#choose(list, [...this.chosen[list], found[0]?.id ?? text]);
@@ -107,16 +109,14 @@ export class WebhookFilters {
   /** @param {List} list */
   #picker(list) {
     const fieldOf = (/** @type {Event} */ event) => /** @type {HTMLInputElement} */ (event.target);
-    const search = later(() => this.#findConnections(typed).catch(() => {}), 200);
-    let typed = '';
     const input = (/** @type {Event} */ event) => {
       const field = fieldOf(event);
       field.setCustomValidity('');
       // A suggestion was chosen, not typed.
       const isChosen = !(event instanceof InputEvent) || event.inputType === 'insertReplacementText';
-      typed = field.value.trim();
+      this.#typed = field.value.trim();
       if (isChosen) this.#add(list, field);
-      else if (list === 'connectionIds' || list === 'companyIds') search();
+      else if (list === 'connectionIds' || list === 'companyIds') this.#searchSoon();
     };
     const enter = (/** @type {KeyboardEvent} */ event) => {
       if (event.key !== 'Enter' || !fieldOf(event).value.trim()) return;
@@ -127,7 +127,7 @@ export class WebhookFilters {
     return html`<div class="picker">
       <label>${filterLabels[list]}<input list=${`${list}-list`} placeholder=${this.chosen[list].length > 0 ? 'Add …' : 'All'} autocomplete="off"
         @input=${input} @keydown=${enter} @change=${leave}></label>
-      <datalist id=${`${list}-list`}>${this.#suggested[list].map(({ id, name }) => html`<option value=${name === id ? id : name}></option>`)}</datalist>
+      <datalist id=${`${list}-list`}>${this.#suggested[list].map(({ name }) => html`<option value=${name}></option>`)}</datalist>
       ${chips(
         this.chosen[list],
         (value) => this.#names.get(value) ?? filterName(list, value),

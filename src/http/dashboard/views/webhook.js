@@ -14,6 +14,7 @@ import {
   enableOrDisable,
   removeWebhookDialog,
   rotateSecretDialog,
+  webhookDetail,
   webhookDialog,
   webhookName,
   webhookPath,
@@ -72,7 +73,7 @@ export const webhookView = {
       ${trouble(error)}
       <section class="card" aria-labelledby="webhook-title">
         <div class="head"><div><h1 id="webhook-title" tabindex="-1">${webhookName(webhook)}</h1>
-          <p class="soft">${webhook.url}</p></div><p class="state">${webhookPill(webhook)}</p></div>
+          <p class="soft">${webhookDetail(webhook)}</p></div><p class="state">${webhookPill(webhook)}</p></div>
         ${
           webhook.state === 'gone'
             ? html`<p class="banner bad">The endpoint answered 410. ${fromEnvironment ? 'Correct WEBHOOK_URL, and restart.' : 'Events wait until it is enabled again.'}</p>`

@@ -5,7 +5,7 @@ import { empty, pill, skeleton, trouble } from '../parts.js';
 import { ifMay, others } from '../permissions.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html } from '../vendor/lit-html/lit-html.js';
-import { webhookDialog, webhookName } from '../webhook-dialogs.js';
+import { webhookDetail, webhookDialog, webhookName } from '../webhook-dialogs.js';
 
 /** @type {ReturnType<typeof listOf<Webhook>>} */
 const webhooks = listOf('/webhooks', 'webhooks');
@@ -50,7 +50,7 @@ const table = (rows) => html`<table role="table" class="cards small-figures">
     rows,
     ({ id }) => id,
     (webhook) => html`<tr role="row">
-      <th role="rowheader" scope="row"><a href="#/webhooks/${webhook.id}">${webhookName(webhook)}</a><small>${webhook.url}</small></th>
+      <th role="rowheader" scope="row"><a href="#/webhooks/${webhook.id}">${webhookName(webhook)}</a><small>${webhookDetail(webhook)}</small></th>
       <td role="cell" data-label="State" class="whole">${webhookPill(webhook)}</td>
       <td role="cell" data-label="Waiting" class="right figures">${number(webhook.waiting)}</td>
       <td role="cell" data-label="Kinds" class="why">${webhook.kinds.join(', ')}</td>
