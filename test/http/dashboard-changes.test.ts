@@ -41,11 +41,12 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
 
   const go = (hash: string) => page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
   const hash = () => page.evaluate('location.hash') as Promise<string>;
-  /** The problems of an open dialog or page, in both widths. */
+  /** The problems of an open dialog or page, in three widths. */
   async function flaws(): Promise<string[]> {
     const found: string[] = [];
     for (const [width, isDark] of [
       [1280, false],
+      [800, false],
       [360, true],
     ] as const) {
       await dress(page, { width, isDark });
@@ -72,6 +73,13 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     await hands.tabTo('combobox', 'Connections');
     await page.keyboard.type('ada');
     await page.keyboard.press('Enter');
+    await hands.shows('Ada Lindqvist · Acme ×');
+    await hands.press('Ada Lindqvist · Acme ×');
+    // As a browser reports that a suggestion was chosen.
+    await page.$eval('input[list=connectionIds-list]', (field) => {
+      (field as unknown as { value: string }).value = 'Ada Lindqvist · Acme';
+      (field as unknown as EventTarget).dispatchEvent(new Event('input'));
+    });
     await hands.shows('Ada Lindqvist · Acme ×');
     await hands.tabTo('combobox', 'Companies');
     await page.keyboard.type('no such company');
@@ -170,6 +178,7 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     await eventually(() => page.$eval('.tag-field', (field) => (field as unknown as { value: string }).value)).toBe(
       'client=Acme Ltd',
     );
+    expect(await flaws()).toEqual([]);
     await hands.tabTo('link', 'Assets of these connections');
     await page.keyboard.press('Enter');
     await hands.shows('Gamma.pdf');
@@ -190,6 +199,9 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     await hands.shows('No connection matches.');
     await go('#/?tag=wrong');
     await hands.shows('tag: expected');
+    // The page may ask again until it is left. The browser reports each refusal.
+    await go('#/activity');
+    await hands.shows('An operator signed in');
     await until('the console message', () => complaints.splice(0).length > 0);
   });
 

@@ -53,7 +53,7 @@ function clear() {
   draw();
 }
 
-/** What is selected, also for screen readers, and what to do with it. An address is too short for so many ids, so a form has them. */
+/** What is selected, also for screen readers, and what to do with it. A form sends the ids, which may not fit into an address. */
 export function selectionBar() {
   const total = [...selected.values()].reduce((sum, size) => sum + size, 0);
   const words = `${counted(selected.size, 'asset')} selected, ${bytes(total)}`;

@@ -37,7 +37,7 @@ export function assetRoutes(app: Api, operations: Operations, sender: FileSender
     }),
     async (request, reply) => sender.sendZip(request.query, reply),
   );
-  // An address has no room for many ids. A form of the dashboard sends them, too.
+  // Many ids do not fit into an address. A form of the dashboard sends them, too.
   app.register(async (plain) => {
     await plain.register(formbody);
     typed(plain).post(

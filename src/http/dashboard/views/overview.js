@@ -47,6 +47,12 @@ let charts;
 const change = (change) => location.replace(`#/${queryOf({ ...query, ...change })}`);
 const searchSoon = later(() => change({ q: typed('connection-search') }), 250);
 const isFiltered = () => Object.values(query).some(Boolean);
+
+/** A link to some connections shows them, not the top of the page. A change in the fields above them moves nothing. */
+function showConnections() {
+  if (document.activeElement?.closest('.tools')) return;
+  document.getElementById('connections-title')?.scrollIntoView();
+}
 const historySoon = later(() => loadHistory(), 1000);
 
 async function loadHistory() {
@@ -97,6 +103,7 @@ export const overview = {
   async open(_path, given) {
     query = Object.fromEntries(['q', 'status', 'tag'].map((name) => [name, given.get(name) ?? undefined]));
     await Promise.all([connections.filter(query), loadHistory(), loadUpcoming()]);
+    if (isFiltered()) requestAnimationFrame(showConnections);
   },
   refresh() {
     return Promise.all([connections.refresh(), loadHistory(), loadUpcoming()]);
