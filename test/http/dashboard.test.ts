@@ -331,7 +331,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows(/Being erased\. Print the certificate: asset-mirror erasures/);
     await eventually(() => scene.keys(id)).toEqual([]);
     const { erasures } = await scene.mirror.api('GET', '/erasures');
-    expect(erasures).toMatchObject([{ reason: 'requested by the owner', requestedBy: 'session' }]);
+    expect(erasures).toMatchObject([{ reason: 'requested by the owner', requestedBy: 'ADMIN_TOKEN' }]);
     await page.evaluate(`location.hash = '#/connections/${scene.connectionId}'`);
     await shows('Not mirrored');
     // The page of the erased asset may have been refreshed: 404.

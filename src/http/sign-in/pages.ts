@@ -14,24 +14,33 @@ export interface SignInPage {
 
 /** Leads to the provider, or asks for the token. */
 export function signInPage({ base, to, error, provider, withToken }: SignInPage): string {
-  const form = withToken ? tokenForm({ base, to, isWrong: error !== undefined && !provider }) : '';
+  const isOnly = provider === undefined;
+  const form = withToken ? tokenForm({ base, to, isOnly, isWrong: isOnly && error !== undefined }) : '';
   return frame('Sign in', error === undefined ? 'plain' : 'bad', [
     error === undefined ? '' : `<p class="error" id="error" role="alert">${escapeHtml(error)}</p>`,
     provider === undefined
       ? ''
       : `<p><a class="button" href="${escapeHtml(`${base}/sign-in/provider?to=${encodeURIComponent(to)}`)}">Sign in with ${escapeHtml(provider)}</a></p>`,
-    provider === undefined || !withToken ? form : `<details><summary>Use the admin token</summary>${form}</details>`,
+    isOnly || !withToken ? form : `<details><summary>Use the admin token</summary>${form}</details>`,
   ]);
 }
 
-const tokenForm = ({ base, to, isWrong }: { base: string; to: string; isWrong: boolean }) => `
+interface TokenForm {
+  base: string;
+  to: string;
+  /** There is no other way to sign in. */
+  isOnly: boolean;
+  isWrong: boolean;
+}
+
+const tokenForm = ({ base, to, isOnly, isWrong }: TokenForm) => `
 <p>Use the admin token: ADMIN_TOKEN, or the one that was printed at the first start.</p>
 <form method="post" action="${escapeHtml(base)}/sign-in">
 <input type="hidden" name="to" value="${escapeHtml(to)}">
 <label for="token">Token</label>
 <input id="token" name="token" type="password" autocomplete="current-password" required${
-  isWrong ? ' autofocus aria-invalid="true" aria-describedby="error"' : ''
-}>
+  isOnly ? ' autofocus' : ''
+}${isWrong ? ' aria-invalid="true" aria-describedby="error"' : ''}>
 <button>Sign in</button>
 </form>`;
 
