@@ -590,7 +590,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     ['assets', '#/assets', 'Launch film.mp4'],
     ['grid', '#/assets?view=grid', 'Launch film.mp4'],
     ['asset', 'asset', 'History'],
-    ['activity', '#/activity', 'An operator signed in'],
+    ['activity', '#/activity', 'ADMIN_TOKEN signed in'],
     ['verifications', '#/verify', 'By an operator'],
     ['verification', 'verification', 'No differences'],
     ['webhooks', '#/webhooks', 'The archive'],

@@ -172,7 +172,8 @@ async function retryEach(api: ApiClient, ids: string[], options: { json?: boolea
         );
       }
     } catch (error) {
-      if (!(error instanceof RefusedByService)) throw error;
+      // A wrong role is wrong for all.
+      if (!(error instanceof RefusedByService) || error.problem.status === 403) throw error;
       if (error.problem.status === 404) process.exitCode = 2;
       answers.push({ id, refused: error.message });
       if (!options.json) print(`${paint('red', '✗')} ${harmless(`${id}: ${error.message}`)}`);

@@ -186,7 +186,7 @@ describe('erasing assets', { timeout: 120_000 }, () => {
       changed: 1,
     });
     expect((await scene.mirror.api('GET', '/holds')).holds).toMatchObject([
-      { kind: 'asset', id: held, reason: 'case 42', heldBy: 'token' },
+      { kind: 'asset', id: held, reason: 'case 42', heldBy: 'ADMIN_TOKEN' },
     ]);
     const certificate = await erase(scene, { assetIds: [held, other] });
     expect(certificate).toMatchObject({
