@@ -23,7 +23,7 @@ export const modules = {
   ],
   http: [['metrics', 'oauth', 'operations', 'queue', 'store'], 'is a thin shell over operations'],
   cli: [
-    ['config', 'library', 'operations', 'export.ts', 'rebuild.ts', 'restore.ts'],
+    ['config', 'library', 'operations', 'attest.ts', 'export.ts', 'rebuild.ts', 'restore.ts'],
     'is a thin shell over the API; only it starts the bundled library',
   ],
   library: [[], 'is the service of the specification, and shares nothing with the mirror but the floor'],
@@ -48,7 +48,7 @@ const storeFolders =
   );
 
 /** These start and wire everything, so they are not part of the floor. */
-const roots = '^src/(main|command|service|context|workers|doctor|export|rebuild|restore|verb-database)\\.ts$';
+const roots = '^src/(main|command|service|context|workers|doctor|attest|export|rebuild|restore|verb-database)\\.ts$';
 
 export default {
   forbidden: [

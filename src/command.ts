@@ -1,8 +1,9 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { CommanderError } from 'commander';
+import type { AttestReport } from './attest.ts';
 import { exitCodeOf, problemOf } from './cli/failures.ts';
-import { harmless, jsonOf, printError } from './cli/output.ts';
+import { harmless, jsonOf, printError, printJson } from './cli/output.ts';
 import { program } from './cli/program.ts';
 import type { StartDatabase } from './cli/verbs/library.ts';
 import type { ContextOptions } from './context.ts';
@@ -177,6 +178,20 @@ const app = (options: ContextOptions) =>
         const stop = stopSignal();
         const work = (report: CopyReport<Exporting>) => exportTo(config, request, { log, stop, report });
         if ((await exportAssets(work, { ...options, stop })) > 0) process.exitCode ??= 1;
+      },
+      async attest(place, options) {
+        const { attest, requestOf } = await import('./cli/verbs/attest.ts');
+        const request = requestOf(place, options);
+        const { attestCopy, proveAsset } = await import('./attest.ts');
+        // Auditors have no database, and need no setting of it.
+        const config = (await settings()).readCopyConfig(process.env);
+        const log = await terminalLog();
+        const stop = stopSignal();
+        const { asset: assetId, day } = options;
+        if (assetId !== undefined)
+          return printJson(await proveAsset(config, { ...request, assetId, day }, { log, stop }));
+        const work = (report: AttestReport) => attestCopy(config, request, { log, stop, report });
+        if ((await attest(work, { ...options, stop })) > 0) process.exitCode ??= 1;
       },
       async api() {
         const { readClientConfig } = await import('./config/config.ts');

@@ -11,7 +11,7 @@ const leafPrefix = Buffer.of(0);
 const nodePrefix = Buffer.of(1);
 
 export const leafHash = (content: Buffer | string): Buffer => sha256(leafPrefix, content);
-export const nodeHash = (left: Buffer, right: Buffer): Buffer => sha256(nodePrefix, left, right);
+const nodeHash = (left: Buffer, right: Buffer): Buffer => sha256(nodePrefix, left, right);
 
 /** The root of a Merkle tree as in RFC 6962, from its leaves in order. Keeps one hash for each level. */
 export class MerkleTree {
@@ -32,5 +32,37 @@ export class MerkleTree {
   root(): Buffer {
     const hashes = this.#subtrees.map(({ hash }) => hash);
     return hashes.length === 0 ? sha256() : hashes.reduceRight((right, left) => nodeHash(left, right));
+  }
+}
+
+/** The hashes beside the way from a leaf to the root, and on which side each is; in lower-case hex. */
+export type MerklePath = ['left' | 'right', string][];
+
+/** Collects the path of one leaf from the hashes of all `count` leaves, in order. */
+export class MerklePathOf {
+  /** The subtrees beside the way, from the leaf up. */
+  readonly #beside: { side: 'left' | 'right'; from: number; to: number; tree: MerkleTree }[] = [];
+  #next = 0;
+
+  constructor(index: number, count: number) {
+    for (let from = 0, to = count; to - from > 1; ) {
+      const middle = from + 2 ** Math.floor(Math.log2(to - from - 1));
+      const isLeft = index < middle;
+      const tree = new MerkleTree();
+      this.#beside.unshift(
+        isLeft ? { side: 'right', from: middle, to, tree } : { side: 'left', from, to: middle, tree },
+      );
+      if (isLeft) to = middle;
+      else from = middle;
+    }
+  }
+
+  add(hash: Buffer): void {
+    const index = this.#next++;
+    this.#beside.find(({ from, to }) => index >= from && index < to)?.tree.add(hash);
+  }
+
+  path(): MerklePath {
+    return this.#beside.map(({ side, tree }) => [side, tree.root().toString('hex')]);
   }
 }

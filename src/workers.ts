@@ -60,7 +60,12 @@ export async function startWorkers(context: Context) {
   const sync = syncDeps(context, withToken, () => dispatcher.wake());
 
   const jobs = openJobs(context, { mirror, sync, dispatcher, signal: stopping.signal });
-  const scheduled = startScheduledVerification({ ...context, instance, reconcileInterval: filters.reconcileInterval });
+  const scheduled = startScheduledVerification({
+    ...context,
+    instance,
+    keepVersions: config.keepVersions,
+    reconcileInterval: filters.reconcileInterval,
+  });
   const { cycle, bandwidth } = config.scrub;
   const scrubbing =
     cycle === undefined

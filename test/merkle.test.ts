@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { leafHash, MerkleTree } from '../src/merkle.ts';
+import { leafHash, MerklePathOf, MerkleTree } from '../src/merkle.ts';
 
 const sha256 = (...parts: Buffer[]) => createHash('sha256').update(Buffer.concat(parts)).digest();
 
@@ -35,5 +35,21 @@ describe('a Merkle tree', () => {
         expect(rootOf(leaves)).toEqual(rootByDefinition(leaves));
       }),
     );
+  });
+
+  test('the path of each leaf leads to the root, in as many steps as the tree has levels', () => {
+    for (let count = 1; count < 40; count++) {
+      const leaves = Array.from({ length: count }, (_, i) => Buffer.from([i]));
+      for (let index = 0; index < count; index++) {
+        const path = new MerklePathOf(index, count);
+        for (const leaf of leaves) path.add(leafHash(leaf));
+        const root = path.path().reduce((hash, [side, hex]) => {
+          const other = Buffer.from(hex, 'hex');
+          return side === 'left' ? sha256(Buffer.of(1), other, hash) : sha256(Buffer.of(1), hash, other);
+        }, leafHash(leaves[index]!));
+        expect(root).toEqual(rootOf(leaves));
+        expect(path.path().length).toBeLessThanOrEqual(Math.ceil(Math.log2(count)));
+      }
+    }
   });
 });

@@ -1,7 +1,8 @@
 import { type Command, Option } from 'commander';
 import { withAssetFilters } from './asset-filters.ts';
-import { date } from './options.ts';
+import { date, day } from './options.ts';
 import { examples, failIf, type NewVerb, type Verbs } from './verb.ts';
+import type { AttestOptions } from './verbs/attest.ts';
 import { rotateKeys } from './verbs/encryption-keys.ts';
 import type { ExportVerbOptions } from './verbs/export.ts';
 import type { RestoreOptions } from './verbs/restore.ts';
@@ -12,7 +13,7 @@ import { webhookVerbs } from './webhook-verbs.ts';
 export function checkVerbs(
   verb: NewVerb,
   group: (name: string, summary: string) => Command,
-  verbs: Pick<Verbs, 'doctor' | 'rebuild' | 'restore' | 'export' | 'api'>,
+  verbs: Pick<Verbs, 'doctor' | 'rebuild' | 'restore' | 'export' | 'attest' | 'api'>,
 ): void {
   verb(
     'verify',
@@ -95,6 +96,23 @@ export function checkVerbs(
       ).choices(['csv', 'rclone']),
     )
     .action((options: ExportVerbOptions) => verbs.export(options));
+
+  verb(
+    'attest',
+    'check a copy against its signed manifests, without the database',
+    [
+      'asset-mirror attest',
+      'asset-mirror attest ~/downloaded --key FINGERPRINT',
+      'asset-mirror attest --asset ASSET > proof.json',
+    ],
+    'Checks signatures, chain, inventories, every object and every byte. Needs only the settings of the bucket, and writes nothing to it. ' +
+      'Exits with 1 if anything is altered, missing or extra.',
+  )
+    .argument('[place]', 'a directory, or s3://bucket/prefix (default: STORAGE_URL)')
+    .option('--key <fingerprint>', 'the key to trust (default: that of the last manifest)')
+    .option('--asset <id>', 'print a proof of this asset, for someone without the copy')
+    .option('--day <day>', 'with --asset: of this day, such as 2026-01-31 (default: the last one)', day)
+    .action((place: string | undefined, options: AttestOptions) => verbs.attest(place, options));
 
   group('keys', 'manage the keys that encrypt tokens and secrets')
     .command('rotate')

@@ -47,6 +47,13 @@ export function date(text: string): Date {
   );
 }
 
+/** A day as it is, in UTC. */
+export function day(text: string): string {
+  date(text);
+  if (/^\d{4}-\d\d-\d\d$/.test(text)) return text;
+  throw new InvalidArgumentError('Expected a day, such as 2026-01-31.');
+}
+
 const address = (expected: string, protocols: RegExp) => (text: string) => {
   if (protocols.test(URL.parse(text)?.protocol ?? '')) return text;
   throw new InvalidArgumentError(`Expected ${expected}.`);

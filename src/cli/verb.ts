@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import type { ApiClient } from './client.ts';
+import type { AttestOptions } from './verbs/attest.ts';
 import type { DemoOptions } from './verbs/demo.ts';
 import type { ExportVerbOptions } from './verbs/export.ts';
 import type { LibraryVerbOptions } from './verbs/library.ts';
@@ -15,6 +16,7 @@ export interface Verbs {
   rebuild(options: { json?: boolean }): Promise<void>;
   restore(assetIds: string[], options: RestoreOptions): Promise<void>;
   export(options: ExportVerbOptions): Promise<void>;
+  attest(place: string | undefined, options: AttestOptions): Promise<void>;
   api(): Promise<ApiClient>;
   credentials(): Promise<Credentials>;
 }

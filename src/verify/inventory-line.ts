@@ -29,6 +29,8 @@ export interface InventoryLine {
     version: string;
     mirroredAt: string;
     replacedAt: string;
+    /** When KEEP_VERSIONS removes it; null: never. */
+    expiresAt: string | null;
     objects: {
       key: string;
       versionId?: string | undefined;
@@ -39,8 +41,12 @@ export interface InventoryLine {
   }[];
 }
 
-/** `objects`: those of `expectedOf`. */
-export function lineOf(asset: AssetContents, objects: Expected[], versions: AssetVersion[]): InventoryLine {
+/** `objects`: those of `expectedOf`; `keepVersions`: in ms. */
+export function lineOf(
+  asset: AssetContents,
+  objects: Expected[],
+  { versions, keepVersions }: { versions: AssetVersion[]; keepVersions: number },
+): InventoryLine {
   return {
     id: asset.id,
     connectionId: asset.connectionId,
@@ -59,6 +65,7 @@ export function lineOf(asset: AssetContents, objects: Expected[], versions: Asse
       version: versionName(replacedAt),
       mirroredAt: mirroredAt.toISOString(),
       replacedAt: replacedAt.toISOString(),
+      expiresAt: isoOf(replacedAt.getTime() + keepVersions),
       objects: files.map(({ at: key, versionId, bytes, crc32 = null, sha256 = null }) => ({
         ...{ key, versionId, bytes, crc32, sha256 },
       })),
@@ -66,7 +73,7 @@ export function lineOf(asset: AssetContents, objects: Expected[], versions: Asse
   };
 }
 
-/** The library may send any number as a date. */
+/** The library may send any number as a date. Null: it is none, or infinite. */
 function isoOf(epoch: number | null): string | null {
   const date = new Date(epoch ?? Number.NaN);
   return Number.isNaN(date.getTime()) ? null : date.toISOString();

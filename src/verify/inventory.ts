@@ -20,6 +20,8 @@ export interface InventoryDeps {
   log: Log;
   /** Undefined: the inventory is not signed. */
   signer?: Signer | undefined;
+  /** How long superseded files are kept, in ms. */
+  keepVersions?: number | undefined;
   /** Assets per page of the records, per file, and per row group of a Parquet file. */
   pageSize?: number;
   fileSize?: number;
@@ -36,7 +38,7 @@ export async function writeInventory(
 ): Promise<Manifest> {
   const { store, storage } = deps;
   const { day, signal } = options;
-  const { pageSize = 1000, fileSize = 50_000, rowGroupSize = 5000 } = deps;
+  const { pageSize = 1000, fileSize = 50_000, rowGroupSize = 5000, keepVersions = Number.POSITIVE_INFINITY } = deps;
   const started = performance.now();
   const prefix = inventoryPrefix(day);
   await storage.remove(`${prefix}SHA256SUMS`);
@@ -74,7 +76,7 @@ export async function writeInventory(
       for (const asset of page) {
         const own = versions.get(asset.id) ?? [];
         const objects = expectedOf(asset);
-        const line = lineOf(asset, objects, own);
+        const line = lineOf(asset, objects, { versions: own, keepVersions });
         addTo(manifest, asset, line, own);
         table.add({ asset, line, objects });
         yield leaf(tree, line);

@@ -28,7 +28,7 @@ export interface Manifest {
   keyId: string | null;
 }
 
-export interface InventoryFile {
+interface InventoryFile {
   name: string;
   assets: number;
   bytes: number;

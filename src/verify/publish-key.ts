@@ -12,7 +12,7 @@ export interface PublishedKey extends PublicKey {
 }
 
 /** What an older key signs in order to vouch for a newer one. */
-export const vouching = (keyId: string) => `asset-mirror key ${keyId}\n`;
+export const vouching = (keyId: string) => `key of asset-mirror ${keyId}\n`;
 
 /** Writes the public key to the bucket, signed by the older one that is configured. */
 export async function publishKey(

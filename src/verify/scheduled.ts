@@ -21,6 +21,7 @@ export interface ScheduledDeps {
   instance: string;
   timings: Timings;
   signer?: Signer | undefined;
+  keepVersions?: number | undefined;
   now?: () => Date;
   /** Assets per page of the records, and per file of an inventory. */
   pageSize?: number;

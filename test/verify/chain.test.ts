@@ -114,7 +114,7 @@ test('a new key is signed by the older one, and that signature stays when the ol
   expect((await publicKey(first.keyId)).signedBy).toBeNull();
   const { signedBy } = await publicKey(second.keyId);
   expect(signedBy!.keyId).toBe(first.keyId);
-  const vouching = `asset-mirror key ${second.keyId}\n`;
+  const vouching = `key of asset-mirror ${second.keyId}\n`;
   expect(isSigned(await publicKey(first.keyId), vouching, signedBy!.signature)).toBe(true);
   expect((await envelope(3)).keyId).toBe(second.keyId);
 });

@@ -21,13 +21,15 @@ export async function openDirectory(options: {
   path: string;
   contentHash?: boolean;
   touchMs?: number;
+  /** Nothing is written to it, so it is not prepared for writes. */
+  readOnly?: boolean;
   log?: Log;
 }): Promise<Storage> {
   const root = new Root(options.path, options.contentHash ?? false);
   const drafts = new Drafts(root, options.touchMs);
   const uploads = directoryUploads(root, drafts);
   // If this fails, `check` and every `put` report it.
-  await prepare(root, drafts, options.log).catch(() => {});
+  if (!options.readOnly) await prepare(root, drafts, options.log).catch(() => {});
   root.forgetDisk();
 
   const remove = async (key: string) => {

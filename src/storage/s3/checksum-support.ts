@@ -22,7 +22,7 @@ export type Proof = (typeof proofs)[number];
 export const algorithmOf = (proof: Proof) =>
   proof === 'crc32' ? 'CRC32' : proof === 'crc64nvme' ? 'CRC64NVME' : undefined;
 
-/** Asks for one CRC-32 of the whole object, not one of its parts' checksums. */
+/** Asks for one CRC-32 of the whole object, not one of its parts' checksums: of SHA-256, S3 keeps only the latter. */
 export const crc32OfWhole = { ChecksumAlgorithm: 'CRC32', ChecksumType: 'FULL_OBJECT' } as const;
 
 /**

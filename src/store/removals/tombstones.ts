@@ -35,9 +35,7 @@ export async function tombstone(db: Database, assetId: string): Promise<Tombston
 /** A page of all tombstones, by hash. */
 export async function tombstones(db: Database, page: { after: string; limit: number }): Promise<Tombstone[]> {
   const { rows } = await sql<Tombstone>`
-    SELECT * FROM tombstones WHERE hash COLLATE "C" > ${page.after} ORDER BY hash COLLATE "C" LIMIT ${page.limit}`.execute(
-    db,
-  );
+    SELECT * FROM tombstones WHERE hash > ${page.after} ORDER BY hash LIMIT ${page.limit}`.execute(db);
   return rows;
 }
 

@@ -1,0 +1,71 @@
+import { stat } from 'node:fs/promises';
+import type { CopyConfig } from './config/config.ts';
+import type { StorageTarget } from './config/parsers.ts';
+import { StorageUnavailable } from './errors.ts';
+import type { Log } from './log.ts';
+import { openDirectory } from './storage/directory/directory.ts';
+import { openStorage } from './storage/open.ts';
+import { type Attested, attest, nothingAttested } from './verify/attest/attest.ts';
+import type { Finding } from './verify/attest/finding.ts';
+import { type Proof, prove } from './verify/attest/prove.ts';
+
+export type { Attested, Finding, Proof };
+export { nothingAttested };
+
+export interface AttestRequest {
+  /** Default: the bucket of the settings. */
+  at?: StorageTarget | undefined;
+  /** The fingerprint to trust. */
+  key?: string | undefined;
+}
+
+interface Opening {
+  log: Log;
+  stop: AbortSignal;
+}
+
+/** Called while a copy is checked. */
+export interface AttestReport {
+  start: (storage: string) => void;
+  found: (finding: Finding) => void;
+  progress: (so: Readonly<Attested>) => void;
+}
+
+/** Checks a copy against its signed manifests, in a process of its own. Needs no database, and writes nothing. */
+export async function attestCopy(
+  config: CopyConfig,
+  { at, key }: AttestRequest,
+  { report, ...opening }: Opening & { report: AttestReport },
+): Promise<Attested> {
+  await using open = new AsyncDisposableStack();
+  const storage = await openToRead(config, at, { ...opening, open });
+  report.start(storage.name);
+  return await attest({ storage, found: report.found, signal: opening.stop }, { key, onProgress: report.progress });
+}
+
+/** The proof of one asset, see prove.ts. @throws NotProven */
+export async function proveAsset(
+  config: CopyConfig,
+  { at, ...request }: AttestRequest & { assetId: string; day?: string | undefined },
+  opening: Opening,
+): Promise<Proof> {
+  await using open = new AsyncDisposableStack();
+  const storage = await openToRead(config, at, { ...opening, open });
+  return await prove({ storage, found: () => {}, signal: opening.stop }, request);
+}
+
+async function openToRead(
+  config: CopyConfig,
+  target: StorageTarget = config.storage.target,
+  { log, open }: Opening & { open: AsyncDisposableStack },
+) {
+  if (target.kind === 'directory' && !(await stat(target.path).catch(() => undefined))?.isDirectory()) {
+    throw new StorageUnavailable(`${target.path} is no directory`);
+  }
+  const storage =
+    target.kind === 'directory'
+      ? await openDirectory({ ...target, log, readOnly: true })
+      : await openStorage({ target, s3: config.storage.s3 }, { connections: 32, log });
+  open.defer(() => storage.close());
+  return storage;
+}

@@ -1,0 +1,73 @@
+import { resolve } from 'node:path';
+import { type Attested, type AttestReport, type AttestRequest, type Finding, nothingAttested } from '../../attest.ts';
+import { parseStorageUrl } from '../../config/parsers.ts';
+import { formatBytes, formatDuration } from '../../units.ts';
+import { UsageError } from '../failures.ts';
+import { counted, number, paint } from '../output.ts';
+import { runReported } from '../work-report.ts';
+
+export interface AttestOptions {
+  json?: boolean;
+  key?: string;
+  asset?: string;
+  day?: string;
+}
+
+/** @throws UsageError */
+export function requestOf(place: string | undefined, { key, asset, day }: AttestOptions): AttestRequest {
+  if (day !== undefined && asset === undefined) throw new UsageError('--day needs --asset.');
+  if (place === undefined) return { key };
+  const at = /^(s3|file):\/\//.test(place)
+    ? parseStorageUrl(place)
+    : { kind: 'directory' as const, path: resolve(place) };
+  if (!at) throw new UsageError('Expected a directory or s3://bucket/prefix.');
+  return { at, key };
+}
+
+/** `altered after 2026-01-31: KEY (why)`. */
+const sentence = ({ what, key, after, why }: Finding) =>
+  `${what} ${after === null ? 'before the first signed day' : `after ${after}`}: ${key}${why && why !== what ? ` (${why})` : ''}`;
+
+/** Shows the progress of a check and a summary. Returns how many objects and statements are not as they were signed. */
+export async function attest(
+  work: (report: AttestReport) => Promise<Attested>,
+  { json = false, stop }: { json?: boolean; stop: AbortSignal },
+): Promise<number> {
+  const title = (storage: string) => `${paint('bold', 'attest')}  ${storage}, by its signed manifests`;
+  const { problems } = await runReported<Attested>(
+    (report) =>
+      work({
+        start: (storage) => report.start(title(storage)),
+        found: (finding) => report.problem(sentence(finding)),
+        progress: report.progress,
+      }),
+    {
+      ...{ json, stop, first: nothingAttested, summaryOf },
+      format: ` ${paint('cyan', '{bar}')} {percentage}%  {count}  {bytes}  {rate}`,
+      facts: ({ assets, total, bytes }, ms) => ({
+        done: assets,
+        of: total,
+        count: `${number(assets)} of ${counted(total, 'asset')}`,
+        bytes: formatBytes(bytes),
+        rate: ms > 2000 ? `${formatBytes((bytes * 1000) / ms)}/s` : '',
+      }),
+    },
+  );
+  return problems;
+}
+
+function summaryOf(so: Readonly<Attested>, { interrupted, ms }: { interrupted: boolean; ms: number }): string {
+  const { keyId, manifests, days, day, objects, bytes, newer, unproven, problems } = so;
+  const lead = interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
+  const isGood = problems === 0 && !interrupted;
+  const result = problems > 0 ? `${counted(problems, 'problem')} found` : 'All is as it was signed';
+  return [
+    `\n${lead}${paint(isGood ? 'green' : 'red', paint('bold', result))}: ${counted(objects, 'object')}, ${formatBytes(bytes)} read in ${formatDuration(ms)}`,
+    `  ${counted(manifests, 'manifest')}, ${number(days)} intact ${days === 1 ? 'inventory' : 'inventories'}; the last is of ${day ?? 'no day'}`,
+    ...(newer > 0 ? [`  ${counted(newer, 'object')} newer than it: the next inventory proves them`] : []),
+    ...(unproven > 0 ? [`  ${counted(unproven, 'object')} without a content hash, or archived: not proven`] : []),
+    keyId === null
+      ? '  Nothing is signed: set SIGNING_KEY.'
+      : `  Trusted key: ${keyId}\n  Compare it with the fingerprint that you got from the operator.`,
+  ].join('\n');
+}

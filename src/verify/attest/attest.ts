@@ -1,0 +1,43 @@
+import { checkDays } from './check-days.ts';
+import { checkObjects, type ObjectCounts } from './check-objects.ts';
+import type { Attesting, Finding } from './finding.ts';
+import { readChain } from './read-chain.ts';
+
+export interface Attested extends ObjectCounts {
+  /** The fingerprint on which all trust rests; null: nothing is signed. */
+  keyId: string | null;
+  manifests: number;
+  /** Inventories that are there and intact. */
+  days: number;
+  /** The day of the inventory with which the objects were compared; null: none is proven. */
+  day: string | null;
+  problems: number;
+}
+
+export const nothingAttested: Attested = {
+  ...{ keyId: null, manifests: 0, days: 0, day: null, problems: 0 },
+  ...{ assets: 0, total: 0, objects: 0, bytes: 0, newer: 0, unproven: 0 },
+};
+
+/**
+ * Checks a copy without the database: signatures, chain, inventories, every object, every byte. Writes nothing. `key`: the
+ * fingerprint to trust; default: that of the last manifest.
+ */
+export async function attest(
+  at: Attesting,
+  options: { key?: string | undefined; onProgress: (so: Readonly<Attested>) => void },
+): Promise<Attested> {
+  const so: Attested = { ...nothingAttested };
+  const found = (finding: Finding) => {
+    so.problems++;
+    at.found(finding);
+  };
+  const counted = { ...at, found };
+  const { statements, count, trusted } = await readChain(counted, options.key);
+  Object.assign(so, { keyId: trusted, manifests: count });
+  const { last, days } = await checkDays(counted, statements);
+  Object.assign(so, { days, day: last?.day ?? null, total: last?.assets ?? 0 });
+  if (last) await checkObjects(counted, last, so, () => options.onProgress(so));
+  else found({ what: 'missing', key: 'an inventory that is signed', after: null });
+  return so;
+}

@@ -1,0 +1,51 @@
+import { leafHash, type MerklePath, MerklePathOf } from '../../merkle.ts';
+import type { Envelope } from '../chain.ts';
+import type { PublishedKey } from '../publish-key.ts';
+import { type Entry, isIntact } from './check-days.ts';
+import type { Attesting } from './finding.ts';
+import { linesOf } from './read.ts';
+import { readChain } from './read-chain.ts';
+
+/** Proves to someone without access to the bucket what the copy had of one asset on a day. */
+export interface Proof {
+  version: 1;
+  day: string;
+  /** The asset's line in the inventory: a leaf of the tree. */
+  entry: string;
+  path: MerklePath;
+  manifest: Envelope;
+  keys: PublishedKey[];
+}
+
+/** The proof of an asset, of a day or of the last one. @throws NotProven */
+export async function prove(
+  at: Attesting,
+  { assetId, day, key }: { assetId: string; day?: string | undefined; key?: string | undefined },
+): Promise<Proof> {
+  const { statements, keys } = await readChain(at, key);
+  const statement = statements.findLast(({ manifest }) => day === undefined || manifest.day === day);
+  if (!statement) throw new NotProven(`no signed manifest ${day === undefined ? 'is there' : `is of ${day}`}`);
+  const { manifest, envelope } = statement;
+  if (!(await isIntact(at, statement))) throw new NotProven(`the inventory of ${manifest.day} is not as it was signed`);
+  const found = await find(at, manifest, assetId);
+  if (!found) throw new NotProven(`the inventory of ${manifest.day} has no asset ${assetId}`);
+  const path = new MerklePathOf(found.index, manifest.assets + manifest.tombstones.count);
+  for await (const line of linesOf(at, manifest)) path.add(leafHash(line));
+  return { version: 1, day: manifest.day, entry: found.entry, path: path.path(), manifest: envelope, keys };
+}
+
+async function find(at: Attesting, manifest: Parameters<typeof linesOf>[1], assetId: string) {
+  let index = 0;
+  for await (const line of linesOf(at, manifest)) {
+    const entry = line.toString();
+    const content = JSON.parse(entry) as Entry;
+    if ('id' in content && content.id === assetId) return { index, entry };
+    index++;
+  }
+  return undefined;
+}
+
+/** The bucket does not prove what was asked for. */
+class NotProven extends Error {
+  override readonly name = 'NotProven';
+}

@@ -1,0 +1,62 @@
+import { createHash } from 'node:crypto';
+import { text } from 'node:stream/consumers';
+import { createGunzip } from 'node:zlib';
+import { inventoryPrefix } from '../../storage/keys.ts';
+import type { Manifest } from '../manifest.ts';
+import type { Attesting } from './finding.ts';
+
+type From = Pick<Attesting, 'storage' | 'signal'>;
+
+/** The JSON at a key, which may be anything; undefined: there is no object, or no object in JSON. */
+export async function jsonAt<T>({ storage, signal }: From, key: string): Promise<Partial<T> | undefined> {
+  const body = await storage.get(key, { signal });
+  return body && parsed<T>(await text(body));
+}
+
+export function parsed<T>(content: string): Partial<T> | undefined {
+  try {
+    const value: unknown = JSON.parse(content);
+    return typeof value === 'object' && value !== null ? (value as Partial<T>) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The SHA-256 of an object; undefined: there is none. */
+export async function sha256At({ storage, signal }: From, key: string): Promise<string | undefined> {
+  const body = await storage.get(key, { signal });
+  if (!body) return undefined;
+  const hash = createHash('sha256');
+  for await (const chunk of body) hash.update(chunk);
+  return hash.digest('hex');
+}
+
+/** The lines of an inventory, or of these files of it, in order. All of them are the leaves of its tree. */
+export async function* linesOf(
+  from: From,
+  { day, files, tombstones }: Manifest,
+  only: { name: string }[] = [...files, tombstones],
+): AsyncGenerator<Buffer> {
+  for (const { name } of only) {
+    const body = await from.storage.get(`${inventoryPrefix(day)}${name}`, { signal: from.signal });
+    if (!body) throw new Error(`${inventoryPrefix(day)}${name} has just been removed`);
+    const gunzip = createGunzip();
+    body.on('error', (error) => gunzip.destroy(error)).pipe(gunzip);
+    yield* splitAtLineFeeds(gunzip);
+  }
+}
+
+/** Not by readline, which also splits at characters that a name may contain. */
+async function* splitAtLineFeeds(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let rest = Buffer.alloc(0);
+  for await (const chunk of chunks) {
+    let from = 0;
+    for (let at = chunk.indexOf(10); at >= 0; at = chunk.indexOf(10, from)) {
+      yield Buffer.concat([rest, chunk.subarray(from, at)]);
+      rest = Buffer.alloc(0);
+      from = at + 1;
+    }
+    rest = Buffer.concat([rest, chunk.subarray(from)]);
+  }
+  if (rest.length > 0) yield rest;
+}

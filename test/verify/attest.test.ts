@@ -1,0 +1,361 @@
+import { execFile } from 'node:child_process';
+import { createHash, randomBytes } from 'node:crypto';
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { promisify } from 'node:util';
+import { gunzipSync, gzipSync } from 'node:zlib';
+import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from 'vitest';
+import { attestCopy, proveAsset } from '../../src/attest.ts';
+import { readCopyConfig } from '../../src/config/config.ts';
+import { createLog } from '../../src/log.ts';
+import { type Signer, type SigningKey, signingKey } from '../../src/signing.ts';
+import { writeInventory } from '../../src/verify/inventory.ts';
+import type { InventoryLine } from '../../src/verify/inventory-line.ts';
+import type { Manifest } from '../../src/verify/manifest.ts';
+import { contentOf } from '../support/mirror.ts';
+import { newStage, type Stage } from '../support/stage.ts';
+import { workerOf } from '../support/worker.ts';
+
+const run = promisify(execFile);
+const sha256 = (content: Buffer | string) => createHash('sha256').update(content).digest('hex');
+const { signal } = new AbortController();
+const log = createLog({ level: 'silent', pretty: false });
+const MiB = 2 ** 20;
+
+/** The days on which the inventories were written. */
+const [first, second] = ['2026-01-01', '2026-01-02'] as const;
+
+interface Copy {
+  path: string;
+  key: SigningKey;
+  ids: string[];
+  keyOf(id: string): string;
+}
+
+/** A copy of seven assets, the first with two blocks, and its inventories of two days. */
+async function newCopy(stage: Stage, path: string): Promise<Copy> {
+  const worker = workerOf(stage);
+  const { companyId, connectionId } = await stage.company();
+  const ids = await stage.upload(companyId, 6, { content: { text: 'a file' }, name: 'ä $ \u2028 b.bin' });
+  const large = await stage.upload(companyId, 1, { content: { seed: 'large', size: 17 * MiB } });
+  ids.unshift(...large);
+  await stage.sync(connectionId, 'full');
+  for (const id of ids) await worker.complete(id);
+  await worker.close();
+  const key = signingKey(randomBytes(32));
+  for (const day of [first, second]) await write(stage, day, [key]);
+  const rows = new Map((await stage.assets(companyId)).map((asset) => [asset.id, asset.media!.key]));
+  return { path, key, ids, keyOf: (id) => rows.get(id)! };
+}
+
+const write = (stage: Stage, day: string, signer: Signer, keepVersions?: number): Promise<Manifest> =>
+  writeInventory(
+    { store: stage.store, storage: stage.ground.storage, log, signer, keepVersions, pageSize: 2, fileSize: 4 },
+    { day, now: new Date(), signal },
+  );
+
+/** What `asset-mirror attest` and verify.py report about a directory. */
+async function attested(path: string, key?: string) {
+  const problems: string[] = [];
+  const so = await attestCopy(
+    readCopyConfig({}),
+    { at: { kind: 'directory', path }, key },
+    {
+      log,
+      stop: signal,
+      report: {
+        start: () => {},
+        progress: () => {},
+        found: ({ what, key: at, after }) => problems.push(`${what} after ${after}: ${at}`),
+      },
+    },
+  );
+  return { so, problems: problems.sort() };
+}
+async function verified(...args: string[]) {
+  const { stdout, code } = await run('python3', ['docs/operate/verify.py', ...args]).then(
+    ({ stdout }) => ({ stdout, code: 0 }),
+    ({ stdout, stderr, code }) => {
+      if (stderr) throw new Error(stderr);
+      return { stdout: stdout as string, code: code as number };
+    },
+  );
+  const problems = [...stdout.matchAll(/^(?:altered|missing|extra) (?:after|before) .*$/gm)].map(([line]) =>
+    line.replace(/ \(.*\)$/, '').replace('before the first signed day', 'after null'),
+  );
+  return { code, stdout, problems: problems.sort() };
+}
+
+describe('a copy in a directory', { timeout: 120_000 }, () => {
+  let stage: Stage;
+  let copy: Copy;
+  let path: string;
+  beforeAll(async () => {
+    stage = await newStage();
+    copy = await newCopy(stage, stage.ground.environment.STORAGE_URL!.slice('file://'.length));
+  }, 60_000);
+  beforeEach(async () => {
+    path = await mkdtemp(join(tmpdir(), 'asset-mirror-attest-'));
+    await cp(copy.path, path, { recursive: true });
+    return () => rm(path, { recursive: true });
+  });
+  afterAll(() => stage?.close());
+
+  const inventory = (day: string, name: string) => join(path, '_mirror/inventory', day, name);
+  const change = async (file: string, to: (content: string) => string) =>
+    writeFile(file, to(await readFile(file, 'utf8')));
+
+  /** Both tools report exactly this. */
+  async function expectProblems(...problems: string[]) {
+    const python = await verified(path, copy.key.keyId);
+    expect(python).toMatchObject({ problems: problems.sort(), code: problems.length > 0 ? 1 : 0 });
+    const own = await attested(path, copy.key.keyId);
+    expect(own.problems).toEqual(problems);
+    return own.so;
+  }
+
+  test('an unchanged copy is proven by both tools, with every object and every byte', async () => {
+    const so = await expectProblems();
+    expect(so).toMatchObject({ manifests: 2, days: 2, day: second, assets: 7, objects: 14, newer: 0, unproven: 0 });
+    expect(so.bytes).toBeGreaterThan(17 * MiB);
+    // Without a fingerprint, that of the last manifest is shown.
+    expect((await attested(path)).so).toMatchObject({ keyId: copy.key.keyId, problems: 0 });
+    expect((await verified(path)).stdout).toContain(`Trusted key: ${copy.key.keyId}.`);
+  });
+
+  test('an object, its record and the inventory that are altered together are found, with key and day', async () => {
+    const key = copy.keyOf(copy.ids[3]!);
+    const other = Buffer.from('b file');
+    await writeFile(join(path, key), other);
+    const record = join(path, `${key}.asset.json`);
+    await change(record, (content) => content.replaceAll(sha256('a file'), sha256(other)));
+    const changed = await readFile(record);
+    const { name, before, after } = await changeLine(copy.ids[3]!, (line) => {
+      Object.assign(line.objects[0]!, { sha256: sha256(other), crc32: null });
+      Object.assign(line.objects[1]!, { sha256: sha256(changed), crc32: null });
+    });
+    await change(inventory(second, 'manifest.json'), (content) => content.replace(sha256(before), sha256(after)));
+    await expectProblems(
+      `altered after ${second}: _mirror/inventory/${second}/manifest.json`,
+      `altered after ${second}: _mirror/inventory/${second}/${name}`,
+      `altered after ${first}: ${key}`,
+      `altered after ${first}: ${key}.asset.json`,
+    );
+  });
+
+  /** Changes the line of an asset in the last inventory. */
+  async function changeLine(id: string, to: (line: InventoryLine) => void) {
+    for (const name of ['assets-00001.jsonl.gz', 'assets-00002.jsonl.gz']) {
+      const before = await readFile(inventory(second, name));
+      const lines: InventoryLine[] = gunzipSync(before)
+        .toString()
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line));
+      const line = lines.find((each) => each.id === id);
+      if (!line) continue;
+      to(line);
+      const after = gzipSync(lines.map((each) => `${JSON.stringify(each)}\n`).join(''));
+      await writeFile(inventory(second, name), after);
+      return { name, before, after };
+    }
+    throw new Error(`no line of ${id}`);
+  }
+
+  test('objects that are missing, extra, longer, or differ in one byte of a later block are found', async () => {
+    const [large, second_, third, fourth] = copy.ids.map(copy.keyOf) as [string, string, string, string];
+    const content = await readFile(join(path, large));
+    content[17 * MiB - 1]! ^= 1;
+    await writeFile(join(path, large), content);
+    await rm(join(path, second_));
+    await rm(join(path, `${third}.asset.json`));
+    await writeFile(join(path, fourth), 'a file that is longer');
+    await writeFile(join(path, `${fourth}.stray`), 'extra');
+    await expectProblems(
+      `altered after ${second}: ${large}`,
+      `missing after ${second}: ${second_}`,
+      `missing after ${second}: ${third}.asset.json`,
+      `altered after ${second}: ${fourth}`,
+      `extra after ${second}: ${fourth}.stray`,
+    );
+  });
+
+  test('a chain that is altered, has a gap, or is signed by another key is found', async () => {
+    const link = (number: number) => join(path, `_mirror/manifests/0000000${number}.json`);
+    // The first manifest is proven by the second one, even with another signature.
+    await change(link(1), (content) => content.replace(/"signature": ".{8}/, '"signature": "AAAAAAAA'));
+    await expectProblems();
+    await change(link(1), (content) => content.replace('\\"assets\\": 7', '\\"assets\\": 6'));
+    await expectProblems(
+      'altered after null: _mirror/manifests/00000001.json',
+      `extra after null: _mirror/inventory/${first}/`,
+    );
+    await rm(link(1));
+    await expectProblems(
+      'missing after null: _mirror/manifests/00000001.json',
+      `extra after null: _mirror/inventory/${first}/`,
+    );
+    const other = signingKey(randomBytes(32));
+    expect((await attested(path, other.keyId)).so.problems).toBeGreaterThan(0);
+    expect((await verified(path, other.keyId)).code).toBe(1);
+  });
+
+  test('past inventories may be deleted, but not the last one', async () => {
+    await rm(join(path, '_mirror/inventory', first), { recursive: true });
+    expect(await expectProblems()).toMatchObject({ manifests: 2, days: 1 });
+    await rm(join(path, '_mirror/inventory', second), { recursive: true });
+    expect((await attested(path)).problems).toContain('missing after null: an inventory that is signed');
+    expect((await verified(path)).problems).toContain('missing after null: an inventory that is signed');
+  });
+
+  test('what was mirrored or erased after the inventory is newer, unless the time is another', async () => {
+    const [, one, two] = copy.ids as [string, string, string];
+    const record = join(path, `${copy.keyOf(one)}.asset.json`);
+    const mirroredAt = (time: Date) =>
+      change(record, (content) => content.replace(/"mirroredAt": ".*"/, `"mirroredAt": "${time.toISOString()}"`));
+    await writeFile(join(path, copy.keyOf(one)), 'replaced');
+    await rm(join(path, copy.keyOf(two)));
+    await mkdir(join(path, '_mirror/tombstones'), { recursive: true });
+    const erased = (time: Date) =>
+      writeFile(join(path, `_mirror/tombstones/${sha256(two)}.json`), JSON.stringify({ version: 1, erasedAt: time }));
+    for (const time of [new Date('2025-12-31'), new Date('2999-12-31')]) {
+      await mirroredAt(time);
+      await erased(time);
+      await expectProblems(
+        `altered after ${second}: ${copy.keyOf(one)}`,
+        `altered after ${second}: ${copy.keyOf(one)}.asset.json`,
+        `missing after ${second}: ${copy.keyOf(two)}`,
+      );
+    }
+    await mirroredAt(new Date());
+    await erased(new Date());
+    expect(await expectProblems()).toMatchObject({ newer: 3 });
+  });
+
+  test('a proof of one asset is accepted with its file, and neither with another file nor after a change', async () => {
+    const [large, small] = copy.ids as [string, string];
+    const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-proof-'));
+    const config = readCopyConfig({});
+    const at = { kind: 'directory' as const, path };
+    const proofs = join(directory, 'proof.json');
+    const { key } = copy;
+    for (const assetId of copy.ids) {
+      const proof = await proveAsset(config, { at, assetId, day: first }, { log, stop: signal });
+      await writeFile(proofs, JSON.stringify(proof));
+      const media = join(path, copy.keyOf(assetId));
+      const { code, stdout } = await verified('proof', proofs, media, key.keyId);
+      expect({ assetId, code }).toEqual({ assetId, code: 0 });
+      expect(stdout).toContain(`${first}: ${assetId} was mirrored`);
+      const other = join(path, copy.keyOf(assetId === large ? small : large));
+      expect((await verified('proof', proofs, other)).problems).toEqual([`altered after ${first}: ${other}`]);
+      await writeFile(proofs, JSON.stringify({ ...proof, entry: proof.entry.replace('mirrored', 'pending') }));
+      expect((await verified('proof', proofs)).code).toBe(1);
+    }
+    await expect(proveAsset(config, { at, assetId: 'unknown' }, { log, stop: signal })).rejects.toThrow(
+      /no asset unknown/,
+    );
+    await rm(directory, { recursive: true });
+  });
+
+  test('attest prints what it found, exits with 1, and writes nothing', async () => {
+    await rm(join(path, copy.keyOf(copy.ids[1]!)));
+    await rm(join(path, '.asset-mirror-tmp'), { recursive: true, force: true });
+    const asked = run(process.execPath, ['src/main.ts', 'attest', path, '--json'], {
+      env: { PATH: process.env.PATH! },
+    });
+    const { stdout, code } = await asked.then(
+      () => ({ stdout: '', code: 0 }),
+      (error) => error,
+    );
+    expect(code).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({
+      ...{ keyId: copy.key.keyId, problems: [`missing after ${second}: ${copy.keyOf(copy.ids[1]!)}`] },
+    });
+    await expect(readFile(join(path, '.asset-mirror-tmp'))).rejects.toThrow(/ENOENT/);
+  });
+
+  test('an asset may leave the inventory if it was gone or erased, and otherwise is missing', async () => {
+    const [, one, two, three] = copy.ids as [string, string, string, string];
+    const before = await stage.query('SELECT * FROM tombstones');
+    expect(before).toEqual([]);
+    await stage.query("UPDATE assets SET state = 'gone', next_at = NULL WHERE id = $1", [three]);
+    await write(stage, '2026-01-03', [copy.key]);
+    await stage.query('DELETE FROM assets WHERE id = ANY($1)', [[one, two, three]]);
+    await stage.query(`INSERT INTO tombstones VALUES ($1, now(), 'ada', 'asked for')`, [sha256(two)]);
+    // The older key, which is trusted, has signed this one.
+    await write(stage, '2026-01-04', [signingKey(randomBytes(32)), copy.key]);
+    for (const id of [one, two, three]) {
+      for (const ending of ['', '.asset.json']) await stage.ground.storage.remove(`${copy.keyOf(id)}${ending}`);
+    }
+    await rm(path, { recursive: true });
+    await cp(copy.path, path, { recursive: true });
+    await expectProblems(`missing after 2026-01-03: asset ${one} in the inventory`);
+  });
+});
+
+test('a superseded file that is missing is found, unless it has expired', { timeout: 60_000 }, async () => {
+  const stage = await newStage();
+  try {
+    const at = stage.ground.environment.STORAGE_URL!.slice('file://'.length);
+    const worker = workerOf(stage);
+    const { companyId, connectionId } = await stage.company();
+    const [id] = await stage.upload(companyId, 1, { content: { text: 'first' } });
+    for (const content of ['first', 'second one']) {
+      await stage.admin.changeAsset(id!, { content: { text: content } });
+      await stage.sync(connectionId, 'full', { acceptReplaced: true });
+      await worker.complete(id!);
+    }
+    await worker.close();
+    const key = signingKey(randomBytes(32));
+    await write(stage, first, [key]);
+    expect((await attested(at)).so).toMatchObject({ problems: 0, objects: 4 });
+    expect(await verified(at)).toMatchObject({ code: 0 });
+    const [version] = await stage.store.versions.ofAsset(id!);
+    const kept = version!.files.find(({ role }) => role === 'media')!.at;
+    await stage.ground.storage.remove(kept);
+    const missing = [`missing after ${first}: ${kept}`];
+    expect((await attested(at)).problems).toEqual(missing);
+    expect((await verified(at)).problems).toEqual(missing);
+    await write(stage, second, [key], 1);
+    expect((await attested(at)).so).toMatchObject({ problems: 0, newer: 1 });
+    expect((await verified(at)).code).toBe(0);
+  } finally {
+    await stage.close();
+  }
+});
+
+const s3 = inject('s3');
+test.runIf(s3)(
+  'a copy in a bucket is proven without a database, and an altered object is found',
+  { timeout: 120_000 },
+  async () => {
+    const stage = await newStage({ s3 });
+    try {
+      const copy = await newCopy(stage, '');
+      const { STORAGE_URL, S3_ENDPOINT, S3_REGION, S3_FORCE_PATH_STYLE } = stage.ground.environment;
+      const config = readCopyConfig({ STORAGE_URL, S3_ENDPOINT, S3_REGION, S3_FORCE_PATH_STYLE });
+      const problems: string[] = [];
+      const report = {
+        start: () => {},
+        progress: () => {},
+        found: ({ what, key, after }: { what: string; key: string; after: string | null }) =>
+          problems.push(`${what} after ${after}: ${key}`),
+      };
+      const check = () => attestCopy(config, { key: copy.key.keyId }, { log, stop: signal, report });
+      expect(await check()).toMatchObject({ problems: 0, objects: 14, days: 2, day: second });
+      const key = copy.keyOf(copy.ids[0]!);
+      const content = (await contentOf(stage.ground.storage, key))!;
+      content[16 * MiB]! ^= 1;
+      await stage.ground.storage.put(key, content);
+      expect(await check()).toMatchObject({ problems: 1 });
+      expect(problems).toEqual([`altered after ${second}: ${key}`]);
+      expect(await text((await stage.ground.storage.get('_mirror/manifests/00000002.json'))!)).toContain(
+        copy.key.keyId,
+      );
+    } finally {
+      await stage.close();
+    }
+  },
+);
