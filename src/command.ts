@@ -206,9 +206,16 @@ const app = (options: ContextOptions) =>
       },
       async credentials() {
         const { readClientConfig } = await import('./config/config.ts');
-        const { saveToken } = await import('./config/credentials.ts');
+        const { savedToken, saveToken } = await import('./config/credentials.ts');
+        const { createApiClient } = await import('./cli/client.ts');
         const { url } = readClientConfig(process.env);
-        return { save: (token) => saveToken(url, token, process.env) };
+        return {
+          async api() {
+            const token = await savedToken(url, process.env);
+            return token === undefined ? undefined : createApiClient({ url, token });
+          },
+          save: (token) => saveToken(url, token, process.env),
+        };
       },
     },
     version,

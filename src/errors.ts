@@ -214,10 +214,11 @@ function messageOf(e: unknown): string {
   return e.message || e.name;
 }
 
-/** Removes what must never be written anywhere: tokens (spec, section 2.2), credentials in addresses, and queries of links. */
+/** Removes what must never be written anywhere: tokens (spec, section 2.2) and ours, credentials in addresses, queries of links. */
 export function scrub(text: string): string {
   return text
     .replace(/svc[a-z]_[\w.~+/=-]+/g, 'svc*_…')
+    .replace(/am_[0-9a-f]{8,}/g, 'am_…')
     .replace(/\b(Bearer|Basic) +[\w.~+/=-]+/gi, '$1 …')
     .replace(/:\/\/[^\s/?#]+@/g, '://…@')
     .replace(/[^\s"'<>]+/g, withoutQuery);

@@ -18,7 +18,7 @@ export function accessVerbs(verb: NewVerb, group: NewGroup, verbs: Pick<Verbs, '
     'The other verbs then use this session, unless ASSET_MIRROR_TOKEN or ADMIN_TOKEN is set.',
   ).action(async (options) => login(await verbs.api(), await verbs.credentials(), options));
   verb('logout', 'end the session of login, and forget it', 'asset-mirror logout').action(async (options) =>
-    logout(await verbs.api(), await verbs.credentials(), options),
+    logout(await verbs.credentials(), options),
   );
   verb('whoami', 'show your name and role', 'asset-mirror whoami').action(async (options) =>
     whoami(await verbs.api(), options),

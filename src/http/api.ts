@@ -27,7 +27,7 @@ export function apiRoutes(plain: FastifyInstance, { operations, permissions, str
   const app = typed(plain);
   serviceRoutes(app, operations);
   connectionRoutes(app, operations, permissions);
-  assetRoutes(app, operations, sender);
+  assetRoutes(app, { operations, permissions, sender });
   syncRoutes(app, operations);
   eventRoutes(app, operations, streams);
   changeRoutes(app, operations);

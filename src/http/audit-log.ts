@@ -30,7 +30,7 @@ export function auditChanges(app: FastifyInstance, deps: Deps): void {
   app.addHook('onSend', async (request, reply, payload) => {
     const refusal = refusalOf(reply.getHeader('content-type'), payload);
     if (!request.operator || !(isChange(request) || refusal.code === 'role_too_low')) return payload;
-    await add(deps, request, { status: reply.statusCode, ...refusal });
+    await add(deps, request, { status: reply.statusCode, ...refusal, ...createdIdOf(reply.statusCode, payload) });
     return payload;
   });
 }
@@ -44,7 +44,7 @@ const isChange = (request: FastifyRequest) =>
 async function add(
   { operations, log }: Deps,
   request: FastifyRequest,
-  outcome: { status: number; code?: string; reason?: string },
+  { createdId, ...outcome }: { status: number; code?: string; reason?: string; createdId?: string },
 ): Promise<void> {
   const action = operationIdOf(request);
   if (action === undefined) return;
@@ -56,7 +56,9 @@ async function add(
       address,
       requestId,
       ...targetOf(request),
-      ...(body !== undefined && body !== null && { request: withoutSecrets(action, body) }),
+      ...(createdId !== undefined && { targetId: createdId }),
+      // A wrong request may have a secret in any field.
+      ...(body !== undefined && body !== null && outcome.status !== 400 && { request: withoutSecrets(action, body) }),
       ...(outcome.status < 400 && (await changedValues(request, operations))),
       ...outcome,
     });
@@ -84,6 +86,16 @@ function withoutSecrets(operationId: string, body: unknown): unknown {
     return { ...rest, url: URL.canParse(rest.url) ? shownAddress(rest.url) : 'not an address' };
   }
   return /erase|erasure/i.test(operationId) && Array.isArray(assetIds) ? { ...rest, assets: assetIds.length } : body;
+}
+
+/** The id of what was created or started. */
+function createdIdOf(status: number, payload: unknown): { createdId?: string } {
+  if ((status !== 201 && status !== 202) || typeof payload !== 'string') return {};
+  const { data } = z
+    .object({ id: z.string().optional(), syncId: z.string().optional() })
+    .safeParse(JSON.parse(payload));
+  const createdId = data?.id ?? data?.syncId;
+  return createdId === undefined ? {} : { createdId };
 }
 
 /** The code of the problem, and why, if it was refused. */

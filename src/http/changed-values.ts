@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { FastifyRequest } from 'fastify';
 import type { Operations } from '../operations/operations.ts';
+import type { Asker } from '../operations/sessions.ts';
 import { operationIdOf } from './sign-in/access.ts';
 
 type Values = Record<string, unknown>;
@@ -28,8 +29,13 @@ async function ofToken(operations: Operations, idOrName: string): Promise<Values
   return found && { name: found.name, role: found.role, expiresAt: found.expiresAt };
 }
 
+async function ofSession(operations: Operations, id: string, operator: Asker): Promise<Values | undefined> {
+  const found = await operations.session(id, operator);
+  return found && { name: found.name, subject: found.subject, role: found.role, address: found.address };
+}
+
 /** How to read the values that an operation changes. `id`: from the path of the request. */
-const readers: Record<string, (operations: Operations, id: string) => Promise<Values | undefined>> = {
+const readers: Record<string, (operations: Operations, id: string, operator: Asker) => Promise<Values | undefined>> = {
   changeConnection: ofConnection,
   pauseConnection: ofConnection,
   resumeConnection: ofConnection,
@@ -38,12 +44,13 @@ const readers: Record<string, (operations: Operations, id: string) => Promise<Va
   changeWebhook: ofWebhook,
   removeWebhook: ofWebhook,
   revokeToken: ofToken,
+  endSession: ofSession,
 };
 
 /** The values as they are now; undefined if the operation changes none, or nothing has this id. */
 export async function valuesBefore(request: FastifyRequest, operations: Operations): Promise<Values | undefined> {
   const { id = '' } = (request.params ?? {}) as { id?: string };
-  return readers[operationIdOf(request) ?? '']?.(operations, id).catch(() => undefined);
+  return readers[operationIdOf(request) ?? '']?.(operations, id, request.operator!).catch(() => undefined);
 }
 
 /** The values that differ now from those before. */

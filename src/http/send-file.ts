@@ -38,7 +38,11 @@ export class FileSender {
     reply.raw.once('close', () => left.abort(new Error('the client is gone')));
     const options = { ...query, direct: isHead, signal: left.signal };
     const file = await this.#operations.assetFile(id, kind, options);
-    reply.headers({ 'referrer-policy': 'no-referrer', 'x-content-type-options': 'nosniff' });
+    reply.headers({
+      'cache-control': 'private, no-cache',
+      'referrer-policy': 'no-referrer',
+      'x-content-type-options': 'nosniff',
+    });
     if (file.link !== undefined) {
       return reply.header('cache-control', `private, max-age=${cachedLinkSeconds}`).redirect(file.link, 302);
     }
@@ -53,7 +57,6 @@ export class FileSender {
     if (range) reply.code(206).header('content-range', `bytes ${first}-${last}/${bytes}`);
     reply.headers({
       'accept-ranges': 'bytes',
-      'cache-control': 'private, no-cache',
       'content-disposition': file.contentDisposition,
       'content-length': length,
       'content-type': file.contentType,

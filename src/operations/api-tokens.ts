@@ -1,5 +1,6 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { z } from 'zod';
+import { scrub } from '../errors.ts';
 import { type Operator, roles } from '../roles.ts';
 import type { ApiToken } from '../store/database/schema.ts';
 import type { OperationsDeps } from './deps.ts';
@@ -15,6 +16,7 @@ export const tokenRequest = z
   .strictObject({
     name: text
       .max(100, 'must have at most 100 characters')
+      .refine((name) => scrub(name) === name, 'must not be a secret')
       .describe('What uses it, such as `ci`. Each name is used once.'),
     role: z.enum(roles),
     expiresInDays: z
@@ -90,14 +92,14 @@ export function apiTokenOperations({ store }: Pick<OperationsDeps, 'store'>) {
       return { ...shown(added), token };
     },
 
-    /** By id or name. It stops working at once. @throws Refused 404 */
+    /** By id or name, or the token itself. It stops working at once. @throws Refused 404 */
     async revokeToken(idOrName: string) {
-      const removed = await store.apiTokens.remove(idOrName);
+      const removed = await store.apiTokens.remove(idOrName, hashOf(idOrName));
       if (!removed) {
         throw new Refused(
           404,
           'token_not_found',
-          `There is no token ${idOrName}. List them with \`asset-mirror tokens\`.`,
+          `There is no token ${scrub(idOrName)}. List them with \`asset-mirror tokens\`.`,
         );
       }
       return { id: removed.id, name: removed.name };

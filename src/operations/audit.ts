@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { storable } from '../errors.ts';
 import { type Operator, roles, signInMethods } from '../roles.ts';
 import { auditKind, toAuditEntry } from '../store/operators/audit-entry.ts';
 import { moment } from './asset-search.ts';
@@ -31,8 +32,8 @@ export interface AuditEntry {
   reason?: string | undefined;
 }
 
-/** Longer values are not kept. */
-const longestValue = 4000;
+/** What is kept of a list, and of the fields of an object. */
+const mostEntries = 50;
 
 export const auditQuery = z.strictObject({
   q: text.optional().describe('Part of the name, subject, address, or of an id.'),
@@ -89,26 +90,28 @@ export function auditOperations({ store }: Pick<OperationsDeps, 'store'>) {
     },
 
     /** Adds an entry to the audit log. */
-    async audit({ action, operator, connectionId, assetId, request, before, after, ...rest }: AuditEntry) {
+    async audit({ action, operator, connectionId, assetId, ...rest }: AuditEntry) {
       const { subject, name, role, method } = operator ?? {};
+      const by = operator ? { subject, name, role, method } : null;
+      const outcome = rest.status < 400 ? 'done' : 'refused';
       await store.events.add({
         kind: auditKind(action),
-        ...(connectionId !== undefined && { connectionId }),
-        ...(assetId !== undefined && { assetId }),
-        data: {
-          by: operator ? { subject, name, role, method } : null,
-          outcome: rest.status < 400 ? 'done' : 'refused',
-          ...rest,
-          request: kept(request),
-          before: kept(before),
-          after: kept(after),
-        },
+        ...(connectionId !== undefined && { connectionId: storable(connectionId) }),
+        ...(assetId !== undefined && { assetId: storable(assetId) }),
+        data: kept({ by, outcome, ...rest }) as Record<string, unknown>,
       });
     },
   };
 }
 
-function kept(given: unknown): unknown {
-  if (given === undefined || given === null) return undefined;
-  return JSON.stringify(given).length <= longestValue ? given : 'too long to be kept';
+/** A value without secrets, long lists and long texts, and without what PostgreSQL does not store. */
+function kept(value: unknown): unknown {
+  if (typeof value === 'string') return storable(value);
+  if (Array.isArray(value)) return shortened(value.map(kept), (left) => `and ${left} more`);
+  if (typeof value !== 'object' || value === null) return value;
+  const fields = Object.entries(value).map(([name, field]) => [storable(name), kept(field)] as const);
+  return Object.fromEntries(shortened(fields, (left) => ['…', `and ${left} more`] as const));
 }
+
+const shortened = <T>(entries: T[], rest: (left: number) => T): T[] =>
+  entries.length <= mostEntries ? entries : [...entries.slice(0, mostEntries), rest(entries.length - mostEntries)];

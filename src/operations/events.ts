@@ -85,16 +85,9 @@ export function eventOperations({ store }: Pick<OperationsDeps, 'store'>) {
 }
 
 /** What an operator did, for everyone. The audit log has the rest. */
-function withoutDetails({
-  by,
-  outcome,
-  code,
-  reason,
-  request,
-  requestId,
-}: Record<string, unknown>): Record<string, unknown> {
+function withoutDetails({ by, outcome, code, reason, requestId }: Record<string, unknown>): Record<string, unknown> {
   const { name = null } = (by ?? {}) as { name?: string };
-  return { by: name, outcome, code, reason, request, requestId };
+  return { by: name, outcome, code, ...(name !== null && { reason }), requestId };
 }
 
 function positionAfter(cursor: string | undefined): EventPosition | undefined {

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { scrub } from '../errors.ts';
 import { hasRole, type Operator, roles, signInMethods } from '../roles.ts';
 import type { Session } from '../store/database/schema.ts';
 import type { OperationsDeps } from './deps.ts';
@@ -43,20 +44,31 @@ const shown = (session: Session, asker: Asker) => ({
 });
 
 export function sessionOperations({ store, sessionIdle }: Pick<OperationsDeps, 'store' | 'sessionIdle'>) {
-  /** Own sessions; an admin sees all. */
-  async function visible(asker: Asker): Promise<Session[]> {
-    return store.sessions.list(sessionIdle, hasRole(asker, 'admin') ? undefined : asker.subject);
+  const isAdmin = (asker: Asker) => hasRole(asker, 'admin');
+  // An account may have any subject, also that of ADMIN_TOKEN.
+  const isOwn = ({ subject, method }: Session, asker: Asker) =>
+    subject === asker.subject && (method === 'admin_token') === (asker.method === 'admin_token');
+
+  /** An own session, for an admin any. */
+  async function session(id: string, asker: Asker) {
+    const found = await store.sessions.get(id, sessionIdle);
+    return found && (isAdmin(asker) || isOwn(found, asker)) ? shown(found, asker) : undefined;
   }
 
   return {
+    session,
+
+    /** Own sessions; an admin sees all. */
     async sessions(asker: Asker) {
-      return { sessions: (await visible(asker)).map((session) => shown(session, asker)) };
+      const found = await store.sessions.list(sessionIdle, isAdmin(asker) ? undefined : asker.subject);
+      const visible = found.filter((one) => isAdmin(asker) || isOwn(one, asker));
+      return { sessions: visible.map((one) => shown(one, asker)) };
     },
 
     /** Ends an own session; an admin ends any. @throws Refused 404 */
     async endSession(id: string, asker: Asker) {
-      if (!(await visible(asker)).some((session) => session.id === id)) {
-        throw new Refused(404, 'session_not_found', `There is no session ${id}. It may have ended.`);
+      if (!(await session(id, asker))) {
+        throw new Refused(404, 'session_not_found', `There is no session ${scrub(id)}. It may have ended.`);
       }
       await store.sessions.end(id);
       return { id };

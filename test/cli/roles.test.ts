@@ -26,7 +26,7 @@ afterAll(async () => {
 });
 
 /** They need no running service. */
-const local = ['start', 'demo', 'library', 'doctor', 'rebuild', 'restore', 'export', 'completion'];
+const local = ['start', 'demo', 'library', 'doctor', 'rebuild', 'restore', 'export', 'attest', 'completion'];
 
 /** Each other verb with arguments, and the operation that it needs most. */
 const cases = (): Record<string, [words: string[], needs: OperationId]> => ({
@@ -89,7 +89,10 @@ test.each(['viewer', 'operator'] as const)(
   async (role) => {
     vi.spyOn(process.stdout, 'write').mockReturnValue(true);
     const api = createApiClient({ url: scene.ground.publicUrl, token: tokens[role] });
-    const verbs = { api: async () => api, credentials: async () => ({ save: async () => '' }) };
+    const verbs = {
+      api: async () => api,
+      credentials: async () => ({ api: async () => undefined, save: async () => '' }),
+    };
     const wrong: string[] = [];
     for (const [name, [words, needs]] of Object.entries(cases())) {
       const app = program(verbs as never, '1').exitOverride();

@@ -1,6 +1,8 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { leastRoles } from '../../src/operations/permissions.ts';
 import { hasRole, type Role, roles } from '../../src/roles.ts';
+import { startMirror } from '../support/mirror.ts';
+import { freePort } from '../support/ports.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 
 /** Waits and real work are not wanted here, only the answer to the question who may do what. */
@@ -80,6 +82,29 @@ describe('roles', () => {
     expect(wrong).toEqual([]);
   });
 
+  test('a viewer sees files and spoken words only with VIEWER_MEDIA', async () => {
+    const publicUrl = `http://127.0.0.1:${await freePort()}`;
+    const { port } = new URL(publicUrl);
+    const environment = { ...scene.ground.environment, PORT: port, PUBLIC_URL: publicUrl, VIEWER_MEDIA: 'true' };
+    const other = await startMirror({ ...scene.ground, environment }, scene.library, 'web');
+    onTestFinished(() => other.stop());
+    const authorization = `Bearer ${tokens.viewer}`;
+    for (const path of ['/assets/unknown/media', '/assets?said=hello']) {
+      expect(await ask('GET', path, tokens.viewer)).toMatchObject({ status: 403, body: { code: 'role_too_low' } });
+      const answer = await fetch(`${publicUrl}/api${path}`, { headers: { authorization } });
+      expect((await answer.json()) as object).not.toMatchObject({ code: 'role_too_low' });
+    }
+  });
+
+  test('limits of held changes are changed by an admin only', async () => {
+    const path = `/connections/${scene.connectionId}`;
+    for (const limit of ['holdMissing', 'holdReplaced']) {
+      const change = { [limit]: '100%,1000000' };
+      expect(await ask('PATCH', path, tokens.operator, change)).toMatchObject({ status: 403 });
+      expect((await ask('PATCH', path, tokens.admin, { [limit]: null })).status).toBe(200);
+    }
+  });
+
   test('held changes are accepted by an admin only', async () => {
     const path = `/connections/${scene.connectionId}/resync`;
     const answer = await ask('POST', path, tokens.operator, { mode: 'full', acceptGone: true });
@@ -148,6 +173,30 @@ describe('API tokens', () => {
     expect((await ask('GET', '/tokens', other.token)).status).toBe(401);
     expect((await ask('DELETE', '/tokens/gone', tokens.admin)).status).toBe(404);
   });
+
+  test('a pasted token is revoked, and is in no answer, audit entry or event', async () => {
+    const { body } = await ask('POST', '/tokens', tokens.admin, { name: 'pasted', role: 'admin' });
+    const { token } = body;
+    const revoke = () => ask('DELETE', `/tokens/${token}`, tokens.admin);
+    expect(await revoke()).toMatchObject({ status: 200, body: { name: 'pasted' } });
+    expect(await revoke()).toMatchObject({
+      status: 404,
+      body: { detail: 'There is no token am_…. List them with `asset-mirror tokens`.' },
+    });
+    expect(await ask('POST', '/tokens', tokens.admin, { name: token, role: 'viewer' })).toMatchObject({ status: 400 });
+    await fetch(`${api}/connections/x/pause`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${tokens.operator}`, 'x-request-id': token },
+    });
+    expect(JSON.stringify(await scene.query('SELECT * FROM events'))).not.toContain(token);
+  });
+
+  test('the stream of events of a revoked token ends', { timeout: 40_000 }, async () => {
+    const { body } = await ask('POST', '/tokens', tokens.admin, { name: 'streaming', role: 'viewer' });
+    const stream = await fetch(`${api}/events`, { headers: { authorization: `Bearer ${body.token}` } });
+    await ask('DELETE', '/tokens/streaming', tokens.admin);
+    await expect(stream.text()).rejects.toThrow(/terminated/);
+  });
 });
 
 describe('the audit log', () => {
@@ -174,6 +223,52 @@ describe('the audit log', () => {
       before: { own: [] },
       after: { syncInterval: 900_000, own: ['syncInterval'] },
       requestId: 'change-1',
+    });
+  });
+
+  test('no content of a request keeps a change out of it, and no secret gets into it', async () => {
+    const pause = `/connections/${scene.connectionId}/pause`;
+    await ask('POST', pause, tokens.operator, {
+      'a\u0000': ['b\u0000', '\ud800'],
+      url: 'https://hooks.example.com/x?key=secret-1',
+    });
+    expect(await last('pauseConnection')).toMatchObject({
+      outcome: 'done',
+      request: { a: ['b', '\ufffd'], url: 'https://hooks.example.com/x?…' },
+      after: { status: 'paused' },
+    });
+    await ask('POST', `/connections/${scene.connectionId}/resume`, tokens.operator);
+    await ask('POST', '/webhooks', tokens.admin, { uri: 'https://hooks.example.com/secret-2', url: ['secret-3'] });
+    expect(await last('addWebhook')).toMatchObject({ outcome: 'refused', code: 'invalid_request' });
+    expect(JSON.stringify(await scene.query('SELECT * FROM events'))).not.toMatch(/secret-\d/);
+    const projectIds = Array.from({ length: 900 }, (_, i) => `project ${i}`);
+    const path = `/connections/${scene.connectionId}`;
+    await ask('PATCH', path, tokens.admin, { include: { projectIds }, holdMissing: '60%,7', force: true });
+    expect(await last('changeConnection')).toMatchObject({
+      request: {
+        include: { projectIds: expect.arrayContaining(['project 0', 'and 850 more']) },
+        holdMissing: { percent: 60 },
+      },
+      after: { holdMissing: { percent: 60, assets: 7 } },
+    });
+  });
+
+  test('a request from another site is in it', async () => {
+    const form = await fetch(`${scene.ground.publicUrl}/sign-in`, {
+      method: 'POST',
+      redirect: 'manual',
+      headers: { origin: scene.ground.publicUrl },
+      body: new URLSearchParams({ token: adminToken }),
+    });
+    const [cookie = ''] = form.headers.getSetCookie();
+    await fetch(`${api}/keys/rotate`, {
+      method: 'POST',
+      headers: { cookie: cookie.split(';')[0]!, origin: 'https://evil.example' },
+    });
+    expect(await last('rotateKeys')).toMatchObject({
+      outcome: 'refused',
+      code: 'foreign_origin',
+      by: { name: 'ADMIN_TOKEN' },
     });
   });
 
@@ -206,11 +301,13 @@ describe('the audit log', () => {
   });
 
   test('events show everyone who did what, without addresses and values', async () => {
-    const { body } = await ask('GET', '/events?kind=operator.changeConnection&limit=1', tokens.viewer);
-    expect(body.events[0].data).toEqual({
+    const { body } = await ask('GET', '/events?kind=operator.changeConnection&limit=250', tokens.viewer);
+    const [data] = body.events
+      .map((event: { data: { requestId: string } }) => event.data)
+      .filter(({ requestId }: { requestId: string }) => requestId === 'change-1');
+    expect(data).toEqual({
       by: 'a operator',
       outcome: 'done',
-      request: { syncInterval: 900_000 },
       requestId: 'change-1',
     });
   });

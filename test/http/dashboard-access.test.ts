@@ -1,3 +1,6 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { Browser, Page } from 'puppeteer-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { chromium, flawsOf, leftOut, startChromium } from '../support/chromium.ts';
@@ -12,6 +15,7 @@ const accounts = {
   nora: { groups: ['others'], email: 'nora@example.com' },
 };
 
+let directory: string;
 let provider: OpenIdProvider;
 let scene: Scene;
 let asset: string;
@@ -19,6 +23,7 @@ let chrome: Browser;
 
 describe.skipIf(!chromium)(`the dashboard of operators with roles${leftOut}`, () => {
   beforeAll(async () => {
+    directory = mkdtempSync(join(tmpdir(), 'asset-mirror-downloads-'));
     const withProvider = async ({ PUBLIC_URL: publicUrl }: Record<string, string>): Promise<Record<string, string>> => {
       const redirectUri = `${publicUrl}/sign-in/callback`;
       provider = await startOpenIdProvider({ accounts, redirectUri, signedOutUri: `${publicUrl}/sign-in` });
@@ -35,6 +40,7 @@ describe.skipIf(!chromium)(`the dashboard of operators with roles${leftOut}`, ()
     await chrome?.close();
     await scene?.close();
     await provider?.stop();
+    rmSync(directory, { recursive: true, force: true });
   });
 
   let page: Page;
@@ -144,6 +150,17 @@ describe.skipIf(!chromium)(`the dashboard of operators with roles${leftOut}`, ()
     await hands.shows('Ended a session');
     await hands.shows('Revoked an API token');
     expect(await flaws()).toEqual([]);
+    const session = await page.createCDPSession();
+    await session.send('Browser.setDownloadBehavior', {
+      behavior: 'allow',
+      browserContextId: page.browserContext().id!,
+      downloadPath: directory,
+    });
+    await hands.press('Export');
+    const file = join(directory, 'audit.jsonl');
+    await eventually(async () => existsSync(file)).toBe(true);
+    const lines = readFileSync(file, 'utf8').trimEnd().split('\n');
+    expect(lines.map((line) => JSON.parse(line).action)).toEqual(expect.arrayContaining(['endSession', 'revokeToken']));
     await go('#/audit?outcome=refused');
     await hands.shows('No matching entry.');
   });

@@ -224,7 +224,8 @@ describe('sessions', () => {
     expect(url.searchParams.get('post_logout_redirect_uri')).toBe(`${origin}/sign-in`);
     expect((await browser.get(url.href)).status).toBe(200);
     expect(await me(browser)).toMatchObject({ code: 'unauthorized' });
-    expect(await stage.query("SELECT 1 FROM sessions WHERE id_token LIKE 'ey%'")).toEqual([]);
+    expect(url.searchParams.get('client_id')).toBe('asset-mirror');
+    expect(url.searchParams.has('id_token_hint')).toBe(false);
   });
 
   test('operators see and end their own sessions, an admin those of all', async () => {
@@ -261,6 +262,34 @@ describe('sessions', () => {
     await stage.query("UPDATE sessions SET ends_at = now() WHERE subject = 'vera'");
     expect(await me(second)).toMatchObject({ code: 'unauthorized' });
   });
+});
+
+test('another client or other roles of the provider end the sessions that the old ones gave', async () => {
+  const { browser } = await signIn('olga');
+  const { publicUrl, start } = await newMirror();
+  await start({ OIDC_ROLES: 'viewer:everyone, admin:platform' });
+  const cookie = [...browser.cookies.get(new URL(origin).host)!].map(([name, value]) => `${name}=${value}`).join('; ');
+  expect((await fetch(`${publicUrl}/api/me`, { headers: { cookie } })).status).toBe(401);
+  expect(await me(browser)).toMatchObject({ role: 'operator' });
+});
+
+test('an e-mail address that is not verified gives neither a role nor a name', async () => {
+  const { publicUrl, start } = await newMirror();
+  const email = 'adam@example.com';
+  const options = {
+    ...optionsFor(publicUrl),
+    accounts: { eve: { email, email_verified: false }, adam: { email, email_verified: true } },
+  };
+  const other = await startOpenIdProvider(options);
+  onTestFinished(other.stop);
+  await start({ ...oidc(other.issuer), OIDC_ROLE_CLAIM: 'email', OIDC_ROLES: `admin:${email}` });
+  const pages = [];
+  for (const name of ['eve', 'adam']) {
+    const browser = newBrowser();
+    pages.push(await login(browser, await browser.visit(`${publicUrl}/sign-in/provider`), name));
+  }
+  expect(pages.map(({ status }) => status)).toEqual([403, 200]);
+  expect(pages[0]!.text).toContain('eve has no role here');
 });
 
 /** Another mirror with the same database, at an address of its own. */

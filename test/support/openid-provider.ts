@@ -10,6 +10,7 @@ import { freePort } from './ports.ts';
 interface Account {
   groups?: string[] | string;
   email?: string;
+  email_verified?: boolean;
   realm_access?: { roles: string[] };
 }
 
@@ -85,7 +86,7 @@ function newProvider(issuer: string, options: ProviderOptions, lifetimes: { idTo
       },
     ],
     jwks: { keys: [key] },
-    claims: { openid: ['sub', 'groups', 'realm_access'], email: ['email'], profile: ['name'] },
+    claims: { openid: ['sub', 'groups', 'realm_access'], email: ['email', 'email_verified'], profile: ['name'] },
     conformIdTokenClaims: options.userInfoOnly === true,
     findAccount: async (_context, id) => ({
       accountId: id,

@@ -54,7 +54,7 @@ test('each day that is over is written once, with all its entries', async () => 
 });
 
 test('a restored database writes no file over one that has more entries', async () => {
-  await stage.query("DELETE FROM settings WHERE name = 'auditFiled'");
+  await stage.query('DELETE FROM audit_days');
   await stage.query("DELETE FROM events WHERE data->>'requestId' = '2026-01-30T00:00:00.000Z'");
   expect(await file()).toBe(2);
   expect(await lines('2026-01-30')).toHaveLength(2);

@@ -1,11 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ApiClient } from '../client.ts';
-import { RefusedByService } from '../failures.ts';
+import { RefusedByService, UsageError } from '../failures.ts';
 import { paint, print, printJson } from '../output.ts';
 
-/** Where `login` keeps the token of the session. */
+/** The saved session of `login`. */
 export interface Credentials {
-  /** Returns the path of the file. */
+  /** Undefined: there is none. */
+  api(): Promise<ApiClient | undefined>;
+  /** Returns the path of the file. Undefined forgets the session. */
   save(token: string | undefined): Promise<string>;
 }
 
@@ -14,7 +16,7 @@ export async function login(api: ApiClient, credentials: Credentials, { json }: 
   const begun = await api.beginLogin();
   const { url, userCode, intervalMs, expiresAt } = begun;
   if (json) printJson({ url, userCode, expiresAt });
-  else print(`Open ${paint('cyan', url)} in a browser, and check that it shows the code ${paint('bold', userCode)}.`);
+  else print(`Open ${paint('cyan', url)} in a browser, and enter the code ${paint('bold', userCode)}.`);
   while (Date.now() < Date.parse(expiresAt)) {
     await sleep(intervalMs);
     const answer = await api.finishLogin(begun.device);
@@ -31,12 +33,24 @@ export async function login(api: ApiClient, credentials: Credentials, { json }: 
 }
 
 /** Ends the session of `login`, and forgets it. */
-export async function logout(api: ApiClient, credentials: Credentials, { json }: { json?: boolean }): Promise<void> {
-  const { sessionId, name } = await api.me();
-  if (sessionId !== null) await api.endSession(sessionId);
+export async function logout(credentials: Credentials, { json }: { json?: boolean }): Promise<void> {
+  const api = await credentials.api();
+  const ended = api && (await endOwn(api));
   await credentials.save(undefined);
-  if (json) printJson({ ended: sessionId });
-  else print(sessionId === null ? 'There was no session; nothing is saved.' : `Signed out ${name}.`);
+  if (json) printJson({ ended: ended ?? null });
+  else print(ended === undefined ? 'There was no session.' : `Signed out ${ended}.`);
+}
+
+/** The name of the operator. Undefined: the session had ended. */
+async function endOwn(api: ApiClient): Promise<string | undefined> {
+  try {
+    const { sessionId, name } = await api.me();
+    if (sessionId !== null) await api.endSession(sessionId);
+    return name;
+  } catch (error) {
+    if (error instanceof UsageError) return undefined;
+    throw error;
+  }
 }
 
 /** Shows who the service takes this program for. */

@@ -1,6 +1,7 @@
 /** @import { FacetList } from './types.d.ts' */
 import { api, queryOf } from './api.js';
 import { number, counted as numberOf } from './format.js';
+import { may } from './permissions.js';
 import { searched } from './search-field.js';
 import { draw, state } from './state.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
@@ -96,7 +97,7 @@ export function assetFilters(query, change, searchSoon) {
     <div class="filters">
       <label class="search"><span>Search</span><input id="asset-search" type="search" placeholder="Part of the name, or an id" .value=${searched('asset-search', query.q)} @input=${searchSoon}></label>
       ${
-        state.status?.transcriptSearch || query.said
+        may('getCaptions') && (state.status?.transcriptSearch || query.said)
           ? html`<label class="search"><span>Spoken words</span><input id="said-search" type="search" placeholder='Words, "a phrase", -not' .value=${searched('said-search', query.said)} @input=${searchSoon}></label>`
           : nothing
       }

@@ -1,9 +1,11 @@
 /** @import { Connection, Project } from './types.d.ts' */
+
 import { api } from './api.js';
 import { chips, projectOptions, projectsOf, typesWith } from './choices.js';
 import { openDialog, textOf } from './dialog.js';
 import { bytes, counted } from './format.js';
 import { nameOf } from './names.js';
+import { ifMay } from './permissions.js';
 import { withLabels } from './refusals.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
 import { typeNames } from './words.js';
@@ -109,8 +111,7 @@ export function settingsDialog(connection, seenTypes, then) {
         )
       }
       <fieldset class="fields two"><legend>Hold a company until you accept it, if more than this changes at once (percentage, number)</legend>
-        ${field('holdMissing', limit(settings.holdMissing))}
-        ${field('holdReplaced', limit(settings.holdReplaced))}
+        ${ifMay('acceptHeldChanges', () => [field('holdMissing', limit(settings.holdMissing)), field('holdReplaced', limit(settings.holdReplaced))])}
       </fieldset>
       <fieldset class="fields"><legend>${labels.tags}</legend>
         <label>One per line<textarea name="tags" rows="2" placeholder="client=acme" .value=${tagLines(connection.tags)}></textarea></label>

@@ -6,20 +6,36 @@ import { zipQuery, zipRequest } from '../../operations/asset-zip.ts';
 import { assetAnswer, assetSummary } from '../../operations/assets.ts';
 import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
+import type { Permissions } from '../../operations/permissions.ts';
 import { upcomingAnswer, upcomingQuery } from '../../operations/upcoming.ts';
 import { versionList } from '../../operations/versions.ts';
+import type { Operator } from '../../roles.ts';
 import { refused } from '../openapi.ts';
 import type { FileSender } from '../send-file.ts';
 import { type Api, route, typed } from './route.ts';
 
-export function assetRoutes(app: Api, operations: Operations, sender: FileSender): void {
+interface AssetRoutesDeps {
+  operations: Operations;
+  permissions: Permissions;
+  sender: FileSender;
+}
+
+export function assetRoutes(app: Api, { operations, permissions, sender }: AssetRoutesDeps): void {
+  /** What was said is the content of captions. */
+  function checkWords({ operator, query }: { operator?: Operator; query: { said?: string | undefined } }): void {
+    if (query.said !== undefined) permissions.check(operator!, 'getCaptions');
+  }
+
   app.get(
     '/assets',
     route('assets', 'listAssets', 'List assets; all conditions must match', {
       querystring: assetQuery,
       response: { 200: assetList, ...refused(404, 409) },
     }),
-    async (request) => operations.assets(request.query),
+    async (request) => {
+      checkWords(request);
+      return operations.assets(request.query);
+    },
   );
   app.get(
     '/asset-facets',
@@ -27,7 +43,10 @@ export function assetRoutes(app: Api, operations: Operations, sender: FileSender
       querystring: facetQuery,
       response: { 200: facetList, ...refused(404, 409) },
     }),
-    async (request) => operations.facets(request.query),
+    async (request) => {
+      checkWords(request);
+      return operations.facets(request.query);
+    },
   );
   app.get(
     '/asset-zip',

@@ -48,7 +48,14 @@ export function connectionRoutes(app: Api, operations: Operations, permissions: 
       body: connectionSettingsRequest,
       response: { 200: changedConnection, ...refused(404) },
     }),
-    async (request) => operations.changeConnection(request.params.id, request.body),
+    async (request) => {
+      const { holdMissing, holdReplaced } = request.body;
+      // Higher limits accept what would be held.
+      if (holdMissing !== undefined || holdReplaced !== undefined) {
+        permissions.check(request.operator!, 'acceptHeldChanges');
+      }
+      return operations.changeConnection(request.params.id, request.body);
+    },
   );
   app.get(
     '/connections/:id/projects',

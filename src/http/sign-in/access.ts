@@ -27,6 +27,7 @@ export function fromOurPages(request: FastifyRequest, publicUrl: string): boolea
 async function identify(request: FastifyRequest, reply: FastifyReply, deps: AccessDeps): Promise<boolean> {
   const operator = await deps.authentication.operatorOf(request, reply);
   if (!operator) return false;
+  request.operator = operator;
   if (operator.byCookie && !safe.has(request.method) && !fromOurPages(request, deps.publicUrl)) {
     throw new Refused(
       403,
@@ -34,13 +35,14 @@ async function identify(request: FastifyRequest, reply: FastifyReply, deps: Acce
       'The request came from another site. Send it from the dashboard, or with a token.',
     );
   }
-  request.operator = operator;
   return true;
 }
 
 /** Requires an operator with the role that the operation of the route needs. */
 export function operatorOnly(app: FastifyInstance, deps: AccessDeps): void {
   app.addHook('onRequest', async (request, reply) => {
+    // Routes with files have their own.
+    reply.header('cache-control', 'no-store');
     if (!(await identify(request, reply, deps))) {
       reply.header('www-authenticate', 'Bearer realm="asset-mirror"');
       throw new Refused(

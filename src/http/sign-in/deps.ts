@@ -16,6 +16,3 @@ export interface SignInDeps extends AccessDeps {
   operations: Operations;
   log: Log;
 }
-
-/** The purpose of sealed ID tokens. */
-export const idTokenPurpose = 'ID token';

@@ -1,8 +1,8 @@
 import type { FastifyInstance } from 'fastify';
-import { RateLimiterMemory } from 'rate-limiter-flexible';
 import { z } from 'zod';
 import { Refused } from '../../operations/refused.ts';
 import type { SignInDeps } from './deps.ts';
+import type { SignInLimit } from './limit.ts';
 import { type Provider, SignInFailed } from './provider.ts';
 import { statuses } from './provider-routes.ts';
 
@@ -10,24 +10,17 @@ const purpose = 'device sign-in';
 const pending = z.object({ deviceCode: z.string(), until: z.number() });
 const poll = z.object({ device: z.string().max(4000) });
 
-/** Sign-ins that one address may begin in a minute. */
-const begunPerMinute = 10;
-
 /** Sign-in in a terminal, with a code that the person enters at the provider (RFC 8628): `asset-mirror login`. */
-export function deviceRoutes(app: FastifyInstance, deps: SignInDeps & { provider: Provider }): void {
+export function deviceRoutes(
+  app: FastifyInstance,
+  deps: SignInDeps & { provider: Provider; limit: SignInLimit },
+): void {
   const { provider, sealer, sessions, operations } = deps;
-  const begun = new RateLimiterMemory({ points: begunPerMinute, duration: 60 });
   const refused = (error: unknown) =>
     error instanceof SignInFailed ? new Refused(statuses[error.code], error.code, error.message) : error;
 
   app.post('/sign-in/device', { schema: { hide: true } }, async (request) => {
-    await begun.consume(request.ip).catch(() => {
-      throw new Refused(
-        429,
-        'too_many_sign_ins',
-        'Too many sign-ins were begun from this address. Try again in a minute.',
-      );
-    });
+    await deps.limit(request);
     const answer = await provider.beginDevice().catch((error) => {
       throw refused(error);
     });
@@ -35,19 +28,20 @@ export function deviceRoutes(app: FastifyInstance, deps: SignInDeps & { provider
     return {
       device: sealer.seal(purpose, JSON.stringify({ deviceCode: answer.device_code, until })),
       userCode: answer.user_code,
-      url: answer.verification_uri_complete ?? answer.verification_uri,
+      // Not the address that has the code: whoever gets it must compare and type the code.
+      url: answer.verification_uri,
       intervalMs: (answer.interval ?? 5) * 1000,
       expiresAt: new Date(until).toISOString(),
     };
   });
 
   app.post('/sign-in/device/token', { schema: { hide: true } }, async (request, reply) => {
+    await deps.limit(request);
     const { deviceCode } = opened(request.body);
     const entry = { action: 'signIn', address: request.ip, requestId: request.id };
     try {
-      const account = await provider.finishDevice(deviceCode);
-      if (!account) return reply.code(202).send({ pending: true });
-      const { operator } = account;
+      const operator = await provider.finishDevice(deviceCode);
+      if (!operator) return reply.code(202).send({ pending: true });
       await operations.audit({ ...entry, operator, status: 200 });
       const { name, role } = operator;
       return { token: await sessions.beginInTerminal(request, operator), name, role };

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import { idTokenPurpose, type SignInDeps } from './deps.ts';
+import type { SignInDeps } from './deps.ts';
+import type { SignInLimit } from './limit.ts';
 import { type Provider, SignInFailed } from './provider.ts';
 
 const cookieName = 'asset_mirror_sign_in';
@@ -20,6 +21,7 @@ const attempt = z.object({
 
 export interface ProviderRoutesDeps extends SignInDeps {
   provider: Provider;
+  limit: SignInLimit;
   destination: (to: unknown) => string;
   show: (reply: FastifyReply, status: number, to: string, error?: string) => FastifyReply;
 }
@@ -64,6 +66,7 @@ export function providerRoutes(app: FastifyInstance, deps: ProviderRoutesDeps): 
   }
 
   app.get('/sign-in/provider', { schema: { hide: true } }, async (request, reply) => {
+    await deps.limit(request);
     const to = deps.destination((request.query as { to?: unknown }).to);
     try {
       const { url, attempt: begun } = await provider.begin();
@@ -76,6 +79,7 @@ export function providerRoutes(app: FastifyInstance, deps: ProviderRoutesDeps): 
   });
 
   app.get('/sign-in/callback', { schema: { hide: true } }, async (request, reply) => {
+    await deps.limit(request);
     const begun = attemptOf(request);
     // An answer of the provider is used once.
     reply.clearCookie(cookieName, cookie);
@@ -84,10 +88,10 @@ export function providerRoutes(app: FastifyInstance, deps: ProviderRoutesDeps): 
       return show(reply, 400, to, 'This sign-in has expired or was used before. Sign in again.');
     }
     try {
-      const { operator, idToken } = await provider.finish(new URL(request.url, deps.publicUrl).search, begun);
+      const operator = await provider.finish(new URL(request.url, deps.publicUrl).search, begun);
       const entry = { action: 'signIn', address: request.ip, requestId: request.id };
       await operations.audit({ ...entry, operator, status: 303 });
-      await sessions.begin(request, reply, operator, idToken ? sealer.seal(idTokenPurpose, idToken) : null);
+      await sessions.begin(request, reply, operator);
       return reply.header('cache-control', 'no-store').redirect(to, 303);
     } catch (error) {
       return failed(error, request, reply, to);

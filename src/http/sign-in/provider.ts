@@ -1,5 +1,5 @@
 import * as client from 'openid-client';
-import { reasonOf } from '../../errors.ts';
+import { reasonOf, storable } from '../../errors.ts';
 import { highestRole, type Operator, type Role } from '../../roles.ts';
 
 /** The OpenID provider where operators sign in (OpenID Connect Core 1.0, authorization code flow with PKCE). */
@@ -20,12 +20,6 @@ export interface Attempt {
   state: string;
   nonce: string;
   verifier: string;
-}
-
-/** The operator, and the ID token, which the provider wants at sign-out. */
-export interface Account {
-  operator: Operator;
-  idToken: string | undefined;
 }
 
 type Failure = 'provider_unavailable' | 'sign_in_denied' | 'sign_in_invalid' | 'no_role' | 'no_device_flow';
@@ -98,8 +92,8 @@ export function createProvider(settings: ProviderSettings, deps: { publicUrl: st
       return { url, attempt };
     },
 
-    /** The account behind the answer of the provider. `query`: of the callback. @throws SignInFailed */
-    async finish(query: string, { state, nonce, verifier }: Attempt): Promise<Account> {
+    /** The operator behind the answer of the provider. `query`: of the callback. @throws SignInFailed */
+    async finish(query: string, { state, nonce, verifier }: Attempt): Promise<Operator> {
       const config = await discover();
       const tokens = await client
         .authorizationCodeGrant(config, new URL(`${redirectUri}${query}`), {
@@ -114,12 +108,14 @@ export function createProvider(settings: ProviderSettings, deps: { publicUrl: st
       return accountOf(settings, config, tokens, 'oidc');
     },
 
-    /** Where the browser signs out at the provider. Undefined: the provider has no such page. @throws SignInFailed */
-    async signOutUrl(idToken: string): Promise<URL | undefined> {
+    /**
+     * Where the browser signs out at the provider, without an ID token in the address. Undefined: it has no such page.
+     * @throws SignInFailed
+     */
+    async signOutUrl(): Promise<URL | undefined> {
       const config = await discover();
       if (config.serverMetadata().end_session_endpoint === undefined) return undefined;
       return client.buildEndSessionUrl(config, {
-        id_token_hint: idToken,
         post_logout_redirect_uri: `${deps.publicUrl}/sign-in`,
       });
     },
@@ -139,7 +135,7 @@ export function createProvider(settings: ProviderSettings, deps: { publicUrl: st
     },
 
     /** Asks once whether the person has signed in. Undefined: not yet. @throws SignInFailed */
-    async finishDevice(deviceCode: string): Promise<Account | undefined> {
+    async finishDevice(deviceCode: string): Promise<Operator | undefined> {
       const config = await discover();
       try {
         const tokens = await client.genericGrantRequest(config, deviceGrant, { device_code: deviceCode });
@@ -170,33 +166,36 @@ async function accountOf(
   config: client.Configuration,
   tokens: client.TokenEndpointResponse & client.TokenEndpointResponseHelpers,
   method: 'oidc' | 'device',
-): Promise<Account> {
+): Promise<Operator> {
   const claims = tokens.claims();
   if (!claims)
     throw new SignInFailed('sign_in_invalid', 'The provider sent no ID token. OIDC_SCOPES must have openid.');
-  const all = await withUserInfo(settings, config, tokens.access_token, claims);
-  const name = [all.email, all.preferred_username, all.name].find((it) => typeof it === 'string' && it !== '');
-  const role = highestRole(
-    settings.grants.filter(({ value }) => valuesOf(all, settings.roleClaim).includes(value)).map((grant) => grant.role),
-  );
-  if (role === undefined) throw new SignInFailed('no_role', noRole(settings, String(name ?? claims.sub)));
-  const operator = { subject: claims.sub, name: String(name ?? claims.sub), role, method };
-  return { operator, idToken: tokens.id_token };
+  const info = await userInfoOf(settings, config, tokens.access_token, claims);
+  const values = [claims, info].flatMap((from) => valuesOf(verified(from), settings.roleClaim));
+  const role = highestRole(settings.grants.filter(({ value }) => values.includes(value)).map((grant) => grant.role));
+  const all = verified({ ...info, ...claims });
+  const known = [all.email, all.preferred_username, all.name].find((it) => typeof it === 'string' && it !== '');
+  const name = storable(String(known ?? claims.sub));
+  if (role === undefined) throw new SignInFailed('no_role', noRole(settings, name));
+  return { subject: storable(claims.sub), name, role, method };
 }
 
+/** Some providers let people choose any e-mail address: it counts once it is verified. */
+const verified = ({ email, ...claims }: Record<string, unknown>): Record<string, unknown> =>
+  claims.email_verified === false ? claims : { ...claims, email };
+
 /** Many providers put the groups, and some the e-mail address, only into the answer of the userinfo endpoint. */
-async function withUserInfo(
+async function userInfoOf(
   { roleClaim }: ProviderSettings,
   config: client.Configuration,
   accessToken: string,
   claims: client.IDToken,
 ): Promise<Record<string, unknown>> {
   const isComplete = valuesOf(claims, roleClaim).length > 0 && claims.email !== undefined;
-  if (isComplete || config.serverMetadata().userinfo_endpoint === undefined) return claims;
-  const info = await client.fetchUserInfo(config, accessToken, claims.sub).catch((cause) => {
+  if (isComplete || config.serverMetadata().userinfo_endpoint === undefined) return {};
+  return client.fetchUserInfo(config, accessToken, claims.sub).catch((cause) => {
     throw failureOf(cause);
   });
-  return { ...info, ...claims };
 }
 
 /** The values of a claim: one text, or a list of them. */

@@ -3,8 +3,9 @@ import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
 import { formPageHeaders } from '../pages.ts';
 import { fromOurPages } from './access.ts';
-import { idTokenPurpose, type SignInDeps } from './deps.ts';
+import type { SignInDeps } from './deps.ts';
 import { deviceRoutes } from './device-routes.ts';
+import { createSignInLimit } from './limit.ts';
 import { signInPage, signOutPage } from './pages.ts';
 import { providerRoutes } from './provider-routes.ts';
 
@@ -25,13 +26,14 @@ export async function signInRoutes(app: FastifyInstance, deps: SignInDeps): Prom
 
   app.get('/sign-in', { schema: { hide: true } }, async (request, reply) => {
     const to = destination((request.query as { to?: unknown }).to);
-    if (await sessions.of(request)) return reply.redirect(to, 303);
+    if (await sessions.of(request)) return reply.header('cache-control', 'no-store').redirect(to, 303);
     return show(reply, 200, to);
   });
 
   if (provider) {
-    providerRoutes(app, { ...deps, provider, destination, show });
-    deviceRoutes(app, { ...deps, provider });
+    const limit = createSignInLimit();
+    providerRoutes(app, { ...deps, provider, limit, destination, show });
+    deviceRoutes(app, { ...deps, provider, limit });
   }
 
   app.post('/sign-in', { schema: { hide: true } }, async (request, reply) => {
@@ -64,17 +66,16 @@ export async function signInRoutes(app: FastifyInstance, deps: SignInDeps): Prom
     await sessions.end(session, reply);
     const entry = { action: 'signOut', address: request.ip, requestId: request.id };
     await operations.audit({ ...entry, operator: session, status: 303 });
-    const away = await signOutUrl(session.idToken);
+    const away = session.method === 'oidc' ? await signOutUrl() : undefined;
     if (!away) return reply.redirect(`${base}/sign-in`, 303);
     // Not a redirect: the page with the form may only send it to this service.
     return reply.headers(formPageHeaders).send(signOutPage(away.href, away.host));
   });
 
   /** Where to sign out at the provider, if it can be asked. */
-  async function signOutUrl(idToken: string | null): Promise<URL | undefined> {
-    if (idToken === null || !provider) return undefined;
+  async function signOutUrl(): Promise<URL | undefined> {
     try {
-      return await provider.signOutUrl(deps.sealer.open(idTokenPurpose, idToken));
+      return await provider?.signOutUrl();
     } catch (err) {
       log.warn({ event: 'sign_out.provider_failed', err }, 'not signed out at the provider');
       return undefined;
@@ -82,12 +83,15 @@ export async function signInRoutes(app: FastifyInstance, deps: SignInDeps): Prom
   }
 }
 
+/** It is in a cookie during the sign-in. */
+const longestPath = 1000;
+
 /** The page after the sign-in; never on another site. */
 function destinations(publicUrl: string) {
   const { origin, pathname } = new URL(publicUrl);
   const home = `${pathname.replace(/\/+$/, '')}/`;
   return (to: unknown): string => {
-    if (typeof to !== 'string' || !to.startsWith('/')) return home;
+    if (typeof to !== 'string' || !to.startsWith('/') || to.length > longestPath) return home;
     const url = URL.parse(to, publicUrl);
     return url?.origin === origin && url.pathname.startsWith(home) && !url.pathname.startsWith('//')
       ? url.pathname + url.search

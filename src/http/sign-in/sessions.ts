@@ -6,6 +6,7 @@ import { hashOf, newSecret } from '../../operations/api-tokens.ts';
 import type { Operator } from '../../roles.ts';
 import type { Session } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
+import type { ProviderSettings } from './provider.ts';
 
 export type Sessions = ReturnType<typeof createSessions>;
 
@@ -16,6 +17,8 @@ export interface SessionDeps {
   signIn: {
     /** Whether browsers may sign in with ADMIN_TOKEN. */
     token: boolean;
+    /** Undefined: operators sign in with ADMIN_TOKEN only. */
+    provider: ProviderSettings | undefined;
     /** Milliseconds. */
     sessionIdle: number;
     sessionLifetime: number;
@@ -35,10 +38,13 @@ export function createSessions({ store, adminToken, publicUrl, signIn }: Session
     sameSite: 'lax',
     secure: protocol === 'https:',
   };
-  const adminTokenDigest = hashOf(`operator session\0${adminToken}`);
+  // Another token, provider or other roles end the sessions that the old ones gave.
+  const ofToken = hashOf(`operator session\0${adminToken}`);
+  const ofProvider = hashOf(JSON.stringify({ ...signIn.provider, clientSecret: undefined }));
+  const givenBy = ({ method }: Operator) => (method === 'admin_token' ? ofToken : ofProvider);
   const { sessionIdle, sessionLifetime } = signIn;
 
-  async function add(request: FastifyRequest, operator: Operator, idToken: string | null): Promise<string> {
+  async function add(request: FastifyRequest, operator: Operator): Promise<string> {
     const secret = newSecret();
     await store.sessions.begin({
       ...operator,
@@ -47,23 +53,24 @@ export function createSessions({ store, adminToken, publicUrl, signIn }: Session
       lifetimeMs: sessionLifetime,
       address: request.ip,
       userAgent: storable(request.headers['user-agent'] ?? '').slice(0, longestUserAgent) || null,
-      idToken,
-      adminToken: operator.method === 'admin_token' ? adminTokenDigest : null,
+      givenBy: givenBy(operator),
     });
     return secret;
   }
-  const isAllowed = ({ method, adminToken: digest }: Session) =>
-    method !== 'admin_token' || (signIn.token && digest === adminTokenDigest);
+  const isAllowed = (session: Session) =>
+    session.givenBy === givenBy(session) && (session.method !== 'admin_token' || signIn.token);
 
   return {
-    /** Begins a session in a browser. `idToken`: sealed. */
-    async begin(request: FastifyRequest, reply: FastifyReply, operator: Operator, idToken: string | null = null) {
-      const secret = await add(request, operator, idToken);
+    /** Begins a session in a browser, instead of the one that it has. */
+    async begin(request: FastifyRequest, reply: FastifyReply, operator: Operator) {
+      const before = await this.of(request);
+      if (before) await store.sessions.end(before.id);
+      const secret = await add(request, operator);
       reply.setCookie(cookieName, secret, { ...cookie, maxAge: sessionLifetime / 1000 });
     },
 
     /** Begins a session in a terminal, which keeps the secret. */
-    beginInTerminal: (request: FastifyRequest, operator: Operator) => add(request, operator, null),
+    beginInTerminal: add,
 
     /** The session of the browser that sends the request. */
     async of(request: FastifyRequest): Promise<Session | undefined> {
@@ -76,10 +83,13 @@ export function createSessions({ store, adminToken, publicUrl, signIn }: Session
     /** The session of a terminal with this secret. */
     async ofTerminal(secret: string): Promise<Session | undefined> {
       const session = await store.sessions.use(hashOf(secret), sessionIdle);
-      return session?.method === 'device' ? session : undefined;
+      return session?.method === 'device' && isAllowed(session) ? session : undefined;
     },
 
-    isLive: (id: string) => store.sessions.isLiveSession(id, sessionIdle),
+    async isLive(id: string): Promise<boolean> {
+      const session = await store.sessions.get(id, sessionIdle);
+      return session !== undefined && isAllowed(session);
+    },
 
     async end(session: Session, reply: FastifyReply): Promise<void> {
       await store.sessions.end(session.id);

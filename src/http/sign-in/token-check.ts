@@ -40,7 +40,7 @@ export function createTokenCheck(adminToken: string) {
 }
 
 /** The addresses of one host: an IPv4 address, or the whole /64 of an IPv6 address (RFC 4291, section 2.5.1). */
-function hostOf(address: string): string {
+export function hostOf(address: string): string {
   // A header of a proxy may have any content.
   if (!ipaddr.isValid(address)) return address;
   const parsed = ipaddr.process(address);

@@ -718,13 +718,15 @@ const operators = `
     method text NOT NULL,
     address text NOT NULL,
     user_agent text,
-    -- Sealed; the provider wants it when the operator signs out.
-    id_token text,
-    -- Digest of the ADMIN_TOKEN that began it: another token ends the session.
-    admin_token text,
+    -- Digest of what gave the role: ADMIN_TOKEN, or the settings of the provider. Others end the session.
+    given_by text NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
     last_used_at timestamptz NOT NULL DEFAULT now(),
     ends_at timestamptz NOT NULL
+  );
+  -- The days of the audit log that are in the bucket.
+  CREATE TABLE audit_days (
+    day date PRIMARY KEY
   );
   CREATE TABLE api_tokens (
     id text PRIMARY KEY,

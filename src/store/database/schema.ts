@@ -531,10 +531,8 @@ interface SessionTable {
   method: SignInMethod;
   address: string;
   userAgent: string | null;
-  /** Sealed. */
-  idToken: string | null;
-  /** Digest of the ADMIN_TOKEN that began it. */
-  adminToken: string | null;
+  /** Digest of what gave the role. */
+  givenBy: string;
   createdAt: Generated<Date>;
   lastUsedAt: Generated<Date>;
   endsAt: Date;

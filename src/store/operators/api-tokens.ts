@@ -53,11 +53,11 @@ export async function list(db: Database): Promise<ApiToken[]> {
   return db.selectFrom('apiTokens').selectAll().orderBy('name').execute();
 }
 
-/** Undefined: there is no token with this id or name. */
-export async function remove(db: Database, idOrName: string): Promise<ApiToken | undefined> {
-  return db
-    .deleteFrom('apiTokens')
-    .where((e) => e.or([e('id', '=', idOrName), e('name', '=', idOrName)]))
-    .returningAll()
-    .executeTakeFirst();
+/** By id, name, or hash; the id goes first. Undefined: there is no such token. */
+export async function remove(db: Database, idOrName: string, hash: string): Promise<ApiToken | undefined> {
+  for (const [column, value] of [['id', idOrName] as const, ['name', idOrName] as const, ['hash', hash] as const]) {
+    const removed = await db.deleteFrom('apiTokens').where(column, '=', value).returningAll().executeTakeFirst();
+    if (removed) return removed;
+  }
+  return undefined;
 }

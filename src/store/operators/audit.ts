@@ -53,37 +53,29 @@ export async function ofDay(db: Database, day: string, after: number, limit: num
     .execute();
 }
 
-const filed = 'auditFiled';
-/** The end of the last day (UTC) that is in the bucket. */
-const filedUntil = sql`coalesce((
-  SELECT ((value #>> '{}')::timestamp + interval '1 day') AT TIME ZONE 'UTC' FROM settings WHERE name = ${filed}), '-infinity')`;
 /** An entry is committed this long after its time at the latest. */
 const settled = sql`interval '10 minutes'`;
+const day = sql`(at AT TIME ZONE 'UTC')::date`;
 
-/** The first day that is over, has entries, and is not in the bucket yet. */
+/** The first day (UTC) that is over, has entries, and is not in the bucket yet. */
 export async function nextDay(db: Database): Promise<string | undefined> {
   const { rows } = await sql<{ day: string }>`
-    SELECT to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day FROM events
-    WHERE ${isOfOperators} AND at < date_trunc('day', now() - ${settled}, 'UTC') AND at >= ${filedUntil}
+    SELECT ${day}::text AS day FROM events
+    WHERE ${isOfOperators} AND at < date_trunc('day', now() - ${settled}, 'UTC')
+      AND NOT EXISTS (SELECT FROM audit_days d WHERE d.day = ${day})
     ORDER BY at LIMIT 1`.execute(db);
   return rows[0]?.day;
 }
 
 /** The day is in the bucket. */
-export async function dayFiled(db: Database, day: string): Promise<void> {
-  const value = JSON.stringify(day);
-  await db
-    .insertInto('settings')
-    .values({ name: filed, value })
-    .onConflict((it) => it.column('name').doUpdateSet({ value }))
-    .execute();
+export async function dayFiled(db: Database, filed: string): Promise<void> {
+  await sql`INSERT INTO audit_days (day) VALUES (${filed}::date) ON CONFLICT DO NOTHING`.execute(db);
 }
 
 /** Deletes entries that are older than `keepMs` and in the bucket. */
 export async function pruneAudit(db: Database, keepMs: number): Promise<void> {
   if (!Number.isFinite(keepMs)) return;
   await sql`
-    DELETE FROM events WHERE ${isOfOperators} AND at < now() - ${keepMs} * interval '1 ms' AND at < ${filedUntil}`.execute(
-    db,
-  );
+    DELETE FROM events WHERE ${isOfOperators} AND at < now() - ${keepMs} * interval '1 ms'
+      AND EXISTS (SELECT FROM audit_days d WHERE d.day = ${day})`.execute(db);
 }

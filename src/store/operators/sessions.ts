@@ -15,10 +15,8 @@ export interface NewSession extends Operator {
   lifetimeMs: number;
   address: string;
   userAgent: string | null;
-  /** The sealed ID token, to sign out at the provider. */
-  idToken: string | null;
-  /** Digest of ADMIN_TOKEN, if that began the session. */
-  adminToken: string | null;
+  /** Digest of what gave the role: ADMIN_TOKEN, or the settings of the provider. */
+  givenBy: string;
 }
 
 export async function begin(db: Database, { lifetimeMs, ...session }: NewSession): Promise<void> {
@@ -43,17 +41,6 @@ export async function use(db: Database, hash: string, idleMs: number): Promise<S
   return found;
 }
 
-/** Whether the session has not ended. Does not count as use. */
-export async function isLiveSession(db: Database, id: string, idleMs: number): Promise<boolean> {
-  const found = await db
-    .selectFrom('sessions')
-    .select('id')
-    .where('id', '=', id)
-    .where(isLive(idleMs))
-    .executeTakeFirst();
-  return found !== undefined;
-}
-
 /** Live sessions, those used last first; of one operator, or of all. */
 export async function list(db: Database, idleMs: number, subject?: string): Promise<Session[]> {
   return db
@@ -65,6 +52,11 @@ export async function list(db: Database, idleMs: number, subject?: string): Prom
     .orderBy('id')
     .limit(1000)
     .execute();
+}
+
+/** Does not count as use. Undefined: there is none with this id, or it has ended. */
+export async function get(db: Database, id: string, idleMs: number): Promise<Session | undefined> {
+  return db.selectFrom('sessions').selectAll().where('id', '=', id).where(isLive(idleMs)).executeTakeFirst();
 }
 
 /** Ends a session. Undefined: there is none with this id. */

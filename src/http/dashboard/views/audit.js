@@ -112,7 +112,8 @@ async function exportAll() {
     link.href = URL.createObjectURL(new Blob(lines, { type: 'application/jsonl' }));
     link.download = 'audit.jsonl';
     link.click();
-    URL.revokeObjectURL(link.href);
+    // Not before the browser has begun to save it.
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   } catch (error) {
     say(/** @type {Error} */ (error).message, 'bad');
   }
