@@ -43,7 +43,7 @@ const homes = {
 
 /** The folders of the store: each may import those before it, so that there are no circles. */
 const storeFolders =
-  'database embedded events settings operators changes assets companies removals verifications syncs connections'.split(
+  'database embedded events settings operators changes assets companies removals verifications syncs connections drills'.split(
     ' ',
   );
 

@@ -46,6 +46,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
           queues,
           syncInterval: config.sync.interval,
           scrubCycle: config.scrub.cycle,
+          drillInterval: config.drillInterval,
           tagKeys: config.metricsTags,
         });
   const health = createHealth(readiness, createExposition({ metrics, readiness, refresh: records?.refresh }));

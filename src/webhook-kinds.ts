@@ -5,6 +5,8 @@ const kinds = {
   'company.held': true,
   'sync.failed': true,
   'bucket.differs': true,
+  'drill.passed': true,
+  'drill.failed': true,
   'asset.failed': true,
   // One for each asset: too many for most.
   'asset.mirrored': false,

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { savedEncryptionKeys } from './config/secrets.ts';
 import type { Context } from './context.ts';
 import { longestWait } from './errors.ts';
 import { startApplyingFilters } from './filters/apply-filters.ts';
@@ -10,6 +11,8 @@ import { mirrorAsset } from './mirror/mirror-asset.ts';
 import { startRemoving } from './mirror/removal/start-removing.ts';
 import { type Outcome, resultOf } from './mirror/retry-or-fail.ts';
 import { startSearchingTranscripts } from './mirror/search-transcripts.ts';
+import { checkSealed } from './oauth/reencrypt-tokens.ts';
+import { createSealer } from './oauth/seal.ts';
 import { createBudget } from './pacing/byte-budget.ts';
 import { createCircuitBreaker } from './pacing/circuit-breaker.ts';
 import { createOutageDetector } from './pacing/outage.ts';
@@ -19,11 +22,13 @@ import { type LeasedAsset, Leases } from './queue/leases.ts';
 import { startPruning } from './queue/prune-records.ts';
 import type { AssetJob, SyncJob } from './queue/queues.ts';
 import { because, renderReason } from './reasons.ts';
+import { openStorage } from './storage/open.ts';
 import type { Horizon } from './store/database/correct-future.ts';
 import type { SyncDeps } from './sync/deps.ts';
 import { runSyncs } from './sync/run-syncs.ts';
 import { span } from './tracing/tracing.ts';
 import { formatDuration } from './units.ts';
+import { startDrills } from './verify/drill/scheduled-drills.ts';
 import { startExpiring } from './verify/expire-versions.ts';
 import { startFilingAudit } from './verify/file-audit.ts';
 import { startFilingChanges } from './verify/file-changes.ts';
@@ -78,6 +83,7 @@ export async function startWorkers(context: Context) {
           bandwidth,
           onRead: (bytes) => metrics.scrubbedBytes.inc(bytes),
         });
+  const drills = startDrills({ ...context, ...drillDeps(context), breaker, instance, interval: config.drillInterval });
   const filtering = startApplyingFilters({ ...context, filters });
   const pruning = startPruning(context);
   const locks = startExtendingLocks(context);
@@ -111,7 +117,7 @@ export async function startWorkers(context: Context) {
     async stop(graceMs: number): Promise<void> {
       const started = performance.now();
       stopping.abort(new Error('shutting down'));
-      const verified = Promise.all([scheduled.stop(), scrubbing?.stop()]);
+      const verified = Promise.all([scheduled.stop(), scrubbing?.stop(), drills.stop()]);
       await Promise.all([
         ...[dispatcher.stop(), filtering.stop(), sweeping.stop(), expiring.stop()],
         ...[filing.stop(), filingAudit.stop(), reading.stop()],
@@ -259,8 +265,21 @@ function shown(attempt: number, { outcome, reason, retryInMs }: Outcome) {
   return { outcome, attempt, reason: reason && renderReason(reason), retryInMs };
 }
 
+/** A drill uses none of this process's clients and keys: it reads the settings again, as a process that recovers would. */
+const drillDeps = ({ config, store, log }: Context) => ({
+  thumbnails: config.thumbnails,
+  openBucket: () => openStorage(config.storage, { connections: 32, log }),
+  async checkSecrets() {
+    const keys = await savedEncryptionKeys(config);
+    const noKey = () => {
+      throw new Error('there is no encryption key: ENCRYPTION_KEYS is not set, and DATA_DIR/encryption-key is missing');
+    };
+    return checkSealed(store, keys.length > 0 ? createSealer(keys) : { open: noKey });
+  },
+});
+
 /** How far ahead times are planned at most: the longest waits, each with up to a quarter of jitter. */
-function horizonOf({ processing, transcripts, sync }: Context['config']): Horizon {
+function horizonOf({ processing, transcripts, sync, drillInterval }: Context['config']): Horizon {
   const retry = longestWait * 1.25;
   return {
     lease: 60_000,
@@ -268,6 +287,6 @@ function horizonOf({ processing, transcripts, sync }: Context['config']): Horizo
     asset: Math.max(retry, processing.poll, transcripts.delay),
     transcript: transcripts.giveUp,
     delivery: longestWebhookWait * 1.25,
-    chore: Math.max(24 * 3_600_000, sync.reconcileInterval),
+    chore: Math.max(24 * 3_600_000, sync.reconcileInterval, drillInterval ?? 0),
   };
 }

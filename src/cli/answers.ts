@@ -8,6 +8,7 @@ export type { ConnectLinkRequest } from '../operations/connect-links.ts';
 export type { ConnectionSettingsRequest } from '../operations/connection-settings.ts';
 export type { ConnectionQuery } from '../operations/connections.ts';
 export type { DeliveryQuery, RedeliverRequest } from '../operations/deliveries.ts';
+export type { DrillRequest } from '../operations/drills.ts';
 export type { ErasureRequest, ErasureScopeRequest } from '../operations/erasures.ts';
 export type { EventFilter, EventQuery } from '../operations/events.ts';
 export type { Plan, PlanProgress } from '../operations/plan.ts';
@@ -19,6 +20,7 @@ export type { WebhookChange, WebhookRequest } from '../operations/webhooks.ts';
 
 type Answer<Verb extends keyof Operations> = Awaited<ReturnType<Operations[Verb]>>;
 export type Verification = Answer<'verification'>;
+export type Drill = Answer<'drill'>;
 export type Removals = Answer<'removals'>;
 export type HoldList = Answer<'holds'>;
 export type ErasurePreview = Answer<'previewErasure'>;

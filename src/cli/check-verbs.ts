@@ -1,8 +1,9 @@
 import { type Command, Option } from 'commander';
 import { withAssetFilters } from './asset-filters.ts';
-import { date, day } from './options.ts';
+import { date, day, wholeNumber } from './options.ts';
 import { examples, failIf, type NewVerb, type Verbs } from './verb.ts';
 import type { AttestOptions } from './verbs/attest.ts';
+import { type DrillVerbOptions, drill } from './verbs/drill.ts';
 import { rotateKeys } from './verbs/encryption-keys.ts';
 import type { ExportVerbOptions } from './verbs/export.ts';
 import type { RestoreOptions } from './verbs/restore.ts';
@@ -29,6 +30,15 @@ export function checkVerbs(
     .option('--inventory', 'write the inventory at the end')
     .option('--all', 'also print objects that are as expected')
     .action(async (options: VerifyOptions) => failIf(await verify(await verbs.api(), options)));
+
+  verb(
+    'drill',
+    'rehearse a recovery without touching anything, and report how long it takes and what it would lose',
+    'asset-mirror drill --sample 200',
+    'Restores all records from the bucket into a scratch schema, reads some files, and opens all secrets. Exits with 1 if it fails.',
+  )
+    .option('--sample <n>', 'read the files of this many random assets (default 20)', wholeNumber(1, 10_000))
+    .action(async (options: DrillVerbOptions) => failIf(await drill(await verbs.api(), options)));
 
   verb(
     'doctor',

@@ -18,6 +18,8 @@ import type {
   DeliveryList,
   DeliveryQuery,
   Disconnected,
+  Drill,
+  DrillRequest,
   Erasure,
   ErasureCertificate,
   ErasureList,
@@ -129,6 +131,8 @@ export function createApiClient(service: Service) {
     verify: (request: VerifyRequest) => send<{ id: string }>('POST', '/verify', request),
     verification: (id: string, page: { after: number; limit: number }) =>
       get<Verification>(`/verify/${part(id)}`, page),
+    startDrill: (request: DrillRequest) => send<{ id: string }>('POST', '/drills', request),
+    drill: (id: string) => get<Drill>(`/drills/${part(id)}`),
     removals: () => get<Removals>('/removals'),
     holds: () => get<HoldList>('/holds'),
     hold: (request: HoldRequest) => send<{ changed: number }>('POST', '/holds', request),

@@ -92,6 +92,8 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
       cycle: env.SCRUB_CYCLE || undefined,
       bandwidth: env.SCRUB_BANDWIDTH,
     },
+    /** How often a restore drill is made, in ms. Undefined: only on request. */
+    drillInterval: env.DRILL_INTERVAL || undefined,
     webhook: {
       url: env.WEBHOOK_URL,
       keys: env.WEBHOOK_SECRET,

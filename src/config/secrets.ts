@@ -13,6 +13,13 @@ export async function encryptionKeys(config: {
   return config.encryptionKeys ?? [Buffer.from((await encryptionKeyIn(config.dataDir)).value, 'base64')];
 }
 
+/** The keys that a start would read now; empty: it would make a new one, which opens nothing. */
+export async function savedEncryptionKeys(config: Parameters<typeof encryptionKeys>[0]): Promise<Buffer[]> {
+  if (config.encryptionKeys) return config.encryptionKeys;
+  const saved = await readFile(join(config.dataDir, 'encryption-key'), 'utf8').catch(() => '');
+  return saved.trim() === '' ? [] : [Buffer.from(saved.trim(), 'base64')];
+}
+
 export function encryptionKeyIn(dataDir: string): Promise<Secret> {
   return readOrMake(dataDir, 'encryption-key', () => randomBytes(32).toString('base64'));
 }

@@ -16,6 +16,7 @@ interface GaugeOptions {
   queues: Queues;
   syncInterval: number;
   scrubCycle: number | undefined;
+  drillInterval: number | undefined;
   /** METRICS_TAGS. */
   tagKeys: readonly string[];
 }
@@ -41,7 +42,10 @@ const gaugesIn =
   <Label extends string>(name: string, help: string, ...labelNames: Label[]) =>
     new Gauge<Label>({ name, help, labelNames, registers: [registry] });
 
-function gaugesOfRecords(registry: Registry, { store, syncInterval, scrubCycle, tagKeys = [] }: GaugeOptions) {
+function gaugesOfRecords(
+  registry: Registry,
+  { store, syncInterval, scrubCycle, drillInterval, tagKeys = [] }: GaugeOptions,
+) {
   const gauge = gaugesIn(registry);
   const connections = gauge('asset_mirror_connections', 'Connections, by status.', 'status');
   const assets = gauge('asset_mirror_assets', 'Assets in the database, by state.', 'state');
@@ -65,6 +69,14 @@ function gaugesOfRecords(registry: Registry, { store, syncInterval, scrubCycle, 
     'Seconds since the file that was not verified for the longest time was verified.',
   );
   const cycle = gauge('asset_mirror_scrub_cycle_seconds', 'Seconds within which the scrub verifies each file.');
+  const drillPassed = gauge('asset_mirror_drill_passed', 'Whether the last restore drill passed: 1 or 0.');
+  const drillAge = gauge('asset_mirror_drill_age_seconds', 'Seconds since the last restore drill ended.');
+  const drillEvery = gauge('asset_mirror_drill_interval_seconds', 'Seconds between scheduled restore drills.');
+  const recovery = gauge(
+    'asset_mirror_recovery_seconds',
+    'Seconds that a recovery takes according to the last restore drill: records (measured), media (extrapolated).',
+    'part',
+  );
   const interval = gauge(
     'asset_mirror_sync_interval_seconds',
     'Seconds between incremental syncs of an active connection.',
@@ -85,18 +97,28 @@ function gaugesOfRecords(registry: Registry, { store, syncInterval, scrubCycle, 
       store.counts.totals(),
       store.versions.total(),
       store.scrub.progress(),
+      store.drills.last(),
       tagKeys.length > 0 ? store.connections.tagged() : [],
     ]);
 
   return async (): Promise<void> => {
     const found = await within(patienceMs, read()).catch(() => undefined);
-    for (const each of [connections, assets, syncLag, interval, held, info]) each.reset();
+    for (const each of [connections, assets, syncLag, interval, held, info, recovery]) each.reset();
     // Without labels, a reset would set them to 0.
     for (const each of [stored, versionBytes, oldestVerification, cycle]) each.remove();
+    for (const each of [drillPassed, drillAge, drillEvery]) each.remove();
     if (!found) return;
-    const [counts, heldCompanies, lags, rows, versions, { oldest }, tagged] = found;
+    const [counts, heldCompanies, lags, rows, versions, { oldest }, drill, tagged] = found;
     if (oldest) oldestVerification.set(Math.max(0, (Date.now() - oldest.getTime()) / 1000));
     if (scrubCycle !== undefined) cycle.set(scrubCycle / 1000);
+    if (drillInterval !== undefined) drillEvery.set(drillInterval / 1000);
+    if (drill) {
+      drillPassed.set(drill.status === 'passed' ? 1 : 0);
+      drillAge.set(Math.max(0, (Date.now() - drill.finishedAt.getTime()) / 1000));
+      const { recordsMs, mediaMs = null } = drill.report?.recovery ?? {};
+      if (recordsMs !== undefined) recovery.set({ part: 'records' }, recordsMs / 1000);
+      if (mediaMs !== null) recovery.set({ part: 'media' }, mediaMs / 1000);
+    }
     for (const [kind, count] of Object.entries(heldCompanies)) held.set({ kind }, count);
     versionBytes.set(versions.bytes);
     for (const status of statuses) connections.set({ status }, counts[status] ?? 0);

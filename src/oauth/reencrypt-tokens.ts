@@ -74,3 +74,22 @@ async function allSealed({ connections, consents, endpoints }: Store): Promise<S
   }));
   return [...ofConsents, ...ofConnections, ...ofWebhooks];
 }
+
+/** Opens everything that is sealed, and changes nothing. */
+export async function checkSealed(
+  store: Store,
+  sealer: Pick<Sealer, 'open'>,
+): Promise<{ checked: number; unreadable: { name: string; reason: string }[] }> {
+  const found = { checked: 0, unreadable: [] as { name: string; reason: string }[] };
+  for (const { name, purpose, read } of await allSealed(store)) {
+    const envelope = await read();
+    if (envelope === undefined) continue;
+    found.checked++;
+    try {
+      sealer.open(purpose, envelope);
+    } catch (error) {
+      found.unreadable.push({ name, reason: reasonOf(error) });
+    }
+  }
+  return found;
+}

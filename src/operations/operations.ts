@@ -10,6 +10,7 @@ import { connectionSettingsOperations } from './connection-settings.ts';
 import { connectionOperations } from './connections.ts';
 import { deliveryOperations } from './deliveries.ts';
 import type { OperationsDeps } from './deps.ts';
+import { drillOperations } from './drills.ts';
 import { keyOperations } from './encryption-keys.ts';
 import { erasureOperations } from './erasures.ts';
 import { eventOperations } from './events.ts';
@@ -48,6 +49,7 @@ export function createOperations(deps: OperationsDeps) {
     ...versionOperations(deps),
     ...syncOperations({ ...deps, ...projects }),
     ...verificationOperations(deps),
+    ...drillOperations(deps),
     ...eventOperations(deps),
     ...auditOperations(deps),
     ...meOperations(deps),

@@ -34,6 +34,9 @@ export const changesKey = (hour: Date) =>
 export const auditKey = (day: string, number: number) =>
   `${ours}audit/${day}${number > 1 ? `.${number}` : ''}.jsonl.gz`;
 
+/** The report of a restore drill. `number`: 1, or more if there was one on that day before. */
+export const drillKey = (day: string, number: number) => `${ours}drills/${day}${number > 1 ? `.${number}` : ''}.json`;
+
 /** The keys of a superseded file: of its record, and of the copies of its objects. */
 export const versionKeys = {
   prefix: `${ours}versions/`,

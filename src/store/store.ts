@@ -35,6 +35,9 @@ import { bind } from './database/bind.ts';
 import { correctFuture } from './database/correct-future.ts';
 import { listen, type Notice, openDatabase } from './database/database.ts';
 import type { Database } from './database/schema.ts';
+import * as drills from './drills/drills.ts';
+import * as losses from './drills/losses.ts';
+import { openScratch } from './drills/scratch.ts';
 import { addEvent } from './events/add-event.ts';
 import { log as deliveryLog, redeliver } from './events/delivery-log.ts';
 import * as endpoints from './events/endpoints.ts';
@@ -94,6 +97,7 @@ export async function openStore(options: { url: string; log: Log }) {
     changes: bind(db, { page, between, currentCursor, renew: renewFeed, ...filing }),
     inventories: bind(db, inventories),
     manifests: bind(db, manifests),
+    drills: bind(db, { ...drills, ...losses }),
     removals: bind(db, removals),
     rebuild: bind(db, rebuild),
     retention: bind(db, retention),
@@ -116,6 +120,12 @@ export async function openStore(options: { url: string; log: Log }) {
       return transaction.execute((tx) => read(readable(tx)));
     },
 
+    /** A scratch schema for a drill, and what a rebuild needs of a store, in it. `close` drops it. */
+    async openScratch() {
+      const { schema, db: scratch, close } = await openScratch(db, options);
+      return { schema, store: rebuildable(scratch), close };
+    },
+
     /** Calls `listener` when any process has changed a connection or a setting. Returns a function that stops this. */
     onNotice(listener: (notice: Notice) => void): () => void {
       noticeListeners.add(listener);
@@ -134,10 +144,7 @@ export async function openStore(options: { url: string; log: Log }) {
       return rows[0]!.at.getTime();
     },
 
-    /** @throws Error if the database does not answer */
-    async check(): Promise<void> {
-      await db.selectNoFrom((e) => e.lit(1).as('one')).execute();
-    },
+    ...bind(db, { check }),
 
     async close(): Promise<void> {
       await subscription.close();
@@ -145,6 +152,21 @@ export async function openStore(options: { url: string; log: Log }) {
     },
   };
 }
+
+/** @throws Error if the database does not answer */
+async function check(db: Database): Promise<void> {
+  await db.selectNoFrom((e) => e.lit(1).as('one')).execute();
+}
+
+/** What a rebuild writes. */
+const rebuildable = (db: Database) => ({
+  ...bind(db, { check }),
+  rebuild: bind(db, rebuild),
+  versions: bind(db, versions),
+  removals: bind(db, removals),
+  changes: bind(db, { renew: renewFeed }),
+  drills: bind(db, { countTombstones: losses.countTombstones }),
+});
 
 const readable = (db: Database) => ({
   connections: bind(db, {

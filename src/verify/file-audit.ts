@@ -5,6 +5,7 @@ import { auditKey } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 import { toAuditEntry } from '../store/operators/audit-entry.ts';
 import type { Store } from '../store/store.ts';
+import { freeKey } from './free-key.ts';
 import { putLines } from './put-lines.ts';
 
 export interface FileAuditDeps {
@@ -41,7 +42,8 @@ export async function fileAudit(deps: FileAuditDeps, signal: AbortSignal): Promi
     signal.throwIfAborted();
     const day = await store.audit.nextDay();
     if (day === undefined) return files;
-    const key = await freeKey(storage, day);
+    // A restored database may lack entries of a day that is in the bucket.
+    const key = await freeKey(storage, (number) => auditKey(day, number));
     const bytes = await putLines(storage, key, entriesOf(store, day), { signal });
     await store.audit.dayFiled(day);
     log.info({ event: 'audit.written', key, bytes }, 'audit log of a day written');
@@ -54,13 +56,5 @@ async function* entriesOf(store: FileAuditDeps['store'], day: string) {
     yield* page.map(toAuditEntry);
     if (page.length < pageSize) return;
     after = page.at(-1)!.id;
-  }
-}
-
-/** A restored database may lack entries of a day that is in the bucket, so no file is written over. */
-async function freeKey(storage: Storage, day: string): Promise<string> {
-  for (let number = 1; ; number++) {
-    const key = auditKey(day, number);
-    if ((await storage.head(key)) === undefined) return key;
   }
 }

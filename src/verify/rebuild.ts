@@ -30,7 +30,7 @@ export interface Rebuilding {
 }
 
 export interface RebuildDeps {
-  store: Pick<Store, 'rebuild' | 'versions' | 'removals' | 'changes' | 'check'>;
+  store: Pick<Store, 'rebuild' | 'versions' | 'removals' | 'check'> & { changes: Pick<Store['changes'], 'renew'> };
   storage: Storage;
   thumbnails: { mirror: boolean };
 }

@@ -86,6 +86,7 @@ export async function newGround(options: {
       SYNC_INTERVAL: '365d',
       SYNC_INTERVAL_ACTIVE: '365d',
       SCRUB_CYCLE: 'off',
+      DRILL_INTERVAL: 'off',
       PROCESSING_POLL: '200ms',
       TRANSCRIPT_DELAY: '0s',
       TRANSFER_STALL_TIMEOUT: '30s',

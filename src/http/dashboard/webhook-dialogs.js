@@ -22,6 +22,8 @@ const kindWords = {
   'company.held': 'Too many changes wait for an operator',
   'sync.failed': 'A sync failed',
   'bucket.differs': 'The bucket differs from the database',
+  'drill.passed': 'A restore drill passed',
+  'drill.failed': 'A restore drill failed',
   'asset.failed': 'An asset cannot be mirrored',
   'asset.mirrored': 'Each asset that is mirrored',
   'asset.replaced': 'Each asset with a newer file',

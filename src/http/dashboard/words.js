@@ -140,6 +140,7 @@ const actions = {
   retryAsset: 'retried',
   retryFailedOfConnection: 'retried the failed assets of',
   verify: 'started a verification',
+  startDrill: 'started a restore drill',
   rotateKeys: 'rotated the keys',
   testWebhook: 'tested the webhook endpoint',
   testWebhookOf: 'tested a webhook endpoint',
@@ -166,6 +167,8 @@ const actions = {
 
 /** Events without an asset or connection. @type {Record<string, string>} */
 const happenedHere = {
+  'drill.passed': 'A restore drill passed',
+  'drill.failed': 'A restore drill failed',
   'bucket.differs': 'The bucket differs from the database; a repair has started',
   'webhook.gone': 'A webhook endpoint answered 410, and gets nothing until it is enabled again',
   'webhook.given_up': 'A webhook endpoint did not accept an event, which was given up',
@@ -197,7 +200,7 @@ export function eventWords({ kind, data }) {
     ? 'bad'
     : /paused|lost|held|gone/.test(kind)
       ? 'warn'
-      : /recovered|connected|caught_up|mirrored/.test(kind)
+      : /recovered|connected|caught_up|mirrored|passed/.test(kind)
         ? 'good'
         : 'plain';
   const after = companyWords(kind, data) ?? happened[kind];

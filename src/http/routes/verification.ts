@@ -1,3 +1,4 @@
+import { drillAccepted, drillAnswer, drillList, drillQuery, drillRequest } from '../../operations/drills.ts';
 import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
 import {
@@ -36,5 +37,29 @@ export function verificationRoutes(app: Api, operations: Operations): void {
       response: { 200: verificationAnswer, ...refused(404) },
     }),
     async (request) => operations.verification(request.params.id, request.query),
+  );
+  app.post(
+    '/drills',
+    route('verification', 'startDrill', 'Start a restore drill', {
+      body: drillRequest.nullish(),
+      response: { 202: drillAccepted },
+    }),
+    async (request, reply) => reply.code(202).send(await operations.startDrill(request.body ?? {})),
+  );
+  app.get(
+    '/drills',
+    route('verification', 'listDrills', 'List restore drills, the newest first', {
+      querystring: drillQuery,
+      response: { 200: drillList },
+    }),
+    async (request) => operations.drills(request.query),
+  );
+  app.get(
+    '/drills/:id',
+    route('verification', 'getDrill', 'Get the report of a restore drill', {
+      params: idParams,
+      response: { 200: drillAnswer, ...refused(404) },
+    }),
+    async (request) => operations.drill(request.params.id),
   );
 }

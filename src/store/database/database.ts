@@ -13,6 +13,8 @@ const types = {
   },
 };
 
+export const plugins = [new CamelCasePlugin({ maintainNestedObjectKeys: true })];
+
 /**
  * Opens the database and brings its schema up to date.
  * @throws ConfigurationError if the database cannot be reached or refuses the user
@@ -23,13 +25,12 @@ export async function openDatabase(options: { url: string; log: Log }): Promise<
     max: 24,
     // A dead connection must not block the saving of a token for minutes.
     query_timeout: 60_000,
-    types: types as never,
     // A process that hangs in a transaction must not hold locks that others wait for.
     onConnect: (client) => client.query('SET idle_in_transaction_session_timeout = 15000'),
   });
   return new Kysely<Schema>({
     dialect: new PostgresDialect({ pool }),
-    plugins: [new CamelCasePlugin({ maintainNestedObjectKeys: true })],
+    plugins,
   });
 }
 
@@ -46,12 +47,13 @@ async function upgrade(options: { url: string; log: Log }): Promise<void> {
   }
 }
 
-function openPool({ url, log }: { url: string; log: Log }, options: pg.PoolConfig): pg.Pool {
+export function openPool({ url, log }: { url: string; log: Log }, options: pg.PoolConfig): pg.Pool {
   const pool = new pg.Pool({
     connectionString: url,
     connectionTimeoutMillis: 10_000,
     keepAlive: true,
     application_name: 'asset-mirror',
+    types: types as never,
     ...options,
   });
   // A connection that breaks while idle is replaced at the next query; without a listener it would end the process.

@@ -544,6 +544,27 @@ const bucket = `
     written_at timestamptz
   );
 
+  -- Restore drills.
+  CREATE TABLE drills (
+    id text PRIMARY KEY,
+    sample integer NOT NULL,
+    scheduled boolean NOT NULL,
+    status text NOT NULL CHECK (status IN ('waiting', 'running', 'passed', 'failed')),
+    -- The lease of the one process that runs it.
+    owner text,
+    until timestamptz,
+    -- Attempts that could not be made, in a row, and why.
+    failures integer NOT NULL DEFAULT 0,
+    error text,
+    report jsonb,
+    -- Where the report is in the bucket.
+    key text,
+    requested_at timestamptz NOT NULL DEFAULT now(),
+    started_at timestamptz,
+    finished_at timestamptz
+  );
+  CREATE UNIQUE INDEX drills_waiting ON drills (status) WHERE status = 'waiting';
+
   -- The chain of manifests, as in the bucket.
   CREATE TABLE manifests (
     number bigint PRIMARY KEY,

@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs, msAgo } from '../database/time.ts';
 
@@ -24,4 +25,34 @@ export async function take(db: Database, name: string, retryMs: number, graceMs?
 
 export async function done(db: Database, name: string, everyMs: number): Promise<void> {
   await sql`UPDATE chores SET due_at = ${inMs(everyMs)} WHERE name = ${name}`.execute(db);
+}
+
+/**
+ * Does `work` if a chore is due, in the one process that finds it so: `firstMs` after the first connection, and then every `everyMs`.
+ * Returns whether it was due.
+ */
+export async function isDue(
+  db: Database,
+  { name, everyMs, firstMs }: { name: string; everyMs: number; firstMs: number },
+  work: (tx: Database) => Promise<void>,
+): Promise<boolean> {
+  const { rows } = await sql<{ waits: boolean }>`
+    SELECT due_at > now() AND due_at <= ${inMs(everyMs)} AS waits FROM chores WHERE name = ${name}`.execute(db);
+  if (rows[0]?.waits) return false;
+  return db.transaction().execute(async (tx) => {
+    await sql`
+      INSERT INTO chores (name, due_at)
+      SELECT ${name}, min(connected_at) + ${firstMs} * interval '1 ms' FROM connections HAVING count(*) > 0
+      ON CONFLICT (name) DO NOTHING`.execute(tx);
+    const isDue = wroteAny(
+      await sql`UPDATE chores SET due_at = ${inMs(everyMs)} WHERE name = ${name} AND due_at <= now()`.execute(tx),
+    );
+    if (isDue) await work(tx);
+    // The interval was longer before.
+    else {
+      await sql`
+        UPDATE chores SET due_at = ${inMs(everyMs)} WHERE name = ${name} AND due_at > ${inMs(everyMs)}`.execute(tx);
+    }
+    return isDue;
+  });
 }

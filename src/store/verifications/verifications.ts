@@ -4,6 +4,7 @@ import { wroteAny } from '../database/results.ts';
 import type { Database, Verification, VerificationOptions } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent } from '../events/add-event.ts';
+import { isDue } from '../settings/chores.ts';
 
 /** How many ended verifications are kept with their lines: of those of operators, and of routine ones. */
 const kept = 20;
@@ -51,27 +52,7 @@ export async function request(db: Database, options: VerificationOptions, connec
  * interval. True in the one process that requested it.
  */
 export async function routine(db: Database, intervalMs: number): Promise<boolean> {
-  const { rows } = await sql<{ waits: boolean }>`
-    SELECT due_at > now() AND due_at <= ${inMs(intervalMs)} AS waits FROM chores WHERE name = 'bucket'`.execute(db);
-  if (rows[0]?.waits) return false;
-  return db.transaction().execute(async (tx) => {
-    await sql`
-      INSERT INTO chores (name, due_at)
-      SELECT 'bucket', min(connected_at) + ${intervalMs} * interval '1 ms' FROM connections HAVING count(*) > 0
-      ON CONFLICT (name) DO NOTHING`.execute(tx);
-    const isDue = wroteAny(
-      await sql`UPDATE chores SET due_at = ${inMs(intervalMs)} WHERE name = 'bucket' AND due_at <= now()`.execute(tx),
-    );
-    if (isDue) await requestRoutineOf(tx, null);
-    // The interval was longer before.
-    else {
-      await sql`
-        UPDATE chores SET due_at = ${inMs(intervalMs)} WHERE name = 'bucket' AND due_at > ${inMs(intervalMs)}`.execute(
-        tx,
-      );
-    }
-    return isDue;
-  });
+  return isDue(db, { name: 'bucket', everyMs: intervalMs, firstMs: intervalMs }, requestRoutine);
 }
 
 /** Requests the routine verification of the whole mirror now. */

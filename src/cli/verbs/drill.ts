@@ -1,0 +1,55 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { formatBytes, formatDuration } from '../../units.ts';
+import type { Drill } from '../answers.ts';
+import type { ApiClient } from '../client.ts';
+import { counted, harmless, paint, print, printError, printJson } from '../output.ts';
+
+export interface DrillVerbOptions {
+  sample?: number;
+  json?: boolean;
+}
+
+const pollMs = 500;
+
+/** Starts a restore drill, waits for it, and prints its report. Returns 1 if it failed. */
+export async function drill(api: ApiClient, { sample, json }: DrillVerbOptions): Promise<number> {
+  const { id } = await api.startDrill({ sample });
+  let said: string | undefined;
+  for (;;) {
+    const run = await api.drill(id);
+    if (run.status === 'passed' || run.status === 'failed') {
+      if (json) printJson(run);
+      else {
+        print(describe(run));
+        print(paint('dim', `In the dashboard: ${api.page(`/drills/${id}`)}`));
+      }
+      return run.status === 'passed' ? 0 : 1;
+    }
+    const note = run.error ? `trying again: ${harmless(run.error)}` : `The drill is ${run.status} …`;
+    if (!json && note !== said) printError(note);
+    said = note;
+    await sleep(pollMs);
+  }
+}
+
+function describe(run: Drill): string {
+  const { report, recovery, failures } = run;
+  const head = run.status === 'passed' ? paint('green', 'The drill passed.') : paint('red', 'The drill failed.');
+  if (!report || !recovery) return `${head} It could not be made: ${harmless(run.error ?? 'unknown')}`;
+  const { restored, sample, secrets, loss } = report;
+  const lines = [
+    head,
+    ...failures.map(({ text }) => `  ${paint('red', '!')} ${text}`),
+    ...loss.examples.map(({ key, code, since }) => `    ${code}  ${harmless(key)}  ${paint('dim', `since ${since}`)}`),
+    ...sample.damaged.map(({ key, text }) => `    ${harmless(key)}  ${paint('dim', harmless(text))}`),
+    ...secrets.unreadable.map(({ name, reason }) => `    ${harmless(name)}  ${paint('dim', harmless(reason))}`),
+    '',
+    `Restored:   ${counted(restored.assets, 'asset')} of ${loss.compared}, in ${formatDuration(recovery.recordsMs)}`,
+    `Read:       ${counted(sample.assets, 'asset')} (${formatBytes(sample.bytes)}) in ${formatDuration(sample.ms)}`,
+    `All media:  ${formatBytes(recovery.mediaBytes)}${recovery.mediaMs === null ? '' : `, about ${formatDuration(recovery.mediaMs)} at that rate`}`,
+    `Decrypted:  ${secrets.checked - secrets.unreadable.length} of ${counted(secrets.checked, 'token')} and secrets`,
+    `Lost:       ${run.oldestLoss === null ? 'nothing that the bucket should have' : `changes since ${run.oldestLoss}`}`,
+    `Report:     ${run.key}`,
+  ];
+  return lines.join('\n');
+}

@@ -1,0 +1,63 @@
+/** What a restore drill found: in the bucket, the database and the API. Times are ISO 8601, durations milliseconds. */
+export interface DrillReport {
+  version: 1;
+  id: string;
+  /** `2026-01-31`, in UTC. */
+  day: string;
+  storage: string;
+  startedAt: string;
+  finishedAt: string;
+  passed: boolean;
+  /** Why it failed: empty if it passed. */
+  failures: { code: DrillFailure; count: number }[];
+  /** What the rebuild has restored. */
+  restored: { assets: number; versions: number; tombstones: number; bytes: number; objects: number };
+  loss: {
+    /** Assets in the database whose copy was compared with what was restored. */
+    compared: number;
+    /** Of these, changed during the drill, so that they were not compared. */
+    moving: number;
+    /** When the oldest change happened that the bucket does not have; null: it has all. */
+    oldest: string | null;
+    /** Some of what would be lost. */
+    examples: { assetId: string; key: string; code: DrillFailure; since: string }[];
+    /** What the bucket never has: a backup of the database does. */
+    onlyInDatabase: { connections: number; webhooks: number; tokens: number; holds: number; auditEntries: number };
+  };
+  sample: {
+    requested: number;
+    assets: number;
+    objects: number;
+    bytes: number;
+    ms: number;
+    damaged: { assetId: string; key: string; text: string }[];
+  };
+  secrets: { checked: number; unreadable: { name: string; reason: string }[] };
+  /** How long a recovery takes: `recordsMs` was measured; `mediaMs`, to read all media, is extrapolated from the sample. */
+  recovery: { recordsMs: number; mediaMs: number | null; mediaBytes: number };
+  /** Records that could not be used as they are: some of them, and how many. */
+  problems: { count: number; lines: string[] };
+}
+
+const failures = {
+  record_missing: ['record is missing or cannot be read', 'records are missing or cannot be read'],
+  record_differs: ['record describes another file than the database', 'records describe other files than the database'],
+  media_missing: ['media file is missing', 'media files are missing'],
+  media_differs: ['media file differs from its record', 'media files differ from their records'],
+  sidecar_missing: ['asset lacks its transcript or thumbnail', 'assets lack their transcript or thumbnail'],
+  metadata_differs: ['record has older metadata than the database', 'records have older metadata than the database'],
+  version_missing: ['superseded file has no record', 'superseded files have no records'],
+  tombstone_missing: ['erased asset has no tombstone', 'erased assets have no tombstones'],
+  object_damaged: ['object of the sample is missing or damaged', 'objects of the sample are missing or damaged'],
+  secret_unreadable: [
+    'token or secret cannot be decrypted with ENCRYPTION_KEYS',
+    'tokens or secrets cannot be decrypted with ENCRYPTION_KEYS',
+  ],
+} as const;
+export type DrillFailure = keyof typeof failures;
+export const drillFailures = Object.keys(failures) as DrillFailure[];
+
+/** `2 media files are missing` */
+export function failureText({ code, count }: { code: DrillFailure; count: number }): string {
+  return `${count} ${failures[code][count === 1 ? 0 : 1]}`;
+}

@@ -1,0 +1,126 @@
+import { z } from 'zod';
+import { drillFailures, failureText } from '../drill-report.ts';
+import type { Drill } from '../store/drills/drills.ts';
+import { usualSample } from '../verify/drill/scheduled-drills.ts';
+import type { OperationsDeps } from './deps.ts';
+import { count, time } from './fields.ts';
+import { rowsOfPage } from './pagination.ts';
+import { Refused } from './refused.ts';
+
+export const drillRequest = z
+  .strictObject({
+    sample: z.number().int().min(1).max(10_000).optional().describe(`Assets to read (default ${usualSample}).`),
+  })
+  .meta({ id: 'DrillRequest' });
+export type DrillRequest = z.infer<typeof drillRequest>;
+
+export const drillAccepted = z.object({ id: z.string() }).meta({ id: 'DrillAccepted' });
+
+const ms = count.describe('Milliseconds.');
+
+export const drillSummary = z
+  .object({
+    id: z.string(),
+    status: z.enum(['waiting', 'running', 'passed', 'failed']),
+    scheduled: z.boolean(),
+    requestedAt: time,
+    startedAt: time.nullable(),
+    finishedAt: time.nullable(),
+    error: z.string().nullable().describe('Why it could not be made, or why the last attempt at it ended.'),
+    key: z.string().nullable().describe('The key of the report in the bucket.'),
+    failures: z.array(z.object({ code: z.enum(drillFailures), count, text: z.string() })),
+    recovery: z
+      .object({
+        recordsMs: ms.describe('Measured: milliseconds to restore all records from the bucket.'),
+        mediaMs: ms.nullable().describe('Extrapolated from the sample: milliseconds to read all media once.'),
+        mediaBytes: count,
+      })
+      .nullable(),
+    lost: count.nullable().describe('Records, superseded files and tombstones that the bucket does not have.'),
+    oldestLoss: time.nullable().describe('When the oldest change happened that the bucket does not have.'),
+  })
+  .meta({ id: 'DrillSummary' });
+
+export const drillAnswer = drillSummary
+  .extend({
+    report: z
+      .object({
+        storage: z.string(),
+        restored: z.object({ assets: count, versions: count, tombstones: count, bytes: count, objects: count }),
+        loss: z.object({
+          compared: count,
+          moving: count.describe('Changed during the drill, so not compared.'),
+          examples: z.array(
+            z.object({ assetId: z.string(), key: z.string(), code: z.enum(drillFailures), since: time }),
+          ),
+          onlyInDatabase: z.object({
+            connections: count,
+            webhooks: count,
+            tokens: count,
+            holds: count,
+            auditEntries: count,
+          }),
+        }),
+        sample: z.object({
+          requested: count,
+          assets: count,
+          objects: count,
+          bytes: count,
+          ms,
+          damaged: z.array(z.object({ assetId: z.string(), key: z.string(), text: z.string() })),
+        }),
+        secrets: z.object({
+          checked: count,
+          unreadable: z.array(z.object({ name: z.string(), reason: z.string() })),
+        }),
+        problems: z.object({ count, lines: z.array(z.string()) }),
+      })
+      .nullable()
+      .describe('null: it has not ended, or could not be made.'),
+  })
+  .meta({ id: 'Drill' });
+
+export const drillList = z.object({ drills: z.array(drillSummary) }).meta({ id: 'DrillList' });
+export const drillQuery = z.strictObject({ limit: rowsOfPage(20) });
+
+export function drillOperations({ store }: Pick<OperationsDeps, 'store'>) {
+  return {
+    /** Requests a restore drill; a worker makes it. If one waits already, it is that one. */
+    async startDrill(request: DrillRequest = {}): Promise<{ id: string }> {
+      const { sample = usualSample } = drillRequest.parse(request);
+      return { id: await store.drills.request({ sample }) };
+    },
+
+    /** The last drills, newest first. */
+    async drills(query: z.input<typeof drillQuery> = {}) {
+      const { limit } = drillQuery.parse(query);
+      return { drills: (await store.drills.list(limit)).map(drillSummaryOf) };
+    },
+
+    async drill(id: string) {
+      const drill = await store.drills.get(id);
+      if (!drill) {
+        throw new Refused(404, 'drill_not_found', `There is no drill ${id}; the last 100 are kept.`);
+      }
+      return { ...drillSummaryOf(drill), report: drill.report };
+    },
+  };
+}
+
+/** Failures that say that a record, a superseded file or an erasure would be lost. */
+const losses = /^(record|metadata|version|tombstone)_/;
+
+export function drillSummaryOf({ report, sample: _, requestedAt, startedAt, finishedAt, ...drill }: Drill) {
+  const failures = report?.failures.map((failure) => ({ ...failure, text: failureText(failure) })) ?? [];
+  const lost = failures.reduce((sum, { code, count }) => (losses.test(code) ? sum + count : sum), 0);
+  return {
+    ...drill,
+    requestedAt: requestedAt.toISOString(),
+    startedAt: startedAt?.toISOString() ?? null,
+    finishedAt: finishedAt?.toISOString() ?? null,
+    failures,
+    recovery: report?.recovery ?? null,
+    lost: report ? lost : null,
+    oldestLoss: report?.loss.oldest ?? null,
+  };
+}

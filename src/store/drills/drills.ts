@@ -1,0 +1,128 @@
+import { randomUUID } from 'node:crypto';
+import { sql } from 'kysely';
+import { type DrillReport, failureText } from '../../drill-report.ts';
+import { wroteAny } from '../database/results.ts';
+import type { Database } from '../database/schema.ts';
+import { inMs } from '../database/time.ts';
+import { addEvent } from '../events/add-event.ts';
+import { isDue } from '../settings/chores.ts';
+
+/** A restore drill. `error`: why it could not be made, or the last attempt at it. */
+export interface Drill {
+  id: string;
+  /** How many assets are read. */
+  sample: number;
+  /** The schedule requested it. */
+  scheduled: boolean;
+  status: 'waiting' | 'running' | 'passed' | 'failed';
+  error: string | null;
+  report: DrillReport | null;
+  /** The key of the report in the bucket. */
+  key: string | null;
+  requestedAt: Date;
+  startedAt: Date | null;
+  finishedAt: Date | null;
+}
+
+/** How many are kept that have ended: those of almost two years, if there is one a week. */
+const kept = 100;
+/** Attempts that failed in a row, as with a bucket that does not answer. */
+const mostFailures = 3;
+
+const columns = sql`id, sample, scheduled, status, error, report, key, requested_at, started_at, finished_at`;
+
+/** Requests a drill, and returns its id, or that of one that waits already. */
+export async function request(db: Database, { sample, scheduled = false }: { sample: number; scheduled?: boolean }) {
+  const { rows } = await sql<{ id: string }>`
+    INSERT INTO drills (id, sample, scheduled, status) VALUES (${randomUUID()}, ${sample}, ${scheduled}, 'waiting')
+    ON CONFLICT (status) WHERE status = 'waiting' DO UPDATE SET sample = greatest(drills.sample, excluded.sample)
+    RETURNING id`.execute(db);
+  await sql`
+    DELETE FROM drills WHERE id IN (
+      SELECT id FROM drills WHERE finished_at IS NOT NULL ORDER BY finished_at DESC OFFSET ${kept})`.execute(db);
+  return rows[0]!.id;
+}
+
+/** Requests the scheduled drill if it is due: the first one a day after the first connection. True in one process. */
+export async function routine(db: Database, intervalMs: number, sample: number): Promise<boolean> {
+  return isDue(db, { name: 'drill', everyMs: intervalMs, firstMs: Math.min(intervalMs, 86_400_000) }, async (tx) => {
+    await request(tx, { sample, scheduled: true });
+  });
+}
+
+/** Leases the interrupted or waiting drill to `owner`; it begins again. Undefined: another process has it, or there is none. */
+export async function take(db: Database, owner: string, leaseMs: number): Promise<Drill | undefined> {
+  const { rows } = await sql<Drill>`
+    UPDATE drills SET status = 'running', started_at = now(), owner = ${owner}, until = ${inMs(leaseMs)}
+    WHERE id = (
+      SELECT id FROM drills WHERE status IN ('waiting', 'running')
+      ORDER BY status = 'waiting', requested_at LIMIT 1 FOR UPDATE)
+      AND (until IS NULL OR until < now())
+    RETURNING ${columns}`.execute(db);
+  return rows[0];
+}
+
+/** Extends the lease. False if it is lost. */
+export async function renew(db: Database, id: string, owner: string, leaseMs: number): Promise<boolean> {
+  return wroteAny(
+    await sql`UPDATE drills SET until = ${inMs(leaseMs)} WHERE id = ${id} AND owner = ${owner}`.execute(db),
+  );
+}
+
+/** Releases the lease; another process begins again. */
+export async function release(db: Database, id: string, owner: string): Promise<void> {
+  await sql`UPDATE drills SET owner = NULL, until = NULL WHERE id = ${id} AND owner = ${owner}`.execute(db);
+}
+
+/** Ends it with its report, which is in the bucket at `key`. */
+export async function ended(db: Database, owner: string, report: DrillReport, key: string): Promise<void> {
+  const { id, passed } = report;
+  await db.transaction().execute(async (tx) => {
+    const result = await sql`
+      UPDATE drills SET status = ${passed ? 'passed' : 'failed'}, report = ${JSON.stringify(report)}::jsonb, key = ${key},
+        error = NULL, owner = NULL, until = NULL, finished_at = now()
+      WHERE id = ${id} AND owner = ${owner}`.execute(tx);
+    if (!wroteAny(result)) return;
+    const { recovery, failures } = report;
+    const data = passed
+      ? { drillId: id, recordsMs: recovery.recordsMs, mediaMs: recovery.mediaMs }
+      : { drillId: id, reason: failures.map(failureText).join('; ') };
+    await addEvent(tx, { kind: passed ? 'drill.passed' : 'drill.failed', data });
+  });
+}
+
+/** An attempt could not be made. It is tried again after `waitMs`; after several, the drill has failed. Returns whether it has. */
+export async function broken(
+  db: Database,
+  { id, owner, error, waitMs }: { id: string; owner: string; error: string; waitMs: number },
+): Promise<boolean> {
+  return db.transaction().execute(async (tx) => {
+    const { rows } = await sql<{ hasFailed: boolean }>`
+      UPDATE drills SET failures = failures + 1, error = ${error}, owner = NULL, until = ${inMs(waitMs)},
+        status = CASE WHEN failures + 1 >= ${mostFailures} THEN 'failed' ELSE status END,
+        finished_at = CASE WHEN failures + 1 >= ${mostFailures} THEN now() END
+      WHERE id = ${id} AND owner = ${owner} RETURNING finished_at IS NOT NULL AS has_failed`.execute(tx);
+    const hasFailed = rows[0]?.hasFailed ?? false;
+    if (hasFailed) await addEvent(tx, { kind: 'drill.failed', data: { drillId: id, reason: error } });
+    return hasFailed;
+  });
+}
+
+export async function get(db: Database, id: string): Promise<Drill | undefined> {
+  const { rows } = await sql<Drill>`SELECT ${columns} FROM drills WHERE id = ${id}`.execute(db);
+  return rows[0];
+}
+
+/** The newest first. */
+export async function list(db: Database, limit: number): Promise<Drill[]> {
+  const { rows } = await sql<Drill>`
+    SELECT ${columns} FROM drills ORDER BY requested_at DESC, id LIMIT ${limit}`.execute(db);
+  return rows;
+}
+
+/** The one that ended last. */
+export async function last(db: Database): Promise<(Drill & { finishedAt: Date }) | undefined> {
+  const { rows } = await sql<Drill & { finishedAt: Date }>`
+    SELECT ${columns} FROM drills WHERE finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT 1`.execute(db);
+  return rows[0];
+}

@@ -1,0 +1,96 @@
+import { type DrillFailure, type DrillReport, drillFailures } from '../../drill-report.ts';
+import type { Log } from '../../log.ts';
+import { identified } from '../../storage/mirror-id.ts';
+import type { Storage } from '../../storage/storage.ts';
+import type { Drill } from '../../store/drills/drills.ts';
+import type { Store } from '../../store/store.ts';
+import { dayOf } from '../inventory.ts';
+import { rebuild } from '../rebuild.ts';
+import { compareRecords } from './compare-records.ts';
+import { extrapolate, readSample } from './read-sample.ts';
+
+export interface DrillDeps {
+  store: Store;
+  /** Opens the bucket with a client, credentials and connections of its own. */
+  openBucket: () => Promise<Storage>;
+  /** Opens all that is sealed with the keys as they are now in the settings. */
+  checkSecrets: () => Promise<DrillReport['secrets']>;
+  thumbnails: { mirror: boolean };
+  log: Log;
+}
+
+const mostProblems = 20;
+
+/**
+ * Makes the recovery of the mirror without touching it: restores the records from the bucket into a scratch schema, compares
+ * them with the database, reads a sample of the files, and opens all secrets. Measures the time.
+ */
+export async function runDrill(
+  deps: DrillDeps,
+  { id, sample, startedAt }: Pick<Drill, 'id' | 'sample'> & { startedAt: Date },
+  signal: AbortSignal,
+): Promise<DrillReport> {
+  const { store, thumbnails } = deps;
+  await using open = new AsyncDisposableStack();
+  const storage = open.adopt(identified(await deps.openBucket(), store.bucket.id), (bucket) => bucket.close());
+  await storage.check();
+  const scratch = await store.openScratch();
+  open.defer(() => dropScratch(deps, scratch.close));
+  signal.throwIfAborted();
+
+  const problems = { count: 0, lines: [] as string[] };
+  const onProblem = (line: string) => {
+    problems.count++;
+    if (problems.lines.length < mostProblems) problems.lines.push(line);
+  };
+  const began = performance.now();
+  const rebuildDeps = { store: scratch.store, storage, thumbnails };
+  const rebuilt = await rebuild(rebuildDeps, { onProblem, onProgress: () => {}, signal });
+  const recordsMs = Math.round(performance.now() - began);
+
+  const records = await compareRecords(store, { schema: scratch.schema, startedAt, sample, signal });
+  const read = await readSample({ store, storage }, { ids: records.sample, requested: sample, signal });
+  const secrets = await deps.checkSecrets();
+  const { bytes: mediaBytes, assets } = await store.drills.sizes();
+  const failures = failuresOf(records.counts, {
+    object_damaged: read.damaged.length,
+    secret_unreadable: secrets.unreadable.length,
+  });
+  const finishedAt = new Date(await store.now());
+  return {
+    version: 1,
+    id,
+    day: dayOf(finishedAt),
+    storage: storage.name,
+    startedAt: startedAt.toISOString(),
+    finishedAt: finishedAt.toISOString(),
+    passed: failures.length === 0,
+    failures,
+    restored: {
+      assets: rebuilt.restored,
+      versions: rebuilt.versions,
+      tombstones: await scratch.store.drills.countTombstones(),
+      bytes: rebuilt.bytes,
+      objects: rebuilt.objects,
+    },
+    loss: { ...records.loss, onlyInDatabase: await store.drills.onlyInDatabase() },
+    sample: read,
+    secrets,
+    recovery: { recordsMs, mediaMs: extrapolate(read, { assets, bytes: mediaBytes }), mediaBytes },
+    problems,
+  };
+}
+
+/** In the order of the codes. */
+function failuresOf(records: Map<DrillFailure, number>, others: Partial<Record<DrillFailure, number>>) {
+  return drillFailures
+    .map((code) => ({ code, count: others[code] ?? records.get(code) ?? 0 }))
+    .filter(({ count }) => count > 0);
+}
+
+/** The next drill drops what this one could not. */
+async function dropScratch({ log }: DrillDeps, drop: () => Promise<void>): Promise<void> {
+  await drop().catch((err) => {
+    log.warn({ event: 'drill.schema_left', err }, 'scratch schema of a drill not dropped, the next drill drops it');
+  });
+}

@@ -1,0 +1,73 @@
+import { randomUUID } from 'node:crypto';
+import { failureText } from '../../drill-report.ts';
+import { LeaseLost, reasonOf } from '../../errors.ts';
+import { every } from '../../every.ts';
+import { keepLease } from '../../keep-lease.ts';
+import type { CircuitBreaker } from '../../pacing/circuit-breaker.ts';
+import { drillKey } from '../../storage/keys.ts';
+import type { Storage } from '../../storage/storage.ts';
+import type { Timings } from '../../timings.ts';
+import { freeKey } from '../free-key.ts';
+import { type DrillDeps, runDrill } from './run-drill.ts';
+
+/** How many assets a scheduled drill reads. */
+export const usualSample = 20;
+
+export interface ScheduledDrillDeps extends DrillDeps {
+  /** Where reports are written. */
+  storage: Storage;
+  breaker: Pick<CircuitBreaker, 'open'>;
+  instance: string;
+  timings: Timings;
+  /** In ms; undefined: only requested ones. */
+  interval: number | undefined;
+}
+
+/**
+ * Makes requested and scheduled drills. One process at a time does, under a lease in the database; when it dies, another begins
+ * again, and drops the scratch schema of the first.
+ */
+export function startDrills(deps: ScheduledDrillDeps) {
+  const { store, log, interval, timings } = deps;
+  const failed = (err: unknown) => log.warn({ event: 'drill.round_failed', err }, 'drill round failed, will retry');
+  const scheduled = [
+    every(timings.poll, (signal) => makeDrill(deps, signal), { failed, later: true }),
+    ...(interval === undefined
+      ? []
+      : [every(timings.routineCheck, () => store.drills.routine(interval, usualSample), { failed, later: true })]),
+  ];
+  return { stop: () => Promise.all(scheduled.map((work) => work.stop())) };
+}
+
+/** Makes the next drill that waits or was interrupted. */
+async function makeDrill(deps: ScheduledDrillDeps, stop: AbortSignal): Promise<void> {
+  const { store, log, storage, breaker } = deps;
+  const { verificationLease: leaseMs, verificationRetry: waitMs } = deps.timings;
+  if (breaker.open !== undefined) return;
+  const owner = `${deps.instance} ${randomUUID()}`;
+  const drill = await store.drills.take(owner, leaseMs);
+  if (!drill) return;
+  const { id, startedAt } = drill;
+  const lease = keepLease(`the drill ${id}`, leaseMs, () => store.drills.renew(id, owner, leaseMs));
+  const signal = AbortSignal.any([stop, lease.lost]);
+  try {
+    const report = await runDrill(deps, { ...drill, startedAt: startedAt! }, signal);
+    const key = await freeKey(storage, (number) => drillKey(report.day, number));
+    await storage.put(key, `${JSON.stringify(report, null, 2)}\n`, { contentType: 'application/json', signal });
+    await store.drills.ended(owner, report, key);
+    const { passed, failures, recovery } = report;
+    if (passed) log.info({ event: 'drill.passed', drillId: id, key, ...recovery }, 'restore drill passed');
+    else {
+      const reason = failures.map(failureText).join('; ');
+      log.error({ event: 'drill.failed', drillId: id, key, reason, ...recovery }, 'restore drill failed');
+    }
+  } catch (error) {
+    if (error instanceof LeaseLost) return;
+    if (signal.aborted) return await store.drills.release(id, owner);
+    const hasFailed = await store.drills.broken({ id, owner, error: reasonOf(error), waitMs });
+    if (hasFailed) log.error({ event: 'drill.failed', drillId: id, err: error }, 'restore drill failed');
+    else log.warn({ event: 'drill.interrupted', drillId: id, err: error }, 'restore drill interrupted, will retry');
+  } finally {
+    lease.end();
+  }
+}
