@@ -52,6 +52,7 @@ const cases = (): Record<string, [words: string[], needs: OperationId]> => ({
   erase: [[asset, '--reason', 'a test', '--yes'], 'erase'],
   erasures: [[], 'listErasures'],
   verify: [[], 'verify'],
+  drill: [['--sample', '1'], 'startDrill'],
   'keys rotate': [[], 'rotateKeys'],
   'webhooks list': [[], 'listWebhooks'],
   'webhooks add': [['https://hooks.example.com'], 'addWebhook'],

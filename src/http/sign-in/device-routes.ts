@@ -28,7 +28,7 @@ export function deviceRoutes(
     return {
       device: sealer.seal(purpose, JSON.stringify({ deviceCode: answer.device_code, until })),
       userCode: answer.user_code,
-      // Not the address that has the code: whoever gets it must compare and type the code.
+      // Not the address that has the code: people must compare and type it.
       url: answer.verification_uri,
       intervalMs: (answer.interval ?? 5) * 1000,
       expiresAt: new Date(until).toISOString(),
