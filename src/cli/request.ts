@@ -52,6 +52,11 @@ export async function request(
   }
   if (response.ok) return response;
   if (response.status === 401) {
+    if (token === undefined) {
+      throw new UsageError(
+        `${url} needs a token. Run \`asset-mirror login\`, or set ASSET_MIRROR_TOKEN or ADMIN_TOKEN (of an embedded mirror: in DATA_DIR/admin-token).`,
+      );
+    }
     throw new UsageError(
       `${url} does not accept this token. Run \`asset-mirror login\`, or set ASSET_MIRROR_TOKEN to an API token, or ADMIN_TOKEN.`,
     );

@@ -99,7 +99,7 @@ export function apiTokenOperations({ store }: Pick<OperationsDeps, 'store'>) {
         throw new Refused(
           404,
           'token_not_found',
-          `There is no token ${scrub(idOrName)}. List them with \`asset-mirror tokens\`.`,
+          `There is no token ${scrub(idOrName)}. List them with \`asset-mirror tokens list\`.`,
         );
       }
       return { id: removed.id, name: removed.name };

@@ -73,6 +73,9 @@ export const leastRoles = {
 } as const satisfies Record<string, Role | 'media'>;
 export type OperationId = keyof typeof leastRoles;
 
+const isKnown = (operation: string | undefined): operation is OperationId =>
+  operation !== undefined && Object.hasOwn(leastRoles, operation);
+
 export interface PermissionOptions {
   /** Whether viewers may see files of assets. */
   viewerMedia: boolean;
@@ -102,14 +105,14 @@ export function createPermissions({ viewerMedia, grants }: PermissionOptions) {
      * @throws Refused 403 if the role of the operator is too low
      */
     check({ name, role: has }: Operator, operation: string | undefined): void {
-      const needed = least(operation as OperationId);
-      if (needed !== undefined && hasRole({ role: has }, needed)) return;
-      const values = valuesOf(needed ?? 'admin');
-      const ask = values.length > 0 ? `Ask someone with ${values.join(' or ')}.` : 'Ask an administrator.';
+      const needed = isKnown(operation) ? least(operation) : 'admin';
+      if (isKnown(operation) && hasRole({ role: has }, needed)) return;
+      const values = valuesOf(needed);
+      const whose = values.length > 0 ? ` (${values.join(', ')})` : '';
       throw new Refused(
         403,
         'role_too_low',
-        `This needs the role ${needed ?? 'admin'}; ${name} has the role ${has}. ${ask}`,
+        `This needs the role ${needed}; ${name} has the role ${has}. Ask someone with that role${whose}.`,
       );
     },
   };

@@ -108,7 +108,7 @@ describe('login', () => {
     const refused = await run(['keys', 'rotate']);
     expect(refused).toMatchObject({ code: 1, stdout: '' });
     expect(refused.stderr).toBe(
-      'asset-mirror: This needs the role admin; olga@example.com has the role operator. Ask someone with platform.\n',
+      'asset-mirror: This needs the role admin; olga@example.com has the role operator. Ask someone with that role (platform).\n',
     );
     const { stdout } = await run(['sessions', 'list', '--json']);
     expect(JSON.parse(stdout).sessions).toMatchObject([{ name: 'olga@example.com', method: 'device', isThis: true }]);

@@ -110,7 +110,7 @@ describe('roles', () => {
     const answer = await ask('POST', path, tokens.operator, { mode: 'full', acceptGone: true });
     expect(answer).toMatchObject({ status: 403, body: { code: 'role_too_low' } });
     expect(answer.body.detail).toBe(
-      'This needs the role admin; a operator has the role operator. Ask an administrator.',
+      'This needs the role admin; a operator has the role operator. Ask someone with that role.',
     );
     expect((await ask('POST', path, tokens.operator, { mode: 'incremental' })).status).toBe(202);
     expect((await ask('POST', path, tokens.admin, { mode: 'full', acceptGone: true })).status).toBe(202);
@@ -181,7 +181,7 @@ describe('API tokens', () => {
     expect(await revoke()).toMatchObject({ status: 200, body: { name: 'pasted' } });
     expect(await revoke()).toMatchObject({
       status: 404,
-      body: { detail: 'There is no token am_…. List them with `asset-mirror tokens`.' },
+      body: { detail: 'There is no token am_…. List them with `asset-mirror tokens list`.' },
     });
     expect(await ask('POST', '/tokens', tokens.admin, { name: token, role: 'viewer' })).toMatchObject({ status: 400 });
     await fetch(`${api}/connections/x/pause`, {
@@ -279,7 +279,7 @@ describe('the audit log', () => {
       outcome: 'refused',
       status: 403,
       code: 'role_too_low',
-      reason: 'This needs the role admin; a operator has the role operator. Ask an administrator.',
+      reason: 'This needs the role admin; a operator has the role operator. Ask someone with that role.',
     });
     await ask('GET', '/assets/some/media', tokens.viewer);
     expect(await last('getMedia')).toMatchObject({ by: { name: 'a viewer' }, outcome: 'refused', assetId: 'some' });
@@ -291,7 +291,8 @@ describe('the audit log', () => {
     expect(refused.entries.length).toBeGreaterThan(1);
     expect(new Set(refused.entries.map(({ outcome }: { outcome: string }) => outcome))).toEqual(new Set(['refused']));
     const byName = await audit('q=A%20VIEWER&limit=250');
-    expect(new Set(byName.entries.map(({ by }: { by: { name: string } }) => by.name))).toEqual(new Set(['a viewer']));
+    expect(byName.entries.map(({ by }: { by: { name: string } }) => by.name)).toContain('a viewer');
+    expect(byName.entries.length).toBeLessThan((await audit('limit=250')).entries.length);
     expect((await audit(`q=${scene.connectionId}`)).entries.length).toBeGreaterThan(0);
     expect((await audit('q=%25')).entries).toEqual([]);
     expect((await audit('until=2020-01-01')).entries).toEqual([]);

@@ -37,7 +37,7 @@ describe.skipIf(!hasDex || !chromium)('sign-in with Dex', () => {
           id: 'asset-mirror',
           name: 'asset-mirror',
           secret: 'the-secret-of-the-mirror',
-          redirectURIs: [`http://127.0.0.1:${port}/sign-in/callback`],
+          redirectURIs: [`http://127.0.0.1:${port}/sign-in/callback`, '/dex/device/callback'],
         },
       ],
       staticPasswords: ['ada', 'nora'].map((name) => ({
@@ -93,6 +93,34 @@ describe.skipIf(!hasDex || !chromium)('sign-in with Dex', () => {
     await page.waitForSelector('#me');
     const me = await page.evaluate(`fetch('/api/me').then((answer) => answer.json())`);
     expect(me).toMatchObject({ name: 'ada@example.com', role: 'operator', method: 'oidc' });
+  });
+
+  test('a terminal signs in with a code', async () => {
+    const send = async (path: string, body: object = {}) => {
+      const answer = await fetch(`${stage.ground.publicUrl}/sign-in${path}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      });
+      return { status: answer.status, body: (await answer.json()) as Record<string, string> };
+    };
+    const { body: begun } = await send('/device');
+    const context = await chrome.createBrowserContext();
+    const { page } = await openPage(context, { width: 1280 });
+    await page.goto(begun.url!);
+    await page.type('input[name=user_code]', begun.userCode!);
+    await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
+    await page.type('#login', 'ada@example.com');
+    await page.type('#password', 'password');
+    await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
+    const poll = () => send('/device/token', { device: begun.device });
+    const done = await until('the sign-in', async () => {
+      const answer = await poll();
+      return answer.status === 202 ? undefined : answer;
+    });
+    expect(done).toMatchObject({ status: 200, body: { name: 'ada@example.com', role: 'operator' } });
+    const headers = { authorization: `Bearer ${done.body.token}` };
+    expect((await fetch(`${stage.ground.publicUrl}/api/status`, { headers })).status).toBe(200);
   });
 
   test('an account without a role is refused', async () => {

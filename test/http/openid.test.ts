@@ -1,6 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, inject, onTestFinished, test } from 'vitest';
+import { readConfig } from '../../src/config/config.ts';
+import { examine } from '../../src/doctor.ts';
 import { newBrowser } from '../support/browser.ts';
-import { startMirror } from '../support/mirror.ts';
+import { libraryEnvironment, startMirror } from '../support/mirror.ts';
 import { type OpenIdProvider, spawnOpenIdProvider, startOpenIdProvider } from '../support/openid-provider.ts';
 import { freePort } from '../support/ports.ts';
 import { newStage, type Stage } from '../support/stage.ts';
@@ -163,6 +165,19 @@ describe('bad answers', () => {
     await refused(browser, url.href, 400, 'was not accepted');
   });
 
+  test('a wrong client secret is named', async () => {
+    const { publicUrl, start } = await newMirror();
+    const other = await startOpenIdProvider(optionsFor(publicUrl));
+    onTestFinished(other.stop);
+    await start({ ...oidc(other.issuer), OIDC_CLIENT_SECRET: 'another' });
+    const browser = newBrowser();
+    const page = await browser.visit(await answerOf(browser, 'vera', { origin: publicUrl }));
+    expect([page.status, page.text]).toEqual([
+      400,
+      expect.stringContaining('does not accept OIDC_CLIENT_ID and OIDC_CLIENT_SECRET (invalid_client)'),
+    ]);
+  });
+
   test('an expired code is refused', async () => {
     provider.lifetimes.code = 1;
     const browser = newBrowser();
@@ -203,6 +218,28 @@ describe('the provider changes', () => {
       body: new URLSearchParams({ token: adminToken }),
     });
     expect([answer.status, answer.headers.get('location')]).toEqual([303, '/']);
+  });
+
+  test('a wrong issuer is named, also by doctor', async () => {
+    const mirror = await newMirror();
+    const other = await startOpenIdProvider(optionsFor(mirror.publicUrl));
+    onTestFinished(other.stop);
+    const wrong = { ...oidc(other.issuer.replace('127.0.0.1', 'localhost')) };
+    await mirror.start(wrong);
+    const page = await newBrowser().visit(`${mirror.publicUrl}/sign-in/provider`);
+    expect(page.status).toBe(503);
+    expect(page.text).toContain('OIDC_ISSUER must be exactly the issuer that http://localhost:');
+    expect(page.text).not.toContain('[object');
+    const config = readConfig({ ...stage.ground.environment, ...libraryEnvironment(stage.library), ...wrong });
+    const findings = await Array.fromAsync(examine(config, new AbortController().signal));
+    expect(findings.find(({ what }) => what === 'OIDC_ISSUER')).toMatchObject({ level: 'wrong' });
+    const good = await Array.fromAsync(
+      examine(
+        { ...config, signIn: { ...config.signIn, provider: { ...config.signIn.provider!, issuer: other.issuer } } },
+        new AbortController().signal,
+      ),
+    );
+    expect(good.find(({ what }) => what === 'OIDC_ISSUER')).toMatchObject({ level: 'ok' });
   });
 
   test('it rotates its keys: sessions continue, and the next sign-in works', async () => {

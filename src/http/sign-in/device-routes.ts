@@ -3,8 +3,9 @@ import { z } from 'zod';
 import { Refused } from '../../operations/refused.ts';
 import type { SignInDeps } from './deps.ts';
 import type { SignInLimit } from './limit.ts';
-import { type Provider, SignInFailed } from './provider.ts';
-import { statuses } from './provider-routes.ts';
+import type { Provider } from './provider.ts';
+import { recordRefusal, recordSignIn } from './sign-in-entries.ts';
+import { SignInFailed } from './sign-in-failed.ts';
 
 const purpose = 'device sign-in';
 const pending = z.object({ deviceCode: z.string(), until: z.number() });
@@ -15,9 +16,9 @@ export function deviceRoutes(
   app: FastifyInstance,
   deps: SignInDeps & { provider: Provider; limit: SignInLimit },
 ): void {
-  const { provider, sealer, sessions, operations } = deps;
+  const { provider, sealer, sessions } = deps;
   const refused = (error: unknown) =>
-    error instanceof SignInFailed ? new Refused(statuses[error.code], error.code, error.message) : error;
+    error instanceof SignInFailed ? new Refused(error.status, error.code, error.message) : error;
 
   app.post('/sign-in/device', { schema: { hide: true } }, async (request) => {
     await deps.limit(request);
@@ -38,17 +39,14 @@ export function deviceRoutes(
   app.post('/sign-in/device/token', { schema: { hide: true } }, async (request, reply) => {
     await deps.limit(request);
     const { deviceCode } = opened(request.body);
-    const entry = { action: 'signIn', address: request.ip, requestId: request.id };
     try {
       const operator = await provider.finishDevice(deviceCode);
       if (!operator) return reply.code(202).send({ pending: true });
-      await operations.audit({ ...entry, operator, status: 200 });
+      await recordSignIn(deps, request, operator);
       const { name, role } = operator;
       return { token: await sessions.beginInTerminal(request, operator), name, role };
     } catch (error) {
-      if (!(error instanceof SignInFailed)) throw error;
-      const { code, message: reason } = error;
-      await operations.audit({ ...entry, operator: undefined, status: statuses[code], code, reason });
+      if (error instanceof SignInFailed) await recordRefusal(deps, request, error);
       throw refused(error);
     }
   });

@@ -2,7 +2,9 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { SignInDeps } from './deps.ts';
 import type { SignInLimit } from './limit.ts';
-import { type Provider, SignInFailed } from './provider.ts';
+import type { Provider } from './provider.ts';
+import { recordRefusal, recordSignIn } from './sign-in-entries.ts';
+import { SignInFailed } from './sign-in-failed.ts';
 
 const cookieName = 'asset_mirror_sign_in';
 const purpose = 'sign-in attempt';
@@ -26,17 +28,9 @@ export interface ProviderRoutesDeps extends SignInDeps {
   show: (reply: FastifyReply, status: number, to: string, error?: string) => FastifyReply;
 }
 
-export const statuses = {
-  provider_unavailable: 503,
-  sign_in_denied: 403,
-  sign_in_invalid: 400,
-  no_role: 403,
-  no_device_flow: 404,
-} as const;
-
 /** Sign-in at the OpenID provider: there, and back. */
 export function providerRoutes(app: FastifyInstance, deps: ProviderRoutesDeps): void {
-  const { provider, sessions, sealer, operations, log, show } = deps;
+  const { provider, sessions, sealer, show } = deps;
   const { protocol, pathname } = new URL(deps.publicUrl);
   const cookie = {
     path: `${pathname.replace(/\/+$/, '')}/sign-in`,
@@ -57,12 +51,8 @@ export function providerRoutes(app: FastifyInstance, deps: ProviderRoutesDeps): 
 
   async function failed(error: unknown, request: FastifyRequest, reply: FastifyReply, to: string) {
     if (!(error instanceof SignInFailed)) throw error;
-    const { code, message } = error;
-    log.warn({ event: 'sign_in.refused', address: request.ip, code, err: error }, 'sign-in refused');
-    const status = statuses[code];
-    const entry = { action: 'signIn', address: request.ip, requestId: request.id };
-    await operations.audit({ ...entry, operator: undefined, status, code, reason: message });
-    return show(reply, status, to, message);
+    await recordRefusal(deps, request, error);
+    return show(reply, error.status, to, error.message);
   }
 
   app.get('/sign-in/provider', { schema: { hide: true } }, async (request, reply) => {
@@ -89,8 +79,7 @@ export function providerRoutes(app: FastifyInstance, deps: ProviderRoutesDeps): 
     }
     try {
       const operator = await provider.finish(new URL(request.url, deps.publicUrl).search, begun);
-      const entry = { action: 'signIn', address: request.ip, requestId: request.id };
-      await operations.audit({ ...entry, operator, status: 303 });
+      await recordSignIn(deps, request, operator);
       await sessions.begin(request, reply, operator);
       return reply.header('cache-control', 'no-store').redirect(to, 303);
     } catch (error) {

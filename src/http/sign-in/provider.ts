@@ -1,37 +1,16 @@
 import * as client from 'openid-client';
-import { reasonOf, storable } from '../../errors.ts';
-import { highestRole, type Operator, type Role } from '../../roles.ts';
+import type { Operator } from '../../roles.ts';
+import { operatorOf } from './account.ts';
+import type { ProviderSettings } from './provider-settings.ts';
+import { failureOf, SignInFailed, unavailable } from './sign-in-failed.ts';
 
 /** The OpenID provider where operators sign in (OpenID Connect Core 1.0, authorization code flow with PKCE). */
-
-export interface ProviderSettings {
-  issuer: string;
-  clientId: string;
-  clientSecret: string;
-  scopes: string;
-  /** The claim with the groups or roles of an account; dots lead into objects, as in `realm_access.roles`. */
-  roleClaim: string;
-  /** The values of the claim that give a role. */
-  grants: { role: Role; value: string }[];
-}
 
 /** What the browser keeps during a sign-in. */
 export interface Attempt {
   state: string;
   nonce: string;
   verifier: string;
-}
-
-type Failure = 'provider_unavailable' | 'sign_in_denied' | 'sign_in_invalid' | 'no_role' | 'no_device_flow';
-
-/** A sign-in that did not succeed. The message is for the person who signs in. */
-export class SignInFailed extends Error {
-  override readonly name = 'SignInFailed';
-  readonly code: Failure;
-  constructor(code: Failure, message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.code = code;
-  }
 }
 
 /** Seconds that the clocks of provider and mirror may differ. */
@@ -62,16 +41,15 @@ export function createProvider(settings: ProviderSettings, deps: { publicUrl: st
       client.enableNonRepudiationChecks(config);
       return config;
     } catch (cause) {
-      throw new SignInFailed(
-        'provider_unavailable',
-        `${new URL(issuer).host} does not answer as an OpenID provider now (${reasonOf(cause)}).`,
-        { cause },
-      );
+      throw unavailable(issuer, cause);
     }
   }
 
   return {
     name: new URL(issuer).host,
+
+    /** @throws SignInFailed if it does not answer as a provider */
+    check: async (): Promise<void> => void (await discover()),
 
     /** Where the browser signs in, and what it must bring back. @throws SignInFailed */
     async begin(): Promise<{ url: URL; attempt: Attempt }> {
@@ -105,7 +83,7 @@ export function createProvider(settings: ProviderSettings, deps: { publicUrl: st
         .catch((cause) => {
           throw failureOf(cause);
         });
-      return accountOf(settings, config, tokens, 'oidc');
+      return operatorOf(settings, config, tokens, 'oidc');
     },
 
     /**
@@ -139,7 +117,7 @@ export function createProvider(settings: ProviderSettings, deps: { publicUrl: st
       const config = await discover();
       try {
         const tokens = await client.genericGrantRequest(config, deviceGrant, { device_code: deviceCode });
-        return await accountOf(settings, config, tokens, 'device');
+        return await operatorOf(settings, config, tokens, 'device');
       } catch (cause) {
         if (cause instanceof SignInFailed) throw cause;
         const { error } = cause as { error?: string };
@@ -152,83 +130,11 @@ export function createProvider(settings: ProviderSettings, deps: { publicUrl: st
 
 const deviceGrant = 'urn:ietf:params:oauth:grant-type:device_code';
 
-/** HTTP Basic, the default of OpenID Connect, unless the provider says that it takes only the other way. */
+/** In the body where the provider takes that: some read the secret of the device flow only there. Otherwise by HTTP Basic. */
 const authenticationWith =
   (secret: string): client.ClientAuth =>
   (server, ...rest) => {
-    const { token_endpoint_auth_methods_supported: supported = ['client_secret_basic'] } = server;
-    const authenticate = supported.includes('client_secret_basic') ? client.ClientSecretBasic : client.ClientSecretPost;
+    const isInBody = server.token_endpoint_auth_methods_supported?.includes('client_secret_post');
+    const authenticate = isInBody ? client.ClientSecretPost : client.ClientSecretBasic;
     return authenticate(secret)(server, ...rest);
   };
-
-async function accountOf(
-  settings: ProviderSettings,
-  config: client.Configuration,
-  tokens: client.TokenEndpointResponse & client.TokenEndpointResponseHelpers,
-  method: 'oidc' | 'device',
-): Promise<Operator> {
-  const claims = tokens.claims();
-  if (!claims)
-    throw new SignInFailed('sign_in_invalid', 'The provider sent no ID token. OIDC_SCOPES must have openid.');
-  const info = await userInfoOf(settings, config, tokens.access_token, claims);
-  const values = [claims, info].flatMap((from) => valuesOf(verified(from), settings.roleClaim));
-  const role = highestRole(settings.grants.filter(({ value }) => values.includes(value)).map((grant) => grant.role));
-  const all = verified({ ...info, ...claims });
-  const known = [all.email, all.preferred_username, all.name].find((it) => typeof it === 'string' && it !== '');
-  const name = storable(String(known ?? claims.sub));
-  if (role === undefined) throw new SignInFailed('no_role', noRole(settings, name));
-  return { subject: storable(claims.sub), name, role, method };
-}
-
-/** Some providers let people choose any e-mail address: it counts once it is verified. */
-const verified = ({ email, ...claims }: Record<string, unknown>): Record<string, unknown> =>
-  claims.email_verified === false ? claims : { ...claims, email };
-
-/** Many providers put the groups, and some the e-mail address, only into the answer of the userinfo endpoint. */
-async function userInfoOf(
-  { roleClaim }: ProviderSettings,
-  config: client.Configuration,
-  accessToken: string,
-  claims: client.IDToken,
-): Promise<Record<string, unknown>> {
-  const isComplete = valuesOf(claims, roleClaim).length > 0 && claims.email !== undefined;
-  if (isComplete || config.serverMetadata().userinfo_endpoint === undefined) return {};
-  return client.fetchUserInfo(config, accessToken, claims.sub).catch((cause) => {
-    throw failureOf(cause);
-  });
-}
-
-/** The values of a claim: one text, or a list of them. */
-function valuesOf(claims: Record<string, unknown>, path: string): string[] {
-  // A claim may have dots in its own name, as a URL has.
-  const found =
-    claims[path] ??
-    path.split('.').reduce<unknown>((at, part) => (at as Record<string, unknown> | undefined)?.[part], claims);
-  return [found].flat().filter((value) => typeof value === 'string');
-}
-
-function noRole({ roleClaim, grants }: ProviderSettings, name: string): string {
-  const values = grants.map(({ role, value }) => `${value} (${role})`).join(', ');
-  return `${name} has no role here. Ask an administrator of your sign-in for one of these in "${roleClaim}": ${values}. Then sign in again.`;
-}
-
-/** Sorts an error of the provider's answer. */
-function failureOf(cause: unknown): SignInFailed {
-  if (cause instanceof client.AuthorizationResponseError && cause.error === 'access_denied') {
-    return new SignInFailed('sign_in_denied', 'The provider reports that the sign-in was denied or cancelled.', {
-      cause,
-    });
-  }
-  const { error, code, status = 0 } = cause as { error?: string; code?: string; status?: number };
-  const isAway = cause instanceof TypeError || code === 'OAUTH_TIMEOUT' || status >= 500;
-  if (isAway) {
-    return new SignInFailed('provider_unavailable', `The provider does not answer now (${reasonOf(cause)}).`, {
-      cause,
-    });
-  }
-  return new SignInFailed(
-    'sign_in_invalid',
-    `The answer of the provider was not accepted (${error ?? code ?? reasonOf(cause)}). Sign in again.`,
-    { cause },
-  );
-}

@@ -8,6 +8,7 @@ import { deviceRoutes } from './device-routes.ts';
 import { createSignInLimit } from './limit.ts';
 import { signInPage, signOutPage } from './pages.ts';
 import { providerRoutes } from './provider-routes.ts';
+import { recordRefusal, recordSignIn, requestOf } from './sign-in-entries.ts';
 
 const form = z.object({ token: z.string().max(1000).default(''), to: z.string().max(2000).optional() });
 
@@ -44,17 +45,17 @@ export async function signInRoutes(app: FastifyInstance, deps: SignInDeps): Prom
     }
     if (!signIn.token) return show(reply, 403, to, 'TOKEN_SIGN_IN=false: a token does not open the dashboard.');
     const verdict = await deps.checkToken(token.trim(), request.ip);
-    const entry = { action: 'signIn', address: request.ip, requestId: request.id };
     if (verdict !== 'wrong' && !('wait' in verdict)) {
-      await operations.audit({ ...entry, operator: verdict, status: 303 });
+      await recordSignIn(deps, request, verdict);
       await sessions.begin(request, reply, verdict);
       return reply.header('cache-control', 'no-store').redirect(to, 303);
     }
-    log.warn({ event: 'sign_in.refused', address: request.ip, code: 'wrong_token' }, 'sign-in refused');
     if (verdict === 'wrong') {
-      await operations.audit({ ...entry, operator: undefined, status: 401, code: 'wrong_token' });
-      return show(reply, 401, to, 'This token is wrong. It is ADMIN_TOKEN, or the one printed at the first start.');
+      const message = 'This token is wrong. It is ADMIN_TOKEN, or the one printed at the first start.';
+      await recordRefusal(deps, request, { status: 401, code: 'wrong_token', message });
+      return show(reply, 401, to, message);
     }
+    log.warn({ event: 'sign_in.refused', address: request.ip, code: 'too_many_wrong_tokens' }, 'sign-in refused');
     reply.header('retry-after', verdict.wait);
     return show(reply, 429, to, `Too many wrong tokens. Try again in ${verdict.wait} seconds.`);
   });
@@ -64,8 +65,7 @@ export async function signInRoutes(app: FastifyInstance, deps: SignInDeps): Prom
     const session = fromOurPages(request, deps.publicUrl) ? await sessions.of(request) : undefined;
     if (!session) return reply.redirect(`${base}/sign-in`, 303);
     await sessions.end(session, reply);
-    const entry = { action: 'signOut', address: request.ip, requestId: request.id };
-    await operations.audit({ ...entry, operator: session, status: 303 });
+    await operations.audit({ action: 'signOut', ...requestOf(request), operator: session, status: 303 });
     const away = session.method === 'oidc' ? await signOutUrl() : undefined;
     if (!away) return reply.redirect(`${base}/sign-in`, 303);
     // Not a redirect: the page with the form may only send it to this service.

@@ -6,7 +6,7 @@ import { hashOf, newSecret } from '../../operations/api-tokens.ts';
 import type { Operator } from '../../roles.ts';
 import type { Session } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
-import type { ProviderSettings } from './provider.ts';
+import type { ProviderSettings } from './provider-settings.ts';
 
 export type Sessions = ReturnType<typeof createSessions>;
 

@@ -31,7 +31,7 @@ export async function search(
     .$if(q !== undefined, (query) =>
       query.where(sql<boolean>`
         concat_ws(' ', data->'by'->>'name', data->'by'->>'subject', data->>'address', data->>'targetId',
-          connection_id, asset_id, data->>'requestId') ILIKE ${part}`),
+          connection_id, asset_id, data->>'requestId', data->>'reason') ILIKE ${part}`),
     )
     .$if(before !== undefined, (query) => query.where('id', '<', before!))
     .orderBy('id', 'desc')
@@ -53,7 +53,7 @@ export async function ofDay(db: Database, day: string, after: number, limit: num
     .execute();
 }
 
-/** An entry is committed this long after its time at the latest. */
+/** Entries are committed at most this long after their time. */
 const settled = sql`interval '10 minutes'`;
 const day = sql`(at AT TIME ZONE 'UTC')::date`;
 

@@ -3,7 +3,7 @@ import type { Operator } from '../../roles.ts';
 import type { Database, Session } from '../database/schema.ts';
 import { inMs, msAgo } from '../database/time.ts';
 
-/** A session is used up when it was not used for `idleMs`, at the latest when it ends. */
+/** A session is live until it ends, or is not used for `idleMs`. */
 const isLive = (idleMs: number) => sql<boolean>`ends_at > now() AND last_used_at > ${msAgo(idleMs)}`;
 /** Uses are recorded once in this time, so that a page does not write with each request. */
 const recordEveryMs = 30_000;
@@ -41,7 +41,7 @@ export async function use(db: Database, hash: string, idleMs: number): Promise<S
   return found;
 }
 
-/** Live sessions, those used last first; of one operator, or of all. */
+/** Live sessions, most recently used first; of one operator, or of all. */
 export async function list(db: Database, idleMs: number, subject?: string): Promise<Session[]> {
   return db
     .selectFrom('sessions')

@@ -26,7 +26,7 @@ const methods = {
 };
 /** @type {[Me['role'], string][]} */
 const roleWords = [
-  ['viewer', 'See everything but the audit log, and files only with VIEWER_MEDIA.'],
+  ['viewer', 'See everything, except tokens and the audit log, and files unless VIEWER_MEDIA is set.'],
   ['operator', 'Also see files; sync, retry, pause, verify, protect, connect, and change settings.'],
   ['admin', 'Also disconnect, accept held changes, erase; webhooks, keys, tokens, and the audit log.'],
 ];

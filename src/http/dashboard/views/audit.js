@@ -2,6 +2,7 @@
 import { api, queryOf } from '../api.js';
 import { later, listOf } from '../lists.js';
 import { empty, moreButton, pill, skeleton, time, trouble } from '../parts.js';
+import { may, others } from '../permissions.js';
 import { searched, typed } from '../search-field.js';
 import { say } from '../state.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
@@ -21,11 +22,13 @@ const searchSoon = later(() => change({ q: typed('audit-search') }), 250);
 export const auditView = {
   title: 'Audit',
   /** @param {string[]} _path @param {URLSearchParams} given */
-  open(_path, given) {
+  async open(_path, given) {
     query = Object.fromEntries(filterNames.map((name) => [name, given.get(name) ?? undefined]));
-    return entries.filter(query);
+    if (may('listAudit')) await entries.filter(query);
   },
-  refresh: () => entries.refresh(),
+  refresh: async () => {
+    if (may('listAudit')) await entries.refresh();
+  },
   render: () => html`
     <section class="card" aria-labelledby="audit-title">
       <div class="head"><h1 id="audit-title" tabindex="-1">Audit</h1>
@@ -43,13 +46,15 @@ export const auditView = {
           )}</select></label>
           <button @click=${exportAll}>Export</button>
         </div></div>
-      ${trouble(entries.error)}
+      ${trouble(entries.error)}${others({ 'The audit log': 'listAudit' })}
       ${
-        entries.rows === undefined
-          ? skeleton(8)
-          : entries.rows.length > 0
-            ? html`${table(entries.rows)}${moreButton(entries.isMore, () => entries.more(), 'entries')}`
-            : empty('No matching entry.')
+        !may('listAudit')
+          ? nothing
+          : entries.rows === undefined
+            ? skeleton(8)
+            : entries.rows.length > 0
+              ? html`${table(entries.rows)}${moreButton(entries.isMore, () => entries.more(), 'entries')}`
+              : empty('No matching entry.')
       }
     </section>`,
 };
@@ -67,8 +72,8 @@ const table = (rows) => html`<table role="table" class="cards">
     rows,
     ({ id }) => id,
     (entry) => html`<tr role="row">
-      <th role="rowheader" scope="row">${time(entry.at)}<small>${entry.requestId}</small></th>
-      <td role="cell" data-label="Who" class="why">${entry.by?.name ?? 'Unknown'}<small class="soft">${[entry.by?.role, entry.address].filter(Boolean).join(' · ')}</small></td>
+      <th role="rowheader" scope="row">${time(entry.at)}</th>
+      <td role="cell" data-label="Who" class="whole">${entry.by?.name ?? 'Unknown'}<br><small class="soft">${[entry.by?.role, entry.address].filter(Boolean).join(' · ')}</small></td>
       <td role="cell" data-label="What" class="why">${actionWords(entry.action)} ${targetOf(entry)}</td>
       <td role="cell" data-label="Details" class="why">${detailsOf(entry)}</td>
       <td role="cell" data-label="Outcome" class="whole">${entry.outcome === 'done' ? pill('good', 'Done') : pill('bad', 'Refused')}</td></tr>`,

@@ -1,0 +1,57 @@
+import * as client from 'openid-client';
+import { storable } from '../../errors.ts';
+import { highestRole, type Operator } from '../../roles.ts';
+import type { ProviderSettings } from './provider-settings.ts';
+import { failureOf, SignInFailed } from './sign-in-failed.ts';
+
+/** The operator behind the tokens of the provider. @throws SignInFailed if the account has no role */
+export async function operatorOf(
+  settings: ProviderSettings,
+  config: client.Configuration,
+  tokens: client.TokenEndpointResponse & client.TokenEndpointResponseHelpers,
+  method: 'oidc' | 'device',
+): Promise<Operator> {
+  const claims = tokens.claims();
+  if (!claims)
+    throw new SignInFailed('sign_in_invalid', 'The provider sent no ID token. OIDC_SCOPES must have openid.');
+  const info = await userInfoOf(settings, config, tokens.access_token, claims);
+  const values = [claims, info].flatMap((from) => valuesOf(verified(from), settings.roleClaim));
+  const role = highestRole(settings.grants.filter(({ value }) => values.includes(value)).map((grant) => grant.role));
+  const all = verified({ ...info, ...claims });
+  const known = [all.email, all.preferred_username, all.name].find((it) => typeof it === 'string' && it !== '');
+  const name = storable(String(known ?? claims.sub));
+  if (role === undefined) throw new SignInFailed('no_role', noRole(settings, name));
+  return { subject: storable(claims.sub), name, role, method };
+}
+
+/** Some providers let people choose any e-mail address: it counts once it is verified. */
+const verified = ({ email, ...claims }: Record<string, unknown>): Record<string, unknown> =>
+  claims.email_verified === false ? claims : { ...claims, email };
+
+/** Many providers put the groups, and some the e-mail address, only into the answer of the userinfo endpoint. */
+async function userInfoOf(
+  { roleClaim }: ProviderSettings,
+  config: client.Configuration,
+  accessToken: string,
+  claims: client.IDToken,
+): Promise<Record<string, unknown>> {
+  const isComplete = valuesOf(claims, roleClaim).length > 0 && claims.email !== undefined;
+  if (isComplete || config.serverMetadata().userinfo_endpoint === undefined) return {};
+  return client.fetchUserInfo(config, accessToken, claims.sub).catch((cause) => {
+    throw failureOf(cause);
+  });
+}
+
+/** The values of a claim: one text, or a list of them. */
+function valuesOf(claims: Record<string, unknown>, path: string): string[] {
+  // A claim may have dots in its own name, as a URL has.
+  const found =
+    claims[path] ??
+    path.split('.').reduce<unknown>((at, part) => (at as Record<string, unknown> | undefined)?.[part], claims);
+  return [found].flat().filter((value) => typeof value === 'string');
+}
+
+function noRole({ roleClaim, grants }: ProviderSettings, name: string): string {
+  const values = grants.map(({ role, value }) => `${value} (${role})`).join(', ');
+  return `${name} has no role here. Ask an administrator of your sign-in for one of these in "${roleClaim}": ${values}. Then sign in again.`;
+}

@@ -1,0 +1,20 @@
+import { type Finding, findingsOn } from '../../finding.ts';
+import { createProvider } from './provider.ts';
+import type { ProviderSettings } from './provider-settings.ts';
+import { SignInFailed } from './sign-in-failed.ts';
+
+/** Whether the OpenID provider answers. Id and secret of the client are known only to a sign-in. */
+export async function probeProvider(
+  settings: ProviderSettings,
+  deps: { publicUrl: string; fetch: typeof fetch },
+): Promise<Finding> {
+  const { ok, not } = findingsOn('configuration');
+  const provider = createProvider(settings, deps);
+  try {
+    await provider.check();
+    return ok('OIDC_ISSUER', `${provider.name} answers`, `redirect URI: ${deps.publicUrl}/sign-in/callback`);
+  } catch (error) {
+    if (!(error instanceof SignInFailed)) throw error;
+    return not('wrong', 'OIDC_ISSUER', error.message, 'docs/operate/operators.md, "When something is wrong"');
+  }
+}

@@ -1,0 +1,23 @@
+import type { FastifyRequest } from 'fastify';
+import type { Operator } from '../../roles.ts';
+import type { SignInDeps } from './deps.ts';
+import type { SignInFailed } from './sign-in-failed.ts';
+
+/** What an entry of the audit log about a sign-in or sign-out has of its request. */
+export const requestOf = ({ ip, id }: FastifyRequest) => ({ address: ip, requestId: id });
+
+type Deps = Pick<SignInDeps, 'operations' | 'log'>;
+
+export const recordSignIn = ({ operations }: Deps, request: FastifyRequest, operator: Operator): Promise<void> =>
+  operations.audit({ action: 'signIn', ...requestOf(request), operator, status: 200 });
+
+/** Writes a refused sign-in to the log and to the audit log. */
+export async function recordRefusal(
+  { operations, log }: Deps,
+  request: FastifyRequest,
+  refusal: Pick<SignInFailed, 'status' | 'message'> & { code: string },
+): Promise<void> {
+  const { code, status, message: reason } = refusal;
+  log.warn({ event: 'sign_in.refused', address: request.ip, code, reason }, 'sign-in refused');
+  await operations.audit({ action: 'signIn', ...requestOf(request), operator: undefined, status, code, reason });
+}

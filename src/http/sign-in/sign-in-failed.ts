@@ -1,0 +1,73 @@
+import { AuthorizationResponseError } from 'openid-client';
+import { reasonOf, storable } from '../../errors.ts';
+
+/** The HTTP status of each reason why a sign-in did not succeed. */
+const statuses = {
+  provider_unavailable: 503,
+  sign_in_denied: 403,
+  sign_in_invalid: 400,
+  no_role: 403,
+  no_device_flow: 404,
+} as const;
+
+/** A sign-in that did not succeed. The message is for the person who signs in. */
+export class SignInFailed extends Error {
+  override readonly name = 'SignInFailed';
+  readonly code: keyof typeof statuses;
+
+  constructor(code: keyof typeof statuses, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+
+  get status(): number {
+    return statuses[this.code];
+  }
+}
+
+const tell = 'Tell the administrators of asset-mirror.';
+
+/** The provider cannot be asked. */
+export function unavailable(issuer: string, cause: unknown): SignInFailed {
+  const where = `OIDC_ISSUER must be exactly the issuer that ${issuer.replace(/\/$/, '')}/.well-known/openid-configuration names`;
+  return new SignInFailed(
+    'provider_unavailable',
+    `${new URL(issuer).host} does not answer as an OpenID provider now (${said(cause)}). Try again later. If it stays so: ${where}.`,
+    { cause },
+  );
+}
+
+/** Sorts an error of the provider's answer. */
+export function failureOf(cause: unknown): SignInFailed {
+  if (cause instanceof AuthorizationResponseError && cause.error === 'access_denied') {
+    return new SignInFailed('sign_in_denied', 'The provider reports that the sign-in was denied or cancelled.', {
+      cause,
+    });
+  }
+  const { error, code, status = 0 } = cause as { error?: string; code?: string; status?: number };
+  const isAway = cause instanceof TypeError || code === 'OAUTH_TIMEOUT' || status >= 500;
+  if (isAway) {
+    return new SignInFailed(
+      'provider_unavailable',
+      `The provider does not answer now (${said(cause)}). Try again later.`,
+      {
+        cause,
+      },
+    );
+  }
+  if (error === 'invalid_client' || error === 'unauthorized_client') {
+    const detail = `The provider does not accept OIDC_CLIENT_ID and OIDC_CLIENT_SECRET (${error}). ${tell}`;
+    return new SignInFailed('sign_in_invalid', detail, { cause });
+  }
+  return new SignInFailed(
+    'sign_in_invalid',
+    `The answer of the provider was not accepted (${error ?? said(cause)}). Sign in again. If that does not help: ${tell}`,
+    { cause },
+  );
+}
+
+/** What an error says. Those of openid-client have answers of the provider as causes. */
+const said = (error: unknown) =>
+  error instanceof Error && error.cause !== undefined && !(error.cause instanceof Error)
+    ? storable(error.message)
+    : reasonOf(error);
