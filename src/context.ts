@@ -87,6 +87,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     checkAsset: (assetId, stop) => checkAsset(stores, assetId, stop),
     traffic: traffic.bytesPerSecond,
     scrub: config.scrub,
+    drillInterval: config.drillInterval,
     ownBandwidth: transfer.bandwidth,
     perConnection: transfer.perConnection,
     syncInterval: config.sync.interval,

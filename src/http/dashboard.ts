@@ -74,7 +74,7 @@ const shell = (base: string, version: string) => `<!doctype html>
 <a class="skip" href="#main">Skip to the content</a>
 <header class="top">
 <a class="brand" href="#/"><svg viewBox="0 0 24 24" width="22" height="22" aria-hidden="true"><path d="M4 6.5 12 2l8 4.5v11L12 22l-8-4.5z" fill="currentColor" opacity=".22"/><path d="M8 9.5 12 7l4 2.5v5L12 17l-4-2.5z" fill="currentColor"/></svg>asset-mirror</a>
-<nav aria-label="Main"><a href="#/" data-view="overview">Overview</a><a href="#/assets" data-view="assets">Assets</a><a href="#/verify" data-view="verify">Verify</a><a href="#/activity" data-view="activity">Activity</a><a href="#/webhooks" data-view="webhooks">Webhooks</a><a href="#/audit" data-view="audit" hidden>Audit</a><a href="${escapeHtml(base)}/queues/">Queues</a></nav>
+<nav aria-label="Main"><a href="#/" data-view="overview">Overview</a><a href="#/assets" data-view="assets">Assets</a><a href="#/verify" data-view="verify">Verify</a><a href="#/assurance" data-view="assurance">Assurance</a><a href="#/activity" data-view="activity">Activity</a><a href="#/webhooks" data-view="webhooks">Webhooks</a><a href="#/audit" data-view="audit" hidden>Audit</a><a href="${escapeHtml(base)}/queues/">Queues</a></nav>
 <span id="live" class="live" data-state="waiting">Connecting</span>
 <a id="me" class="me" href="#/access" data-view="access">Access</a>
 <form method="post" action="${escapeHtml(base)}/sign-out"><button class="quiet">Sign out</button></form>

@@ -27,6 +27,8 @@ export interface OperationsDeps {
   checkAsset: (assetId: string, signal: AbortSignal) => Promise<VerificationLine[]>;
   /** Bytes per second that this process downloads now. */
   traffic: () => number;
+  /** Milliseconds between restore drills; undefined: only on request. */
+  drillInterval: number | undefined;
   /** How often each file is read back, in ms (undefined: never), and how fast at most. */
   scrub: { cycle: number | undefined; bandwidth: number };
   /** BANDWIDTH_LIMIT of this process. */

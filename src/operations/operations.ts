@@ -3,6 +3,7 @@ import { assetFileOperations } from './asset-files.ts';
 import { assetSearchOperations } from './asset-search.ts';
 import { assetZipOperations } from './asset-zip.ts';
 import { assetOperations } from './assets.ts';
+import { assuranceOperations } from './assurance.ts';
 import { auditOperations } from './audit.ts';
 import { changeOperations } from './changes.ts';
 import { connectLinkOperations } from './connect-links.ts';
@@ -50,6 +51,7 @@ export function createOperations(deps: OperationsDeps) {
     ...syncOperations({ ...deps, ...projects }),
     ...verificationOperations(deps),
     ...drillOperations(deps),
+    ...assuranceOperations(deps),
     ...eventOperations(deps),
     ...auditOperations(deps),
     ...meOperations(deps),

@@ -23,6 +23,7 @@ export const leastRoles = {
   listVerifications: 'viewer',
   getVerification: 'viewer',
   listDrills: 'viewer',
+  getAssurance: 'viewer',
   getDrill: 'viewer',
   listRemovals: 'viewer',
   listHolds: 'viewer',

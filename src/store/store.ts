@@ -26,7 +26,7 @@ import { setCompanies } from './companies/set-companies.ts';
 import * as connectionFilters from './connections/changed-filters.ts';
 import * as connections from './connections/connections.ts';
 import * as consents from './connections/consents.ts';
-import { countTroubled, lags, late } from './connections/lateness.ts';
+import { countTroubled, freshness, lags, late } from './connections/lateness.ts';
 import { changeSettings } from './connections/settings.ts';
 import * as status from './connections/status.ts';
 import { tagged, tagsOf, withTags } from './connections/tags.ts';
@@ -60,6 +60,7 @@ import { recordPage } from './syncs/record-page.ts';
 import * as replacements from './syncs/replacements.ts';
 import * as syncs from './syncs/syncs.ts';
 import * as syncLeases from './syncs/take-lease.ts';
+import * as assurance from './verifications/assurance.ts';
 import * as contents from './verifications/contents.ts';
 import * as inventories from './verifications/inventories.ts';
 import * as lines from './verifications/lines.ts';
@@ -98,6 +99,7 @@ export async function openStore(options: { url: string; log: Log }) {
     changes: bind(db, { page, between, currentCursor, renew: renewFeed, ...filing }),
     inventories: bind(db, inventories),
     manifests: bind(db, manifests),
+    assurance: bind(db, assurance),
     drills: bind(db, { ...drills, ...losses }),
     removals: bind(db, removals),
     rebuild: bind(db, rebuild),
@@ -177,6 +179,7 @@ const readable = (db: Database) => ({
     changeSettings,
     countHeld,
     countTroubled,
+    freshness,
     lags,
     late,
     setCompanies,

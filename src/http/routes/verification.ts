@@ -1,3 +1,4 @@
+import { assuranceAnswer, assuranceQuery } from '../../operations/assurance.ts';
 import { drillAccepted, drillAnswer, drillList, drillQuery, drillRequest } from '../../operations/drills.ts';
 import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
@@ -61,5 +62,13 @@ export function verificationRoutes(app: Api, operations: Operations): void {
       response: { 200: drillAnswer, ...refused(404) },
     }),
     async (request) => operations.drill(request.params.id),
+  );
+  app.get(
+    '/assurance',
+    route('verification', 'getAssurance', 'Get whether the copy is complete, fresh, verified, proven and recoverable', {
+      querystring: assuranceQuery,
+      response: { 200: assuranceAnswer, ...refused(404) },
+    }),
+    async (request) => operations.assurance(request.query),
   );
 }

@@ -1,0 +1,241 @@
+/** @import { Assurance, DrillSummary } from '../types.d.ts' */
+import { act } from '../actions.js';
+import { api } from '../api.js';
+import { ago, bytes, counted, day, duration, number, when } from '../format.js';
+import { empty, percent, pill, skeleton, trouble } from '../parts.js';
+import { ifMay, others } from '../permissions.js';
+import { draw } from '../state.js';
+import { html, nothing } from '../vendor/lit-html/lit-html.js';
+import { stateNames } from '../words.js';
+import { drillOutcome } from './drill.js';
+
+/** @type {Assurance | undefined} */
+let found;
+/** @type {DrillSummary[]} */
+let drills = [];
+/** @type {Error | undefined} */
+let error;
+
+async function load() {
+  try {
+    const [assurance, list] = await Promise.all([api('/assurance'), api('/drills?limit=10')]);
+    found = /** @type {Assurance} */ (assurance);
+    drills = /** @type {{ drills: DrillSummary[] }} */ (list).drills;
+    error = undefined;
+  } catch (problem) {
+    error = /** @type {Error} */ (problem);
+  }
+  draw();
+}
+
+/** The exact time, and how long ago that is. @param {string | null} at @param {string} [never] */
+const exact = (at, never = 'never') =>
+  at
+    ? html`<time datetime=${at}>${when(at)}<small>${ago(at)}</small></time>`
+    : html`<span class="soft">${never}</span>`;
+
+export const assuranceView = {
+  title: 'Assurance',
+  open: load,
+  refresh: load,
+  render: () => html`
+    ${trouble(error)}
+    <section class="card" aria-labelledby="assurance-title">
+      <div class="head"><div><h1 id="assurance-title" tabindex="-1">Assurance</h1>
+        ${found ? html`<p class="soft">Of ${found.storage}, at ${when(found.at)} (${zone})</p>` : nothing}</div>
+        <div class="actions no-print"><button @click=${() => print()}>Print</button></div></div>
+      ${found ? summary(found) : skeleton(6)}
+    </section>
+    ${found ? html`${missingCard(found)}${inventoryCard(found)}` : nothing}
+    ${drillsCard()}`,
+};
+
+/** A link to a part of this page: the address belongs to the view. @param {string} id @param {string} words */
+const below = (id, words) =>
+  html`<a href="#/assurance" @click=${(/** @type {Event} */ event) => {
+    event.preventDefault();
+    document.getElementById(id)?.scrollIntoView();
+  }}>${words}</a>`;
+
+const zone = new Intl.DateTimeFormat('en', { timeZoneName: 'short' })
+  .formatToParts()
+  .find(({ type }) => type === 'timeZoneName')?.value;
+
+/** @param {Assurance} of */
+const summary = ({
+  completeness,
+  onlyInLibrary,
+  freshness,
+  verification,
+  inventory,
+  drill,
+  at,
+}) => html`<table role="table" class="cards assurance">
+  <thead role="rowgroup"><tr role="row">
+    <th role="columnheader" scope="col">Question</th><th role="columnheader" scope="col">Answer</th>
+    <th role="columnheader" scope="col">As of</th><th role="columnheader" scope="col">Evidence</th>
+  </tr></thead>
+  <tbody role="rowgroup">
+    ${row({
+      question: 'Is it complete?',
+      ok: completeness.ok,
+      answer: html`<b>${number(completeness.mirrored)}</b> of ${counted(completeness.expected, 'asset')} with a file are mirrored (${
+        completeness.expected === 0 ? '–' : percent(completeness.mirrored / completeness.expected)
+      }), ${bytes(completeness.bytes)}`,
+      at,
+      evidence: html`<a href="#/assets">Assets</a>`,
+    })}
+    ${row({
+      question: 'What is only in the library?',
+      ok: onlyInLibrary.ok,
+      answer: onlyInLibrary.ok
+        ? 'Nothing: everything that is not skipped is in the bucket'
+        : html`<b>${bytes(onlyInLibrary.bytes)}</b> in ${counted(onlyInLibrary.assets, 'asset')}${
+            onlyInLibrary.unknownSize > 0 ? `, ${number(onlyInLibrary.unknownSize)} of them of unknown size` : ''
+          }`,
+      at: onlyInLibrary.since ?? at,
+      note: onlyInLibrary.since ? 'the oldest of them was found' : undefined,
+      evidence: onlyInLibrary.ok ? html`<a href="#/activity">Activity</a>` : below('missing', 'Reasons'),
+    })}
+    ${row({
+      question: 'Is it fresh?',
+      ok: freshness.ok,
+      answer:
+        freshness.connections === 0
+          ? 'No connection is active'
+          : freshness.late === 0
+            ? freshness.connections === 1
+              ? 'The active connection was synced in time'
+              : `All ${number(freshness.connections)} active connections were synced in time`
+            : html`<b>${number(freshness.late)}</b> of ${counted(freshness.connections, 'active connection')} not synced in time`,
+      at: freshness.newestSync,
+      note:
+        freshness.oldestSync && freshness.connections > 1
+          ? `the newest sync; the oldest: ${when(freshness.oldestSync)}`
+          : 'the newest sync',
+      evidence: html`<a href="#/">Connections</a>`,
+    })}
+    ${row({
+      question: 'Is it intact?',
+      ok: verification.ok,
+      answer: html`${
+        verification.cycle === null
+          ? 'The scrub is off: files are not read back'
+          : `Each file is read back within ${duration(verification.cycle / 1000)}`
+      }${verification.unverifiable > 0 ? `; ${counted(verification.unverifiable, 'file')} cannot be verified` : ''}`,
+      at: verification.oldest,
+      note: 'the oldest verification of a file',
+      evidence: html`<a href="#/verify">Verifications</a>`,
+    })}
+    ${row({
+      question: 'Is it proven?',
+      ok: inventory?.ok ?? false,
+      answer: inventory
+        ? html`Inventory ${number(inventory.number)} of ${day(inventory.day)} is ${inventory.keyId ? 'signed' : html`<b>not signed</b>`}`
+        : 'There is no inventory yet',
+      at: inventory?.writtenAt ?? null,
+      evidence: inventory ? below('inventory', 'Manifest') : nothing,
+    })}
+    ${row({
+      question: 'Can it be recovered?',
+      ok: drill?.ok ?? false,
+      answer: drill ? drillAnswer(drill) : 'No restore drill has ended yet',
+      at: drill?.finishedAt ?? null,
+      evidence: drill ? html`<a href="#/drills/${drill.id}">Drill</a>` : nothing,
+    })}
+  </tbody></table>`;
+
+/** @param {DrillSummary} drill */
+const drillAnswer = ({ status, failures, recovery, lost, error: reason }) =>
+  status === 'passed'
+    ? html`All records are restored in <b>${duration((recovery?.recordsMs ?? 0) / 1000)}</b>, and nothing is lost${
+        recovery?.mediaMs
+          ? `; reading all media takes ${recovery.mediaMs < 1000 ? '' : 'about '}${duration(recovery.mediaMs / 1000)}`
+          : ''
+      }`
+    : html`<b>No.</b> ${failures.length > 0 ? failures.map(({ text }) => text).join('; ') : (reason ?? 'The drill failed')}${
+        lost ? `; ${counted(lost, 'record')} would be lost` : ''
+      }`;
+
+/** @param {{ question: string, ok: boolean, answer: unknown, at: string | null, note?: string | undefined, evidence: unknown }} of */
+const row = ({ question, ok, answer, at, note, evidence }) => html`<tr role="row">
+  <th role="rowheader" scope="row">${question} ${pill(ok ? 'good' : 'warn', ok ? 'Good' : 'Check')}</th>
+  <td role="cell" data-label="Answer"><div>${answer}</div></td>
+  <td role="cell" data-label="As of"><div>${exact(at)}${note && at ? html`<small>${note}</small>` : nothing}</div></td>
+  <td role="cell" data-label="Evidence">${evidence}</td>
+</tr>`;
+
+/** @param {Assurance} of */
+const missingCard = ({
+  completeness: { missing },
+}) => html`<section class="card" id="missing" aria-labelledby="missing-title">
+  <h2 id="missing-title">What is missing, and why</h2>
+  ${
+    missing.length === 0
+      ? empty('Nothing: all assets that the library lists are mirrored.')
+      : html`<table role="table" class="cards small-figures">
+        <thead role="rowgroup"><tr role="row">
+          <th role="columnheader" scope="col">State</th><th role="columnheader" scope="col">Reason</th>
+          <th role="columnheader" scope="col" class="right">Assets</th><th role="columnheader" scope="col" class="right">Size</th>
+          <th role="columnheader" scope="col">Since</th>
+        </tr></thead>
+        <tbody role="rowgroup">${missing.map(
+          ({ state, skipped, reason, assets, bytes: size, unknownSize, since }) => html`<tr role="row">
+            <th role="rowheader" scope="row"><a href="#/assets?${skipped ? 'skipped=true' : `state=${state}`}">${skipped ? 'Skipped by filters' : stateNames[state]}</a></th>
+            <td role="cell" data-label="Reason" class="whole why">${reason?.text ?? (skipped ? 'A filter excludes them' : 'To be transferred')}${
+              reason && assets > 1 ? html` <span class="soft">(one of them)</span>` : nothing
+            }</td>
+            <td role="cell" data-label="Assets" class="right figures">${number(assets)}</td>
+            <td role="cell" data-label="Size" class="right figures">${size > 0 || unknownSize < assets ? bytes(size) : html`<span class="soft">unknown</span>`}</td>
+            <td role="cell" data-label="Since" class="whole">${exact(since)}</td>
+          </tr>`,
+        )}</tbody></table>`
+  }
+</section>`;
+
+/** @param {Assurance} of */
+const inventoryCard = ({ inventory }) =>
+  inventory === null
+    ? nothing
+    : html`<section class="card" id="inventory" aria-labelledby="inventory-title">
+        <h2 id="inventory-title">${inventory.keyId ? 'The last signed inventory' : 'The last inventory'}</h2>
+        <dl class="facts wide-facts">
+          <div><dt>Manifest in the bucket</dt><dd><code>${inventory.key}</code></dd></div>
+          <div><dt>SHA-256 of the manifest</dt><dd><code>${inventory.sha256}</code></dd></div>
+          <div><dt>Fingerprint of the key</dt><dd>${
+            inventory.keyId ? html`<code>${inventory.keyId}</code>` : 'It is not signed: SIGNING_KEY is not set'
+          }</dd></div>
+        </dl>
+      </section>`;
+
+const drillsCard = () => html`<section class="card" aria-labelledby="drills-title">
+  <div class="head"><h2 id="drills-title">Restore drills</h2>
+    ${ifMay('startDrill', () => html`<button class="no-print" @click=${() => act(start, load)}>Start a drill</button>`)}</div>
+  ${others({ 'Start a drill': 'startDrill' })}
+  ${
+    drills.length === 0
+      ? empty('No drill yet. The first one is made a day after the first connection.')
+      : html`<table role="table" class="cards small-figures">
+        <thead role="rowgroup"><tr role="row">
+          <th role="columnheader" scope="col">Requested</th><th role="columnheader" scope="col">Result</th>
+          <th role="columnheader" scope="col" class="right">Records in</th><th role="columnheader" scope="col" class="right">Media in</th>
+        </tr></thead>
+        <tbody role="rowgroup">${drills.map((drill) => {
+          const { tone, word } = drillOutcome(drill);
+          const { recordsMs, mediaMs = null } = drill.recovery ?? {};
+          return html`<tr role="row">
+            <th role="rowheader" scope="row"><a href="#/drills/${drill.id}">${when(drill.requestedAt)}</a>
+              <small>${drill.scheduled ? 'Scheduled' : 'By an operator'}</small></th>
+            <td role="cell" data-label="Result" class="whole">${pill(tone, word)}</td>
+            <td role="cell" data-label="Records in" class="right figures">${recordsMs === undefined ? '' : duration(recordsMs / 1000)}</td>
+            <td role="cell" data-label="Media in" class="right figures">${mediaMs === null ? '' : duration(mediaMs / 1000)}</td>
+          </tr>`;
+        })}</tbody></table>`
+  }
+</section>`;
+
+async function start() {
+  const { id } = await api('/drills', { method: 'POST', body: {} });
+  location.hash = `#/drills/${id}`;
+  return 'A drill was requested.';
+}

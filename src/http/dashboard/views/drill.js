@@ -1,0 +1,109 @@
+/** @import { Drill, DrillSummary } from '../types.d.ts' */
+import { api } from '../api.js';
+import { bytes, counted, duration, number, when } from '../format.js';
+import { later } from '../lists.js';
+import { pill, skeleton, time, trouble } from '../parts.js';
+import { draw, say } from '../state.js';
+import { html, nothing } from '../vendor/lit-html/lit-html.js';
+
+/** Between two requests while it runs. */
+const pollMs = 1000;
+
+let id = '';
+/** @type {Drill | undefined} */
+let drill;
+/** @type {Error | undefined} */
+let error;
+
+const loadSoon = later(() => {
+  if (location.hash === `#/drills/${id}`) load();
+}, pollMs);
+const ended = (/** @type {DrillSummary} */ { status }) => status === 'passed' || status === 'failed';
+
+async function load() {
+  const wanted = id;
+  try {
+    const found = /** @type {Drill} */ (await api(`/drills/${encodeURIComponent(wanted)}`));
+    if (wanted !== id) return;
+    if (drill && !ended(drill) && ended(found)) say(`The drill ${drillOutcome(found).word.toLowerCase()}.`);
+    drill = found;
+    error = undefined;
+    if (!ended(found)) loadSoon();
+  } catch (problem) {
+    error = /** @type {Error} */ (problem);
+  }
+  draw();
+}
+
+/** @param {Pick<DrillSummary, 'status'>} of @returns {{ tone: string, word: string }} */
+export const drillOutcome = ({ status }) =>
+  ({
+    waiting: { tone: 'plain', word: 'Waiting' },
+    running: { tone: 'go', word: 'Running' },
+    passed: { tone: 'good', word: 'Passed' },
+    failed: { tone: 'bad', word: 'Failed' },
+  })[status];
+
+export const drillView = {
+  title: 'Restore drill',
+  /** @param {string[]} path */
+  async open([wanted = '']) {
+    if (wanted !== id) drill = undefined;
+    id = wanted;
+    await load();
+  },
+  refresh: () => (drill && ended(drill) ? Promise.resolve() : load()),
+  render() {
+    if (!drill) return html`${trouble(error)}${error ? nothing : html`<section class="card">${skeleton(6)}</section>`}`;
+    const { tone, word } = drillOutcome(drill);
+    return html`
+      <nav aria-label="You are here" class="crumbs"><a href="#/assurance">Assurance</a></nav>
+      ${trouble(error)}
+      <section class="card" aria-labelledby="drill-title">
+        <div class="head"><div><h1 id="drill-title" tabindex="-1">Restore drill</h1>
+          <p class="soft">${drill.scheduled ? 'Scheduled' : 'Requested by an operator'} · ${drill.finishedAt ? html`ended ${time(drill.finishedAt)}, ${when(drill.finishedAt)}` : html`requested ${time(drill.requestedAt)}`}</p></div>
+          <p class="state">${pill(tone, word)}</p></div>
+        ${drill.error ? html`<p class="banner ${drill.status === 'failed' ? 'bad' : 'warn'}"><strong>${drill.status === 'failed' ? 'It could not be made:' : 'It is tried again:'}</strong> ${drill.error}</p>` : nothing}
+        ${drill.failures.map(({ text }) => html`<p class="banner bad">${text}</p>`)}
+        ${ended(drill) ? nothing : html`<p class="soft">A worker restores the records from the bucket into a scratch schema, and reads a sample of the files.</p>`}
+        ${drill.report && drill.recovery ? facts(drill, drill.report, drill.recovery) : nothing}
+      </section>
+      ${drill.report ? findings(drill.report) : nothing}`;
+  },
+};
+
+/** @param {Drill} drill @param {NonNullable<Drill['report']>} report @param {NonNullable<Drill['recovery']>} recovery */
+function facts({ oldestLoss, lost, key }, { restored, loss, sample, secrets }, { recordsMs, mediaMs, mediaBytes }) {
+  const { connections, webhooks, tokens, holds, auditEntries } = loss.onlyInDatabase;
+  const fact = (/** @type {string} */ name, /** @type {unknown} */ value, /** @type {unknown} */ more = nothing) =>
+    html`<div><dt>${name}</dt><dd>${value} ${more === nothing ? nothing : html`<small>${more}</small>`}</dd></div>`;
+  return html`<dl class="facts wide-facts">
+      ${fact('Records are restored in', html`<b>${duration(recordsMs / 1000)}</b>`, `measured: ${counted(restored.assets, 'asset')}, ${counted(restored.versions, 'superseded file')}, ${counted(restored.tombstones, 'tombstone')}`)}
+      ${fact('All media are read in', mediaMs === null ? '–' : html`<b>${duration(mediaMs / 1000)}</b>`, `extrapolated to ${bytes(mediaBytes)} from the sample`)}
+      ${fact('Would be lost', html`<b>${lost === 0 ? 'nothing' : counted(lost ?? 0, 'record')}</b>`, oldestLoss ? `the oldest since ${when(oldestLoss)}` : `of ${counted(loss.compared, 'asset')} compared`)}
+      ${fact('Sample', `${counted(sample.assets, 'asset')}, ${counted(sample.objects, 'object')}`, `${bytes(sample.bytes)} read in ${duration(sample.ms / 1000)}, ${sample.damaged.length === 0 ? 'all intact' : `${number(sample.damaged.length)} damaged`}`)}
+      ${fact('Tokens and secrets', `${number(secrets.checked - secrets.unreadable.length)} of ${number(secrets.checked)}`, 'decrypted with the keys of the settings')}
+      ${fact('Only in the database', counted(connections, 'connection'), `${counted(webhooks, 'webhook endpoint')}, ${counted(tokens, 'API token')}, ${counted(holds, 'hold')}, ${counted(auditEntries, 'audit entry', 'audit entries')} of today: back it up`)}
+      ${fact('Report in the bucket', html`<code>${key}</code>`)}
+    </dl>`;
+}
+
+/** @param {NonNullable<Drill['report']>} report */
+function findings({ loss, sample, secrets, problems }) {
+  const found = [
+    ...loss.examples.map(({ assetId, key, code, since }) => ({
+      what: key,
+      link: assetId,
+      text: `${code.replaceAll('_', ' ')}, since ${when(since)}`,
+    })),
+    ...sample.damaged.map(({ assetId, key, text }) => ({ what: key, link: assetId, text })),
+    ...secrets.unreadable.map(({ name, reason }) => ({ what: name, link: undefined, text: reason })),
+    ...problems.lines.map((line) => ({ what: line, link: undefined, text: '' })),
+  ];
+  if (found.length === 0) return nothing;
+  return html`<section class="card" aria-labelledby="found-title"><h2 id="found-title">Findings</h2>
+    <ul class="events">${found.map(
+      ({ what, link, text }) =>
+        html`<li class="bad"><span>${link ? html`<a href="#/assets/${encodeURIComponent(link)}">${what}</a>` : what}<small>${text}</small></span></li>`,
+    )}</ul></section>`;
+}

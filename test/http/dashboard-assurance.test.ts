@@ -1,0 +1,152 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Browser, Page } from 'puppeteer-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { sidecarKeys } from '../../src/storage/keys.ts';
+import { chromium, flawsOf, leftOut, startChromium } from '../support/chromium.ts';
+import { dress, handsOn, openPage, signIn } from '../support/dashboard.ts';
+import { newScene, type Scene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
+
+/** A directory for pictures; without it, none are taken. */
+const PICTURES = process.env.DASHBOARD_PICTURES;
+
+let scene: Scene;
+let chrome: Browser;
+let page: Page;
+let complaints: string[];
+let hands: ReturnType<typeof handsOn>;
+let film: string;
+let broken: string;
+
+describe.skipIf(!chromium)(`the page Assurance${leftOut}`, () => {
+  beforeAll(async () => {
+    [scene, chrome] = await Promise.all([newScene({ environment: { SCRUB_CYCLE: '90d' } }), startChromium()]);
+    film = await scene.film();
+    await scene.upload({ name: 'notes.txt' });
+    broken = await scene.upload({ name: 'broken.bin' });
+    await scene.resync();
+    await scene.mirror.quiet();
+    await scene.checked();
+    await scene.mirror.api('POST', '/verify', { inventory: true });
+    await until('an inventory', async () => (await assurance()).inventory, 60_000);
+    await scene.checked();
+    // As after many attempts at a file that the library no longer serves.
+    await scene.query(`UPDATE assets SET state = 'failed', reason = '{"code":"http_status","request":"a file","status":410}',
+      media = NULL, bytes = NULL, record_key = NULL, next_at = NULL, size = 5000000 WHERE id = '${broken}'`);
+    await drill();
+    const opened = await openPage(chrome, { width: 1280 });
+    ({ page, complaints } = opened);
+    hands = handsOn(opened);
+    await signIn(page, scene.ground.publicUrl);
+    complaints.splice(0);
+  });
+  afterAll(async () => {
+    await chrome?.close();
+    await scene?.close();
+  });
+
+  const assurance = () => scene.mirror.api('GET', '/assurance');
+  async function drill() {
+    const { id } = await scene.mirror.api('POST', '/drills', {});
+    return until('the drill', async () => {
+      const found = await scene.mirror.api('GET', `/drills/${id}`);
+      return found.finishedAt && found;
+    });
+  }
+  const go = (hash: string) => page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
+
+  /** The flaws of the page at all sizes, with pictures. */
+  async function flaws(name: string): Promise<string[]> {
+    const found: string[] = [];
+    for (const [width, isDark] of [
+      [1280, false],
+      [1280, true],
+      [390, false],
+      [390, true],
+    ] as const) {
+      await dress(page, { width, isDark });
+      found.push(...(await flawsOf(page)).map((flaw) => `${width}: ${flaw}`));
+      if (PICTURES) {
+        await mkdir(PICTURES, { recursive: true });
+        const path = join(PICTURES, `${name}-${width}${isDark ? '-dark' : ''}.png`) as `${string}.png`;
+        await page.screenshot({ path, fullPage: true });
+      }
+    }
+    await dress(page, { width: 1280 });
+    return found;
+  }
+
+  test('the API says what is missing and why, with the evidence', async () => {
+    const { inventory } = await assurance();
+    expect(await assurance()).toMatchObject({
+      connectionId: null,
+      completeness: {
+        ...{ ok: false, expected: 3, mirrored: 2 },
+        missing: [{ state: 'failed', skipped: false, assets: 1, bytes: 5_000_000, reason: { code: 'http_status' } }],
+      },
+      onlyInLibrary: { ok: false, assets: 1, bytes: 5_000_000, unknownSize: 0 },
+      freshness: { ok: true, connections: 1, late: 0, newestSync: expect.any(String) },
+      verification: { ok: true, cycle: 90 * 86_400_000, oldest: expect.any(String) },
+      inventory: { ok: true, key: `_mirror/manifests/${String(inventory.number).padStart(8, '0')}.json` },
+      drill: { ok: true, status: 'passed', lost: 0 },
+    });
+    expect(inventory.keyId).toMatch(/^[0-9a-f]{64}$/);
+    expect(await scene.mirror.api('GET', `/assurance?connectionId=${scene.connectionId}`)).toMatchObject({
+      connectionId: scene.connectionId,
+      completeness: { expected: 3, mirrored: 2 },
+      verification: { oldest: expect.any(String) },
+    });
+    await expect(scene.mirror.api('GET', '/assurance?connectionId=nobody')).rejects.toThrow('connection_not_found');
+  });
+
+  test('answers six questions, each with a date and its evidence', async () => {
+    await go('#/assurance');
+    await hands.shows('2 of 3 assets with a file are mirrored');
+    await hands.shows('4.8 MiB in 1 asset');
+    await hands.shows('The active connection was synced in time');
+    await hands.shows('Each file is read back within 90 days');
+    await hands.shows(/Inventory \d+ of .* is signed/);
+    await hands.shows('All records are restored in');
+    await hands.shows((await assurance()).inventory.keyId);
+    expect(await flaws('assurance')).toEqual([]);
+    await page.locator('xpath/.//a[normalize-space()="Manifest"]').click();
+    expect(await page.evaluate('location.hash')).toBe('#/assurance');
+  });
+
+  test('prints on paper, without buttons, with exact times', async () => {
+    await page.emulateMediaType('print');
+    const shown = await page.evaluate(
+      `[...document.querySelectorAll('button, header.top')].filter((it) => it.checkVisibility()).length`,
+    );
+    expect(shown).toBe(0);
+    const pdf = await page.pdf({ format: 'A4' });
+    expect(
+      Buffer.from(pdf)
+        .toString('latin1')
+        .match(/\/Type\s*\/Page\b/g)!.length,
+    ).toBeLessThanOrEqual(3);
+    if (PICTURES) {
+      await writeFile(join(PICTURES, 'assurance.pdf'), pdf);
+      await page.setViewport({ width: 680, height: 1000 });
+      await page.screenshot({ path: join(PICTURES, 'assurance-print.png') as `${string}.png`, fullPage: true });
+    }
+    await page.emulateMediaType('screen');
+  });
+
+  test('shows a failed drill, why it failed, and what would be lost', async () => {
+    await scene.storage.remove(sidecarKeys.record((await scene.mirror.asset(film)).key));
+    const { id } = await drill();
+    await go('#/assurance');
+    await hands.shows('1 record is missing or cannot be read');
+    await go(`#/drills/${id}`);
+    await hands.shows('Would be lost');
+    await hands.shows('1 record');
+    await hands.shows('record missing, since');
+    expect(await flaws('drill-failed')).toEqual([]);
+    await go('#/assurance');
+    await hands.press('Start a drill');
+    await hands.shows('Failed');
+    expect(complaints).toEqual([]);
+  });
+});
