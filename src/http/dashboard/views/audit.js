@@ -73,10 +73,10 @@ const table = (rows) => html`<table role="table" class="cards">
     ({ id }) => id,
     (entry) => html`<tr role="row">
       <th role="rowheader" scope="row">${time(entry.at)}</th>
-      <td role="cell" data-label="Who" class="whole">${entry.by?.name ?? 'Unknown'}<br><small class="soft">${[entry.by?.role, entry.address].filter(Boolean).join(' · ')}</small></td>
-      <td role="cell" data-label="What" class="why">${actionWords(entry.action)} ${targetOf(entry)}</td>
-      <td role="cell" data-label="Details" class="why">${detailsOf(entry)}</td>
-      <td role="cell" data-label="Outcome" class="whole">${entry.outcome === 'done' ? pill('good', 'Done') : pill('bad', 'Refused')}</td></tr>`,
+      <td role="cell" data-label="Who" class="whole"><div>${entry.by?.name ?? 'Unknown'}<small class="soft">${[entry.by?.role, entry.address].filter(Boolean).join(' · ')}</small></div></td>
+      <td role="cell" data-label="What" class="why"><div>${actionWords(entry.action)} ${targetOf(entry)}</div></td>
+      <td role="cell" data-label="Details" class="why ${detailsOf(entry) === '' ? 'blank' : ''}"><div>${detailsOf(entry)}</div></td>
+      <td role="cell" data-label="Outcome" class="whole"><div>${entry.outcome === 'done' ? pill('good', 'Done') : pill('bad', 'Refused')}</div></td></tr>`,
   )}</tbody></table>`;
 
 /** @param {AuditEntry} entry */
