@@ -51,10 +51,13 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
       const { assets, outstanding, syncs } = await scene.mirror.api('GET', '/status');
       return assets.total === 6 && outstanding.assets + outstanding.sidecars + syncs.waiting + syncs.running === 0;
     });
+    const { id: drill } = await scene.mirror.api('POST', '/drills');
+    await until('the drill', async () => (await scene.mirror.api('GET', `/drills/${drill}`)).finishedAt !== null);
     own = await scrape(`http://127.0.0.1:${metricsPort}`);
     web = await until('the records to be read again', async () => {
       const found = await scrape(scene.ground.publicUrl);
-      return found.value('asset_mirror_assets{state="mirrored"}') === 4 && found;
+      const isRead = found.value('asset_mirror_assets{state="mirrored"}') === 4;
+      return isRead && found.names.has('asset_mirror_drill_passed') && found;
     });
   }, 120_000);
   afterAll(async () => {

@@ -347,7 +347,7 @@ describe('webhook endpoints', () => {
     const [entry] = await query(
       `SELECT data FROM events WHERE kind = 'operator.changeWebhook' ORDER BY id DESC LIMIT 1`,
     );
-    expect(entry.data).toMatchObject({ endpointId: endpoint.id, request: { url: expect.stringMatching(/\/…$/) } });
+    expect(entry.data).toMatchObject({ targetId: endpoint.id, request: { url: expect.stringMatching(/\/…$/) } });
     expect(secrets.length).toBeGreaterThan(0);
     const log = scene.ground.logs.flatMap((lines) => lines()).join('\n');
     const texts = [...(await databaseAsText(scene.ground.environment.DATABASE_URL!)), ['the log', log] as const];
