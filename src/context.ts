@@ -69,6 +69,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
   const permissions = createPermissions(config.signIn);
   const operations = createOperations({
     ...stores,
+    signer: signing.signer,
     permissions,
     sessionIdle: config.signIn.sessionIdle,
     schedule,

@@ -2,6 +2,7 @@ import type { Operations } from '../operations/operations.ts';
 
 export type { TokenRequest } from '../operations/api-tokens.ts';
 export type { AssetQuery, FacetQuery } from '../operations/asset-search.ts';
+export type { MonthReport } from '../operations/assurance-report.ts';
 export type { AuditQuery } from '../operations/audit.ts';
 export type { ChangeQuery } from '../operations/changes.ts';
 export type { ConnectLinkRequest } from '../operations/connect-links.ts';
@@ -20,6 +21,7 @@ export type { WebhookChange, WebhookRequest } from '../operations/webhooks.ts';
 
 type Answer<Verb extends keyof Operations> = Awaited<ReturnType<Operations[Verb]>>;
 export type Verification = Answer<'verification'>;
+export type SignedReport = Answer<'assuranceReport'>;
 export type Drill = Answer<'drill'>;
 export type Removals = Answer<'removals'>;
 export type HoldList = Answer<'holds'>;

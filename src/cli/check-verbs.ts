@@ -6,6 +6,7 @@ import type { AttestOptions } from './verbs/attest.ts';
 import { type DrillVerbOptions, drill } from './verbs/drill.ts';
 import { rotateKeys } from './verbs/encryption-keys.ts';
 import type { ExportVerbOptions } from './verbs/export.ts';
+import { type ReportOptions, report } from './verbs/report.ts';
 import type { RestoreOptions } from './verbs/restore.ts';
 import { type VerifyOptions, verify } from './verbs/verify.ts';
 import { webhookVerbs } from './webhook-verbs.ts';
@@ -39,6 +40,15 @@ export function checkVerbs(
   )
     .option('--sample <n>', 'read the files of this many random assets (default 20)', wholeNumber(1, 10_000))
     .action(async (options: DrillVerbOptions) => failIf(await drill(await verbs.api(), options)));
+
+  verb('report', 'write what a month shows about the copy, as signed JSON and as a page to print', [
+    'asset-mirror report --month 2026-10',
+    'asset-mirror report --month 2026-10 --connection CONNECTION --out reports',
+  ])
+    .requiredOption('--month <month>', 'such as 2026-10 (UTC; required)')
+    .option('--connection <name>', 'only this connection')
+    .option('--out <directory>', 'where the files are written', '.')
+    .action(async (options: ReportOptions) => report(await verbs.api(), options));
 
   verb(
     'doctor',

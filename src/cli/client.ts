@@ -45,6 +45,7 @@ import type {
   SessionList,
   Settings,
   SettingsRequest,
+  SignedReport,
   Status,
   Sync,
   SyncList,
@@ -131,6 +132,8 @@ export function createApiClient(service: Service) {
     verify: (request: VerifyRequest) => send<{ id: string }>('POST', '/verify', request),
     verification: (id: string, page: { after: number; limit: number }) =>
       get<Verification>(`/verify/${part(id)}`, page),
+    assuranceReport: (query: { month: string; connectionId: string | undefined }) =>
+      get<SignedReport>('/assurance/report', query),
     startDrill: (request: DrillRequest) => send<{ id: string }>('POST', '/drills', request),
     drill: (id: string) => get<Drill>(`/drills/${part(id)}`),
     removals: () => get<Removals>('/removals'),

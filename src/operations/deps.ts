@@ -6,6 +6,7 @@ import type { Tokens } from '../oauth/tokens.ts';
 import type { Access } from '../pacing/with-token.ts';
 import type { Queues } from '../queue/queues.ts';
 import type { Schedule } from '../queue/schedule.ts';
+import type { Signer } from '../signing.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { VerificationLine } from '../store/database/schema.ts';
@@ -27,6 +28,8 @@ export interface OperationsDeps {
   checkAsset: (assetId: string, signal: AbortSignal) => Promise<VerificationLine[]>;
   /** Bytes per second that this process downloads now. */
   traffic: () => number;
+  /** The keys that sign reports; undefined: none does. */
+  signer: Signer | undefined;
   /** Milliseconds between restore drills; undefined: only on request. */
   drillInterval: number | undefined;
   /** How often each file is read back, in ms (undefined: never), and how fast at most. */

@@ -4,6 +4,7 @@ import { assetSearchOperations } from './asset-search.ts';
 import { assetZipOperations } from './asset-zip.ts';
 import { assetOperations } from './assets.ts';
 import { assuranceOperations } from './assurance.ts';
+import { assuranceReportOperations } from './assurance-report.ts';
 import { auditOperations } from './audit.ts';
 import { changeOperations } from './changes.ts';
 import { connectLinkOperations } from './connect-links.ts';
@@ -52,6 +53,7 @@ export function createOperations(deps: OperationsDeps) {
     ...verificationOperations(deps),
     ...drillOperations(deps),
     ...assuranceOperations(deps),
+    ...assuranceReportOperations(deps),
     ...eventOperations(deps),
     ...auditOperations(deps),
     ...meOperations(deps),

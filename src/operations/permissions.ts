@@ -24,6 +24,7 @@ export const leastRoles = {
   getVerification: 'viewer',
   listDrills: 'viewer',
   getAssurance: 'viewer',
+  getAssuranceReport: 'viewer',
   getDrill: 'viewer',
   listRemovals: 'viewer',
   listHolds: 'viewer',

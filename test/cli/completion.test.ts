@@ -45,7 +45,7 @@ const isThere = (shell: string) => {
 describe.each(shells)('completion in %s', (shell) => {
   const there = isThere(shell);
   test.skipIf(!there).each<[string, string[]]>([
-    ['asset-mirror d', ['demo', 'disconnect', 'doctor']],
+    ['asset-mirror d', ['demo', 'disconnect', 'doctor', 'drill']],
     ['asset-mirror --', ['--help', '--version']],
     ['asset-mirror disconnect --y', ['--yes']],
     ['asset-mirror retry a1 a2 --f', ['--failed']],

@@ -1,4 +1,5 @@
 import { assuranceAnswer, assuranceQuery } from '../../operations/assurance.ts';
+import { reportAnswer, reportQuery } from '../../operations/assurance-report.ts';
 import { drillAccepted, drillAnswer, drillList, drillQuery, drillRequest } from '../../operations/drills.ts';
 import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
@@ -70,5 +71,13 @@ export function verificationRoutes(app: Api, operations: Operations): void {
       response: { 200: assuranceAnswer, ...refused(404) },
     }),
     async (request) => operations.assurance(request.query),
+  );
+  app.get(
+    '/assurance/report',
+    route('verification', 'getAssuranceReport', 'Get the signed report of a month', {
+      querystring: reportQuery,
+      response: { 200: reportAnswer, ...refused(404) },
+    }),
+    async (request) => operations.assuranceReport(request.query),
   );
 }

@@ -120,6 +120,15 @@ export async function list(db: Database, limit: number): Promise<Drill[]> {
   return rows;
 }
 
+/** Those that ended in a time, oldest first. */
+export async function endedIn(db: Database, from: Date, to: Date): Promise<Drill[]> {
+  const { rows } = await sql<Drill>`
+    SELECT ${columns} FROM drills WHERE finished_at >= ${from} AND finished_at < ${to} ORDER BY finished_at`.execute(
+    db,
+  );
+  return rows;
+}
+
 /** The one that ended last. */
 export async function last(db: Database): Promise<(Drill & { finishedAt: Date }) | undefined> {
   const { rows } = await sql<Drill & { finishedAt: Date }>`

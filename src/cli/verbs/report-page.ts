@@ -1,0 +1,198 @@
+import { formatBytes, formatDuration } from '../../units.ts';
+import type { MonthReport, SignedReport } from '../answers.ts';
+import { counted, number } from '../output.ts';
+
+/** The report as one page without scripts and other files, for screens and for paper. */
+export function reportPage(report: MonthReport, signed: SignedReport): string {
+  const { month, connection, from, to, madeAt, madeBy, mirrorId, now } = report;
+  const of = connection ? `${connection.userName} (${connection.userEmail})` : 'all connections';
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Assurance report ${month}</title>
+<style>${style}</style>
+</head>
+<body>
+<main>
+<h1>Assurance report <span>${monthName(month)}</span></h1>
+<p>Of <b>${safe(of)}</b>, in <code>${safe(now.storage)}</code></p>
+${facts([
+  ['Period', `${at(from)} to ${at(to)}`],
+  ['Made', `${at(madeAt)}, by ${safe(madeBy)}`],
+  ['Mirror', `<code>${safe(mirrorId ?? 'unknown')}</code>`],
+  ...(connection ? [['Connection', `<code>${safe(connection.id)}</code>`] as Fact] : []),
+  [
+    'Signature',
+    signed.keyId ? `Ed25519, by the key <code>${signed.keyId}</code>` : '<strong>This report is not signed.</strong>',
+  ],
+  ['SHA-256 of the report', `<code>${signed.sha256}</code>`],
+])}
+${stateNow(report)}
+${missing(report)}
+${inMonth(report)}
+${inventories(report)}
+${drills(report)}
+<footer>This page shows the report in the file beside it, which is what is signed. All times are UTC.</footer>
+</main>
+</body>
+</html>
+`;
+}
+
+type Fact = [string, string];
+
+const safe = (text: string) => text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
+const at = (time: string | null) => (time === null ? 'never' : `${time.slice(0, 10)} ${time.slice(11, 19)}`);
+const monthName = (month: string) =>
+  new Intl.DateTimeFormat('en', { month: 'long', year: 'numeric', timeZone: 'UTC' }).format(
+    new Date(`${month}-01T00:00:00Z`),
+  );
+const facts = (list: Fact[]) =>
+  `<dl>${list.map(([name, value]) => `<div><dt>${name}</dt><dd>${value}</dd></div>`).join('')}</dl>`;
+const table = (heads: string[], rows: string[][]) =>
+  `<table><thead><tr>${heads.map((head) => `<th scope="col">${head}</th>`).join('')}</tr></thead><tbody>${rows
+    .map(
+      ([first, ...rest]) => `<tr><th scope="row">${first}</th>${rest.map((cell) => `<td>${cell}</td>`).join('')}</tr>`,
+    )
+    .join('')}</tbody></table>`;
+const mark = (ok: boolean) => (ok ? '<i class="good">Good</i>' : '<i class="check">Check</i>');
+
+function stateNow({ now }: MonthReport): string {
+  const { completeness, onlyInLibrary, freshness, verification, inventory, drill } = now;
+  const cycle =
+    verification.cycle === null
+      ? 'The scrub is off'
+      : `Each file is read back within ${Number((verification.cycle / 86_400_000).toFixed(1))} days`;
+  return `<section><h2>The state on ${at(now.at)}</h2>${table(
+    ['Question', 'State', 'Answer', 'As of'],
+    [
+      [
+        'Is it complete?',
+        mark(completeness.ok),
+        `${number(completeness.mirrored)} of ${counted(completeness.expected, 'asset')} with a file are mirrored, ${formatBytes(completeness.bytes)}`,
+        at(now.at),
+      ],
+      [
+        'What is only in the library?',
+        mark(onlyInLibrary.ok),
+        onlyInLibrary.ok
+          ? 'Nothing'
+          : `${formatBytes(onlyInLibrary.bytes)} in ${counted(onlyInLibrary.assets, 'asset')}`,
+        at(onlyInLibrary.since ?? now.at),
+      ],
+      [
+        'Is it fresh?',
+        mark(freshness.ok),
+        `${counted(freshness.connections, 'active connection')}, ${number(freshness.late)} not synced in time`,
+        at(freshness.newestSync),
+      ],
+      [
+        'Is it intact?',
+        mark(verification.ok),
+        `${cycle}; ${number(verification.unverifiable)} cannot be verified`,
+        `${at(verification.oldest)}<br>the oldest verification of a file`,
+      ],
+      [
+        'Is it proven?',
+        mark(inventory?.ok ?? false),
+        inventory
+          ? `Inventory ${inventory.number} of ${inventory.day}, ${inventory.keyId ? 'signed' : 'not signed'}`
+          : 'No inventory',
+        at(inventory?.writtenAt ?? null),
+      ],
+      [
+        'Can it be recovered?',
+        mark(drill?.ok ?? false),
+        drill ? drillText(drill) : 'No restore drill has ended',
+        at(drill?.finishedAt ?? null),
+      ],
+    ],
+  )}</section>`;
+}
+
+function drillText({ status, recovery, failures, error }: MonthReport['drills'][number]): string {
+  if (status !== 'passed') return safe(failures.map(({ text }) => text).join('; ') || (error ?? 'it failed'));
+  const media = recovery?.mediaMs ? `; reading all media: ${formatDuration(recovery.mediaMs)}` : '';
+  return `All records are restored in ${formatDuration(recovery?.recordsMs ?? 0)}, nothing is lost${media}`;
+}
+
+const missing = ({ now: { completeness } }: MonthReport) =>
+  completeness.missing.length === 0
+    ? ''
+    : `<section><h2>What is missing, and why</h2>${table(
+        ['State', 'Reason', 'Assets', 'Size', 'Since'],
+        completeness.missing.map(({ state, skipped, reason, assets, bytes, since }) => [
+          skipped ? 'skipped by filters' : state,
+          safe(reason?.text ?? (skipped ? 'a filter excludes them' : 'to be transferred')),
+          number(assets),
+          formatBytes(bytes),
+          at(since),
+        ]),
+      )}</section>`;
+
+function inMonth({ inMonth: of, connection, from }: MonthReport): string {
+  const events = Object.entries(of.events).map(([kind, count]) => [`<code>${safe(kind)}</code>`, number(count)]);
+  const since = of.eventsSince > from ? ` (since ${at(of.eventsSince)}; older ones are deleted)` : '';
+  return `<section><h2>In the month</h2>${facts([
+    ['Mirrored', `${counted(of.mirrored, 'asset')}, ${formatBytes(of.bytes)}`],
+    ['Deleted in the library', counted(of.gone, 'asset')],
+    ...(connection ? [] : [['Erased on purpose', counted(of.erased, 'asset')] as Fact]),
+  ])}${events.length > 0 ? `<h3>Events${since}</h3>${table(['Kind', 'Number'], events)}` : ''}</section>`;
+}
+
+function inventories({ inventories: all, lastInventory }: MonthReport): string {
+  if (all.length === 0) return '<section><h2>Inventories</h2><p>None was written in this month.</p></section>';
+  const last = lastInventory
+    ? `<p>The last one states ${counted(lastInventory.assets, 'asset')} of the whole mirror, ${number(lastInventory.objects)} objects and ${formatBytes(lastInventory.bytes)}.</p>`
+    : '';
+  return `<section><h2>Inventories</h2>${last}${table(
+    ['Day', 'Number', 'SHA-256 of the manifest', 'Key'],
+    all.map(({ day, number: n, sha256, keyId }) => [
+      day,
+      String(n),
+      `<code>${sha256}</code>`,
+      keyId ? `<code>${keyId.slice(0, 16)}…</code>` : 'not signed',
+    ]),
+  )}</section>`;
+}
+
+const drills = ({ drills: all }: MonthReport) =>
+  all.length === 0
+    ? '<section><h2>Restore drills</h2><p>None ended in this month.</p></section>'
+    : `<section><h2>Restore drills</h2>${table(
+        ['Ended', 'State', 'Result', 'Report in the bucket'],
+        all.map((drill) => [
+          at(drill.finishedAt),
+          mark(drill.status === 'passed'),
+          drillText(drill),
+          drill.key ? `<code>${safe(drill.key)}</code>` : '–',
+        ]),
+      )}</section>`;
+
+const style = `
+:root{color-scheme:light dark;--ink:#18202b;--soft:#586474;--paper:#fff;--line:#d5dbe3;--good:#0e7345;--check:#8f5a00}
+@media (prefers-color-scheme:dark){:root{--ink:#e7ebf0;--soft:#9da9b8;--paper:#101419;--line:#2a323c;--good:#56c795;--check:#e3b15c}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,"DejaVu Sans",sans-serif;overflow-wrap:break-word}
+main{max-width:60rem;margin:0 auto;padding:2rem 1rem}
+h1{font-size:1.5rem;margin:0;line-height:1.25}h1 span{font-weight:400}
+h2{font-size:1.1rem;margin:2rem 0 .5rem}h3{font-size:1rem;margin:1rem 0 .25rem}
+p{margin:.25rem 0}
+code{overflow-wrap:anywhere;font:.8125em/1.5 ui-monospace,"DejaVu Sans Mono",monospace}
+dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,18rem),1fr));gap:.75rem 1.5rem;margin:1rem 0}
+dt,thead th,footer{color:var(--soft);font-size:.8125rem;font-weight:400}
+dd{margin:0}
+table{width:100%;border-collapse:collapse;font-size:.9375rem}
+th,td{text-align:left;vertical-align:top;padding:.4rem .75rem .4rem 0;border-top:1px solid var(--line);font-weight:400}
+thead th{border-top:0}tbody th{font-weight:600}
+i{font-style:normal;font-weight:600}.good{color:var(--good)}.check{color:var(--check)}
+footer{margin-top:2rem;border-top:1px solid var(--line);padding-top:.75rem}
+@media (max-width:40rem){table,tbody,tr,th,td{display:block;border:0;padding:0}thead{display:none}tr{padding:.6rem 0;border-top:1px solid var(--line)}}
+@page{margin:15mm}
+@media print{:root{color-scheme:light;--ink:#000;--soft:#444;--paper:#fff;--line:#bbb;--good:#0e5a37;--check:#7a4d00}
+body{font-size:10pt}main{padding:0;max-width:none}tr,dl div{break-inside:avoid}h2,h3,thead{break-after:avoid}
+table{display:table}tbody{display:table-row-group}tr{display:table-row}thead{display:table-header-group}th,td{display:table-cell;border-top:1px solid var(--line);padding:.3rem .6rem .3rem 0}thead th{border-top:0}}
+`;

@@ -1,0 +1,114 @@
+import { createHash } from 'node:crypto';
+import { z } from 'zod';
+import type { Manifest } from '../verify/manifest.ts';
+import { version } from '../version.ts';
+import { type Assurance, assuranceOf } from './assurance.ts';
+import { existingConnection } from './connections.ts';
+import type { OperationsDeps } from './deps.ts';
+import { type drillSummary, drillSummaryOf } from './drills.ts';
+import { text } from './fields.ts';
+import { Refused } from './refused.ts';
+
+export const reportQuery = z.strictObject({
+  month: z.string().regex(/^\d{4}-(0[1-9]|1[0-2])$/, 'must be a month such as 2026-10'),
+  connectionId: text.optional(),
+});
+
+export const reportAnswer = z
+  .object({
+    report: z.string().describe('The report as JSON: this text is signed.'),
+    sha256: z.string().describe('Of the text.'),
+    keyId: z.string().nullable().describe('The fingerprint of the key that signed it; null: none did.'),
+    signature: z.string().nullable().describe('Ed25519, base64.'),
+  })
+  .meta({ id: 'AssuranceReport' });
+
+/** What the text of a report contains. */
+export interface MonthReport {
+  version: 1;
+  kind: 'asset-mirror assurance report';
+  /** `2026-10`, in UTC. `to` is the time of the report if the month is not over. */
+  month: string;
+  from: string;
+  to: string;
+  madeAt: string;
+  madeBy: string;
+  mirrorId: string | null;
+  connection: { id: string; userName: string; userEmail: string; tags: Record<string, string> } | null;
+  /** What happened in the month. Events are kept for 30 days: those before `eventsSince` are missing. */
+  inMonth: {
+    mirrored: number;
+    bytes: number;
+    gone: number;
+    erased: number;
+    events: Record<string, number>;
+    eventsSince: string;
+  };
+  /** Of the whole mirror: what the last inventory of the month states. */
+  lastInventory: Pick<Manifest, 'day' | 'assets' | 'byState' | 'skipped' | 'objects' | 'bytes' | 'number'> | null;
+  inventories: { number: number; day: string; sha256: string; keyId: string | null }[];
+  drills: z.infer<typeof drillSummary>[];
+  /** The state when the report was made. */
+  now: Assurance;
+}
+
+type Deps = Pick<OperationsDeps, 'store' | 'storage' | 'scrub' | 'syncInterval' | 'drillInterval' | 'signer'>;
+
+const eventsMs = 30 * 86_400_000;
+
+export const assuranceReportOperations = (deps: Deps) => ({
+  /** The report of a month (UTC), signed like the manifests. */
+  async assuranceReport(query: z.input<typeof reportQuery>) {
+    const { month, connectionId } = reportQuery.parse(query);
+    const report = `${JSON.stringify(await reportOf(deps, month, connectionId), null, 2)}\n`;
+    const signer = deps.signer?.[0];
+    return {
+      report,
+      sha256: createHash('sha256').update(report).digest('hex'),
+      keyId: signer?.keyId ?? null,
+      signature: signer?.sign(report) ?? null,
+    };
+  },
+});
+
+async function reportOf(deps: Deps, month: string, connectionId: string | undefined): Promise<MonthReport> {
+  const { store } = deps;
+  const now = new Date(await store.now());
+  const from = new Date(`${month}-01T00:00:00Z`);
+  const end = new Date(Date.UTC(from.getUTCFullYear(), from.getUTCMonth() + 1));
+  if (from > now) throw new Refused(400, 'month_in_future', `The month ${month} has not begun (UTC).`);
+  const to = end < now ? end : now;
+  const connection = connectionId === undefined ? undefined : await existingConnection(store, connectionId);
+  const manifests = await store.assurance.manifestsOf(dayOf(from), dayOf(new Date(end.getTime() - 1)));
+  return {
+    version: 1,
+    kind: 'asset-mirror assurance report',
+    month,
+    from: from.toISOString(),
+    to: to.toISOString(),
+    madeAt: now.toISOString(),
+    madeBy: `asset-mirror ${version}`,
+    mirrorId: (await store.bucket.known()) ?? null,
+    connection: connection
+      ? { id: connection.id, userName: connection.userName, userEmail: connection.userEmail, tags: connection.tags }
+      : null,
+    inMonth: {
+      ...(await store.assurance.happened({ from, to, connectionId })),
+      eventsSince: new Date(Math.max(from.getTime(), now.getTime() - eventsMs)).toISOString(),
+    },
+    lastInventory: stated(manifests.at(-1)?.envelope),
+    inventories: manifests.map(({ number, day, sha256, keyId }) => ({ number, day, sha256, keyId })),
+    drills: (await store.drills.endedIn(from, to)).map(drillSummaryOf),
+    now: await assuranceOf(deps, connectionId),
+  };
+}
+
+const dayOf = (at: Date) => at.toISOString().slice(0, 10);
+
+function stated(envelope: string | undefined): MonthReport['lastInventory'] {
+  if (envelope === undefined) return null;
+  const { day, assets, byState, skipped, objects, bytes, number } = JSON.parse(
+    JSON.parse(envelope).manifest,
+  ) as Manifest;
+  return { number, day, assets, byState, skipped, objects, bytes };
+}
