@@ -17,6 +17,7 @@ import { freePort } from './support/ports.ts';
 import { newProxy, newTlsFront } from './support/proxy.ts';
 import { newCluster, newSentinels } from './support/redis-many.ts';
 import { newTokenService } from './support/token-service.ts';
+import { until } from './support/until.ts';
 
 /** The infrastructure of a company: TLS of a private authority, passwords, poolers, proxies, failovers. */
 
@@ -143,6 +144,11 @@ test.runIf(pgbouncer)(
     }
     const site = await newSite({ DATABASE_URL: pooled.url }, { redis: inject('redis') });
     try {
+      await site.mirrors();
+      // A drill must not leave the schema that its statements see to other sessions.
+      const { id } = await site.mirror.api('POST', '/drills', {});
+      const ended = () => site.mirror.api('GET', `/drills/${id}`).then((drill) => drill.finishedAt && drill);
+      expect(await until('the drill to end', ended, 60_000)).toMatchObject({ status: 'passed', failures: [] });
       await site.mirrors();
       expect(await pooled.connections()).toEqual({ count: expect.any(Number), encrypted: true });
       expect(await site.mirror.kill('SIGTERM'), site.mirror.output()).toBe(0);

@@ -1,3 +1,6 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { Command } from 'commander';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { createApiClient } from '../../src/cli/client.ts';
@@ -10,7 +13,9 @@ import { newScene, type Scene } from '../support/scene.ts';
 let scene: Scene;
 let asset: string;
 const tokens: Record<string, string> = {};
+let out: string;
 beforeAll(async () => {
+  out = await mkdtemp(join(tmpdir(), 'asset-mirror-report-'));
   scene = await newScene();
   asset = await scene.upload({ name: 'a.pdf' });
   await scene.resync();
@@ -23,6 +28,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await scene?.close();
+  if (out) await rm(out, { recursive: true, force: true });
 });
 
 /** They need no running service. */
@@ -53,6 +59,7 @@ const cases = (): Record<string, [words: string[], needs: OperationId]> => ({
   erasures: [[], 'listErasures'],
   verify: [[], 'verify'],
   drill: [['--sample', '1'], 'startDrill'],
+  report: [['--month', '2026-01', '--out', out], 'getAssuranceReport'],
   'keys rotate': [[], 'rotateKeys'],
   'webhooks list': [[], 'listWebhooks'],
   'webhooks add': [['https://hooks.example.com'], 'addWebhook'],
