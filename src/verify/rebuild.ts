@@ -39,6 +39,8 @@ export interface RebuildOptions {
   /** Called with one sentence for each record that cannot be used as it is. */
   onProblem: (line: string) => void;
   onProgress: (progress: Readonly<Rebuilding>) => void;
+  /** Awaited after each batch, to leave time to other work. */
+  pause?: (() => Promise<void>) | undefined;
   signal: AbortSignal;
 }
 
@@ -117,6 +119,7 @@ class Rebuild {
         await this.#restoreBatch(records);
         records = [];
         window.trim();
+        await this.#options.pause?.();
       }
     }
     window.complete();

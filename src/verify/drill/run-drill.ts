@@ -7,6 +7,7 @@ import type { Store } from '../../store/store.ts';
 import { dayOf } from '../inventory.ts';
 import { rebuild } from '../rebuild.ts';
 import { compareRecords } from './compare-records.ts';
+import { Pauses } from './pauses.ts';
 import { extrapolate, readSample } from './read-sample.ts';
 
 export interface DrillDeps {
@@ -45,8 +46,9 @@ export async function runDrill(
   };
   const began = performance.now();
   const rebuildDeps = { store: scratch.store, storage, thumbnails };
-  const rebuilt = await rebuild(rebuildDeps, { onProblem, onProgress: () => {}, signal });
-  const recordsMs = Math.round(performance.now() - began);
+  const pauses = new Pauses(signal);
+  const rebuilt = await rebuild(rebuildDeps, { onProblem, onProgress: () => {}, pause: pauses.pause, signal });
+  const recordsMs = Math.round(performance.now() - began - pauses.totalMs);
 
   const records = await compareRecords(store, { schema: scratch.schema, startedAt, sample, signal });
   const read = await readSample({ store, storage }, { ids: records.sample, requested: sample, signal });
