@@ -201,7 +201,7 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     await hands.shows('tag: expected');
     // The page may ask again until it is left. The browser reports each refusal.
     await go('#/activity');
-    await hands.shows('An operator signed in');
+    await hands.shows('ADMIN_TOKEN signed in');
     await until('the console message', () => complaints.splice(0).length > 0);
   });
 

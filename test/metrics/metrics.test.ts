@@ -26,7 +26,8 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
   const uploaded = Date.now() - 7_200_000;
 
   beforeAll(async () => {
-    scene = await newScene({ redis, role: 'web', environment: { SCRUB_CYCLE: '90d', METRICS_TAGS: 'client,tier-2' } });
+    const environment = { SCRUB_CYCLE: '90d', DRILL_INTERVAL: '7d', METRICS_TAGS: 'client,tier-2' };
+    scene = await newScene({ redis, role: 'web', environment });
     metricsPort = await freePort();
     worker = await startMirror(
       { ...scene.ground, environment: { ...scene.ground.environment, METRICS_PORT: String(metricsPort) } },
