@@ -168,7 +168,9 @@ function outcomeText(outcome: Outcome, { reason, nextAt, ms = 0 }: Data): string
 /** Outcomes of attempts. The history has them with more details. */
 const inHistory = new Set(['asset.failed', 'asset.mirrored']);
 
-function eventText(kind: string, { companyId, recordedFor, outcome, reason }: Record<string, unknown>): string {
+const nameOf = (by: unknown) => (by as { name?: string } | null)?.name ?? 'an operator';
+
+function eventText(kind: string, { companyId, recordedFor, outcome, reason, by }: Record<string, unknown>): string {
   switch (kind) {
     case 'asset.gone':
       return 'no longer in the library';
@@ -177,7 +179,7 @@ function eventText(kind: string, { companyId, recordedFor, outcome, reason }: Re
     case 'asset.conflict':
       return `listed by companies ${recordedFor} and ${companyId}; only that of ${recordedFor} is mirrored`;
     case 'operator.retryAsset':
-      return outcome === 'refused' ? `an operator tried to retry it. Refused: ${reason}` : 'an operator retried it';
+      return outcome === 'refused' ? `${nameOf(by)} tried to retry it. Refused: ${reason}` : `${nameOf(by)} retried it`;
     default:
       return kind;
   }

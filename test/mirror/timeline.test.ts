@@ -98,7 +98,7 @@ describe('the timeline of an asset', () => {
     ({ timeline } = await explained(id));
     const entries = whats(timeline);
     expect(entries).toEqual(expect.arrayContaining(['settings.unskipped', 'operator.retryAsset', 'attempt.mirrored']));
-    expect(timeline.map(({ text }) => text)).toContain('an operator retried it');
+    expect(timeline.map(({ text }) => text)).toContain('ADMIN_TOKEN retried it');
     expect(entries.indexOf('operator.retryAsset')).toBeLessThan(entries.lastIndexOf('attempt.mirrored'));
   });
 
