@@ -18,15 +18,19 @@ test('a timeline tells events in words, and the outcome of an attempt once', () 
     event('asset.mirrored', { key: 'k', bytes: 1 }),
     event('asset.conflict', { companyId: 'beta', recordedFor: 'acme' }),
     event('asset.gone'),
-    event('operator.retryAsset', { outcome: 'done' }),
-    event('operator.retryAsset', { outcome: 'refused', reason: 'The asset is no longer in the library.' }),
+    event('operator.retryAsset', { by: { name: 'ada@example.com' }, outcome: 'done' }),
+    event('operator.retryAsset', {
+      by: { name: 'ada@example.com' },
+      outcome: 'refused',
+      reason: 'The asset is no longer in the library.',
+    }),
   ];
   expect(timelineOf(asset, [], events).map(({ text }) => text)).toEqual([
     'seen for the first time',
     'mirrored',
     'listed by companies acme and beta; only that of acme is mirrored',
     'no longer in the library',
-    'an operator retried it',
-    'an operator tried to retry it. Refused: The asset is no longer in the library.',
+    'ada@example.com retried it',
+    'ada@example.com tried to retry it. Refused: The asset is no longer in the library.',
   ]);
 });
