@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { Operator } from '../roles.ts';
 import type { ErasureScope } from '../store/removals/erasures.ts';
 import type { Store } from '../store/store.ts';
 import { existingConnection } from './connections.ts';
@@ -14,9 +15,7 @@ export const erasureScope = z
     connectionId: text.optional(),
   })
   .meta({ id: 'ErasureScope' });
-export const erasureRequest = erasureScope
-  .extend({ reason: text, by: text.optional().describe('Who erases them; by default the name of the operator.') })
-  .meta({ id: 'ErasureRequest' });
+export const erasureRequest = erasureScope.extend({ reason: text }).meta({ id: 'ErasureRequest' });
 export type ErasureScopeRequest = z.infer<typeof erasureScope>;
 export type ErasureRequest = z.infer<typeof erasureRequest>;
 
@@ -81,9 +80,9 @@ export function erasureOperations({ store }: Pick<OperationsDeps, 'store'>) {
     },
 
     /** Begins to erase assets for good. A worker does it, also if this process ends. */
-    async erase({ reason, by, ...request }: ErasureRequest, operator = 'an operator') {
+    async erase({ reason, ...request }: ErasureRequest, operator: Pick<Operator, 'name'>) {
       const scope = await scopeOf(store, request);
-      return erasure(await store.removals.requestErasure({ scope, reason, by: by ?? operator }));
+      return erasure(await store.removals.requestErasure({ scope, reason, by: operator.name }));
     },
 
     erasure,

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { Operator } from '../roles.ts';
 import type { Asset } from '../store/database/schema.ts';
 import { holdKinds } from '../store/removals/holds.ts';
 import type { Store } from '../store/store.ts';
@@ -36,9 +37,7 @@ export const removalsAnswer = z
   .meta({ id: 'Removals' });
 
 const holdTarget = { kind: z.enum(holdKinds), ids: z.array(text).min(1).max(1000) };
-export const holdRequest = z
-  .strictObject({ ...holdTarget, reason: text.optional(), by: text.optional() })
-  .meta({ id: 'HoldRequest' });
+export const holdRequest = z.strictObject({ ...holdTarget, reason: text.optional() }).meta({ id: 'HoldRequest' });
 export const releaseRequest = z.strictObject(holdTarget).meta({ id: 'ReleaseRequest' });
 export type HoldRequest = z.infer<typeof holdRequest>;
 export type ReleaseRequest = z.infer<typeof releaseRequest>;
@@ -95,9 +94,9 @@ export function removalOperations({ store, goneRetention }: Pick<OperationsDeps,
     },
 
     /** Protects assets, projects or connections from removal. */
-    async hold({ kind, ids, reason, by }: HoldRequest, operator = 'an operator') {
+    async hold({ kind, ids, reason }: HoldRequest, operator: Pick<Operator, 'name'>) {
       await requireKnown(store, kind, ids);
-      return { changed: await store.removals.hold({ kind, ids, reason: reason ?? null, by: by ?? operator }) };
+      return { changed: await store.removals.hold({ kind, ids, reason: reason ?? null, by: operator.name }) };
     },
 
     async release({ kind, ids }: ReleaseRequest) {

@@ -100,7 +100,7 @@ test('removals are changes with the ids only, and an erasure removes the earlier
   expect(await expectKinds(removed, 'added', 'gone', 'erased')).toMatchObject({ name: null, objects: [] });
 
   await expectKinds(erased, 'added');
-  await scene.mirror.api('POST', '/erasures', { assetIds: [erased], reason: 'requested', by: 'ada' });
+  await scene.mirror.api('POST', '/erasures', { assetIds: [erased], reason: 'requested' });
   await until('the erasure', async () => (await kinds(erased)).at(-1) === 'erased');
   await expectKinds(erased, 'erased');
 });

@@ -164,7 +164,6 @@ describe('what was said', () => {
     await scene.mirror.api('POST', '/erasures', {
       assetIds: [secret],
       reason: 'requested',
-      by: 'ada',
     });
     await until('the erasure', async () => (await scene.mirror.asset(secret)) === undefined);
     const everything = await databaseAsText(scene.ground.environment.DATABASE_URL!);

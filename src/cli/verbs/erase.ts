@@ -7,7 +7,6 @@ import { confirmed, requireTerminal } from '../confirm.ts';
 import { UsageError } from '../failures.ts';
 import { findOptional } from '../find-connection.ts';
 import { ago, counted, harmless, jsonOf, paint, print, printJson, table } from '../output.ts';
-import { operatorName } from './removals.ts';
 
 export interface EraseOptions {
   project?: string;
@@ -38,7 +37,7 @@ export async function erase(api: ApiClient, ids: string[], options: EraseOptions
       return 0;
     }
   }
-  const { id } = await api.erase({ ...scope, reason: options.reason, by: operatorName() });
+  const { id } = await api.erase({ ...scope, reason: options.reason });
   return finish(api, await follow(api, id, options), options);
 }
 

@@ -1,4 +1,3 @@
-import { userInfo } from 'node:os';
 import { heldText } from '../../brake.ts';
 import { formatBytes, formatDuration } from '../../units.ts';
 import type { HoldRequest, Removals } from '../answers.ts';
@@ -45,14 +44,11 @@ interface HoldOptions {
   json?: boolean;
 }
 
-/** The user's name, from the operating system. */
-export const operatorName = () => userInfo().username;
-
 /** Protects assets, a project or a connection; without any of them, lists what is protected. */
 export async function hold(api: ApiClient, ids: string[], options: HoldOptions): Promise<void> {
   if (ids.length === 0 && options.project === undefined && options.connection === undefined) return list(api, options);
   const target = await targetOf(api, ids, options);
-  const { changed } = await api.hold({ ...target, reason: options.reason, by: operatorName() });
+  const { changed } = await api.hold({ ...target, reason: options.reason });
   if (options.json) return printJson({ changed });
   print(changed === 0 ? 'Already protected from removal.' : `Protected from removal: ${namesOf(target)}.`);
 }

@@ -33,7 +33,7 @@ export function removalRoutes(app: Api, operations: Operations): void {
       body: holdRequest,
       response: { 200: changedHolds, ...refused(404) },
     }),
-    async (request) => operations.hold(request.body, request.operator?.name),
+    async (request) => operations.hold(request.body, request.operator!),
   );
   app.post(
     '/holds/release',
@@ -57,7 +57,7 @@ export function removalRoutes(app: Api, operations: Operations): void {
       body: erasureRequest,
       response: { 202: erasureAnswer, ...refused(404) },
     }),
-    async (request, reply) => reply.code(202).send(await operations.erase(request.body, request.operator?.name)),
+    async (request, reply) => reply.code(202).send(await operations.erase(request.body, request.operator!)),
   );
   app.get(
     '/erasures',

@@ -22,7 +22,7 @@ type Certificate = {
 const signal = new AbortController().signal;
 
 async function erase(scene: Scene, request: object): Promise<Certificate> {
-  const { id } = await scene.mirror.api('POST', '/erasures', { reason: 'requested', by: 'ada', ...request });
+  const { id } = await scene.mirror.api('POST', '/erasures', { reason: 'requested', ...request });
   await until('the erasure to end', async () => (await scene.mirror.api('GET', `/erasures/${id}`)).status === 'done');
   return scene.mirror.api('GET', `/erasures/${id}/certificate`);
 }
@@ -63,7 +63,7 @@ describe('erasing assets', { timeout: 120_000 }, () => {
     expect(certificate).toMatchObject({
       version: 1,
       reason: 'requested',
-      requestedBy: 'ada',
+      requestedBy: 'ADMIN_TOKEN',
       assets: { erased: 1, held: 0 },
       objects: 6,
       left: 0,
@@ -74,7 +74,11 @@ describe('erasing assets', { timeout: 120_000 }, () => {
     expect(await scene.keys(id)).toEqual([]);
     expect(await scene.keys(kept)).toHaveLength(6);
     const tombstone = await contentOf(scene.storage, `_mirror/tombstones/${hashOf(id)}.json`);
-    expect(JSON.parse(tombstone!.toString())).toMatchObject({ hash: hashOf(id), erasedBy: 'ada', reason: 'requested' });
+    expect(JSON.parse(tombstone!.toString())).toMatchObject({
+      hash: hashOf(id),
+      erasedBy: 'ADMIN_TOKEN',
+      reason: 'requested',
+    });
     for (const table of ['asset_history', 'events', 'erasure_assets', 'verification_lines', 'upload_keys']) {
       expect(await count(url, `${table} WHERE asset_id = '${id}'`)).toBe(0);
     }
@@ -174,7 +178,7 @@ describe('erasing assets', { timeout: 120_000 }, () => {
     const options = { onProblem: () => {}, onProgress: () => {}, signal };
     await rebuild({ store: records.store, storage: scene.storage, thumbnails: { mirror: true } }, options);
     expect(await records.store.assets.get(id)).toBeUndefined();
-    expect(await records.store.removals.tombstone(id)).toMatchObject({ erasedBy: 'ada', reason: 'requested' });
+    expect(await records.store.removals.tombstone(id)).toMatchObject({ erasedBy: 'ADMIN_TOKEN', reason: 'requested' });
     await records.close();
     await scene.storage.remove(key);
     await scene.storage.remove(`${key}.asset.json`);
