@@ -7,6 +7,7 @@ import { Refused } from '../operations/refused.ts';
 import type { Queues } from '../queue/queues.ts';
 import { apiRoutes } from './api.ts';
 import { auditChanges } from './audit-log.ts';
+import { basePath } from './base-path.ts';
 import { type ConnectDeps, connectRoutes } from './connect.ts';
 import { dashboard } from './dashboard.ts';
 import { EventStreams } from './event-stream.ts';
@@ -48,7 +49,7 @@ const under = (url: string, prefix: string) =>
 
 /** The web role: connect flow, operator API, health. Listens on `host:port`, and returns the address. */
 export async function startServer(deps: ServerDeps, listen: { host: string; port: number }) {
-  const prefix = new URL(deps.publicUrl).pathname.replace(/\/+$/, '');
+  const prefix = basePath(deps.publicUrl);
   const app = fastify({
     // The proxy in front may remove the path of PUBLIC_URL or keep it.
     rewriteUrl: ({ url = '/' }) =>

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Permissions } from '../../operations/permissions.ts';
 import { Refused } from '../../operations/refused.ts';
+import { basePath } from '../base-path.ts';
 import type { Authentication } from './authenticate.ts';
 
 export interface AccessDeps {
@@ -61,7 +62,7 @@ export const operationIdOf = (request: FastifyRequest): string | undefined =>
 
 /** Requires an operator, with any role; others are redirected to the sign-in, which leads back here. */
 export function signedInOnly(app: FastifyInstance, deps: AccessDeps): void {
-  const base = new URL(deps.publicUrl).pathname.replace(/\/+$/, '');
+  const base = basePath(deps.publicUrl);
   app.addHook('onRequest', async (request, reply) => {
     if (await identify(request, reply, deps)) return;
     // A script of an open page cannot use a sign-in form.

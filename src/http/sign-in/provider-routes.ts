@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
+import { basePath } from '../base-path.ts';
 import type { SignInDeps } from './deps.ts';
 import type { SignInLimit } from './limit.ts';
 import type { Provider } from './provider.ts';
@@ -31,9 +32,9 @@ export interface ProviderRoutesDeps extends SignInDeps {
 /** Sign-in at the OpenID provider: there, and back. */
 export function providerRoutes(app: FastifyInstance, deps: ProviderRoutesDeps): void {
   const { provider, sessions, sealer, show } = deps;
-  const { protocol, pathname } = new URL(deps.publicUrl);
+  const { protocol } = new URL(deps.publicUrl);
   const cookie = {
-    path: `${pathname.replace(/\/+$/, '')}/sign-in`,
+    path: `${basePath(deps.publicUrl)}/sign-in`,
     httpOnly: true,
     // Lax: the provider leads back from its own site.
     sameSite: 'lax',

@@ -1,6 +1,7 @@
 import formbody from '@fastify/formbody';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
+import { basePath } from '../base-path.ts';
 import { formPageHeaders } from '../pages.ts';
 import { fromOurPages } from './access.ts';
 import type { SignInDeps } from './deps.ts';
@@ -15,7 +16,7 @@ const form = z.object({ token: z.string().max(1000).default(''), to: z.string().
 /** Sign-in and sign-out for browsers: at the OpenID provider, or with ADMIN_TOKEN by a form. */
 export async function signInRoutes(app: FastifyInstance, deps: SignInDeps): Promise<void> {
   const { sessions, operations, log, provider, signIn } = deps;
-  const base = new URL(deps.publicUrl).pathname.replace(/\/+$/, '');
+  const base = basePath(deps.publicUrl);
   const destination = destinations(deps.publicUrl);
   await app.register(formbody);
 
@@ -88,8 +89,8 @@ const longestPath = 1000;
 
 /** The page after the sign-in; never on another site. */
 function destinations(publicUrl: string) {
-  const { origin, pathname } = new URL(publicUrl);
-  const home = `${pathname.replace(/\/+$/, '')}/`;
+  const { origin } = new URL(publicUrl);
+  const home = `${basePath(publicUrl)}/`;
   return (to: unknown): string => {
     if (typeof to !== 'string' || !to.startsWith('/') || to.length > longestPath) return home;
     const url = URL.parse(to, publicUrl);

@@ -6,6 +6,7 @@ import { hashOf, newSecret } from '../../operations/api-tokens.ts';
 import type { Operator } from '../../roles.ts';
 import type { Session } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
+import { basePath } from '../base-path.ts';
 import type { ProviderSettings } from './provider-settings.ts';
 
 export type Sessions = ReturnType<typeof createSessions>;
@@ -30,9 +31,9 @@ const longestUserAgent = 300;
 
 /** Sessions of operators who signed in. They are in the database, so every process knows them, and each can be ended. */
 export function createSessions({ store, adminToken, publicUrl, signIn }: SessionDeps) {
-  const { protocol, pathname } = new URL(publicUrl);
+  const { protocol } = new URL(publicUrl);
   const cookie: CookieSerializeOptions = {
-    path: pathname.replace(/\/+$/, '') || '/',
+    path: basePath(publicUrl) || '/',
     httpOnly: true,
     // Lax: a link to the dashboard works from anywhere. Changes need a page of this origin: see `fromOurPages`.
     sameSite: 'lax',
