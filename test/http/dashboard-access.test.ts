@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser, Page } from 'puppeteer-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { chromium, flawsOf, leftOut, startChromium } from '../support/chromium.ts';
-import { dress, eventually, handsOn, openPage } from '../support/dashboard.ts';
+import { chromium, leftOut, startChromium } from '../support/chromium.ts';
+import { eventually, flawsOn, handsOn, openPage } from '../support/dashboard.ts';
 import { type OpenIdProvider, startOpenIdProvider } from '../support/openid-provider.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 
@@ -71,18 +71,7 @@ describe.skipIf(!chromium)(`the dashboard of operators with roles${leftOut}`, ()
     ) as Promise<string[]>;
   const pressNamed = (name: string) => page.locator(`button[aria-label="${name}"]`).click();
   const images = () => page.evaluate(`document.querySelectorAll('main img').length`) as Promise<number>;
-  async function flaws(): Promise<string[]> {
-    const found: string[] = [];
-    for (const [width, isDark] of [
-      [1280, false],
-      [360, true],
-    ] as const) {
-      await dress(page, { width, isDark });
-      found.push(...(await flawsOf(page)).map((flaw) => `${width}: ${flaw}`));
-    }
-    await dress(page, { width: 1280 });
-    return found;
-  }
+  const flaws = () => flawsOn(page, [{ width: 1280 }, { width: 360, isDark: true }]);
 
   test('a viewer sees everything but files, and is not offered what the role forbids', async () => {
     await signInAs('vera');

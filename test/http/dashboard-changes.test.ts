@@ -1,7 +1,7 @@
 import type { Browser, Page } from 'puppeteer-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { chromium, flawsOf, leftOut, startChromium } from '../support/chromium.ts';
-import { dress, eventually, handsOn, openPage, signIn } from '../support/dashboard.ts';
+import { chromium, leftOut, startChromium } from '../support/chromium.ts';
+import { eventually, flawsOn, handsOn, openPage, signIn } from '../support/dashboard.ts';
 import { ask } from '../support/database.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
@@ -42,19 +42,7 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
   const go = (hash: string) => page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
   const hash = () => page.evaluate('location.hash') as Promise<string>;
   /** The problems of an open dialog or page, in three widths. */
-  async function flaws(): Promise<string[]> {
-    const found: string[] = [];
-    for (const [width, isDark] of [
-      [1280, false],
-      [800, false],
-      [360, true],
-    ] as const) {
-      await dress(page, { width, isDark });
-      found.push(...(await flawsOf(page)).map((flaw) => `${width}: ${flaw}`));
-    }
-    await dress(page, { width: 1280 });
-    return found;
-  }
+  const flaws = () => flawsOn(page, [{ width: 1280 }, { width: 800 }, { width: 360, isDark: true }]);
 
   test('an operator adds a webhook endpoint with kinds and filters, and its secret is shown once', async () => {
     const own: string[] = [];

@@ -51,6 +51,12 @@ const OUTSIDE = `[...document.querySelectorAll('main *, dialog[open] *')]
     (it.closest('.card') && it.getBoundingClientRect().right > it.closest('.card').getBoundingClientRect().right + 1))
   .map((it) => it.tagName + ' ' + it.innerText)`;
 
+/** How many sheets of paper (A4) it prints on. */
+export const sheetsOf = (pdf: Uint8Array): number =>
+  Buffer.from(pdf)
+    .toString('latin1')
+    .match(/\/Type\s*\/Page\b/g)!.length;
+
 /** Problems of a page for users: elements that do not fit, are unreadable, or have no name. */
 export async function flawsOf(page: Page): Promise<string[]> {
   await page.evaluate(axe.source);

@@ -1,5 +1,6 @@
 import type { Browser, BrowserContext, Page } from 'puppeteer-core';
 import { expect } from 'vitest';
+import { flawsOf } from './chromium.ts';
 import { until } from './until.ts';
 
 interface Spoken {
@@ -28,6 +29,17 @@ export async function openPage(context: Browser | BrowserContext, screen: { widt
   });
   page.on('pageerror', (error) => complaints.push(String(error)));
   return { page, complaints };
+}
+
+/** The problems of the page on each of these screens; the first one stays. */
+export async function flawsOn(page: Page, screens: { width: number; isDark?: boolean }[]): Promise<string[]> {
+  const found: string[] = [];
+  for (const screen of screens) {
+    await dress(page, screen);
+    found.push(...(await flawsOf(page)).map((flaw) => `${screen.width}: ${flaw}`));
+  }
+  await dress(page, screens[0]!);
+  return found;
 }
 
 export async function signIn(page: Page, publicUrl: string): Promise<void> {
