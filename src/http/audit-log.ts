@@ -4,7 +4,7 @@ import { storable } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Operations } from '../operations/operations.ts';
 import { shownAddress } from '../webhook-address.ts';
-import { changedValues, valuesBefore } from './changed-values.ts';
+import { changedValues, currentValues } from './changed-values.ts';
 import { operationIdOf } from './sign-in/access.ts';
 
 declare module 'fastify' {
@@ -25,7 +25,7 @@ interface Deps {
  */
 export function auditChanges(app: FastifyInstance, deps: Deps): void {
   app.addHook('preHandler', async (request) => {
-    if (isChange(request)) request.valuesBefore = await valuesBefore(request, deps.operations);
+    if (isChange(request)) request.valuesBefore = await currentValues(request, deps.operations);
   });
   app.addHook('onSend', async (request, reply, payload) => {
     const refusal = refusalOf(reply.getHeader('content-type'), payload);

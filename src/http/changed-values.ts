@@ -48,16 +48,16 @@ const readers: Record<string, (operations: Operations, id: string, operator: Ask
 };
 
 /** The values as they are now; undefined if the operation changes none, or nothing has this id. */
-export async function valuesBefore(request: FastifyRequest, operations: Operations): Promise<Values | undefined> {
+export async function currentValues(request: FastifyRequest, operations: Operations): Promise<Values | undefined> {
   const { id = '' } = (request.params ?? {}) as { id?: string };
   return readers[operationIdOf(request) ?? '']?.(operations, id, request.operator!).catch(() => undefined);
 }
 
-/** The values that differ now from those before. */
+/** The values that differ now from those before. A change by somebody else in between counts as one of this request. */
 export async function changedValues(request: FastifyRequest, operations: Operations) {
   const { valuesBefore: before } = request;
   if (!before) return {};
-  const after = (await valuesBefore(request, operations)) ?? {};
+  const after = (await currentValues(request, operations)) ?? {};
   const names = Object.keys({ ...before, ...after }).filter((name) => !isDeepStrictEqual(before[name], after[name]));
   const part = (values: Values) => Object.fromEntries(names.map((name) => [name, values[name]]));
   return { before: part(before), after: part(after) };

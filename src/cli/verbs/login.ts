@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ApiClient } from '../client.ts';
-import { RefusedByService, UsageError } from '../failures.ts';
+import { UsageError } from '../failures.ts';
 import { paint, print, printJson } from '../output.ts';
 
 /** The saved session of `login`. */
@@ -25,11 +25,7 @@ export async function login(api: ApiClient, credentials: Credentials, { json }: 
     const { name, role } = answer;
     return json ? printJson({ name, role, file }) : print(`Signed in as ${name} (${role}). The session is in ${file}.`);
   }
-  throw new RefusedByService({
-    status: 400,
-    code: 'sign_in_expired',
-    detail: 'Nobody signed in in time. Run it again.',
-  });
+  throw new UsageError('Nobody entered the code in time. Run `asset-mirror login` again.');
 }
 
 /** Ends the session of `login`, and forgets it. */

@@ -35,7 +35,7 @@ ${missing(report)}
 ${inMonth(report)}
 ${inventories(report)}
 ${drills(report)}
-<footer>This page shows the report in the file beside it, which is what is signed. All times are UTC.</footer>
+<footer>This page shows the report in the .json file next to it. That file is signed, this page is not. All times are UTC.</footer>
 </main>
 </body>
 </html>

@@ -1,4 +1,4 @@
-import type { Generated, JSONColumnType, Kysely, Selectable } from 'kysely';
+import type { Generated, Insertable, JSONColumnType, Kysely, Selectable } from 'kysely';
 import type { HeldChanges, HeldKind } from '../../brake.ts';
 import type { Reason } from '../../reasons.ts';
 import type { Role, SignInMethod } from '../../roles.ts';
@@ -543,8 +543,9 @@ interface ApiTokenTable {
   id: string;
   name: string;
   role: Role;
+  /** SHA-256 of the token. */
   hash: string;
-  /** Its first characters. */
+  /** Its first characters, to recognise it. */
   beginning: string;
   createdBy: string;
   createdAt: Generated<Date>;
@@ -552,3 +553,4 @@ interface ApiTokenTable {
   lastUsedAt: Date | null;
 }
 export type ApiToken = Selectable<ApiTokenTable>;
+export type NewApiToken = Insertable<ApiTokenTable>;

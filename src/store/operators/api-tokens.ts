@@ -1,21 +1,8 @@
 import { sql } from 'kysely';
-import type { Role } from '../../roles.ts';
-import type { ApiToken, Database } from '../database/schema.ts';
+import type { ApiToken, Database, NewApiToken } from '../database/schema.ts';
 
 /** Uses are recorded once in this time. */
 const recordEvery = sql`interval '1 minute'`;
-
-export interface NewApiToken {
-  id: string;
-  name: string;
-  role: Role;
-  /** SHA-256 of the token. */
-  hash: string;
-  /** The first characters of the token, to recognise it. */
-  beginning: string;
-  createdBy: string;
-  expiresAt: Date;
-}
 
 /** Undefined: another token has this name. */
 export async function add(db: Database, token: NewApiToken): Promise<ApiToken | undefined> {
