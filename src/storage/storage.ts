@@ -78,6 +78,8 @@ export interface Upload {
   bytes: number;
   /** Of each part but the last. */
   partBytes: number;
+  /** The checksum with which the store verifies its parts: an upload accepts no other. Undefined: none. */
+  checksum?: 'sha256' | 'crc32' | undefined;
 }
 
 /** A stored and verified part. `crc32` is lower-case hex. */

@@ -73,9 +73,15 @@ export class Bucket {
     };
   }
 
-  /** Detected once with small objects, unless it is set or remembered. */
   async howToProve(): Promise<Proof> {
-    if (this.options.checksums !== 'auto') return this.options.checksums;
+    const { checksums, contentHash } = this.options;
+    const proof = checksums === 'auto' ? await this.#bestProof() : checksums;
+    // Without content hashes, no SHA-256 is computed.
+    return proof === 'sha256' && !contentHash ? 'crc32' : proof;
+  }
+
+  /** Detected once with small objects, unless it is remembered. */
+  async #bestProof(): Promise<Proof> {
     this.#proof ??= this.#recallProof();
     try {
       return await this.#proof;

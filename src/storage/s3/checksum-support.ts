@@ -8,39 +8,50 @@ import {
   type PutObjectCommandInput,
   type S3Client,
 } from '@aws-sdk/client-s3';
+import { blockBytes } from '../content-hash.ts';
 import { ours } from '../keys.ts';
 import { metered, type Sums } from '../meter.ts';
+import type { Upload } from '../storage.ts';
 import { base64Of, unquoted } from './client.ts';
 import { statusOf } from './errors.ts';
-import type { Checksum, Send } from './send.ts';
+import type { Algorithm, Checksum, Send } from './send.ts';
 
-/** How a stored object is verified: by a checksum that the store keeps of the whole object, by its ETag, or by its length. */
-export const proofs = ['crc32', 'crc64nvme', 'md5-etag', 'none'] as const;
+/** How a stored object is verified: by a checksum that the store computes and keeps, by its ETag, or by its length. */
+export const proofs = ['sha256', 'crc32', 'crc64nvme', 'md5-etag', 'none'] as const;
 export type Proof = (typeof proofs)[number];
 
-/** The SDK's name of the checksum that a store compares; undefined when a proof has none. */
-export const algorithmOf = (proof: Proof) =>
-  proof === 'crc32' ? 'CRC32' : proof === 'crc64nvme' ? 'CRC64NVME' : undefined;
-
-/** Asks for one CRC-32 of the whole object, not one of its parts' checksums: of SHA-256, S3 keeps only the latter. */
-export const crc32OfWhole = { ChecksumAlgorithm: 'CRC32', ChecksumType: 'FULL_OBJECT' } as const;
-
 /**
- * What is computed while a body passes, and the checksum that the store is to compare. Parts have CRC-32 instead of CRC-64:
- * the checksum of the whole object can be computed from theirs.
+ * The checksum of a body of `bytes`; undefined when a proof has none. A block of the content hash has its SHA-256, which is
+ * computed anyway; longer bodies have CRC-32.
  */
-export function summing(proof: Proof, isPart = false) {
-  const crc64 = proof === 'crc64nvme' && !isPart ? new Crc64Nvme() : undefined;
+export function algorithmFor(proof: Proof, bytes: number): Algorithm | undefined {
+  if (proof === 'md5-etag' || proof === 'none') return undefined;
+  return proof === 'sha256' && bytes > blockBytes ? 'crc32' : proof;
+}
+
+/** The checksum of the parts of an upload. The CRC-32 of parts gives that of the whole object, CRC-64 does not. */
+export function partAlgorithmFor(proof: Proof, partBytes: number): Upload['checksum'] {
+  const algorithm = algorithmFor(proof, partBytes);
+  return algorithm === 'crc64nvme' ? 'crc32' : algorithm;
+}
+
+/** How an upload is begun. Of CRC-32 the store keeps that of the whole object; of SHA-256, S3 can only combine those of the parts. */
+export const uploadChecksums = {
+  sha256: { ChecksumAlgorithm: 'SHA256', ChecksumType: 'COMPOSITE' },
+  crc32: { ChecksumAlgorithm: 'CRC32', ChecksumType: 'FULL_OBJECT' },
+} as const;
+
+/** What is computed while a body passes, and the checksum that the store is to compare. */
+export function summing(proof: Proof, algorithm: Algorithm | undefined) {
+  const crc64 = algorithm === 'crc64nvme' ? new Crc64Nvme() : undefined;
   return {
     md5: proof === 'md5-etag',
     onChunk: crc64 && ((chunk: Buffer) => crc64.update(chunk)),
     checksumOf(sums: Sums): Checksum | undefined {
-      if (proof === 'crc32' || (isPart && proof === 'crc64nvme')) {
-        return { algorithm: 'crc32', base64: () => base64Of(sums.checksums().crc32) };
+      if (algorithm === 'crc64nvme') {
+        return { algorithm, base64: async () => Buffer.from(await crc64!.digest()).toString('base64') };
       }
-      return (
-        crc64 && { algorithm: 'crc64nvme', base64: async () => Buffer.from(await crc64.digest()).toString('base64') }
-      );
+      return algorithm && { algorithm, base64: () => base64Of(sums.checksums()[algorithm]!) };
     },
   };
 }
@@ -53,7 +64,8 @@ export const probeKey = `${ours}probe`;
  * at the first. The versions that were written are added to `written`, for `removeProbes`.
  *
  * A trailing checksum is better than the ETag: it costs less, works with every encryption, and a store that waits for it
- * never accepts a truncated body. CRC-32 is better than CRC-64, which the SDK computes in JavaScript.
+ * never accepts a truncated body. SHA-256 cannot be matched by other bytes; it needs CRC-32 for longer bodies. CRC-32 is
+ * better than CRC-64, which the SDK computes in JavaScript.
  */
 export async function* findProofs(
   client: S3Client,
@@ -64,27 +76,26 @@ export async function* findProofs(
   const at = { Bucket: target.Bucket!, Key: target.Key! };
   /** Whether the store has the bytes that were sent, and the proof shows it. */
   async function put(proof: Proof, tries = 3): Promise<boolean> {
-    const { checksumOf, ...sums } = summing(proof);
-    const body = metered(Readable.from([content]), { expected: content.length, ready: Promise.resolve(sums) });
+    const { length: bytes } = content;
+    const { checksumOf, ...sums } = summing(proof, algorithmFor(proof, bytes));
+    const body = metered(Readable.from([content]), { expected: bytes, hashed: true, ready: Promise.resolve(sums) });
     const checksum = checksumOf(body);
-    const { etag, versionId, ...kept } = await send({
-      target: { ...target, ...at },
-      body,
-      bytes: content.length,
-      checksum,
-    });
+    const { etag, versionId, sums: kept } = await send({ target: { ...target, ...at }, body, bytes, checksum });
     written.add(versionId);
     const found = await client.send(new HeadObjectCommand({ ...at, VersionId: versionId })).catch((error) => {
       if (statusOf(error) !== 404 || tries === 1) throw error;
     });
     // Another process has removed its own probe from the same key.
     if (!found) return put(proof, tries - 1);
-    if (found.ContentLength !== content.length) return false;
+    if (found.ContentLength !== bytes) return false;
     return checksum ? kept[checksum.algorithm] === (await checksum.base64()) : unquoted(etag) === body.etag;
   }
+  const works = async (proof: Proof) =>
+    (await put(proof).catch(refused)) && (await ofPartsToo(client, target, partAlgorithmFor(proof, 1)!));
   let some = false;
-  for (const proof of ['crc32', 'crc64nvme'] as const) {
-    if (!(await put(proof).catch(refused)) || !(await ofPartsToo(client, target, proof))) continue;
+  for (const proof of ['sha256', 'crc32', 'crc64nvme'] as const) {
+    // Longer bodies have CRC-32. No object is written for it here: where versions are locked, each would stay.
+    if (!(await works(proof)) || (proof === 'sha256' && !(await ofPartsToo(client, target, 'crc32')))) continue;
     some = true;
     yield proof;
   }
@@ -111,20 +122,17 @@ export async function removeProbes(
   return written.size;
 }
 
-/** Some stores keep only a checksum of the parts' checksums for an object in parts. */
-async function ofPartsToo(client: S3Client, target: PutObjectCommandInput, proof: Proof) {
+/** Some stores keep another kind of checksum for an object in parts than they were asked for. */
+async function ofPartsToo(client: S3Client, target: PutObjectCommandInput, algorithm: NonNullable<Upload['checksum']>) {
   const { ContentLength: _, Body: __, ...rest } = target;
-  const begun = await client
-    .send(
-      new CreateMultipartUploadCommand({ ...rest, ChecksumAlgorithm: algorithmOf(proof), ChecksumType: 'FULL_OBJECT' }),
-    )
-    .catch(refused);
+  const checksum = uploadChecksums[algorithm];
+  const begun = await client.send(new CreateMultipartUploadCommand({ ...rest, ...checksum })).catch(refused);
   if (!begun) return false;
   const { UploadId } = begun;
   await client
     .send(new AbortMultipartUploadCommand({ Bucket: target.Bucket, Key: target.Key, UploadId }))
     .catch(() => {});
-  return begun.ChecksumType === 'FULL_OBJECT';
+  return begun.ChecksumType === checksum.ChecksumType;
 }
 
 /** The statuses with which stores refuse a checksum they do not support. */

@@ -10,7 +10,7 @@ import {
 import { measure } from '../meter.ts';
 import type { KeptObject, StoredObject } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
-import { crc32OfWhole } from './checksum-support.ts';
+import { partAlgorithmFor, uploadChecksums } from './checksum-support.ts';
 import { stoppedBy, unquoted } from './client.ts';
 import { statusOf } from './errors.ts';
 import { readObject } from './read.ts';
@@ -63,7 +63,7 @@ async function headOf(bucket: Bucket, key: string, signal: AbortSignal | undefin
 function isSame(one: Head, other: Head): boolean {
   if (one.etag && one.etag === other.etag) return true;
   // The checksum of an object in parts may be one of their checksums, and ends in their number.
-  return (['ChecksumCRC32', 'ChecksumCRC64NVME'] as const).some(
+  return (['ChecksumSHA256', 'ChecksumCRC32', 'ChecksumCRC64NVME'] as const).some(
     (name) => one[name] && !one[name].includes('-') && one[name] === other[name],
   );
 }
@@ -106,7 +106,7 @@ async function copyInParts(
   source: Head,
   signal: AbortSignal | undefined,
 ): Promise<void> {
-  const summed = /^crc/.test(await bucket.howToProve());
+  const summed = partAlgorithmFor(await bucket.howToProve(), copyPartBytes) !== undefined;
   await copyParts(bucket, key, as, { source, summed, signal }).catch(async (error) => {
     // Some stores keep no checksum of a part that they copy.
     if (!summed || statusOf(error) !== 400) throw error;
@@ -124,7 +124,9 @@ async function copyParts(
   const { bytes, ContentType: contentType, ContentDisposition: contentDisposition, Metadata: metadata } = source;
   const target = bucket.target(as, { contentType, contentDisposition, metadata });
   // Not aborted by the signal, because an unknown upload could not be removed.
-  const { UploadId } = await client.send(new CreateMultipartUploadCommand({ ...target, ...(summed && crc32OfWhole) }));
+  const { UploadId } = await client.send(
+    new CreateMultipartUploadCommand({ ...target, ...(summed && uploadChecksums.crc32) }),
+  );
   const upload = { ...bucket.at(as), UploadId };
   const partBytes = Math.min(copyPartBytes, bucket.options.largestCopy ?? copyPartBytes);
   const Parts: CompletedPart[] = [];
@@ -136,7 +138,7 @@ async function copyParts(
       const { CopyPartResult: part } = await client.send(new UploadPartCopyCommand(copying), stoppedBy(signal));
       Parts.push({ PartNumber, ETag: part?.ETag, ...(summed && { ChecksumCRC32: part?.ChecksumCRC32 }) });
     }
-    const whole = summed && { ChecksumType: crc32OfWhole.ChecksumType };
+    const whole = summed && { ChecksumType: uploadChecksums.crc32.ChecksumType };
     await client.send(new CompleteMultipartUploadCommand({ ...upload, MultipartUpload: { Parts }, ...whole }));
   } catch (error) {
     await abortUpload(bucket, { id: UploadId!, key: as }).catch(() => {});

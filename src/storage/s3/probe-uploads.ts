@@ -50,10 +50,11 @@ async function upload(bucket: ProbedBucket, lengths: number[]) {
   for (const [index, length] of lengths.entries()) {
     const PartNumber = index + 1;
     const body = { Body: Buffer.alloc(length), ContentLength: length };
-    const { ETag, ChecksumCRC32, ChecksumCRC64NVME } = await client.send(
-      new UploadPartCommand({ ...probe, ...checksum, UploadId, PartNumber, ...body }),
+    const { ChecksumAlgorithm } = checksum ?? {};
+    const { ETag, ChecksumCRC32, ChecksumSHA256 } = await client.send(
+      new UploadPartCommand({ ...probe, ChecksumAlgorithm, UploadId, PartNumber, ...body }),
     );
-    Parts.push({ PartNumber, ETag, ChecksumCRC32, ChecksumCRC64NVME });
+    Parts.push({ PartNumber, ETag, ChecksumCRC32, ChecksumSHA256 });
   }
   const page = await client.send(new ListPartsCommand({ ...probe, UploadId })).catch((error) => {
     if (!isUnsupported(error)) throw error;

@@ -8,7 +8,15 @@ import {
 import { clockFinding, type Finding } from '../../finding.ts';
 import { mirrorIdFinding, not, ok } from '../findings.ts';
 import { bucketIdKey } from '../keys.ts';
-import { algorithmOf, findProofs, type Proof, probeKey, removeProbes } from './checksum-support.ts';
+import { smallestPart } from '../storage.ts';
+import {
+  findProofs,
+  type Proof,
+  partAlgorithmFor,
+  probeKey,
+  removeProbes,
+  uploadChecksums,
+} from './checksum-support.ts';
 import { memoryKeyOf, type S3Options } from './client.ts';
 import { codeOf, isUnsupported, statusOf } from './errors.ts';
 import { lifecycle } from './lifecycle.ts';
@@ -139,12 +147,13 @@ async function objects(bucket: ProbedBucket): Promise<Finding[]> {
     }
     if (bucket.versionsStay) break;
   }
-  const ChecksumAlgorithm = algorithmOf(found[0]!);
-  bucket.checksum = ChecksumAlgorithm ? { ChecksumAlgorithm } : {};
+  const algorithm = partAlgorithmFor(found[0]!, smallestPart);
+  bucket.checksum = algorithm && uploadChecksums[algorithm];
   return [ok('objects', 'are written, listed and read back'), await checksums(bucket, found)];
 }
 
 const proofNames: Record<Proof, string> = {
+  sha256: 'SHA-256',
   crc32: 'CRC-32',
   crc64nvme: 'CRC-64/NVME',
   'md5-etag': 'MD5 as ETag',

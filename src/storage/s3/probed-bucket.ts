@@ -2,7 +2,7 @@ import { AbortMultipartUploadCommand, CreateMultipartUploadCommand } from '@aws-
 import { type Diagnosis, diagnosisOf, reasonOf } from '../../errors.ts';
 import type { PutOptions } from '../storage.ts';
 import { Bucket } from './bucket.ts';
-import { probeKey, removeProbes } from './checksum-support.ts';
+import { probeKey, removeProbes, type uploadChecksums } from './checksum-support.ts';
 import type { S3Options } from './client.ts';
 import { classify } from './errors.ts';
 
@@ -15,7 +15,7 @@ export class ProbedBucket extends Bucket {
   /** Whether versions cannot be removed, because they are locked or it is denied. Undefined until that is known. */
   versionsStay: boolean | undefined;
   /** The checksum that the store compares, and may require of each PUT. */
-  checksum: { ChecksumAlgorithm?: 'CRC32' | 'CRC64NVME' } = {};
+  checksum: (typeof uploadChecksums)[keyof typeof uploadChecksums] | undefined;
   /** How far our clock is behind that of the store. */
   behindMs: number | undefined;
 
@@ -31,9 +31,8 @@ export class ProbedBucket extends Bucket {
   }
 
   async beginUpload(put: Pick<PutOptions, 'media'> = {}): Promise<string> {
-    const whole = 'ChecksumAlgorithm' in this.checksum && { ChecksumType: 'FULL_OBJECT' as const };
     const { UploadId } = await this.client.send(
-      new CreateMultipartUploadCommand({ ...this.target(probeKey, put), ...this.checksum, ...whole }),
+      new CreateMultipartUploadCommand({ ...this.target(probeKey, put), ...this.checksum }),
     );
     this.uploads.add(UploadId!);
     return UploadId!;

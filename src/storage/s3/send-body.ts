@@ -1,11 +1,13 @@
 import type { Readable } from 'node:stream';
 import { unlessAborted } from '../abort.ts';
 import { metered, type Sums, sumsOf } from '../meter.ts';
+import type { Upload } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
-import { summing } from './checksum-support.ts';
+import { algorithmFor, type Proof, summing } from './checksum-support.ts';
 import type { PutAnswer, PutRequest } from './send.ts';
 
-interface Body extends Pick<PutRequest, 'target' | 'part' | 'signal'> {
+interface Body extends Pick<PutRequest, 'target' | 'signal'> {
+  part?: (PutRequest['part'] & Pick<Upload, 'checksum'>) | undefined;
   body: Readable | Buffer;
   bytes: number;
   fence?: (() => Promise<void>) | undefined;
@@ -21,8 +23,9 @@ export async function sendBody(
   failure: (error: unknown) => Promise<unknown>,
 ): Promise<{ answer: PutAnswer; sent: Sums }> {
   const { bytes, signal } = to;
-  const summed = bucket.howToProve().then((proof) => summing(proof, to.part !== undefined));
-  const hashed = bucket.options.contentHash;
+  const algorithm = (proof: Proof) => (to.part ? to.part.checksum : algorithmFor(proof, bytes));
+  const summed = bucket.howToProve().then((proof) => summing(proof, algorithm(proof)));
+  const hashed = bucket.options.contentHash || to.part?.checksum === 'sha256';
   const meter = Buffer.isBuffer(body)
     ? undefined
     : metered(body, { expected: bytes, fence, hashed, signal, ready: summed });

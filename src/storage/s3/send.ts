@@ -14,9 +14,8 @@ import { statusOf } from './errors.ts';
 /** The store's answer about a stored object or part. */
 export interface PutAnswer {
   etag: string | undefined;
-  /** Base64. */
-  crc32: string | undefined;
-  crc64nvme: string | undefined;
+  /** Checksums that the store has computed, base64. */
+  sums: Partial<Record<Algorithm, string | undefined>>;
   versionId: string | undefined;
 }
 
@@ -31,8 +30,11 @@ export interface PutRequest {
   checksum?: Checksum | undefined;
   signal?: AbortSignal | undefined;
 }
+/** A checksum that stores compare, with its length in base64. */
+const sumLength = { sha256: 44, crc32: 8, crc64nvme: 12 };
+export type Algorithm = keyof typeof sumLength;
 export interface Checksum {
-  algorithm: 'crc32' | 'crc64nvme';
+  algorithm: Algorithm;
   base64(): string | Promise<string>;
 }
 export type Send = (put: PutRequest) => Promise<PutAnswer>;
@@ -111,8 +113,11 @@ export function createSender(
     }
     return {
       etag: said.etag,
-      crc32: one(said['x-amz-checksum-crc32']),
-      crc64nvme: one(said['x-amz-checksum-crc64nvme']),
+      sums: {
+        sha256: one(said['x-amz-checksum-sha256']),
+        crc32: one(said['x-amz-checksum-crc32']),
+        crc64nvme: one(said['x-amz-checksum-crc64nvme']),
+      },
       versionId: one(said['x-amz-version-id']),
     };
   }
@@ -228,7 +233,7 @@ async function* withTrailer(pieces: AsyncIterable<Buffer>, bytes: number, checks
 /** The length of what `withTrailer` makes. */
 function lengthWithTrailer(bytes: number, checksum: Checksum): number {
   const chunk = (length: number) => (length > 0 ? chunkHead(length).length + length + 2 : 0);
-  const sum = checksum.algorithm === 'crc32' ? 'AAAAAA==' : 'AAAAAAAAAAA=';
+  const sum = '='.repeat(sumLength[checksum.algorithm]);
   return Math.floor(bytes / chunkBytes) * chunk(chunkBytes) + chunk(bytes % chunkBytes) + trailer(checksum, sum).length;
 }
 

@@ -20,16 +20,13 @@ import {
   type Uploads,
 } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
-import { crc32OfWhole } from './checksum-support.ts';
+import { partAlgorithmFor, uploadChecksums } from './checksum-support.ts';
 import { base64Of, stoppedBy, unquoted } from './client.ts';
 import { codeOf, isUnsupported, statusOf } from './errors.ts';
 import { extendLock } from './object-lock.ts';
 import { sendBody } from './send-body.ts';
 
-/**
- * Uploads in parts to an S3 store. Each part is sent with its CRC-32 wherever the store keeps checksums: the CRC-32 of the
- * whole is computed from those of the parts.
- */
+/** Uploads in parts to an S3 store. Each part is sent with its checksum wherever the store keeps checksums. */
 export const s3Uploads = (bucket: Bucket): Uploads => ({
   begin: (key, options) => beginUpload(bucket, key, options),
   put: (upload, number, body, options) => putPart(bucket, upload, number, body, options?.signal),
@@ -41,21 +38,20 @@ export const s3Uploads = (bucket: Bucket): Uploads => ({
 type Id = Pick<Upload, 'id' | 'key'>;
 const atUpload = (bucket: Bucket, { id, key }: Id) => ({ ...bucket.at(key), UploadId: id });
 
-const isSummed = async (bucket: Bucket) => /^crc/.test(await bucket.howToProve());
-
 export async function beginUpload(
   bucket: Bucket,
   key: string,
-  { signal, ...put }: PutOptions & { bytes: number },
+  { signal, ...put }: PutOptions & { bytes: number; partBytes?: number },
 ): Promise<Upload> {
   try {
-    const checksum = (await isSummed(bucket)) && crc32OfWhole;
+    const { bytes, partBytes = partBytesFor(bytes) } = put;
+    const checksum = partAlgorithmFor(await bucket.howToProve(), partBytes);
     // Not aborted by the signal: an upload that exists, but whose id is unknown, could not be removed.
     const { UploadId } = await bucket.client.send(
-      new CreateMultipartUploadCommand({ ...bucket.target(key, put), ...checksum }),
+      new CreateMultipartUploadCommand({ ...bucket.target(key, put), ...(checksum && uploadChecksums[checksum]) }),
     );
     if (!UploadId) throw new Error(`store ${key}: the store returned no id for the upload`);
-    return { id: UploadId, key, bytes: put.bytes, partBytes: partBytesFor(put.bytes) };
+    return { id: UploadId, key, bytes, partBytes, checksum };
   } catch (error) {
     throw await bucket.failure(error, signal);
   }
@@ -70,7 +66,7 @@ export async function putPart(
   signal: AbortSignal | undefined,
 ): Promise<Part> {
   const bytes = partLength(upload, number);
-  const part = { uploadId: upload.id, number };
+  const part = { uploadId: upload.id, number, checksum: upload.checksum };
   const { answer, sent } = await sendBody(
     bucket,
     { target: bucket.at(upload.key), part, body, bytes, signal },
@@ -85,8 +81,7 @@ export async function putPart(
 
 /** UploadLost if the store does not know the upload; it may then also close the connection before it has read the part. */
 async function failureOfPart(bucket: Bucket, upload: Upload, error: unknown, signal: AbortSignal | undefined) {
-  // InvalidRequest: the upload was begun without checksums, under another setting, and accepts no part with one.
-  if (isNoUpload(error) || codeOf(error) === 'InvalidRequest') return lostUpload(upload, error);
+  if (isNoUpload(error)) return lostUpload(upload, error);
   if (statusOf(error) === undefined && !(await isKnown(bucket, upload))) return lostUpload(upload, error);
   return bucket.failure(error, signal);
 }
@@ -126,7 +121,7 @@ export async function completeUpload(
 ): Promise<Stored> {
   const { key } = upload;
   // The answer may be cut off, a 5xx, or NoSuchUpload because an earlier attempt has succeeded.
-  const doubt = await sendComplete(bucket, upload, parts, await isSummed(bucket));
+  const doubt = await sendComplete(bucket, upload, parts);
   const found = await bucket.describe(key, signal);
   const expected = etagOfParts(parts);
   const same =
@@ -143,14 +138,17 @@ export async function completeUpload(
 }
 
 /** Returns the error, if there was one. No signal: an aborted request could have succeeded too. */
-async function sendComplete(bucket: Bucket, upload: Upload, parts: Part[], summed: boolean): Promise<unknown> {
-  const Parts = parts.map(({ number, etag, crc32 }) => ({
+async function sendComplete(bucket: Bucket, upload: Upload, parts: Part[]): Promise<unknown> {
+  const isCrc32 = upload.checksum === 'crc32';
+  const Parts = parts.map(({ number, etag, crc32, blocks }) => ({
     PartNumber: number,
     ETag: etag,
-    ...(summed && { ChecksumCRC32: base64Of(crc32) }),
+    ...(isCrc32 && { ChecksumCRC32: base64Of(crc32) }),
+    ...(upload.checksum === 'sha256' && { ChecksumSHA256: base64Of(blocks![0]!) }),
   }));
   // The store compares the checksum with that of the object it has made.
-  const whole = summed && { ChecksumCRC32: base64Of(crc32Of(parts)), ChecksumType: 'FULL_OBJECT' as const };
+  const { ChecksumType } = uploadChecksums.crc32;
+  const whole = isCrc32 && { ChecksumCRC32: base64Of(crc32Of(parts)), ChecksumType };
   return bucket.client
     .send(new CompleteMultipartUploadCommand({ ...atUpload(bucket, upload), MultipartUpload: { Parts }, ...whole }))
     .then(

@@ -20,7 +20,7 @@ export async function writeInParts(bucket: Bucket, key: string, body: Readable, 
   try {
     for await (const piece of piecesOf(meter, partBytes)) {
       if (!upload && piece.length < partBytes) return await writeBytes(bucket, key, piece, { ...headers, signal });
-      upload ??= { ...(await beginUpload(bucket, key, { ...headers, signal, bytes: 0 })), partBytes };
+      upload ??= await beginUpload(bucket, key, { ...headers, signal, bytes: 0, partBytes });
       await sending;
       upload.bytes += piece.length;
       sending = putPart(bucket, upload, parts.length + 1, piece, signal).then((part) => parts.push(part));

@@ -57,10 +57,11 @@ async function proveStored(bucket: Bucket, key: string, sent: Sums, answer: PutA
     await compare('ETag', answered, sent.etag);
     return answered;
   }
-  if (answer.crc32) {
-    await compare('CRC-32', Buffer.from(answer.crc32, 'base64').toString('hex'), sent.checksums().crc32);
-    return answered;
-  }
+  const { sha256, crc32 } = answer.sums;
+  const sums = sent.checksums();
+  if (sha256 && sent.blocks()?.length === 1) await compare('SHA-256', hexOf(sha256), sums.sha256!);
+  else if (crc32) await compare('CRC-32', hexOf(crc32), sums.crc32);
+  if (sha256 || crc32) return answered;
   const found = await bucket.describe(key);
   if (!found) throw new Error(`store ${key}: the store accepted it, but does not have it`);
   // Another ETag means that another writer has replaced it since.
@@ -69,6 +70,8 @@ async function proveStored(bucket: Bucket, key: string, sent: Sums, answer: PutA
   if (found.etag && sent.etag) await compare('ETag', found.etag, sent.etag);
   return found.etag;
 }
+
+const hexOf = (base64: string) => Buffer.from(base64, 'base64').toString('hex');
 
 /** Another writer may have replaced the object: it is removed only if it has the ETag of our answer. */
 async function removeWrong(bucket: Bucket, key: string, answered: string | undefined): Promise<void> {

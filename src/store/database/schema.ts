@@ -150,6 +150,7 @@ export interface UploadUnderWay {
   key: string;
   bytes: number;
   partBytes: number;
+  checksum?: 'sha256' | 'crc32' | undefined;
   variant: Media['variant'];
   version: string;
   /** The strong ETag of the source, with which every part was requested. */

@@ -52,7 +52,7 @@ describe.each(servers)('a bucket of $name', (server) => {
       expect(of(findings, what)).toMatchObject({ area: 'bucket', what, level: 'ok' });
     }
     const modern = server === inject('s3modern');
-    expect(of(findings, 'checksums')!.chosen).toBe(modern ? 'crc32' : 'md5-etag');
+    expect(of(findings, 'checksums')!.chosen).toBe(modern ? 'sha256' : 'md5-etag');
     expect(await keysIn(ground.storage)).toEqual(['there/before']);
     expect(await ground.leftovers()).toEqual([]);
   });
