@@ -1,7 +1,7 @@
 import type { LeasedAsset } from '../queue/leases.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import type { Storage, Stored } from '../storage/storage.ts';
-import { note } from '../store/assets/history.ts';
+import { databaseTime, note } from '../store/assets/history.ts';
 import type { Kept, Media, SidecarStates, TranscriptState } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 
@@ -16,6 +16,8 @@ export interface AssetRecord {
   thumbnail: { key: string; bytes: number } | null;
   /** ISO 8601. */
   mirroredAt: string;
+  /** When this record was written, ISO 8601. Not in the record of a superseded file. */
+  writtenAt?: string;
 }
 
 /** The current record and sidecars, without those of superseded versions. */
@@ -62,7 +64,8 @@ export async function writeRecord(
   of: { media: Media; api: Record<string, unknown>; sidecars: SidecarStates; mirroredAt: number },
 ): Promise<string> {
   const { media, sidecars } = of;
-  const record = recordOf({ companyId: asset.companyId, ...of });
+  const writtenAt = new Date(databaseTime(lease)).toISOString();
+  const record: AssetRecord = { ...recordOf({ companyId: asset.companyId, ...of }), writtenAt };
   const key = sidecarKeys.record(media.key);
   const stored = await putJson(deps.storage, key, record, signal);
   sidecars.sidecarFiles[key] = keptOf(stored);

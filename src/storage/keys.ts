@@ -21,6 +21,11 @@ export const inventoryPrefix = (day: string) => `${ours}inventory/${day}/`;
 /** Holds the chain of manifests. */
 export const manifests = `${ours}manifests/`;
 export const manifestKey = (number: number) => `${manifests}${String(number).padStart(8, '0')}.json`;
+/** The reverse of `manifestKey`; undefined for other keys. */
+export function numberOf(key: string): number | undefined {
+  const number = Number.parseInt(key.slice(manifests.length), 10);
+  return number > 0 && key === manifestKey(number) ? number : undefined;
+}
 
 /** Holds the public keys that sign manifests. */
 export const publicKeys = `${ours}keys/`;

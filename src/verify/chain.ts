@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
 import { text } from 'node:stream/consumers';
 import type { Log } from '../log.ts';
-import type { Signer } from '../signing.ts';
-import { manifestKey, manifests } from '../storage/keys.ts';
+import { parsed } from '../parsed.ts';
+import { isSignedBy, type Signer } from '../signing.ts';
+import { manifestKey, manifests, numberOf, ours } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
 import type { Link } from '../store/verifications/manifests.ts';
@@ -29,8 +30,8 @@ export interface ChainDeps {
 export type Unchained = Omit<Manifest, 'number' | 'previous' | 'keyId'>;
 
 /**
- * Adds a manifest to the chain, and returns its link and its text. The database decides which manifest comes next; what a
- * process that died did not write to the bucket is written by the next one.
+ * Adds a manifest to the chain, and returns its link and its text. The database decides which manifest comes next. If a process
+ * dies before it writes a manifest to the bucket, the next call does. @throws ForeignManifest
  */
 export async function addToChain(
   deps: ChainDeps,
@@ -41,7 +42,6 @@ export async function addToChain(
   if (signer) await publishKey(deps, signer, signal);
   for (;;) {
     const last = await lastLink(deps, signal);
-    if (last) await publish(storage, last, signal);
     const own = { number: (last?.number ?? 0) + 1, previous: last?.sha256 ?? null, keyId: signer?.[0].keyId ?? null };
     const content = `${JSON.stringify({ ...manifest, ...own } satisfies Manifest, null, 2)}\n`;
     const signature = signer?.[0].sign(content) ?? null;
@@ -61,20 +61,57 @@ const jsonOf = (envelope: Envelope) => `${JSON.stringify(envelope, null, 2)}\n`;
 
 async function publish(storage: Storage, { number, envelope }: Link, signal: AbortSignal): Promise<void> {
   const key = manifestKey(number);
-  if (await storage.head(key, { signal })) return;
+  const body = await storage.get(key, { signal });
+  if (body && (await text(body)) === envelope) return;
   await storage.put(key, envelope, { contentType: 'application/json', signal });
 }
 
-/** The last manifest; after a rebuild, that of the bucket. */
-async function lastLink({ store, storage }: ChainDeps, signal: AbortSignal): Promise<Link | undefined> {
-  const known = await store.manifests.latest();
-  if (known) return known;
-  let last: string | undefined;
-  for await (const { key } of storage.list(manifests, { signal })) last = key;
-  const body = last === undefined ? undefined : await storage.get(last, { signal });
+/**
+ * The last manifest. The bucket has later ones than the database if a backup of that was restored, and all of them after a
+ * rebuild. @throws ForeignManifest
+ */
+async function lastLink(deps: ChainDeps, signal: AbortSignal): Promise<Link | undefined> {
+  const { store, storage } = deps;
+  let last: Link | undefined = await store.manifests.latest();
+  if (!last) {
+    let number = 0;
+    for await (const { key } of storage.list(manifests, { signal })) number = numberOf(key) ?? number;
+    return number === 0 ? undefined : await readLink(deps, number, undefined, signal);
+  }
+  await publish(storage, last, signal);
+  for (;;) {
+    const next = await readLink(deps, last.number + 1, last, signal);
+    if (!next) return last;
+    last = next;
+  }
+}
+
+/** The manifest with this number in the bucket, which the signer vouches for by continuing it: so it must be its own. */
+async function readLink(
+  { storage, signer }: ChainDeps,
+  number: number,
+  previous: Link | undefined,
+  signal: AbortSignal,
+): Promise<Link | undefined> {
+  const key = manifestKey(number);
+  const body = await storage.get(key, { signal });
   if (!body) return undefined;
   const envelope = await text(body);
-  const { manifest, keyId } = JSON.parse(envelope) as Envelope;
-  const { number, day } = JSON.parse(manifest) as Manifest;
-  return { number, day, sha256: hashOf(manifest), keyId, envelope };
+  const { manifest = '', keyId = null, signature } = parsed<Envelope>(envelope) ?? {};
+  const content = parsed<Manifest>(manifest) ?? {};
+  const isNext = content.number === number && (!previous || content.previous === previous.sha256);
+  const signedBy = signer?.find((each) => each.keyId === keyId)?.publicKey;
+  const isOwn = signer ? signedBy && isSignedBy(signedBy, manifest, signature ?? '') : true;
+  if (!isNext || !isOwn) throw new ForeignManifest(key);
+  return { number, day: content.day!, sha256: hashOf(manifest), keyId, envelope };
+}
+
+/** The next manifest would vouch for one that this mirror has not signed. */
+class ForeignManifest extends Error {
+  override readonly name = 'ForeignManifest';
+  constructor(key: string) {
+    super(
+      `${key} is not signed by a key of SIGNING_KEY, or does not continue the chain: add the key that signed it, or move ${ours}manifests and ${ours}inventory away to begin a new chain`,
+    );
+  }
 }

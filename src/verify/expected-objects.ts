@@ -27,9 +27,12 @@ export function isSettled(asset: AssetContents): boolean {
 }
 
 /** The objects of a settled asset, in the order of their keys. */
-export function expectedOf(asset: AssetContents): Expected[] {
+export const expectedOf = (asset: AssetContents): Expected[] => (isSettled(asset) ? storedOf(asset) : []);
+
+/** The objects that the row describes, in the order of their keys: also those of a file that waits to be replaced. */
+export function storedOf(asset: AssetContents): Expected[] {
   const { media, transcriptKeys, thumbnail } = asset;
-  if (!media || !isSettled(asset)) return [];
+  if (!media) return [];
   // A lost record that could not be written again is still expected.
   const recordKey = asset.recordKey ?? (asset.state === 'mirrored' ? sidecarKeys.record(media.key) : null);
   const other = (key: string, kind: ObjectKind, length?: number): Expected => {

@@ -4,7 +4,7 @@ import { versionName } from '../version-name.ts';
 import type { Expected } from './expected-objects.ts';
 import { whyNot } from './why-not-mirrored.ts';
 
-/** One asset: its objects in the bucket, or why there are none. */
+/** One asset: its objects in the bucket, and why they are not complete. */
 export interface InventoryLine {
   id: string;
   /** Null: restored from the bucket, and no connection can read its company yet. */
@@ -15,13 +15,15 @@ export interface InventoryLine {
   /** ISO 8601. */
   uploadDate: string | null;
   state: AssetState;
-  /** Why it is not in the bucket; null: it is. */
+  /** Why its current file is not in the bucket; null: it is. */
   reason: string | null;
   transcript: string;
   thumbnail: string;
   mirroredAt: string | null;
   /** When the bytes of its media were last compared with their checksum. */
   verifiedAt: string | null;
+  /** When GONE_RETENTION removes its objects; null: not. */
+  removedAt: string | null;
   /** The media first. */
   objects: { key: string; bytes: number | null; crc32: string | null; sha256: string | null }[];
   /** Its superseded files that are kept, newest first. `versionId`: in a bucket with versions. */
@@ -41,11 +43,11 @@ export interface InventoryLine {
   }[];
 }
 
-/** `objects`: those of `expectedOf`; `keepVersions`: in ms. */
+/** `objects`: those of `storedOf`; `keepVersions`, `goneRetention`: in ms. */
 export function lineOf(
   asset: AssetContents,
   objects: Expected[],
-  { versions, keepVersions }: { versions: AssetVersion[]; keepVersions: number },
+  { versions, keepVersions, goneRetention }: { versions: AssetVersion[]; keepVersions: number; goneRetention: number },
 ): InventoryLine {
   return {
     id: asset.id,
@@ -60,6 +62,7 @@ export function lineOf(
     thumbnail: asset.thumbnailState,
     mirroredAt: asset.mirroredAt?.toISOString() ?? null,
     verifiedAt: asset.media ? (asset.verifiedAt?.toISOString() ?? null) : null,
+    removedAt: asset.goneAt ? isoOf(asset.goneAt.getTime() + goneRetention) : null,
     objects: objects.map(({ key, bytes = null, crc32 = null, sha256 = null }) => ({ key, bytes, crc32, sha256 })),
     versions: versions.map(({ replacedAt, mirroredAt, files }) => ({
       version: versionName(replacedAt),

@@ -8,7 +8,7 @@ import type { AssetVersion } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
 import { addToChain, type Unchained } from './chain.ts';
-import { expectedOf } from './expected-objects.ts';
+import { storedOf } from './expected-objects.ts';
 import { type InventoryLine, lineOf } from './inventory-line.ts';
 import { InventoryTable } from './inventory-table.ts';
 import type { Manifest } from './manifest.ts';
@@ -20,8 +20,9 @@ export interface InventoryDeps {
   log: Log;
   /** Undefined: the inventory is not signed. */
   signer?: Signer | undefined;
-  /** How long superseded files are kept, in ms. */
+  /** How long superseded files, and those of deleted assets, are kept, in ms. */
   keepVersions?: number | undefined;
+  goneRetention?: number | undefined;
   /** Assets per page of the records, per file, and per row group of a Parquet file. */
   pageSize?: number;
   fileSize?: number;
@@ -38,7 +39,8 @@ export async function writeInventory(
 ): Promise<Manifest> {
   const { store, storage } = deps;
   const { day, signal } = options;
-  const { pageSize = 1000, fileSize = 50_000, rowGroupSize = 5000, keepVersions = Number.POSITIVE_INFINITY } = deps;
+  const { pageSize = 1000, fileSize = 50_000, rowGroupSize = 5000 } = deps;
+  const { keepVersions = Number.POSITIVE_INFINITY, goneRetention = Number.POSITIVE_INFINITY } = deps;
   const started = performance.now();
   const prefix = inventoryPrefix(day);
   await storage.remove(`${prefix}SHA256SUMS`);
@@ -66,7 +68,7 @@ export async function writeInventory(
     for (let count = 0; more && count < fileSize; ) {
       signal.throwIfAborted();
       const limit = Math.min(pageSize, fileSize - count);
-      // One more row shows whether there is another file.
+      // One more row shows whether another file follows.
       const rows = await store.contents.describedById({ after, limit: limit + 1 });
       const page = rows.slice(0, limit);
       more = rows.length > limit;
@@ -75,8 +77,8 @@ export async function writeInventory(
       const versions = Map.groupBy(await store.versions.ofAssets(page.map(({ id }) => id)), ({ assetId }) => assetId);
       for (const asset of page) {
         const own = versions.get(asset.id) ?? [];
-        const objects = expectedOf(asset);
-        const line = lineOf(asset, objects, { versions: own, keepVersions });
+        const objects = storedOf(asset);
+        const line = lineOf(asset, objects, { versions: own, keepVersions, goneRetention });
         addTo(manifest, asset, line, own);
         table.add({ asset, line, objects });
         yield leaf(tree, line);
@@ -170,9 +172,14 @@ async function finish(
   const files = [...manifest.files, ...manifest.parquet, manifest.tombstones, { name: 'manifest.json', ...stated }];
   const wanted = new Set(files.map(({ name }) => `${prefix}${name}`));
   for await (const { key } of storage.list(prefix, { signal })) if (!wanted.has(key)) await storage.remove(key);
-  const sums = files.map(({ name, sha256 }) => `${sha256}  ${name}\n`).join('');
-  await storage.put(`${prefix}SHA256SUMS`, sums, { contentType: 'text/plain', signal });
+  await storage.put(`${prefix}SHA256SUMS`, sumsOf(manifest, stated.sha256), { contentType: 'text/plain', signal });
 }
+
+/** The `SHA256SUMS` of an inventory. `sha256`: of its `manifest.json`. */
+export const sumsOf = ({ files, parquet, tombstones }: Manifest, sha256: string) =>
+  [...files, ...parquet, tombstones, { name: 'manifest.json', sha256 }]
+    .map(({ name, sha256 }) => `${sha256}  ${name}\n`)
+    .join('');
 
 /** `2026-01-31`, in UTC. */
 export function dayOf(now: Date): string {

@@ -1,5 +1,6 @@
 import { text } from 'node:stream/consumers';
 import type { Log } from '../log.ts';
+import { parsed } from '../parsed.ts';
 import type { PublicKey, Signer } from '../signing.ts';
 import { publicKeyAt } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
@@ -22,19 +23,12 @@ export async function publishKey(
 ): Promise<void> {
   const { keyId, publicKey } = key;
   const at = publicKeyAt(keyId);
-  const body = await storage.get(at, { signal });
-  // Without the older key, an earlier signature of it must stay.
-  if (body && (!older || isVouchedFor(await text(body)))) return;
+  // Not written again without the older key, which could not sign it again.
+  if (!older && (await storage.head(at, { signal }))) return;
+  const body = older && (await storage.get(at, { signal }));
+  if (body && parsed<PublishedKey>(await text(body))?.signedBy) return;
   const signedBy = older ? { keyId: older.keyId, signature: older.sign(vouching(keyId)) } : null;
   const content: PublishedKey = { version: 1, keyId, publicKey, signedBy };
   await storage.put(at, `${JSON.stringify(content, null, 2)}\n`, { contentType: 'application/json', signal });
   log.info({ event: 'signing_key.published', keyId, signedBy: older?.keyId ?? null }, 'signing key published');
-}
-
-function isVouchedFor(content: string): boolean {
-  try {
-    return (JSON.parse(content) as PublishedKey).signedBy !== null;
-  } catch {
-    return false;
-  }
 }

@@ -11,6 +11,7 @@ import { attestCopy, proveAsset } from '../../src/attest.ts';
 import { readCopyConfig } from '../../src/config/config.ts';
 import { createLog } from '../../src/log.ts';
 import { type Signer, type SigningKey, signingKey } from '../../src/signing.ts';
+import type { Finding } from '../../src/verify/attest/finding.ts';
 import { writeInventory } from '../../src/verify/inventory.ts';
 import type { InventoryLine } from '../../src/verify/inventory-line.ts';
 import type { Manifest } from '../../src/verify/manifest.ts';
@@ -56,6 +57,8 @@ const write = (stage: Stage, day: string, signer: Signer, keepVersions?: number)
     { day, now: new Date(), signal },
   );
 
+const textOf = ({ what, key, after }: Finding) => `${what}${after ? ` after ${after}` : ''}: ${key}`;
+
 /** What `asset-mirror attest` and verify.py report about a directory. */
 async function attested(path: string, key?: string) {
   const problems: string[] = [];
@@ -68,7 +71,7 @@ async function attested(path: string, key?: string) {
       report: {
         start: () => {},
         progress: () => {},
-        found: ({ what, key: at, after }) => problems.push(`${what} after ${after}: ${at}`),
+        found: (finding) => problems.push(textOf(finding)),
       },
     },
   );
@@ -82,8 +85,8 @@ async function verified(...args: string[]) {
       return { stdout: stdout as string, code: code as number };
     },
   );
-  const problems = [...stdout.matchAll(/^(?:altered|missing|extra) (?:after|before) .*$/gm)].map(([line]) =>
-    line.replace(/ \(.*\)$/, '').replace('before the first signed day', 'after null'),
+  const problems = [...stdout.matchAll(/^(?:altered|missing|extra)(?: after [\d-]+)?: .*$/gm)].map(([line]) =>
+    line.replace(/ \(.*\)$/, ''),
   );
   return { code, stdout, problems: problems.sort() };
 }
@@ -188,50 +191,90 @@ describe('a copy in a directory', { timeout: 120_000 }, () => {
     await change(link(1), (content) => content.replace(/"signature": ".{8}/, '"signature": "AAAAAAAA'));
     await expectProblems();
     await change(link(1), (content) => content.replace('\\"assets\\": 7', '\\"assets\\": 6'));
-    await expectProblems(
-      'altered after null: _mirror/manifests/00000001.json',
-      `extra after null: _mirror/inventory/${first}/`,
-    );
+    await expectProblems('altered: _mirror/manifests/00000001.json', `extra: _mirror/inventory/${first}/`);
     await rm(link(1));
-    await expectProblems(
-      'missing after null: _mirror/manifests/00000001.json',
-      `extra after null: _mirror/inventory/${first}/`,
-    );
+    await expectProblems('missing: _mirror/manifests/00000001.json', `extra: _mirror/inventory/${first}/`);
     const other = signingKey(randomBytes(32));
     expect((await attested(path, other.keyId)).so.problems).toBeGreaterThan(0);
     expect((await verified(path, other.keyId)).code).toBe(1);
+  });
+
+  test('a manifest that is put in the place of another one is found, and so is a gap that is hidden by new numbers', async () => {
+    const link = (number: number) => join(path, `_mirror/manifests/0000000${number}.json`);
+    const last = await readFile(link(2));
+    // Both are signed by the trusted key.
+    await writeFile(link(2), await readFile(link(1)));
+    await expectProblems(
+      `altered after ${first}: _mirror/manifests/00000002.json`,
+      `extra: _mirror/inventory/${second}/`,
+    );
+    await writeFile(link(1), last);
+    await rm(link(2));
+    await expectProblems(
+      'altered: _mirror/manifests/00000001.json',
+      `extra: _mirror/inventory/${first}/`,
+      `extra: _mirror/inventory/${second}/`,
+      'missing: an intact signed inventory',
+    );
+  });
+
+  test('objects of any other name or form among manifests and keys do no harm', async () => {
+    await writeFile(join(path, '_mirror/manifests/x.json'), 'x');
+    await writeFile(join(path, '_mirror/keys/x.json'), '[]');
+    await writeFile(join(path, `_mirror/keys/${sha256('')}.json`), JSON.stringify({ keyId: sha256(''), publicKey: 5 }));
+    await expectProblems();
+    await writeFile(join(path, '_mirror/manifests/99999999.json'), '{"manifest":{},"keyId":5,"signature":{}}');
+    await expectProblems(
+      `altered after ${second}: _mirror/manifests/99999999.json`,
+      `missing after ${second}: _mirror/manifests/00000003.json to _mirror/manifests/99999998.json`,
+    );
+  });
+
+  test('an inventory that is not complete is missing', async () => {
+    await rm(inventory(second, 'SHA256SUMS'));
+    const { so, problems } = await attested(path, copy.key.keyId);
+    expect(problems).toEqual([`missing after ${second}: _mirror/inventory/${second}/`]);
+    expect(so.day).toBe(first);
+    expect((await verified(path, copy.key.keyId)).problems).toEqual(problems);
   });
 
   test('past inventories may be deleted, but not the last one', async () => {
     await rm(join(path, '_mirror/inventory', first), { recursive: true });
     expect(await expectProblems()).toMatchObject({ manifests: 2, days: 1 });
     await rm(join(path, '_mirror/inventory', second), { recursive: true });
-    expect((await attested(path)).problems).toContain('missing after null: an inventory that is signed');
-    expect((await verified(path)).problems).toContain('missing after null: an inventory that is signed');
+    expect((await attested(path)).problems).toContain('missing: an intact signed inventory');
+    expect((await verified(path)).problems).toContain('missing: an intact signed inventory');
   });
 
-  test('what was mirrored or erased after the inventory is newer, unless the time is another', async () => {
-    const [, one, two] = copy.ids as [string, string, string];
-    const record = join(path, `${copy.keyOf(one)}.asset.json`);
-    const mirroredAt = (time: Date) =>
-      change(record, (content) => content.replace(/"mirroredAt": ".*"/, `"mirroredAt": "${time.toISOString()}"`));
+  test('what was written, replaced or erased after the inventory is newer, unless the time is another', async () => {
+    const [, one, two, three, four] = copy.ids as [string, string, string, string, string];
     await writeFile(join(path, copy.keyOf(one)), 'replaced');
-    await rm(join(path, copy.keyOf(two)));
+    for (const id of [two, three]) await rm(join(path, copy.keyOf(id)));
     await mkdir(join(path, '_mirror/tombstones'), { recursive: true });
-    const erased = (time: Date) =>
-      writeFile(join(path, `_mirror/tombstones/${sha256(two)}.json`), JSON.stringify({ version: 1, erasedAt: time }));
+    await mkdir(join(path, `_mirror/versions/${three}`), { recursive: true });
+    await writeFile(join(path, `${copy.keyOf(four)}.vtt`), 'WEBVTT');
+    const at = async (time: Date) => {
+      for (const id of [one, four]) {
+        const record = join(path, `${copy.keyOf(id)}.asset.json`);
+        await change(record, (content) => content.replace(/"writtenAt": ".*"/, `"writtenAt": "${time.toISOString()}"`));
+      }
+      await writeFile(join(path, `_mirror/tombstones/${sha256(two)}.json`), JSON.stringify({ erasedAt: time }));
+      const version = join(path, `_mirror/versions/${three}/20260131T120000000Z.json`);
+      await writeFile(version, JSON.stringify({ replacedAt: time }));
+    };
     for (const time of [new Date('2025-12-31'), new Date('2999-12-31')]) {
-      await mirroredAt(time);
-      await erased(time);
+      await at(time);
       await expectProblems(
         `altered after ${second}: ${copy.keyOf(one)}`,
         `altered after ${second}: ${copy.keyOf(one)}.asset.json`,
+        `altered after ${second}: ${copy.keyOf(four)}.asset.json`,
+        `extra after ${second}: ${copy.keyOf(four)}.vtt`,
+        `missing after ${second}: ${copy.keyOf(three)}`,
         `missing after ${second}: ${copy.keyOf(two)}`,
       );
     }
-    await mirroredAt(new Date());
-    await erased(new Date());
-    expect(await expectProblems()).toMatchObject({ newer: 3 });
+    await at(new Date());
+    expect(await expectProblems()).toMatchObject({ newer: 6 });
   });
 
   test('a proof of one asset is accepted with its file, and neither with another file nor after a change', async () => {
@@ -253,6 +296,12 @@ describe('a copy in a directory', { timeout: 120_000 }, () => {
       await writeFile(proofs, JSON.stringify({ ...proof, entry: proof.entry.replace('mirrored', 'pending') }));
       expect((await verified('proof', proofs)).code).toBe(1);
     }
+    // The second manifest proves the first one, but a proof contains only one.
+    await change(join(path, '_mirror/manifests/00000001.json'), (content) =>
+      content.replace(/"signature": ".{8}/, '"signature": "AAAAAAAA'),
+    );
+    const unsigned = proveAsset(config, { at, assetId: small, day: first }, { log, stop: signal });
+    await expect(unsigned).rejects.toThrow(/not signed by a trusted key/);
     await expect(proveAsset(config, { at, assetId: 'unknown' }, { log, stop: signal })).rejects.toThrow(
       /no asset unknown/,
     );
@@ -340,8 +389,7 @@ test.runIf(s3)(
       const report = {
         start: () => {},
         progress: () => {},
-        found: ({ what, key, after }: { what: string; key: string; after: string | null }) =>
-          problems.push(`${what} after ${after}: ${key}`),
+        found: (finding: Finding) => problems.push(textOf(finding)),
       };
       const check = () => attestCopy(config, { key: copy.key.keyId }, { log, stop: signal, report });
       expect(await check()).toMatchObject({ problems: 0, objects: 14, days: 2, day: second });

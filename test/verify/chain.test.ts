@@ -148,3 +148,29 @@ test('after a rebuild, the chain continues that of the bucket', async () => {
     previous: sha256((await envelope(2)).manifest),
   });
 });
+
+test('after a backup of the database was restored, the chain continues that of the bucket', async () => {
+  for (const day of ['2031-03-01', '2031-03-02', '2031-03-03']) await write(day);
+  await stage.query('DELETE FROM manifests WHERE number > 1');
+  await write('2031-03-04', [second, first]);
+  expect(JSON.parse((await envelope(4)).manifest)).toMatchObject({
+    ...{ number: 4, previous: sha256((await envelope(3)).manifest), keyId: second.keyId },
+  });
+});
+
+test('no manifest is signed after one that this mirror did not sign', async () => {
+  await write('2031-03-01');
+  const forged = signingKey(randomBytes(32));
+  const { manifest } = await envelope(1);
+  const content = JSON.stringify({ ...JSON.parse(manifest), number: 2, previous: sha256(manifest) });
+  const { storage } = stage.ground;
+  for (const signature of [forged.sign(content), null]) {
+    await storage.put(
+      '_mirror/manifests/00000002.json',
+      JSON.stringify({ manifest: content, keyId: first.keyId, signature }),
+    );
+    await expect(write('2031-03-02')).rejects.toThrow(/00000002.json is not signed by a key of SIGNING_KEY/);
+    await stage.query('DELETE FROM manifests');
+    await expect(write('2031-03-02')).rejects.toThrow(/00000002.json is not signed by a key of SIGNING_KEY/);
+  }
+});

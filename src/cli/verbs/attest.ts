@@ -16,24 +16,28 @@ export interface AttestOptions {
 /** @throws UsageError */
 export function requestOf(place: string | undefined, { key, asset, day }: AttestOptions): AttestRequest {
   if (day !== undefined && asset === undefined) throw new UsageError('--day needs --asset.');
-  if (place === undefined) return { key };
+  const fingerprint = key?.toLowerCase();
+  if (fingerprint !== undefined && !/^[\da-f]{64}$/.test(fingerprint)) {
+    throw new UsageError(`--key: expected a fingerprint of 64 hexadecimal digits, found "${key}".`);
+  }
+  if (place === undefined) return { key: fingerprint };
   const at = /^(s3|file):\/\//.test(place)
     ? parseStorageUrl(place)
     : { kind: 'directory' as const, path: resolve(place) };
-  if (!at) throw new UsageError('Expected a directory or s3://bucket/prefix.');
-  return { at, key };
+  if (!at) throw new UsageError(`Expected a directory or s3://bucket/prefix, found "${place}".`);
+  return { at, key: fingerprint };
 }
 
 /** `altered after 2026-01-31: KEY (why)`. */
 const sentence = ({ what, key, after, why }: Finding) =>
-  `${what} ${after === null ? 'before the first signed day' : `after ${after}`}: ${key}${why && why !== what ? ` (${why})` : ''}`;
+  `${what}${after === null ? '' : ` after ${after}`}: ${key}${why ? ` (${why})` : ''}`;
 
 /** Shows the progress of a check and a summary. Returns how many objects and statements are not as they were signed. */
 export async function attest(
   work: (report: AttestReport) => Promise<Attested>,
   { json = false, stop }: { json?: boolean; stop: AbortSignal },
 ): Promise<number> {
-  const title = (storage: string) => `${paint('bold', 'attest')}  ${storage}, by its signed manifests`;
+  const title = (storage: string) => `${paint('bold', 'attest')}  checking ${storage} against its signed manifests`;
   const { problems } = await runReported<Attested>(
     (report) =>
       work({
@@ -60,7 +64,9 @@ function summaryOf(so: Readonly<Attested>, { interrupted, ms }: { interrupted: b
   const { keyId, manifests, days, day, objects, bytes, newer, unproven, problems } = so;
   const lead = interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
   const isGood = problems === 0 && !interrupted;
-  const result = problems > 0 ? `${counted(problems, 'problem')} found` : 'All is as it was signed';
+  const isAll = !interrupted && newer === 0 && unproven === 0;
+  const none = isAll ? 'All is as it was signed' : 'No problem found';
+  const result = problems > 0 ? `${counted(problems, 'problem')} found` : none;
   return [
     `\n${lead}${paint(isGood ? 'green' : 'red', paint('bold', result))}: ${counted(objects, 'object')}, ${formatBytes(bytes)} read in ${formatDuration(ms)}`,
     `  ${counted(manifests, 'manifest')}, ${number(days)} intact ${days === 1 ? 'inventory' : 'inventories'}; the last is of ${day ?? 'no day'}`,

@@ -18,6 +18,7 @@ const columns = [
   'media',
   'recordKey',
   'mirroredAt',
+  'goneAt',
   'settledAt',
   'transcriptState',
   'transcriptKeys',

@@ -20,7 +20,7 @@ export async function take(
   const { rows } = await sql`
     INSERT INTO inventories AS i (day, owner, until)
     SELECT ${day}::date, ${owner}, ${inMs(leaseMs)} WHERE EXISTS (SELECT 1 FROM assets)
-    ON CONFLICT (day) DO UPDATE SET owner = excluded.owner, until = excluded.until
+    ON CONFLICT (day) DO UPDATE SET owner = excluded.owner, until = excluded.until, written_at = NULL
       WHERE (i.until IS NULL OR i.until < now()) AND (
         i.written_at IS NULL OR ${options.onRequest ?? false} OR (
           i.waiting > 0 AND i.written_at < now() - ${rewriteAfter}

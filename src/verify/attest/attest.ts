@@ -4,7 +4,7 @@ import type { Attesting, Finding } from './finding.ts';
 import { readChain } from './read-chain.ts';
 
 export interface Attested extends ObjectCounts {
-  /** The fingerprint on which all trust rests; null: nothing is signed. */
+  /** The trusted fingerprint; null: nothing is signed. */
   keyId: string | null;
   manifests: number;
   /** Inventories that are there and intact. */
@@ -38,6 +38,6 @@ export async function attest(
   const { last, days } = await checkDays(counted, statements);
   Object.assign(so, { days, day: last?.day ?? null, total: last?.assets ?? 0 });
   if (last) await checkObjects(counted, last, so, () => options.onProgress(so));
-  else found({ what: 'missing', key: 'an inventory that is signed', after: null });
+  else found({ what: 'missing', key: 'an intact signed inventory', after: null });
   return so;
 }

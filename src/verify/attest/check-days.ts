@@ -1,8 +1,11 @@
 import { inventoryPrefix, ours } from '../../storage/keys.ts';
 import { hashOf as hashOfId } from '../../store/removals/tombstones.ts';
+import { hashOf } from '../chain.ts';
+import { sumsOf } from '../inventory.ts';
 import type { InventoryLine } from '../inventory-line.ts';
 import type { Manifest } from '../manifest.ts';
 import type { Attesting } from './finding.ts';
+import { KeySet } from './key-set.ts';
 import { linesOf, sha256At } from './read.ts';
 import type { Statement } from './read-chain.ts';
 
@@ -10,8 +13,8 @@ import type { Statement } from './read-chain.ts';
 export type Entry = InventoryLine | { erased: string; erasedAt: string };
 
 /**
- * Compares the inventory of each day with its manifest, and with the inventory of the day before: an asset may only leave it if it
- * was gone in the library, or was erased. Returns the last intact one, and how many there are.
+ * Compares the inventory of each day with its manifest, and with the inventory of the day before: an asset with objects may only
+ * leave it if it was gone in the library, or was erased. Returns the last intact one, and how many there are.
  */
 export async function checkDays(
   at: Attesting,
@@ -21,14 +24,13 @@ export async function checkDays(
   const byDay = new Map(statements.map((statement) => [statement.manifest.day, statement]));
   const newest = statements.at(-1)?.manifest.day;
   let last: Manifest | undefined;
-  let before: Set<string> | undefined;
   let days = 0;
   for (const [day, statement] of byDay) {
     const state = await checkDay(at, statement);
     if (state === 'removed' && day === newest) at.found({ what: 'missing', key: inventoryPrefix(day), after: day });
     if (state !== 'intact') continue;
     days++;
-    before = await compareWithDayBefore(at, statement.manifest, before, last?.day);
+    if (last) await compareDays(at, last, statement.manifest);
     last = statement.manifest;
   }
   for (const day of await daysIn(at)) {
@@ -37,16 +39,22 @@ export async function checkDays(
   return { last, days };
 }
 
-/** Whether the inventory of a manifest is there, as it was signed. */
-export const isIntact = async (at: Attesting, statement: Statement) => (await checkDay(at, statement)) === 'intact';
-
-async function checkDay(at: Attesting, { manifest, sha256 }: Statement): Promise<'intact' | 'altered' | 'removed'> {
+/** Whether the inventory of a manifest is there, as it was signed. One without SHA256SUMS is not complete, or was removed. */
+export async function checkDay(
+  at: Attesting,
+  { manifest, sha256 }: Statement,
+): Promise<'intact' | 'altered' | 'removed'> {
   const { day, files, parquet, tombstones } = manifest;
-  const found = await sha256At(at, `${inventoryPrefix(day)}manifest.json`);
-  if (found === undefined) return 'removed';
+  const prefix = inventoryPrefix(day);
+  const sums = await sha256At(at, `${prefix}SHA256SUMS`);
+  if (sums === undefined) return 'removed';
   let isIntact = true;
-  for (const { name, sha256: signed } of [{ name: 'manifest.json', sha256 }, ...files, ...parquet, tombstones]) {
-    const key = `${inventoryPrefix(day)}${name}`;
+  const wanted = [
+    ...[...files, ...parquet, tombstones, { name: 'manifest.json', sha256 }],
+    { name: 'SHA256SUMS', sha256: hashOf(sumsOf(manifest, sha256)) },
+  ];
+  for (const { name, sha256: signed } of wanted) {
+    const key = `${prefix}${name}`;
     const actual = await sha256At(at, key);
     if (actual === signed) continue;
     isIntact = false;
@@ -55,30 +63,20 @@ async function checkDay(at: Attesting, { manifest, sha256 }: Statement): Promise
   return isIntact ? 'intact' : 'altered';
 }
 
-/** Returns the ids of this day's assets that may not leave without a reason. */
-async function compareWithDayBefore(
-  at: Attesting,
-  manifest: Manifest,
-  before: Set<string> = new Set(),
-  dayBefore: string | undefined,
-): Promise<Set<string>> {
-  const ids = new Set<string>();
-  const missing = new Set(before);
-  const erased = new Set<string>();
+/** Reports assets that left the inventory without a reason. */
+async function compareDays(at: Attesting, before: Manifest, manifest: Manifest): Promise<void> {
+  /** Hashes of ids. */
+  const there = new KeySet();
   for await (const line of linesOf(at, manifest)) {
     const entry = JSON.parse(line.toString()) as Entry;
-    if ('erased' in entry) {
-      erased.add(entry.erased);
-      continue;
-    }
-    missing.delete(entry.id);
-    if (entry.state !== 'gone') ids.add(entry.id);
+    there.add('erased' in entry ? entry.erased : hashOfId(entry.id));
   }
-  for (const id of missing) {
-    if (!erased.has(hashOfId(id)))
-      at.found({ what: 'missing', key: `asset ${id} in the inventory`, after: dayBefore! });
+  for await (const line of linesOf(at, before)) {
+    const entry = JSON.parse(line.toString()) as Entry;
+    if ('erased' in entry || entry.state === 'gone' || entry.objects.length === 0) continue;
+    if (there.has(hashOfId(entry.id))) continue;
+    at.found({ what: 'missing', key: `asset ${entry.id} in the inventory`, after: before.day });
   }
-  return ids;
 }
 
 async function daysIn({ storage, signal }: Attesting): Promise<Set<string>> {

@@ -1,22 +1,22 @@
-import { createHash, randomBytes } from 'node:crypto';
 import { concurrently } from '../../concurrently.ts';
 import { Archived } from '../../errors.ts';
 import { leafHash, MerkleTree } from '../../merkle.ts';
 import { draftFolder } from '../../storage/directory/root.ts';
 import { ours } from '../../storage/keys.ts';
 import { measure } from '../../storage/meter.ts';
-import { differenceOf } from '../compare-objects.ts';
+import { differenceOf, mediaKeysFrom } from '../compare-objects.ts';
 import type { InventoryLine } from '../inventory-line.ts';
 import type { Manifest } from '../manifest.ts';
 import type { Entry } from './check-days.ts';
 import type { Attesting, Finding, SignedObject } from './finding.ts';
-import { excuses, isMirroredAfter } from './newer.ts';
+import { KeySet } from './key-set.ts';
+import { isExcused, isWrittenAfter } from './newer.ts';
 import { linesOf } from './read.ts';
 
 export interface ObjectCounts {
-  /** In the inventory. */
+  /** Assets of the inventory that were compared so far. */
   assets: number;
-  /** Of how many. */
+  /** All assets of the inventory. */
   total: number;
   /** Read and compared. */
   objects: number;
@@ -38,7 +38,6 @@ export async function checkObjects(
   counts: ObjectCounts,
   onProgress: () => void,
 ): Promise<void> {
-  const isExcused = await excuses(at, manifest);
   const known = new KeySet();
   const tree = new MerkleTree();
   let batch: InventoryLine[] = [];
@@ -48,7 +47,7 @@ export async function checkObjects(
       at.signal.throwIfAborted();
       known.add(object.key);
       const finding = await checkObject(at, object, counts);
-      if (finding && (await isExcused(line, object, finding))) counts.newer++;
+      if (finding && (await isExcused(at, manifest, { line, object, ...finding }))) counts.newer++;
       else if (finding) at.found({ ...finding, after: manifest.day });
       onProgress();
     });
@@ -79,11 +78,10 @@ async function checkObject(
   object: SignedObject,
   counts: ObjectCounts,
 ): Promise<Omit<Finding, 'after'> | undefined> {
-  const { key, sha256 } = object;
+  const { sha256 } = object;
   if (sha256 === null) counts.unproven++;
   try {
-    const why = await problemOf(at, object, counts);
-    return why === undefined ? undefined : { what: why === 'missing' ? why : 'altered', key, why };
+    return await compareObject(at, object, counts);
   } catch (error) {
     if (!(error instanceof Archived)) throw error;
     if (sha256 !== null) counts.unproven++;
@@ -91,14 +89,14 @@ async function checkObject(
   }
 }
 
-/** What is wrong with an object; undefined: nothing. @throws Archived */
-async function problemOf(
+/** @throws Archived */
+async function compareObject(
   { storage, signal }: Attesting,
   { key, versionId, bytes, crc32, sha256 }: SignedObject,
   counts: ObjectCounts,
-): Promise<string | undefined> {
+): Promise<Omit<Finding, 'after'> | undefined> {
   const body = await storage.get(key, { signal, versionId });
-  if (!body) return 'missing';
+  if (!body) return { what: 'missing', key };
   let length = 0;
   body.on('data', (chunk: Buffer) => {
     length += chunk.length;
@@ -106,39 +104,21 @@ async function problemOf(
   const found = await measure(body, signal, { hashed: true });
   counts.objects++;
   counts.bytes += length;
-  if (bytes !== null && length !== bytes) return `${length} bytes, ${bytes} were signed`;
+  if (bytes !== null && length !== bytes) return { what: 'altered', key, why: `${length} bytes, ${bytes} were signed` };
   const difference = differenceOf(found, { crc32: crc32 ?? undefined, sha256: sha256 ?? undefined });
-  return difference && `${difference} was signed`;
+  return difference ? { what: 'altered', key, why: `${difference} was signed` } : undefined;
 }
 
 /** Reports objects that the inventory does not name. */
 async function findExtra(at: Attesting, manifest: Manifest, known: KeySet, counts: ObjectCounts): Promise<void> {
   for await (const { key } of at.storage.list('', { signal: at.signal })) {
     if (known.has(key) || key.startsWith(ours) || key.startsWith(`${draftFolder}/`)) continue;
-    // The key of a sidecar is that of its media, a dot and more.
-    const ends = [...key.matchAll(/\./g)].map(({ index }) => index);
-    let isLater = false;
-    for (const end of [key.length, ...ends.reverse()])
-      isLater ||= await isMirroredAfter(at, key.slice(0, end), manifest);
-    if (isLater) counts.newer++;
+    if (await isNewer(at, key, manifest)) counts.newer++;
     else at.found({ what: 'extra', key, after: manifest.day });
   }
 }
 
-/** Many keys in little memory, by hashes that nobody can aim at. */
-class KeySet {
-  readonly #salt = randomBytes(16);
-  readonly #hashes = new Set<number>();
-
-  add(key: string): void {
-    this.#hashes.add(this.#hash(key));
-  }
-
-  has(key: string): boolean {
-    return this.#hashes.has(this.#hash(key));
-  }
-
-  #hash(key: string): number {
-    return createHash('sha256').update(this.#salt).update(key).digest().readUIntBE(0, 6);
-  }
+async function isNewer(at: Attesting, key: string, manifest: Manifest): Promise<boolean> {
+  for (const media of mediaKeysFrom(key)) if (await isWrittenAfter(at, media, manifest)) return true;
+  return false;
 }

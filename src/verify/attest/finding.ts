@@ -11,9 +11,9 @@ export type SignedObject = InventoryLine['objects'][number] & {
 /** Something that is not as it was signed. */
 export interface Finding {
   what: 'altered' | 'missing' | 'extra';
-  /** The key of an object, or what is concerned. */
+  /** The key of an object, or a description. */
   key: string;
-  /** The last day of which a signed manifest proves something else; null: before the first one. */
+  /** The last day for which a signed manifest proves the earlier state; null: no day is proven. */
   after: string | null;
   why?: string | undefined;
 }

@@ -1,39 +1,50 @@
+import { isVersionRecord } from '../../mirror/read-record.ts';
 import type { AssetRecord } from '../../mirror/record.ts';
-import { sidecarKeys, tombstoneKey } from '../../storage/keys.ts';
+import { idSegment, sidecarKeys, tombstoneKey, versionKeys } from '../../storage/keys.ts';
 import { hashOf as hashOfId } from '../../store/removals/tombstones.ts';
 import type { InventoryLine } from '../inventory-line.ts';
 import type { Manifest } from '../manifest.ts';
 import type { Attesting, Finding, SignedObject } from './finding.ts';
-import { jsonAt, linesOf } from './read.ts';
+import { jsonAt } from './read.ts';
 
 /**
- * Whether an object may differ: its asset was mirrored again or erased after the inventory was written, or it has expired. Records
- * and tombstones are not signed, but a time that stays the same excuses nothing once there is another inventory.
+ * Whether an object may differ from the inventory: it was written, replaced or erased later, or had to be removed by now. Records,
+ * versions and tombstones are not signed: a forged time excuses a change until the next inventory.
  */
-export async function excuses(at: Attesting, manifest: Manifest) {
-  const erased = new Set<string>();
-  for await (const line of linesOf(at, manifest, [manifest.tombstones])) erased.add(JSON.parse(line.toString()).erased);
-  return async (
-    { id, objects }: InventoryLine,
-    { expiresAt }: SignedObject,
-    { what }: Pick<Finding, 'what'>,
-  ): Promise<boolean> => {
-    if (what === 'missing' && expiresAt && Date.parse(expiresAt) <= Date.now()) return true;
-    const hash = hashOfId(id);
-    if (erased.has(hash)) return true;
-    const tombstone = await jsonAt<{ erasedAt: string }>(at, tombstoneKey(hash));
-    if (isAfter(tombstone?.erasedAt, manifest)) return true;
-    return objects.length > 0 && isMirroredAfter(at, objects[0]!.key, manifest);
-  };
+export async function isExcused(
+  at: Attesting,
+  manifest: Manifest,
+  { line, object, what }: { line: InventoryLine; object: SignedObject } & Pick<Finding, 'what'>,
+): Promise<boolean> {
+  // Its file was being replaced while the inventory was written.
+  if (line.state === 'transferring') return true;
+  if (what === 'missing' && (isPast(object.expiresAt) || isPast(line.removedAt))) return true;
+  const tombstone = await jsonAt<{ erasedAt: string }>(at, tombstoneKey(hashOfId(line.id)));
+  if (isAfter(tombstone?.erasedAt, manifest)) return true;
+  const [media] = line.objects;
+  if (media && (await isWrittenAfter(at, media.key, manifest))) return true;
+  return await isReplacedAfter(at, line.id, manifest);
 }
 
-/** Whether a record says that the media at `key` was mirrored after the inventory was written. */
-export async function isMirroredAfter(at: Attesting, key: string, manifest: Manifest): Promise<boolean> {
+/** Whether the record of the media at `key` says that it was written after the inventory. */
+export async function isWrittenAfter(at: Attesting, key: string, manifest: Manifest): Promise<boolean> {
   const record = await jsonAt<AssetRecord>(at, sidecarKeys.record(key));
-  return isAfter(record?.mirroredAt, manifest);
+  return isAfter(record?.writtenAt, manifest);
+}
+
+/** Whether a file of the asset was replaced after the inventory, possibly by one with another key. */
+async function isReplacedAfter(at: Attesting, id: string, manifest: Manifest): Promise<boolean> {
+  for await (const { key } of at.storage.list(`${versionKeys.prefix}${idSegment(id)}/`, { signal: at.signal })) {
+    if (!isVersionRecord(key)) continue;
+    const record = await jsonAt<{ replacedAt: string }>(at, key);
+    if (isAfter(record?.replacedAt, manifest)) return true;
+  }
+  return false;
 }
 
 function isAfter(time: string | undefined, { writtenAt }: Manifest): boolean {
   const at = Date.parse(time ?? '');
   return at > Date.parse(writtenAt) && at <= Date.now();
 }
+
+const isPast = (time: string | null | undefined) => Boolean(time) && Date.parse(time!) <= Date.now();

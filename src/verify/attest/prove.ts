@@ -1,7 +1,7 @@
 import { leafHash, type MerklePath, MerklePathOf } from '../../merkle.ts';
 import type { Envelope } from '../chain.ts';
 import type { PublishedKey } from '../publish-key.ts';
-import { type Entry, isIntact } from './check-days.ts';
+import { checkDay, type Entry } from './check-days.ts';
 import type { Attesting } from './finding.ts';
 import { linesOf } from './read.ts';
 import { readChain } from './read-chain.ts';
@@ -25,8 +25,10 @@ export async function prove(
   const { statements, keys } = await readChain(at, key);
   const statement = statements.findLast(({ manifest }) => day === undefined || manifest.day === day);
   if (!statement) throw new NotProven(`no signed manifest ${day === undefined ? 'is there' : `is of ${day}`}`);
-  const { manifest, envelope } = statement;
-  if (!(await isIntact(at, statement))) throw new NotProven(`the inventory of ${manifest.day} is not as it was signed`);
+  const { manifest, envelope, isSigned } = statement;
+  if (!isSigned) throw new NotProven(`the manifest of ${manifest.day} is not signed by a trusted key`);
+  const state = await checkDay(at, statement);
+  if (state !== 'intact') throw new NotProven(`the inventory of ${manifest.day} was ${state}`);
   const found = await find(at, manifest, assetId);
   if (!found) throw new NotProven(`the inventory of ${manifest.day} has no asset ${assetId}`);
   const path = new MerklePathOf(found.index, manifest.assets + manifest.tombstones.count);

@@ -1,73 +1,84 @@
+import { parsed } from '../../parsed.ts';
 import { fingerprintOf, isSignedBy } from '../../signing.ts';
-import { manifestKey, manifests, publicKeys } from '../../storage/keys.ts';
+import { manifestKey, manifests, numberOf, publicKeys } from '../../storage/keys.ts';
 import { type Envelope, hashOf } from '../chain.ts';
 import type { Manifest } from '../manifest.ts';
 import { type PublishedKey, vouching } from '../publish-key.ts';
 import type { Attesting } from './finding.ts';
-import { jsonAt, parsed } from './read.ts';
+import { jsonAt } from './read.ts';
 
-/** A manifest of the chain. */
+/** A proven manifest of the chain. */
 export interface Statement {
   manifest: Manifest;
   sha256: string;
   envelope: Envelope;
+  /** By a trusted key; otherwise only the next manifest proves it. */
+  isSigned: boolean;
 }
 
 export interface Chain {
   /** The proven ones in order, and how many there are in all. */
   statements: Statement[];
   count: number;
-  /** The fingerprint on which all trust rests; null: there is none. */
+  /** The fingerprint on which all trust rests; null: nothing is signed. */
   trusted: string | null;
   keys: PublishedKey[];
 }
 
 /**
- * Reads the chain, and reports manifests that are missing or not proven. A manifest is proven if a trusted key has signed it, or
- * if the next one is proven and has its hash. `trusted`: a fingerprint; default: that of the last manifest.
+ * Reads the chain, and reports manifests that are missing or not proven. A manifest is proven by the next one, which has its
+ * hash; if that is missing or not proven itself, by its own signature. `trusted`: a fingerprint; default: that of the last
+ * signed manifest.
  */
 export async function readChain(at: Attesting, fingerprint?: string): Promise<Chain> {
   const keys = await readKeys(at);
   const links = await readLinks(at);
-  const trusted = fingerprint ?? links.at(-1)?.envelope.keyId ?? null;
+  const trusted = fingerprint ?? links.findLast(({ envelope }) => envelope.keyId !== null)?.envelope.keyId ?? null;
   const trustedKeys = trustedBy(trusted, keys);
-  let next: Statement | undefined;
-  const proven = new Set<Link>();
-  for (const link of links.toReversed()) {
-    const isProven = next?.manifest.previous === link.sha256 || isSigned(link.envelope, trustedKeys);
-    if (isProven) proven.add(link);
-    next = isProven && link.manifest ? (link as Statement) : undefined;
+  const proven = new Map<number, Statement>();
+  for (const { number, manifest, ...link } of links.toReversed()) {
+    const next = proven.get(number + 1);
+    const isSigned = isSignedByOne(link.envelope, trustedKeys);
+    const isProven = next ? next.manifest.previous === link.sha256 : isSigned;
+    if (isProven && manifest?.number === number) proven.set(number, { manifest, isSigned, ...link });
   }
   reportGaps(at, links, proven);
-  const statements = links.filter((link): link is Link & Statement => proven.has(link) && link.manifest !== undefined);
+  const statements = [...proven.values()].reverse();
   return { statements, count: links.length, trusted, keys };
 }
 
 interface Link {
-  key: string;
+  /** Of its key. */
+  number: number;
   envelope: Envelope;
   sha256: string;
+  /** Undefined: it is none. */
   manifest: Manifest | undefined;
 }
 
-function reportGaps({ found }: Attesting, links: Link[], proven: Set<Link>): void {
+function reportGaps({ found }: Attesting, links: Link[], proven: Map<number, Statement>): void {
   let after: string | null = null;
-  let number = 1;
-  for (const link of links) {
-    for (; manifestKey(number) < link.key; number++) found({ what: 'missing', key: manifestKey(number), after });
-    number++;
-    if (!proven.has(link)) found({ what: 'altered', key: link.key, after, why: 'or not signed by a trusted key' });
-    else after = link.manifest!.day;
+  let expected = 1;
+  for (const { number } of links) {
+    const gap = number - expected;
+    const key = `${manifestKey(expected)}${gap > 1 ? ` to ${manifestKey(number - 1)}` : ''}`;
+    if (gap > 0) found({ what: 'missing', key, after });
+    expected = number + 1;
+    const statement = proven.get(number);
+    after = statement?.manifest.day ?? after;
+    if (!statement) found({ what: 'altered', key: manifestKey(number), after, why: 'or not signed by a trusted key' });
   }
 }
 
 async function readLinks(at: Attesting): Promise<Link[]> {
   const links: Link[] = [];
   for await (const { key } of at.storage.list(manifests, { signal: at.signal })) {
+    const number = numberOf(key);
+    if (number === undefined) continue;
     const { manifest = '', keyId = null, signature = null } = (await jsonAt<Envelope>(at, key)) ?? {};
     const envelope = { manifest: String(manifest), keyId, signature };
     const content = parsed<Manifest>(envelope.manifest) as Manifest | undefined;
-    links.push({ key, envelope, sha256: hashOf(envelope.manifest), manifest: content });
+    links.push({ number, envelope, sha256: hashOf(envelope.manifest), manifest: content });
   }
   return links;
 }
@@ -77,12 +88,12 @@ async function readKeys(at: Attesting): Promise<PublishedKey[]> {
   const keys: PublishedKey[] = [];
   for await (const { key } of at.storage.list(publicKeys, { signal: at.signal })) {
     const published = (await jsonAt<PublishedKey>(at, key)) as PublishedKey | undefined;
-    if (published && isItself(published)) keys.push(published);
+    if (published && hasOwnFingerprint(published)) keys.push(published);
   }
   return keys;
 }
 
-function isItself({ keyId, publicKey }: PublishedKey): boolean {
+function hasOwnFingerprint({ keyId, publicKey }: PublishedKey): boolean {
   try {
     return fingerprintOf(publicKey) === keyId;
   } catch {
@@ -104,7 +115,7 @@ function trustedBy(fingerprint: string | null, keys: PublishedKey[]): Map<string
   return trusted;
 }
 
-function isSigned({ manifest, keyId, signature }: Envelope, trusted: Map<string, string>): boolean {
+function isSignedByOne({ manifest, keyId, signature }: Envelope, trusted: Map<string, string>): boolean {
   const key = trusted.get(keyId ?? '');
   return key !== undefined && signature !== null && isSignedBy(key, manifest, signature);
 }

@@ -1,25 +1,27 @@
 import { createHash } from 'node:crypto';
-import { text } from 'node:stream/consumers';
 import { createGunzip } from 'node:zlib';
+import { parsed } from '../../parsed.ts';
 import { inventoryPrefix } from '../../storage/keys.ts';
 import type { Manifest } from '../manifest.ts';
 import type { Attesting } from './finding.ts';
 
 type From = Pick<Attesting, 'storage' | 'signal'>;
 
-/** The JSON at a key, which may be anything; undefined: there is no object, or no object in JSON. */
+/** The largest object that is read as JSON, in bytes: anyone with the bucket could make it larger. */
+const largestJson = 16 * 2 ** 20;
+
+/** The JSON object at a key, whose fields may be anything; undefined: nothing is there, or something else. */
 export async function jsonAt<T>({ storage, signal }: From, key: string): Promise<Partial<T> | undefined> {
   const body = await storage.get(key, { signal });
-  return body && parsed<T>(await text(body));
-}
-
-export function parsed<T>(content: string): Partial<T> | undefined {
-  try {
-    const value: unknown = JSON.parse(content);
-    return typeof value === 'object' && value !== null ? (value as Partial<T>) : undefined;
-  } catch {
-    return undefined;
+  if (!body) return undefined;
+  const chunks: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of body) {
+    length += chunk.length;
+    if (length > largestJson) return undefined;
+    chunks.push(chunk);
   }
+  return parsed<T>(Buffer.concat(chunks).toString());
 }
 
 /** The SHA-256 of an object; undefined: there is none. */
@@ -31,13 +33,9 @@ export async function sha256At({ storage, signal }: From, key: string): Promise<
   return hash.digest('hex');
 }
 
-/** The lines of an inventory, or of these files of it, in order. All of them are the leaves of its tree. */
-export async function* linesOf(
-  from: From,
-  { day, files, tombstones }: Manifest,
-  only: { name: string }[] = [...files, tombstones],
-): AsyncGenerator<Buffer> {
-  for (const { name } of only) {
+/** The lines of an inventory in order: the leaves of its tree. */
+export async function* linesOf(from: From, { day, files, tombstones }: Manifest): AsyncGenerator<Buffer> {
+  for (const { name } of [...files, tombstones]) {
     const body = await from.storage.get(`${inventoryPrefix(day)}${name}`, { signal: from.signal });
     if (!body) throw new Error(`${inventoryPrefix(day)}${name} has just been removed`);
     const gunzip = createGunzip();
