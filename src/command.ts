@@ -191,7 +191,7 @@ const app = (options: ContextOptions) =>
         if (assetId !== undefined)
           return printJson(await proveAsset(config, { ...request, assetId, day }, { log, stop }));
         const work = (report: AttestReport) => attestCopy(config, request, { log, stop, report });
-        if ((await attest(work, { ...options, stop })) > 0) process.exitCode ??= 1;
+        if (!(await attest(work, { ...options, stop }))) process.exitCode ??= 1;
       },
       async api() {
         const { readClientConfig } = await import('./config/config.ts');

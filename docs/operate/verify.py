@@ -5,7 +5,7 @@ import collections, datetime, glob, gzip, hashlib, json, os, re, subprocess, sys
 problems = collections.Counter()
 def report(what, key, day, why=None):  # `day`: the last one for which a signed manifest proves the earlier state
     problems[what] += 1
-    print(f"{what}{f' after {day}' if day else ''}: {key}{f' ({why})' if why else ''}")
+    print(f"{what}{f' after {day}' if day else ''}: {repr(key)[1:-1]}{f' ({why})' if why else ''}")
 def parsed(text):  # a JSON object. Anything may be in the bucket
     try: return dict(json.loads(text))
     except (ValueError, TypeError, RecursionError): return {}
@@ -20,15 +20,16 @@ def root_of(hashes):  # RFC 6962, section 2.1
 def difference(entry, path):  # between a file and what was signed of it: what it is, and why
     blocks, length, crc = [], 0, 0
     if not os.path.isfile(path): return "missing", None
-    with open(path, "rb") as file:
-        while block := file.read(16 << 20): blocks.append(sha(block)); length += len(block); crc = zlib.crc32(block, crc)
+    for block in iter(lambda file=open(path, "rb"): file.read(16 << 20), b""):
+        blocks.append(sha(block)); length += len(block); crc = zlib.crc32(block, crc)
     hash = root_of(blocks).hex() + (f"-{len(blocks)}" if len(blocks) > 1 else "")
     for name, found in ("bytes", length), ("crc32", f"{crc:08x}"), ("sha256", hash):
         if entry[name] not in (None, found): return "altered", f"{name} {found}, {entry[name]} was signed"
-    return None, None
+    return (None, None) if entry["sha256"] else ("unproven", "no content hash was signed")
 def openssl(command, **more): return subprocess.run(["openssl", *command.split()], capture_output=True, **more)
 def fingerprint(pem): return sha(openssl("pkey -pubin -outform DER", input=encoded(pem)).stdout).hex()
 def verifies(pem, text, signature):
+    if not pem: return False
     with tempfile.TemporaryDirectory() as at:
         contents = {"key": encoded(pem), "text": encoded(text), "sig": openssl("base64 -d -A", input=encoded(signature)).stdout}
         for name, content in contents.items(): open(f"{at}/{name}", "wb").write(content)
@@ -43,10 +44,10 @@ def trusted_by(first, keys):  # the trusted key, and each key that a trusted one
         if is_signed(statement, found): found[id] = key["publicKey"]
     return found
 def proven_manifests(at, key):
-    paths, name = sorted(glob.glob(f"{at}/_mirror/manifests/{'[0-9]' * 8}.json")), "_mirror/manifests/{:08}.json".format
-    links, proven, day = {int(path[-13:-5]): load(path) for path in paths}, {}, None
+    paths, name = sorted(glob.glob(f"_mirror/manifests/{'[0-9]' * 8}.json", root_dir=at)), "_mirror/manifests/{:08}.json".format
+    links, proven, day = {int(path[-13:-5]): load(f"{at}/{path}") for path in paths}, {}, None
     last = next((link["keyId"] for link in reversed(links.values()) if link.get("keyId")), None)
-    keys = trusted_by(key or last, map(load, glob.glob(f"{at}/_mirror/keys/*.json")))
+    keys = trusted_by(key or last, [load(f"{at}/{path}") for path in glob.glob("_mirror/keys/*.json", root_dir=at)])
     for number, link in reversed(links.items()):  # the next one has the hash of this one, or this one is signed
         later, hash, content = proven.get(number + 1), sha(encoded(link.get("manifest"))).hex(), parsed(link.get("manifest"))
         is_proven = content.get("number") == number and (later[1]["previous"] == hash if later else is_signed(link, keys))
@@ -69,42 +70,41 @@ def is_intact(at, hash, manifest, is_last):  # whether the inventory is as it wa
 def lines(at, manifest):
     for file in manifest["files"] + [manifest["tombstones"]]:
         with gzip.open(f"{at}/_mirror/inventory/{manifest['day']}/{file['name']}") as lines: yield from (line[:-1] for line in lines)
-def check_objects(at, manifest):  # returns how many were not compared
-    day, now, known, newer, unproven = manifest["day"], datetime.datetime.now(datetime.UTC).isoformat(), set(), 0, 0
-    def is_newer(path, time): return manifest["writtenAt"] < str(load(f"{at}/{path}").get(time)) <= now
-    def is_excused(line, media):  # written, replaced or erased later, or being replaced while the inventory was written
-        hash, versions = sha(line["id"].encode()).hex(), glob.glob(f"_mirror/versions/{glob.escape(line['id'])}/*.json", root_dir=at)
-        if line["state"] == "transferring" or is_newer(f"{media}.asset.json", "writtenAt"): return True
-        return is_newer(f"_mirror/tombstones/{hash}.json", "erasedAt") or any(is_newer(path, "replacedAt") for path in versions)
+def check_objects(at, manifest):
+    day, known, now = manifest["day"], set(), datetime.datetime.now(datetime.UTC).isoformat()
+    def is_newer(path, name, time=r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"):
+        return re.fullmatch(time, found := str(load(f"{at}/{path}").get(name))) and manifest["writtenAt"] < found <= now
+    def is_excused(what, entry, line):  # being replaced while the inventory was written, or changed or removed later
+        tombstone, media = f"_mirror/tombstones/{sha(line['id'].encode()).hex()}.json", (line["objects"] or [entry])[0]["key"]
+        is_due = min(entry.get("until") or "9", line["removedAt"] or "9") <= now or is_newer(tombstone, "erasedAt")
+        versions = glob.glob(f"_mirror/versions/{glob.escape(line['id'])}/*.json", root_dir=at)
+        is_changed = is_newer(f"{media}.asset.json", "writtenAt") or any(is_newer(path, "replacedAt") for path in versions)
+        return line["state"] == "transferring" or is_changed or what == "missing" and is_due
     if root_of([*map(leaf, lines(at, manifest))]).hex() != manifest["root"]: report("altered", f"the entries of {day}", day)
     for line in filter(lambda line: "id" in line, map(json.loads, lines(at, manifest))):
         kept = [{**entry, "until": version["expiresAt"]} for version in line["versions"] for entry in version["objects"]]
         for entry in (entry for entry in line["objects"] + kept if "versionId" not in entry):  # a download has no versions
-            known.add(entry["key"]); unproven += entry["sha256"] is None
+            known.add(entry["key"])
             what, why = difference(entry, f"{at}/{entry['key']}")
-            is_due = what == "missing" and min(entry.get("until") or "9", line["removedAt"] or "9") <= now
-            if is_due or what and is_excused(line, (line["objects"] or [entry])[0]["key"]): newer += 1
-            elif what: report(what, entry["key"], day, why)
+            if what in ("missing", "altered") and is_excused(what, entry, line): what, why = "unproven", "changed after the inventory"
+            if what: report(what, entry["key"], day, why)
     for key in (os.path.relpath(os.path.join(folder, name), at) for folder, _, names in os.walk(at) for name in names):
         if key in known or key.startswith(("_mirror/", ".asset-mirror-tmp/")): continue
-        media = [key] + [key[:dot.start()] for dot in re.finditer(r"\.", key)]  # a sidecar has the key of its media, a dot and more
-        if any(is_newer(f"{each}.asset.json", "writtenAt") for each in media): newer += 1
-        else: report("extra", key, day)
-    print(f"{len(known)} objects compared with the inventory of {day}; {newer} are newer than it, {unproven} have no content hash.")
-    return newer + unproven
+        endings = "", r"\.[^.]*", r"\.[^.]*\.[^.]*"  # of a sidecar
+        is_new = any(is_newer(f"{re.sub(f'{ending}$', '', key)}.asset.json", "writtenAt") for ending in endings)
+        report("unproven" if is_new else "extra", key, day, "changed after the inventory" if is_new else None)
+    return len(known)
 def check(at, key=None):
     proven, last, before = proven_manifests(at, key), None, set()
-    by_day = {manifest["day"]: (hash, manifest) for hash, manifest in proven}  # of several on a day, the last one
-    for day in {os.path.basename(path) for path in glob.glob(f"{at}/_mirror/inventory/*")} - by_day.keys():
-        report("extra", f"_mirror/inventory/{day}/", None)
-    for day, (hash, manifest) in by_day.items():
-        if not is_intact(at, hash, manifest, manifest is proven[-1][1]): continue
-        now = {line.get("id") or line["erased"] for line in map(json.loads, lines(at, manifest))}
-        for id in before - now:  # an asset may leave if it was gone or erased
-            if sha(id.encode()).hex() not in now: report("missing", f"asset {id} in the inventory", last["day"])
+    by_day = {manifest["day"]: hash for hash, manifest in proven}  # of several on a day, the last one
+    for path in {*glob.glob("_mirror/inventory/*", root_dir=at)} - {f"_mirror/inventory/{day}" for day in by_day}: report("extra", f"{path}/", None)
+    for hash, manifest in (each for each in proven if by_day[each[1]["day"]] == each[0]):
+        if not is_intact(at, hash, manifest, manifest is proven[-1][1]): before = set(); continue
+        now = {line.get("id") or line["erased"] for line in map(json.loads, lines(at, manifest))}  # the gone and erased may leave
+        for id in before - now - {id for id in before if sha(id.encode()).hex() in now}: report("missing", f"asset {id} in the inventory", last["day"])
         last, before = manifest, {each["id"] for each in map(json.loads, lines(at, manifest)) if each.get("objects") and each["state"] != "gone"}
-    left = check_objects(at, last) if last else report("missing", "an intact signed inventory", None)
-    print(f"Problems: {dict(problems)}" if problems else "No problem found." if left else "All is as it was signed.")
+    count = check_objects(at, last) if last else report("missing", "an intact signed inventory", None)
+    print(f"Not as it was signed, or not proven: {dict(problems)}" if problems else f"All {count} objects are as signed {last['day']}.")
 def check_proof(path, *more):
     proof, key = load(path) or sys.exit(f"no proof: {path}"), next((each for each in more if re.fullmatch("[0-9a-f]{64}", each)), "")
     link, entry, hash = proof["manifest"], json.loads(proof["entry"]), leaf(proof["entry"].encode())

@@ -2,6 +2,7 @@ import type { LookupFunction } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Agent, type Dispatcher, EnvHttpProxyAgent, fetch as proxiedFetch, request } from 'undici';
 import { KnownError, namingSetting, RetryLater, retryAfter, withMargin } from '../errors.ts';
+import { shortText } from '../short-text.ts';
 
 /** An answer with a status that is not a success. */
 export class HttpError extends KnownError {
@@ -125,8 +126,10 @@ export async function getText(
         throwFor(what, statusCode, said);
       }
       const date = Date.parse(one(said.date) ?? '');
+      const text = await shortText(body, longestAnswer);
+      if (text === undefined) throw new Error(`${what}: the answer is larger than ${longestAnswer / 2 ** 20} MiB`);
       return {
-        text: await textOf(body, what),
+        text,
         contentType: one(said['content-type']) ?? '',
         date: Number.isNaN(date) ? undefined : date,
         unbounded: isUnbounded(said),
@@ -137,18 +140,6 @@ export async function getText(
   }, options.signal).catch((error) => {
     throw namingSetting(error, 'LIBRARY_API_URL');
   });
-}
-
-/** A body as text. @throws if it is too long */
-async function textOf(body: AsyncIterable<Buffer>, what: string): Promise<string> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of body) {
-    bytes += chunk.length;
-    if (bytes > longestAnswer) throw new Error(`${what}: the answer is larger than ${longestAnswer / 2 ** 20} MiB`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString('utf8');
 }
 
 /** The value of a header; the first one if there are several. */

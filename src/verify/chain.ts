@@ -8,7 +8,7 @@ import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
 import type { Link } from '../store/verifications/manifests.ts';
 import type { Manifest } from './manifest.ts';
-import { publishKey } from './publish-key.ts';
+import { publishKeys } from './publish-key.ts';
 
 /** A manifest as it is in the chain. */
 export interface Envelope {
@@ -39,7 +39,7 @@ export async function addToChain(
   signal: AbortSignal,
 ): Promise<{ link: Link; text: string }> {
   const { store, storage, signer } = deps;
-  if (signer) await publishKey(deps, signer, signal);
+  if (signer) await publishKeys(deps, signer, signal);
   for (;;) {
     const last = await lastLink(deps, signal);
     const own = { number: (last?.number ?? 0) + 1, previous: last?.sha256 ?? null, keyId: signer?.[0].keyId ?? null };

@@ -178,7 +178,7 @@ async function ownedAmong({ contents }: Store, keys: string[]): Promise<Set<stri
 }
 
 /** The keys of media that this object may be, or be a sidecar of: a sidecar's key is the media's key, a dot and more. */
-export function mediaKeysFrom(key: string): string[] {
+function mediaKeysFrom(key: string): string[] {
   return [key, ...[...key.matchAll(/\./g)].map(({ index }) => key.slice(0, index))];
 }
 

@@ -1,7 +1,7 @@
-import { text } from 'node:stream/consumers';
 import type { Log } from '../log.ts';
 import { parsed } from '../parsed.ts';
-import type { PublicKey, Signer } from '../signing.ts';
+import { shortText } from '../short-text.ts';
+import { isSignedBy, type PublicKey, type Signer } from '../signing.ts';
 import { publicKeyAt } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 
@@ -12,23 +12,32 @@ export interface PublishedKey extends PublicKey {
   signedBy: { keyId: string; signature: string } | null;
 }
 
+/** More than a key file has, in bytes. */
+const largestKey = 64 * 1024;
+
 /** What an older key signs in order to vouch for a newer one. */
 export const vouching = (keyId: string) => `key of asset-mirror ${keyId}\n`;
 
-/** Writes the public key to the bucket, signed by the older one that is configured. */
-export async function publishKey(
+/** Writes the public keys to the bucket, each signed by the next older one that is configured. */
+export async function publishKeys(
   { storage, log }: { storage: Storage; log: Log },
-  [key, older]: Signer,
+  signer: Signer,
   signal: AbortSignal,
 ): Promise<void> {
-  const { keyId, publicKey } = key;
-  const at = publicKeyAt(keyId);
-  // Not written again without the older key, which could not sign it again.
-  if (!older && (await storage.head(at, { signal }))) return;
-  const body = older && (await storage.get(at, { signal }));
-  if (body && parsed<PublishedKey>(await text(body))?.signedBy) return;
-  const signedBy = older ? { keyId: older.keyId, signature: older.sign(vouching(keyId)) } : null;
-  const content: PublishedKey = { version: 1, keyId, publicKey, signedBy };
-  await storage.put(at, `${JSON.stringify(content, null, 2)}\n`, { contentType: 'application/json', signal });
-  log.info({ event: 'signing_key.published', keyId, signedBy: older?.keyId ?? null }, 'signing key published');
+  for (const [index, { keyId, publicKey }] of signer.entries()) {
+    const older = signer[index + 1];
+    const at = publicKeyAt(keyId);
+    const body = await storage.get(at, { signal });
+    const found = body && parsed<PublishedKey>((await shortText(body, largestKey)) ?? '');
+    // Without the older key, its earlier signature cannot be made again, and stays.
+    const isVouchedFor =
+      !older ||
+      (found?.signedBy?.keyId === older.keyId &&
+        isSignedBy(older.publicKey, vouching(keyId), String(found.signedBy.signature)));
+    if (found?.keyId === keyId && found.publicKey === publicKey && isVouchedFor) continue;
+    const signedBy = older ? { keyId: older.keyId, signature: older.sign(vouching(keyId)) } : null;
+    const content: PublishedKey = { version: 1, keyId, publicKey, signedBy };
+    await storage.put(at, `${JSON.stringify(content, null, 2)}\n`, { contentType: 'application/json', signal });
+    log.info({ event: 'signing_key.published', keyId, signedBy: older?.keyId ?? null }, 'signing key published');
+  }
 }

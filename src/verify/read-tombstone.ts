@@ -1,5 +1,6 @@
-import { text } from 'node:stream/consumers';
 import { z } from 'zod';
+import { largestRecord } from '../mirror/read-record.ts';
+import { shortText } from '../short-text.ts';
 import { tombstoneKey } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Tombstone } from '../store/removals/tombstones.ts';
@@ -21,7 +22,7 @@ export async function readTombstone(
   const body = await storage.get(key, { signal });
   if (!body) return undefined;
   try {
-    const { version: _, ...tombstone } = schema.parse(JSON.parse(await text(body)));
+    const { version: _, ...tombstone } = schema.parse(JSON.parse((await shortText(body, largestRecord)) ?? ''));
     return key === tombstoneKey(tombstone.hash) ? tombstone : undefined;
   } catch (error) {
     if (error instanceof SyntaxError || error instanceof z.ZodError) return undefined;

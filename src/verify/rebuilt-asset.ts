@@ -1,8 +1,8 @@
-import type { Readable } from 'node:stream';
 import { Archived, reasonOf, StorageUnavailable } from '../errors.ts';
 import { versionOf } from '../mirror/media.ts';
 import { largestRecord, readRecord, readVersionRecord, type StoredRecord } from '../mirror/read-record.ts';
 import type { Reason } from '../reasons.ts';
+import { shortText } from '../short-text.ts';
 import { type ApiAsset, storable, withoutLinks } from '../source/schemas.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import { crc32At } from '../storage/meter.ts';
@@ -51,7 +51,7 @@ async function recordAt(
   }
   const body = await deps.storage.get(key, { signal: deps.signal });
   if (!body) return { problem: 'it is gone' };
-  const text = await textOf(body);
+  const text = await shortText(body, largestRecord);
   return text === undefined ? { problem: 'it is too large for one' } : readRecord(key, text);
 }
 
@@ -62,7 +62,7 @@ export async function readVersion(
 ): Promise<AssetVersion | undefined> {
   try {
     const body = await storage.get(key, { signal });
-    const text = body && (await textOf(body));
+    const text = body && (await shortText(body, largestRecord));
     const found = text === undefined ? { problem: 'it is gone or too large' } : readVersionRecord(key, text);
     if ('version' in found) return found.version;
     skip(`${key}: is not the record of a version: ${found.problem}`);
@@ -72,17 +72,6 @@ export async function readVersion(
     skip(`${key}: could not be read: ${reasonOf(error)}`);
   }
   return undefined;
-}
-
-async function textOf(body: Readable): Promise<string | undefined> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of body) {
-    size += chunk.length;
-    if (size > largestRecord) return undefined;
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString('utf8');
 }
 
 /** The asset as its record describes it, except for what is missing or different in the bucket. */

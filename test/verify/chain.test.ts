@@ -174,3 +174,32 @@ test('no manifest is signed after one that this mirror did not sign', async () =
     await expect(write('2031-03-02')).rejects.toThrow(/00000002.json is not signed by a key of SIGNING_KEY/);
   }
 });
+
+test('all configured keys are published, each signed by the next, and a forged signature is replaced', async () => {
+  const third = signingKey(randomBytes(32));
+  const signer: Signer = [third, second, first];
+  await write('2031-03-01', signer);
+  const expectKeys = async () => {
+    for (const [key, older] of [
+      [third, second],
+      [second, first],
+    ] as const) {
+      const { signedBy } = await publicKey(key.keyId);
+      expect(signedBy!.keyId).toBe(older.keyId);
+      const vouching = `key of asset-mirror ${key.keyId}\n`;
+      expect(isSigned(await publicKey(older.keyId), vouching, signedBy!.signature)).toBe(true);
+    }
+  };
+  await expectKeys();
+  const { storage } = stage.ground;
+  for (const forged of [
+    { signedBy: { keyId: second.keyId, signature: 'AAAA' } },
+    { publicKey: first.publicKey },
+    'x',
+  ]) {
+    const content = { ...(await publicKey(third.keyId)), ...(typeof forged === 'object' && forged) };
+    await storage.put(`_mirror/keys/${third.keyId}.json`, forged === 'x' ? 'x' : JSON.stringify(content));
+    await write('2031-03-02', signer);
+    await expectKeys();
+  }
+});

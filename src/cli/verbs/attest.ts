@@ -32,13 +32,13 @@ export function requestOf(place: string | undefined, { key, asset, day }: Attest
 const sentence = ({ what, key, after, why }: Finding) =>
   `${what}${after === null ? '' : ` after ${after}`}: ${key}${why ? ` (${why})` : ''}`;
 
-/** Shows the progress of a check and a summary. Returns how many objects and statements are not as they were signed. */
+/** Shows the progress of a check and a summary. Returns whether all is as it was signed. */
 export async function attest(
   work: (report: AttestReport) => Promise<Attested>,
   { json = false, stop }: { json?: boolean; stop: AbortSignal },
-): Promise<number> {
+): Promise<boolean> {
   const title = (storage: string) => `${paint('bold', 'attest')}  checking ${storage} against its signed manifests`;
-  const { problems } = await runReported<Attested>(
+  const { problems, unproven } = await runReported<Attested>(
     (report) =>
       work({
         start: (storage) => report.start(title(storage)),
@@ -57,21 +57,19 @@ export async function attest(
       }),
     },
   );
-  return problems;
+  return problems === 0 && unproven === 0;
 }
 
 function summaryOf(so: Readonly<Attested>, { interrupted, ms }: { interrupted: boolean; ms: number }): string {
-  const { keyId, manifests, days, day, objects, bytes, newer, unproven, problems } = so;
+  const { keyId, manifests, days, day, objects, bytes, unproven, problems } = so;
   const lead = interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
-  const isGood = problems === 0 && !interrupted;
-  const isAll = !interrupted && newer === 0 && unproven === 0;
-  const none = isAll ? 'All is as it was signed' : 'No problem found';
+  const isGood = problems === 0 && unproven === 0 && !interrupted;
+  const none = isGood ? 'All is as it was signed' : 'No problem found';
   const result = problems > 0 ? `${counted(problems, 'problem')} found` : none;
   return [
     `\n${lead}${paint(isGood ? 'green' : 'red', paint('bold', result))}: ${counted(objects, 'object')}, ${formatBytes(bytes)} read in ${formatDuration(ms)}`,
     `  ${counted(manifests, 'manifest')}, ${number(days)} intact ${days === 1 ? 'inventory' : 'inventories'}; the last is of ${day ?? 'no day'}`,
-    ...(newer > 0 ? [`  ${counted(newer, 'object')} newer than it: the next inventory proves them`] : []),
-    ...(unproven > 0 ? [`  ${counted(unproven, 'object')} without a content hash, or archived: not proven`] : []),
+    ...(unproven > 0 ? [`  ${counted(unproven, 'object')} not proven`] : []),
     keyId === null
       ? '  Nothing is signed: set SIGNING_KEY.'
       : `  Trusted key: ${keyId}\n  Compare it with the fingerprint that you got from the operator.`,

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { open, rm, unlink, writeFile } from 'node:fs/promises';
+import { constants, open, rm, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { addAbortSignal, type Readable } from 'node:stream';
 import { StorageUnavailable } from '../../errors.ts';
@@ -90,7 +90,8 @@ async function prepare(root: Root, drafts: Drafts, log: Log | undefined): Promis
 }
 
 async function read(root: Root, key: string, { signal, range, found }: GetOptions): Promise<Readable | undefined> {
-  const file = await open(root.fileOf(key), 'r').catch(async (error) => {
+  // Opening a pipe would wait for a writer.
+  const file = await open(root.fileOf(key), constants.O_RDONLY | constants.O_NONBLOCK).catch(async (error) => {
     if (!isMissing(error)) throw classify(error, root.path);
     await root.checkMounted();
     return undefined;

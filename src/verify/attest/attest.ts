@@ -11,12 +11,15 @@ export interface Attested extends ObjectCounts {
   days: number;
   /** The day of the inventory with which the objects were compared; null: none is proven. */
   day: string | null;
+  /** Objects and statements that are altered, missing or extra. */
   problems: number;
+  /** Objects that changed after the inventory, are archived, or have no content hash in it. */
+  unproven: number;
 }
 
 export const nothingAttested: Attested = {
-  ...{ keyId: null, manifests: 0, days: 0, day: null, problems: 0 },
-  ...{ assets: 0, total: 0, objects: 0, bytes: 0, newer: 0, unproven: 0 },
+  ...{ keyId: null, manifests: 0, days: 0, day: null, problems: 0, unproven: 0 },
+  ...{ assets: 0, total: 0, objects: 0, bytes: 0 },
 };
 
 /**
@@ -29,7 +32,7 @@ export async function attest(
 ): Promise<Attested> {
   const so: Attested = { ...nothingAttested };
   const found = (finding: Finding) => {
-    so.problems++;
+    so[finding.what === 'unproven' ? 'unproven' : 'problems']++;
     at.found(finding);
   };
   const counted = { ...at, found };

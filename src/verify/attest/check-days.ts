@@ -22,16 +22,21 @@ export async function checkDays(
 ): Promise<{ last: Manifest | undefined; days: number }> {
   // Of several manifests of a day, the last one counts.
   const byDay = new Map(statements.map((statement) => [statement.manifest.day, statement]));
-  const newest = statements.at(-1)?.manifest.day;
   let last: Manifest | undefined;
+  let before: Manifest | undefined;
   let days = 0;
-  for (const [day, statement] of byDay) {
+  for (const statement of statements) {
+    const { day } = statement.manifest;
+    if (byDay.get(day) !== statement) continue;
     const state = await checkDay(at, statement);
-    if (state === 'removed' && day === newest) at.found({ what: 'missing', key: inventoryPrefix(day), after: day });
-    if (state !== 'intact') continue;
-    days++;
-    if (last) await compareDays(at, last, statement.manifest);
-    last = statement.manifest;
+    const isNewest = statement === statements.at(-1);
+    if (state === 'removed' && isNewest) at.found({ what: 'missing', key: inventoryPrefix(day), after: day });
+    const manifest = state === 'intact' ? statement.manifest : undefined;
+    if (before && manifest) await compareDays(at, before, manifest);
+    if (manifest) days++;
+    last = manifest ?? last;
+    // An inventory that is not there may have said why an asset left.
+    before = manifest;
   }
   for (const day of await daysIn(at)) {
     if (!byDay.has(day)) at.found({ what: 'extra', key: inventoryPrefix(day), after: null });

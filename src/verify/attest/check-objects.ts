@@ -4,7 +4,7 @@ import { leafHash, MerkleTree } from '../../merkle.ts';
 import { draftFolder } from '../../storage/directory/root.ts';
 import { ours } from '../../storage/keys.ts';
 import { measure } from '../../storage/meter.ts';
-import { differenceOf, mediaKeysFrom } from '../compare-objects.ts';
+import { differenceOf } from '../compare-objects.ts';
 import type { InventoryLine } from '../inventory-line.ts';
 import type { Manifest } from '../manifest.ts';
 import type { Entry } from './check-days.ts';
@@ -21,10 +21,6 @@ export interface ObjectCounts {
   /** Read and compared. */
   objects: number;
   bytes: number;
-  /** Stored, replaced or erased after the inventory was written: the next one proves them. */
-  newer: number;
-  /** Without a content hash in the inventory, or archived: not proven. */
-  unproven: number;
 }
 
 /** Objects that are read at once, and lines that are in memory. */
@@ -47,8 +43,7 @@ export async function checkObjects(
       at.signal.throwIfAborted();
       known.add(object.key);
       const finding = await checkObject(at, object, counts);
-      if (finding && (await isExcused(at, manifest, { line, object, ...finding }))) counts.newer++;
-      else if (finding) at.found({ ...finding, after: manifest.day });
+      if (finding) at.found({ ...(await judged(at, manifest, { line, object, finding })), after: manifest.day });
       onProgress();
     });
     counts.assets += batch.length;
@@ -65,7 +60,7 @@ export async function checkObjects(
   if (tree.root().toString('hex') !== manifest.root) {
     at.found({ what: 'altered', key: `the entries of ${manifest.day}`, after: manifest.day, why: 'Merkle root' });
   }
-  await findExtra(at, manifest, known, counts);
+  await findExtra(at, manifest, known);
 }
 
 const objectsOf = ({ objects, versions }: InventoryLine): SignedObject[] => [
@@ -73,29 +68,30 @@ const objectsOf = ({ objects, versions }: InventoryLine): SignedObject[] => [
   ...versions.flatMap(({ objects: kept, expiresAt }) => kept.map((object) => ({ ...object, expiresAt }))),
 ];
 
-async function checkObject(
+type Difference = Omit<Finding, 'after'>;
+
+/** A difference counts as unproven if something in the bucket says that the object was changed later on purpose. */
+async function judged(
   at: Attesting,
-  object: SignedObject,
-  counts: ObjectCounts,
-): Promise<Omit<Finding, 'after'> | undefined> {
-  const { sha256 } = object;
-  if (sha256 === null) counts.unproven++;
-  try {
-    return await compareObject(at, object, counts);
-  } catch (error) {
-    if (!(error instanceof Archived)) throw error;
-    if (sha256 !== null) counts.unproven++;
-    return undefined;
-  }
+  manifest: Manifest,
+  { line, object, finding }: { line: InventoryLine; object: SignedObject; finding: Difference },
+): Promise<Difference> {
+  const isNewer = finding.what !== 'unproven' && (await isExcused(at, manifest, { line, object, ...finding }));
+  return isNewer ? newer(object.key) : finding;
 }
 
-/** @throws Archived */
-async function compareObject(
+const newer = (key: string): Difference => ({ what: 'unproven', key, why: 'changed after the inventory' });
+
+async function checkObject(
   { storage, signal }: Attesting,
   { key, versionId, bytes, crc32, sha256 }: SignedObject,
   counts: ObjectCounts,
-): Promise<Omit<Finding, 'after'> | undefined> {
-  const body = await storage.get(key, { signal, versionId });
+): Promise<Difference | undefined> {
+  const body = await storage.get(key, { signal, versionId }).catch((error) => {
+    if (!(error instanceof Archived)) throw error;
+    return 'archived' as const;
+  });
+  if (body === 'archived') return { what: 'unproven', key, why: 'archived' };
   if (!body) return { what: 'missing', key };
   let length = 0;
   body.on('data', (chunk: Buffer) => {
@@ -106,19 +102,23 @@ async function compareObject(
   counts.bytes += length;
   if (bytes !== null && length !== bytes) return { what: 'altered', key, why: `${length} bytes, ${bytes} were signed` };
   const difference = differenceOf(found, { crc32: crc32 ?? undefined, sha256: sha256 ?? undefined });
-  return difference ? { what: 'altered', key, why: `${difference} was signed` } : undefined;
+  if (difference) return { what: 'altered', key, why: `${difference} was signed` };
+  return sha256 === null ? { what: 'unproven', key, why: 'no content hash was signed' } : undefined;
 }
 
 /** Reports objects that the inventory does not name. */
-async function findExtra(at: Attesting, manifest: Manifest, known: KeySet, counts: ObjectCounts): Promise<void> {
+async function findExtra(at: Attesting, manifest: Manifest, known: KeySet): Promise<void> {
   for await (const { key } of at.storage.list('', { signal: at.signal })) {
     if (known.has(key) || key.startsWith(ours) || key.startsWith(`${draftFolder}/`)) continue;
-    if (await isNewer(at, key, manifest)) counts.newer++;
-    else at.found({ what: 'extra', key, after: manifest.day });
+    const finding: Difference = (await isNewer(at, key, manifest)) ? newer(key) : { what: 'extra', key };
+    at.found({ ...finding, after: manifest.day });
   }
 }
 
+/** An object is new if the record of its media is. The key of a sidecar is that of its media and one or two endings. */
 async function isNewer(at: Attesting, key: string, manifest: Manifest): Promise<boolean> {
-  for (const media of mediaKeysFrom(key)) if (await isWrittenAfter(at, media, manifest)) return true;
+  for (const media of [key, key.replace(/\.[^.]*$/, ''), key.replace(/\.[^.]*\.[^.]*$/, '')]) {
+    if (await isWrittenAfter(at, media, manifest)) return true;
+  }
   return false;
 }

@@ -8,9 +8,9 @@ export type SignedObject = InventoryLine['objects'][number] & {
   expiresAt?: string | null;
 };
 
-/** Something that is not as it was signed. */
+/** Something that is not as it was signed, or not proven. */
 export interface Finding {
-  what: 'altered' | 'missing' | 'extra';
+  what: 'altered' | 'missing' | 'extra' | 'unproven';
   /** The key of an object, or a description. */
   key: string;
   /** The last day for which a signed manifest proves the earlier state; null: no day is proven. */

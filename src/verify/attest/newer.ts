@@ -7,9 +7,12 @@ import type { Manifest } from '../manifest.ts';
 import type { Attesting, Finding, SignedObject } from './finding.ts';
 import { jsonAt } from './read.ts';
 
+/** The longest key of S3, in bytes. */
+const longestKey = 1024;
+
 /**
- * Whether an object may differ from the inventory: it was written, replaced or erased later, or had to be removed by now. Records,
- * versions and tombstones are not signed: a forged time excuses a change until the next inventory.
+ * Whether an object differs from the inventory because it was written, replaced or erased later, or had to be removed by now:
+ * records, versions and tombstones say so. They are not signed, so this is no proof.
  */
 export async function isExcused(
   at: Attesting,
@@ -18,17 +21,21 @@ export async function isExcused(
 ): Promise<boolean> {
   // Its file was being replaced while the inventory was written.
   if (line.state === 'transferring') return true;
-  if (what === 'missing' && (isPast(object.expiresAt) || isPast(line.removedAt))) return true;
-  const tombstone = await jsonAt<{ erasedAt: string }>(at, tombstoneKey(hashOfId(line.id)));
-  if (isAfter(tombstone?.erasedAt, manifest)) return true;
+  if (what === 'missing') {
+    if (isPast(object.expiresAt) || isPast(line.removedAt)) return true;
+    const tombstone = await jsonAt<{ erasedAt: string }>(at, tombstoneKey(hashOfId(line.id)));
+    if (isAfter(tombstone?.erasedAt, manifest)) return true;
+  }
   const [media] = line.objects;
   if (media && (await isWrittenAfter(at, media.key, manifest))) return true;
   return await isReplacedAfter(at, line.id, manifest);
 }
 
 /** Whether the record of the media at `key` says that it was written after the inventory. */
-export async function isWrittenAfter(at: Attesting, key: string, manifest: Manifest): Promise<boolean> {
-  const record = await jsonAt<AssetRecord>(at, sidecarKeys.record(key));
+export async function isWrittenAfter(from: Attesting, key: string, manifest: Manifest): Promise<boolean> {
+  const at = sidecarKeys.record(key);
+  // Of an extra object with a long key, there can be no record.
+  const record = Buffer.byteLength(at) <= longestKey ? await jsonAt<AssetRecord>(from, at) : undefined;
   return isAfter(record?.writtenAt, manifest);
 }
 
@@ -42,9 +49,10 @@ async function isReplacedAfter(at: Attesting, id: string, manifest: Manifest): P
   return false;
 }
 
-function isAfter(time: string | undefined, { writtenAt }: Manifest): boolean {
-  const at = Date.parse(time ?? '');
-  return at > Date.parse(writtenAt) && at <= Date.now();
-}
+/** Times are ISO 8601 in UTC with milliseconds, so they sort as text. */
+const isTime = (time: unknown) => typeof time === 'string' && /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/.test(time);
+
+const isAfter = (time: string | undefined, { writtenAt }: Manifest) =>
+  isTime(time) && time! > writtenAt && time! <= new Date().toISOString();
 
 const isPast = (time: string | null | undefined) => Boolean(time) && Date.parse(time!) <= Date.now();

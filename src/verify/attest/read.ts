@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { createGunzip } from 'node:zlib';
 import { parsed } from '../../parsed.ts';
+import { shortText } from '../../short-text.ts';
 import { inventoryPrefix } from '../../storage/keys.ts';
 import type { Manifest } from '../manifest.ts';
 import type { Attesting } from './finding.ts';
@@ -13,15 +14,7 @@ const largestJson = 16 * 2 ** 20;
 /** The JSON object at a key, whose fields may be anything; undefined: nothing is there, or something else. */
 export async function jsonAt<T>({ storage, signal }: From, key: string): Promise<Partial<T> | undefined> {
   const body = await storage.get(key, { signal });
-  if (!body) return undefined;
-  const chunks: Buffer[] = [];
-  let length = 0;
-  for await (const chunk of body) {
-    length += chunk.length;
-    if (length > largestJson) return undefined;
-    chunks.push(chunk);
-  }
-  return parsed<T>(Buffer.concat(chunks).toString());
+  return body && parsed<T>((await shortText(body, largestJson)) ?? '');
 }
 
 /** The SHA-256 of an object; undefined: there is none. */
