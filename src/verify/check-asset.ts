@@ -1,7 +1,5 @@
 import type { VerificationLine } from '../store/database/schema.ts';
-import { inspect } from './compare-objects.ts';
-import { nothingFound } from './counts.ts';
-import { expectedOf } from './expected-objects.ts';
+import { inspectAsset } from './inspect-asset.ts';
 import type { VerifyDeps } from './verify.ts';
 
 /**
@@ -14,14 +12,7 @@ export async function checkAsset(
   signal: AbortSignal,
 ): Promise<VerificationLine[]> {
   const asset = await deps.store.contents.get(assetId);
-  const pairs = (asset ? expectedOf(asset) : []).map((left) => ({ key: left.key, left, right: 'unlisted' as const }));
-  const found = await inspect(deps, pairs, {
-    one: true,
-    counts: { ...nothingFound },
-    seen: [],
-    copied: [],
-    hashed: [],
-    signal,
-  });
-  return found.filter((line) => line !== undefined);
+  if (!asset) return [];
+  const { findings } = await inspectAsset(deps, asset, { signal });
+  return findings.filter((line) => line !== undefined);
 }

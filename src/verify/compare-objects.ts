@@ -9,7 +9,7 @@ import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
 import { type Expected, expectedOf, isSettled } from './expected-objects.ts';
 
-interface InspectDeps {
+export interface InspectDeps {
   store: Store;
   storage: Storage;
 }
@@ -30,11 +30,11 @@ const readers = 4;
 
 export interface Inspection {
   deep?: boolean | undefined;
-  /** Only one connection is verified: objects without a record may belong to others. */
-  one: boolean;
+  /** Objects without a record have no result, as they may belong to other connections. */
+  skipForeign: boolean;
   counts: VerificationCounts;
   /** Assets whose media was read and is correct. */
-  seen: { id: string; lease: number }[];
+  verified: { id: string; lease: number }[];
   /** Objects with another ETag for the same content, as in a copied bucket. */
   copied: { id: string; lease: number; key: string; etag: string }[];
   /** Correct objects whose content hash was not known. */
@@ -44,11 +44,11 @@ export interface Inspection {
 
 /** The result for each pair, in the same order. Foreign objects that turn out to belong to an asset have none. */
 export async function inspect(deps: InspectDeps, batch: Pair[], options: Inspection): Promise<ObjectResult[]> {
-  const foreign = options.one ? [] : batch.filter(({ left }) => !left).map(({ key }) => key);
+  const foreign = options.skipForeign ? [] : batch.filter(({ left }) => !left).map(({ key }) => key);
   const owned = await ownedAmong(deps.store, foreign);
   const findings = await concurrently(batch, readers, async ({ key, left, right }): Promise<ObjectResult> => {
     if (left) return judge(deps, left, right, options);
-    if (options.one || owned.has(key)) return undefined;
+    if (options.skipForeign || owned.has(key)) return undefined;
     return { ...verificationLine('+', 'not ours: no record names it'), key: storable(key) };
   });
   return batch.flatMap(({ left }, index) => (left || findings[index] ? [findings[index]] : []));
@@ -71,7 +71,7 @@ async function judge(
     const finding = await compare(deps, expected, object, options);
     if (finding.mark === '=') {
       if (options.deep && expected.kind === 'media' && finding.text === null) {
-        options.seen.push({ id: expected.asset.id, lease: expected.asset.lease });
+        options.verified.push({ id: expected.asset.id, lease: expected.asset.lease });
       }
       return finding;
     }

@@ -7,13 +7,14 @@ import type { Log } from '../log.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import { createThrottle } from '../source/bandwidth.ts';
 import type { Storage } from '../storage/storage.ts';
+import type { VerificationLine } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
+import type { AssetContents } from '../store/verifications/contents.ts';
 import type { ScrubState, Unverified } from '../store/verifications/scrub.ts';
 import type { Timings } from '../timings.ts';
-import { type Inspection, inspect } from './compare-objects.ts';
+import type { Inspection } from './compare-objects.ts';
 import { compareVersions } from './compare-versions.ts';
-import { nothingFound } from './counts.ts';
-import { expectedOf } from './expected-objects.ts';
+import { inspectAsset } from './inspect-asset.ts';
 
 export interface ScrubDeps {
   store: Store;
@@ -60,11 +61,11 @@ export class Scrubber {
   /** Nothing is due before this time, by the monotonic clock. */
   #notBefore = 0;
   /** Assets that could not be checked, and until when they are left alone. */
-  readonly #later = new Map<string, number>();
+  readonly #leftAloneUntil = new Map<string, number>();
 
   constructor(deps: ScrubDeps) {
     this.#deps = deps;
-    this.#throttled = slow(deps);
+    this.#throttled = throttled(deps);
   }
 
   /** Reads all assets that are due now, if no other process does. */
@@ -104,12 +105,13 @@ export class Scrubber {
         if (!state) return;
       }
       const next = await store.scrub.next(this.#leftAlone());
-      const waitMs = next ? await this.#waitFor(state, next) : this.#replanAfter;
+      const waitMs = next ? this.#dueIn(state, next) : this.#replanAfter;
       if (!next || waitMs >= timings.poll) return this.#pause(waitMs);
       // With millions of assets, several are due within the time between two rounds.
       if (waitMs > 0) await sleep(waitMs, undefined, { signal });
+      if (await this.#waitsForTransfers(state, next)) return this.#pause(transfersMs);
       // An asset that could not be read does not delay the next one.
-      if (await this.#check(next, signal)) state = await store.scrub.read(owner);
+      if (await this.#check(next, signal)) state = await store.scrub.assetRead(owner);
     }
   }
 
@@ -118,76 +120,49 @@ export class Scrubber {
     return Math.max(1000, this.#deps.cycle / 360);
   }
 
-  /** How long the next asset has to wait: until it is due, or until no transfer runs. */
-  async #waitFor(state: ScrubState, next: Unverified): Promise<number> {
-    const { store, cycle, bandwidth } = this.#deps;
+  /** In ms. */
+  #dueIn(state: ScrubState, next: Unverified): number {
     if (state.rate === 0) return this.#replanAfter;
     const dueMs = next.weight / state.rate;
-    if (isWithin(state.readMsAgo, dueMs)) return dueMs - state.readMsAgo!;
+    return isWithin(state.readMsAgo, dueMs) ? dueMs - state.readMsAgo! : 0;
+  }
+
+  /** Whether the next asset waits because media is transferred. */
+  async #waitsForTransfers(state: ScrubState, next: Unverified): Promise<boolean> {
+    const { store, cycle, bandwidth } = this.#deps;
     const isUrgent = next.ageMs > cycle || state.bytesPerSecond > bandwidth / 2;
-    return !isUrgent && (await store.scrub.isTransferring()) ? transfersMs : 0;
+    return !isUrgent && (await store.scrub.isTransferring());
   }
 
   #leftAlone(): string[] {
     const now = performance.now();
-    for (const [id, until] of this.#later) if (until <= now) this.#later.delete(id);
-    if (this.#later.size > mostUnreadable) throw new Error(`${this.#later.size} assets could not be checked`);
-    return [...this.#later.keys()];
+    for (const [id, until] of this.#leftAloneUntil) if (until <= now) this.#leftAloneUntil.delete(id);
+    if (this.#leftAloneUntil.size > mostUnreadable)
+      throw new Error(`${this.#leftAloneUntil.size} assets could not be checked`);
+    return [...this.#leftAloneUntil.keys()];
   }
 
   #leaveAlone(id: string, ms: number): false {
-    this.#later.set(id, performance.now() + ms);
+    this.#leftAloneUntil.set(id, performance.now() + ms);
     return false;
   }
 
-  /**
-   * Reads the objects of one asset and of its kept versions, and requests a repair if they differ; a version cannot be repaired.
-   * False: it could not be checked now.
-   */
+  /** Reads one asset, and requests a repair if it is damaged. False: it could not be checked now. */
   async #check({ id }: Unverified, signal: AbortSignal): Promise<boolean> {
     const { store, storage, log } = this.#deps;
     const asset = await store.contents.get(id);
     if (!asset) return false;
-    const pairs = expectedOf(asset).map((left) => ({ key: left.key, left, right: 'unlisted' as const }));
-    const found: Inspection = {
-      deep: true,
-      one: true,
-      counts: { ...nothingFound },
-      seen: [],
-      copied: [],
-      hashed: [],
-      signal,
-    };
-    const throttled = { store, storage: this.#throttled };
-    const findings = [
-      ...(await inspect(throttled, pairs, found)),
-      ...(await compareVersions(throttled, await store.versions.ofAsset(id), found)),
-    ];
+    const { findings, inspection } = await this.#readAsset(asset, signal);
     const differences = findings.flatMap((finding) => (finding?.difference ? [finding] : []));
     // Without the right disk or bucket, everything would be missing or different.
     if (differences.length > 0) await storage.check();
-    await store.contents.verified(found.seen);
-    await store.contents.copied(found.copied);
-    await store.contents.hashed(found.hashed);
+    await this.#saveResults(inspection);
 
-    const unreadable = differences.find(({ mark }) => mark === '!');
     const damaged = differences.filter(({ mark }) => mark !== '!');
-    const what = damaged.flatMap(({ kind, remedy }) => (kind && remedy ? [{ kind, remedy }] : []));
-    const isRepaired = what.length > 0 && (await store.contents.requestRepair(id, what));
-    if (damaged.length > 0) {
-      const objects = damaged.map(({ key, text }) => ({ key, text }));
-      const { connectionId } = asset;
-      await store.events.add({
-        kind: 'asset.damaged',
-        assetId: id,
-        ...(connectionId !== null && { connectionId }),
-        data: { objects, repaired: isRepaired },
-      });
-      log.warn(
-        { event: 'asset.damaged', assetId: id, connectionId, objects, repaired: isRepaired },
-        'asset damaged in the bucket',
-      );
-    }
+    const repairs = damaged.flatMap(({ kind, remedy }) => (kind && remedy ? [{ kind, remedy }] : []));
+    const isRepaired = repairs.length > 0 && (await store.contents.requestRepair(id, repairs));
+    if (damaged.length > 0) await this.#reportDamage(asset, damaged, isRepaired);
+    const unreadable = differences.find(({ mark }) => mark === '!');
     if (unreadable) {
       log.warn(
         { event: 'object.unreadable', assetId: id, key: unreadable.key, reason: unreadable.text },
@@ -195,12 +170,40 @@ export class Scrubber {
       );
       return this.#leaveAlone(id, unreadableMs);
     }
-    if (found.seen.length > 0 || isRepaired) return true;
-    const media = findings.find((finding) => finding?.kind === 'media');
-    if (!media || (what.length > 0 && !isRepaired)) return this.#leaveAlone(id, movingMs);
+    if (inspection.verified.length > 0 || isRepaired) return true;
+    const isMediaKnown = findings.some((finding) => finding?.kind === 'media');
+    if (!isMediaKnown || repairs.length > 0) return this.#leaveAlone(id, movingMs);
     // Archived, or damaged and no longer in the library.
     await store.scrub.cannotVerify(asset);
     return true;
+  }
+
+  /** Reads the objects of an asset and of its kept versions. */
+  async #readAsset(asset: AssetContents, signal: AbortSignal) {
+    const { store } = this.#deps;
+    const deps = { store, storage: this.#throttled };
+    const { findings, inspection } = await inspectAsset(deps, asset, { deep: true, signal });
+    const versions = await compareVersions(deps, await store.versions.ofAsset(asset.id), inspection);
+    return { findings: [...findings, ...versions], inspection };
+  }
+
+  async #saveResults({ verified, copied, hashed }: Inspection): Promise<void> {
+    const { contents } = this.#deps.store;
+    await contents.verified(verified);
+    await contents.copied(copied);
+    await contents.hashed(hashed);
+  }
+
+  async #reportDamage(
+    { id: assetId, connectionId }: AssetContents,
+    damaged: Pick<VerificationLine, 'key' | 'text'>[],
+    repaired: boolean,
+  ): Promise<void> {
+    const objects = damaged.map(({ key, text }) => ({ key, text }));
+    const data = { objects, repaired };
+    const of = { assetId, ...(connectionId !== null && { connectionId }) };
+    await this.#deps.store.events.add({ kind: 'asset.damaged', ...of, data });
+    this.#deps.log.warn({ event: 'asset.damaged', assetId, connectionId, ...data }, 'asset damaged in the bucket');
   }
 }
 
@@ -208,7 +211,7 @@ export class Scrubber {
 const isWithin = (msAgo: number | null, ms: number) => msAgo !== null && msAgo >= 0 && msAgo < ms;
 
 /** The bucket, with reads limited to the bandwidth of the scrub. */
-function slow({ storage, bandwidth, onRead }: ScrubDeps): Storage {
+function throttled({ storage, bandwidth, onRead }: ScrubDeps): Storage {
   const throttle = createThrottle(bandwidth);
   return {
     ...storage,

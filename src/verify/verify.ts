@@ -13,7 +13,8 @@ import type { AssetContents } from '../store/verifications/contents.ts';
 import { type Inspection, inspect, type ObjectResult, type Pair, verificationLine } from './compare-objects.ts';
 import { compareVersions } from './compare-versions.ts';
 import { differencesIn } from './counts.ts';
-import { compareKeys, expectedObjects, expectedOf, isSettled, sideBySide } from './expected-objects.ts';
+import { compareKeys, expectedObjects, isSettled, sideBySide } from './expected-objects.ts';
+import { pairsOf } from './inspect-asset.ts';
 import { listLibrary } from './list-library.ts';
 import { Progress } from './progress.ts';
 import { isAbsent, whyNot } from './why-not-mirrored.ts';
@@ -133,7 +134,7 @@ async function compareSettledSince(at: Verifying): Promise<void> {
     const page = await at.deps.store.contents.openSince({ after, ...options });
     if (!page) return;
     after = page.last;
-    const arrived = page.rows.flatMap(expectedOf).map((left): Pair => ({ key: left.key, left, right: 'unlisted' }));
+    const arrived = page.rows.flatMap(pairsOf);
     const others = page.rows.filter((row) => !isSettled(row)).map(missingAsset);
     await compare(at, arrived, others, { phase: 'assets', assetId: after });
   }
@@ -185,15 +186,16 @@ async function compare(
   const { run, progress, signal } = at;
   const { store, storage } = at.deps;
   const { counts } = progress;
-  const seen: Inspection['seen'] = [];
+  const verified: Inspection['verified'] = [];
   const copied: Inspection['copied'] = [];
   const hashed: Inspection['hashed'] = [];
-  const one = run.connectionId !== null;
-  const findings = await inspect(at.deps, batch, { ...run.options, one, counts, seen, copied, hashed, signal });
+  const skipForeign = run.connectionId !== null;
+  const options = { ...run.options, skipForeign, counts, verified, copied, hashed, signal };
+  const findings = await inspect(at.deps, batch, options);
   // Without the right disk or bucket, everything would be missing or different.
   if (findings.some((finding) => finding?.difference && finding.mark !== '+')) await storage.check();
   for (const { left } of batch) if (left?.kind === 'media') counts.assets++;
-  await store.contents.verified(seen);
+  await store.contents.verified(verified);
   await store.contents.copied(copied);
   await store.contents.hashed(hashed);
   await progress.save([...findings, ...others], next);

@@ -120,7 +120,7 @@ describe('the scrub', () => {
     await database.query(`UPDATE scrub SET until = now() - interval '1 second'`);
     await scrubber().round(stop);
     expect(await fresh()).toHaveLength(1);
-    expect(await scrub.read('another')).toBeUndefined();
+    expect(await scrub.assetRead('another')).toBeUndefined();
   });
 
   test('a damaged file and a missing record are repaired, and an event reports it', async () => {
@@ -234,6 +234,11 @@ describe('the scrub', () => {
     await age(ids[0]!, 89);
     await scrubber().round(stop);
     expect(await fresh()).not.toContain(0);
+    // It becomes due within the round.
+    await database.query('UPDATE scrub SET read_at = now(), rate = $1', [2 ** 20 / 200]);
+    await scrubber().round(stop);
+    expect(await fresh()).not.toContain(0);
+    await database.query('UPDATE scrub SET read_at = NULL');
     await age(ids[0]!, 91);
     await scrubber().round(stop);
     expect(await fresh()).toContain(0);

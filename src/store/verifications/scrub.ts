@@ -64,8 +64,8 @@ export async function release(db: Database, owner: string): Promise<void> {
   await sql`UPDATE scrub SET owner = NULL, until = NULL WHERE owner = ${owner}`.execute(db);
 }
 
-/** An asset was read, successfully or not. Undefined: the lease is lost. */
-export async function read(db: Database, owner: string): Promise<ScrubState | undefined> {
+/** Records that an asset was read, successfully or not. Undefined: the lease is lost. */
+export async function assetRead(db: Database, owner: string): Promise<ScrubState | undefined> {
   const { rows } = await sql<ScrubState>`
     UPDATE scrub SET read_at = now() WHERE owner = ${owner} RETURNING ${state}`.execute(db);
   return rows[0];
@@ -130,7 +130,7 @@ export async function isTransferring(db: Database): Promise<boolean> {
   return rows[0]!.some;
 }
 
-/** The state of the scrub, and when the longest unverified file was verified; null: there are no files. */
+/** The state of the scrub, and the oldest "last verified" time of all files; null: there are no files. */
 export async function progress(db: Database): Promise<{ scrub: ScrubState | undefined; oldest: Date | null }> {
   const { rows } = await sql<ScrubState>`SELECT ${state} FROM scrub`.execute(db);
   const { rows: oldest } = await sql<{ at: Date }>`

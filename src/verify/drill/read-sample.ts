@@ -22,7 +22,7 @@ export async function readSample(
     const pairs = asset ? expectedOf(asset).map((left) => ({ key: left.key, left, right: 'unlisted' as const })) : [];
     if (pairs.length === 0) continue;
     const lines = await inspect(deps, pairs, {
-      ...{ deep: true, one: true, counts, seen: [], copied: [], hashed: [], signal },
+      ...{ deep: true, skipForeign: true, counts, verified: [], copied: [], hashed: [], signal },
     });
     found.assets++;
     found.objects += pairs.length;

@@ -1,0 +1,19 @@
+import type { AssetContents } from '../store/verifications/contents.ts';
+import { type InspectDeps, type Inspection, inspect, type ObjectResult, type Pair } from './compare-objects.ts';
+import { nothingFound } from './counts.ts';
+import { expectedOf } from './expected-objects.ts';
+
+/** The objects of an asset, to be requested from the bucket. */
+export const pairsOf = (asset: AssetContents): Pair[] =>
+  expectedOf(asset).map((left) => ({ key: left.key, left, right: 'unlisted' }));
+
+/** Requests each object of an asset from the bucket. The findings are in the order of the keys. */
+export async function inspectAsset(
+  deps: InspectDeps,
+  asset: AssetContents,
+  options: Pick<Inspection, 'deep' | 'signal'>,
+): Promise<{ findings: ObjectResult[]; inspection: Inspection }> {
+  const counts = { ...nothingFound };
+  const inspection: Inspection = { ...options, skipForeign: true, counts, verified: [], copied: [], hashed: [] };
+  return { findings: await inspect(deps, pairsOf(asset), inspection), inspection };
+}
