@@ -15,11 +15,11 @@ export interface DrillReport {
   loss: {
     /** Assets in the database whose copy was compared with what was restored. */
     compared: number;
-    /** Of these, changed during the drill, so that they were not compared. */
-    moving: number;
-    /** When the oldest change happened that the bucket does not have; null: it has all. */
+    /** Of these, differed because they were just being changed: neither a failure nor lost. */
+    inProgress: number;
+    /** Time of the oldest change missing in the bucket (see `losses`); null: none. */
     oldest: string | null;
-    /** Some of what would be lost. */
+    /** Some of the assets that differ. */
     examples: { assetId: string; key: string; code: DrillFailure; since: string }[];
     /** What the bucket never has: a backup of the database does. */
     onlyInDatabase: { connections: number; webhooks: number; tokens: number; holds: number; auditEntries: number };
@@ -31,6 +31,8 @@ export interface DrillReport {
     bytes: number;
     ms: number;
     damaged: { assetId: string; key: string; text: string }[];
+    /** Objects whose content is not known: the bucket answered with an error twice. */
+    unreadable: { assetId: string; key: string; text: string }[];
   };
   secrets: { checked: number; unreadable: { name: string; reason: string }[] };
   /** How long a recovery takes: `recordsMs` was measured; `mediaMs`, to read all media, is extrapolated from the sample. */
@@ -44,11 +46,12 @@ const failures = {
   record_differs: ['record describes another file than the database', 'records describe other files than the database'],
   media_missing: ['media file is missing', 'media files are missing'],
   media_differs: ['media file differs from its record', 'media files differ from their records'],
-  sidecar_missing: ['asset lacks its transcript or thumbnail', 'assets lack their transcript or thumbnail'],
+  sidecar_missing: ['transcript or thumbnail is missing or differs', 'transcripts or thumbnails are missing or differ'],
   metadata_differs: ['record has older metadata than the database', 'records have older metadata than the database'],
   version_missing: ['superseded file has no record', 'superseded files have no records'],
   tombstone_missing: ['erased asset has no tombstone', 'erased assets have no tombstones'],
   object_damaged: ['object of the sample is missing or damaged', 'objects of the sample are missing or damaged'],
+  object_unreadable: ['object of the sample cannot be read', 'objects of the sample cannot be read'],
   secret_unreadable: [
     'token or secret cannot be decrypted with ENCRYPTION_KEYS',
     'tokens or secrets cannot be decrypted with ENCRYPTION_KEYS',
@@ -56,6 +59,15 @@ const failures = {
 } as const;
 export type DrillFailure = keyof typeof failures;
 export const drillFailures = Object.keys(failures) as DrillFailure[];
+
+/** What would be lost with the database. Missing media, transcripts and thumbnails are downloaded again. */
+export const losses: ReadonlySet<DrillFailure> = new Set<DrillFailure>([
+  'record_missing',
+  'record_differs',
+  'metadata_differs',
+  'version_missing',
+  'tombstone_missing',
+]);
 
 /** `2 media files are missing` */
 export function failureText({ code, count }: { code: DrillFailure; count: number }): string {

@@ -1,6 +1,8 @@
 /** Durations and sizes as people write them: `90s`, `5m`, `1h30m`; `16MiB`, `50MB`. */
 
-const milliseconds: Record<string, number> = { ms: 1, s: 1e3, m: 60e3, h: 3600e3, d: 86400e3, w: 7 * 86400e3 };
+export const dayMs = 86_400_000;
+
+const milliseconds: Record<string, number> = { ms: 1, s: 1e3, m: 60e3, h: 3600e3, d: dayMs, w: 7 * dayMs };
 
 /** Limits of a connection's own sync interval, in ms. The environment's interval may be shorter. */
 export const syncIntervals = { least: 1000, most: 365 * 86400e3 };

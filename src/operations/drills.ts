@@ -1,9 +1,10 @@
 import { z } from 'zod';
-import { drillFailures, failureText } from '../drill-report.ts';
+import { drillFailures, failureText, losses } from '../drill-report.ts';
 import type { Drill } from '../store/drills/drills.ts';
+import { formatDuration } from '../units.ts';
 import { usualSample } from '../verify/drill/scheduled-drills.ts';
 import type { OperationsDeps } from './deps.ts';
-import { count, time } from './fields.ts';
+import { count, numberOf, time } from './fields.ts';
 import { rowsOfPage } from './pagination.ts';
 import { Refused } from './refused.ts';
 
@@ -17,6 +18,7 @@ export type DrillRequest = z.infer<typeof drillRequest>;
 export const drillAccepted = z.object({ id: z.string() }).meta({ id: 'DrillAccepted' });
 
 const ms = count.describe('Milliseconds.');
+const objects = z.array(z.object({ assetId: z.string(), key: z.string(), text: z.string() }));
 
 export const drillSummary = z
   .object({
@@ -26,7 +28,7 @@ export const drillSummary = z
     requestedAt: time,
     startedAt: time.nullable(),
     finishedAt: time.nullable(),
-    error: z.string().nullable().describe('Why it could not be made, or why the last attempt at it ended.'),
+    error: z.string().nullable().describe('Why the drill, or its last attempt, failed.'),
     key: z.string().nullable().describe('The key of the report in the bucket.'),
     failures: z.array(z.object({ code: z.enum(drillFailures), count, text: z.string() })),
     recovery: z
@@ -37,7 +39,8 @@ export const drillSummary = z
       })
       .nullable(),
     lost: count.nullable().describe('Records, superseded files and tombstones that the bucket does not have.'),
-    oldestLoss: time.nullable().describe('When the oldest change happened that the bucket does not have.'),
+    oldestLoss: time.nullable().describe('Time of the oldest of these changes; null: none.'),
+    text: z.string().nullable().describe('The result as a sentence, which may change; null: it has not ended.'),
   })
   .meta({ id: 'DrillSummary' });
 
@@ -49,7 +52,7 @@ export const drillAnswer = drillSummary
         restored: z.object({ assets: count, versions: count, tombstones: count, bytes: count, objects: count }),
         loss: z.object({
           compared: count,
-          moving: count.describe('Changed during the drill, so not compared.'),
+          inProgress: count.describe('Differed because they were just being changed: neither a failure nor lost.'),
           examples: z.array(
             z.object({ assetId: z.string(), key: z.string(), code: z.enum(drillFailures), since: time }),
           ),
@@ -67,7 +70,8 @@ export const drillAnswer = drillSummary
           objects: count,
           bytes: count,
           ms,
-          damaged: z.array(z.object({ assetId: z.string(), key: z.string(), text: z.string() })),
+          damaged: objects,
+          unreadable: objects.describe('The bucket answered with an error twice.'),
         }),
         secrets: z.object({
           checked: count,
@@ -107,13 +111,10 @@ export function drillOperations({ store }: Pick<OperationsDeps, 'store'>) {
   };
 }
 
-/** Failures that say that a record, a superseded file or an erasure would be lost. */
-const losses = /^(record|metadata|version|tombstone)_/;
-
 export function drillSummaryOf({ report, sample: _, requestedAt, startedAt, finishedAt, ...drill }: Drill) {
   const failures = report?.failures.map((failure) => ({ ...failure, text: failureText(failure) })) ?? [];
-  const lost = failures.reduce((sum, { code, count }) => (losses.test(code) ? sum + count : sum), 0);
-  return {
+  const lost = failures.reduce((sum, { code, count }) => (losses.has(code) ? sum + count : sum), 0);
+  const summary = {
     ...drill,
     requestedAt: requestedAt.toISOString(),
     startedAt: startedAt?.toISOString() ?? null,
@@ -123,4 +124,22 @@ export function drillSummaryOf({ report, sample: _, requestedAt, startedAt, fini
     lost: report ? lost : null,
     oldestLoss: report?.loss.oldest ?? null,
   };
+  return { ...summary, text: textOf(summary) };
+}
+
+function textOf({
+  finishedAt,
+  error,
+  failures,
+  recovery,
+  lost,
+}: Omit<z.infer<typeof drillSummary>, 'text'>): string | null {
+  if (finishedAt === null) return null;
+  if (!recovery) return `The drill could not be made: ${error}`;
+  if (failures.length > 0) {
+    return `${failures.map(({ text }) => text).join('; ')}${lost ? `; ${numberOf(lost, 'record')} would be lost` : ''}`;
+  }
+  const { recordsMs, mediaMs } = recovery;
+  const media = mediaMs === null ? '' : `; reading all media takes about ${formatDuration(mediaMs)}`;
+  return `All records are restored in ${formatDuration(recordsMs)}, and nothing is lost${media}`;
 }

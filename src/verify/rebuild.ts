@@ -119,7 +119,6 @@ class Rebuild {
         await this.#restoreBatch(records);
         records = [];
         window.trim();
-        await this.#options.pause?.();
       }
     }
     window.complete();
@@ -132,7 +131,7 @@ class Rebuild {
   /** First: an erased asset must not be restored from objects that its erasure could not remove. */
   async #restoreTombstones(): Promise<void> {
     const { storage, store } = this.#deps;
-    const { signal, onProblem } = this.#options;
+    const { signal, onProblem, pause } = this.#options;
     let keys: string[] = [];
     const restore = async () => {
       const found = await concurrently(keys, readAtOnce, (key) => readTombstone(storage, key, signal));
@@ -141,6 +140,7 @@ class Rebuild {
       }
       await store.removals.restoreTombstones(found.filter((tombstone) => tombstone !== undefined));
       keys = [];
+      await pause?.();
     };
     for await (const { key } of storage.list(tombstones, { signal })) {
       keys.push(key);
@@ -150,7 +150,7 @@ class Rebuild {
   }
 
   async #restoreBatch(keys: string[]): Promise<void> {
-    const { onProblem, signal, onProgress } = this.#options;
+    const { onProblem, signal, onProgress, pause } = this.#options;
     const { storage, thumbnails } = this.#deps;
     const deps = { storage, thumbnails, window: this.#window, onProblem, skip: this.#skip, signal };
     const newest = new Map<string, RebuiltAsset>();
@@ -165,6 +165,7 @@ class Rebuild {
     const outcomes = await this.#restore([...newest.values()]);
     for (const asset of newest.values()) this.#count(asset, outcomes.get(asset.id));
     onProgress(this.progress);
+    await pause?.();
   }
 
   async #restoreVersions(keys: string[]): Promise<void> {
@@ -176,6 +177,7 @@ class Rebuild {
     const erased = await store.removals.erasedAmong(found.map(({ assetId }) => assetId));
     this.progress.versions += await store.versions.add(found.filter(({ assetId }) => !erased.has(assetId)));
     this.#options.onProgress(this.progress);
+    await this.#options.pause?.();
   }
 
   /** If the database refuses a batch, each asset is tried alone, so that one bad record does not block the others. */

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sidecarKeys } from '../../src/storage/keys.ts';
-import { extrapolate } from '../../src/verify/drill/read-sample.ts';
+import { extrapolate, readSample } from '../../src/verify/drill/read-sample.ts';
 import { scrape } from '../metrics/scrape.ts';
 import { contentOf, grounds, keysOf, richest } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
@@ -58,7 +58,7 @@ describe.each(grounds())('a restore drill ($name)', { timeout: minutes(3) }, (ki
       ...{ status: 'passed', scheduled: false, failures: [], lost: 0, oldestLoss: null, error: null },
       report: {
         restored: { assets: 4, tombstones: 0 },
-        loss: { compared: 4, moving: 0, examples: [], onlyInDatabase: { connections: 1, holds: 0 } },
+        loss: { compared: 4, inProgress: 0, examples: [], onlyInDatabase: { connections: 1, holds: 0 } },
         sample: { requested: 20, assets: 4, damaged: [] },
         secrets: { checked: 1, unreadable: [] },
         problems: { count: 0, lines: [] },
@@ -189,7 +189,7 @@ describe('a restore drill', { timeout: minutes(3) }, () => {
     await scene.mirror.store.drills.request({ sample: 1 });
     for (let attempt = 1; attempt <= 3; attempt++) {
       const taken = (await scene.mirror.store.drills.take('me', 60_000))!;
-      const failed = await scene.mirror.store.drills.broken({
+      const failed = await scene.mirror.store.drills.attemptFailed({
         id: taken.id,
         owner: 'me',
         error: 'no bucket',
@@ -205,11 +205,71 @@ describe('a restore drill', { timeout: minutes(3) }, () => {
     expect(await eventsOf(scene, 'drill.failed')).toMatchObject([{ data: { reason: 'no bucket' } }]);
   });
 
+  test('that lost its lease ends without a result', async () => {
+    await begin();
+    const report = {
+      ...JSON.parse((await contentOf(scene.storage, (await drill(scene)).key))!.toString()),
+      id: 'mine',
+    };
+    await scene.query(`INSERT INTO drills (id, sample, scheduled, status, owner, until, started_at)
+      VALUES ('mine', 5, true, 'running', 'me', now() + interval '1 hour', now())`);
+    const { drills } = scene.mirror.store;
+    expect(await drills.finish('another', report, 'key')).toBe(false);
+    expect(await drills.get('mine')).toMatchObject({ status: 'running', report: null });
+    expect(await drills.finish('me', report, 'key')).toBe(true);
+    expect(await eventsOf(scene, 'drill.passed')).toHaveLength(2);
+  });
+
+  test('passes while an asset is being changed, and counts it as neither failed nor lost', async () => {
+    const id = await begin();
+    await scene.storage.remove(sidecarKeys.record((await scene.mirror.asset(id)).key));
+    await scene.query(`UPDATE assets SET lease_until = now() + interval '1 hour' WHERE id = '${id}'`);
+    expect(await drill(scene)).toMatchObject({
+      ...{ status: 'passed', lost: 0, oldestLoss: null },
+      report: { loss: { compared: 1, inProgress: 1, examples: [] } },
+    });
+  });
+
+  test('fails for a record that is not written again', async () => {
+    const id = await begin();
+    await scene.storage.remove(sidecarKeys.record((await scene.mirror.asset(id)).key));
+    await scene.query(`UPDATE assets SET record_key = NULL, next_at = NULL WHERE id = '${id}'`);
+    const found = await drill(scene);
+    expect(found).toMatchObject({ status: 'failed', lost: 1, report: { loss: { inProgress: 0 } } });
+    expect(found.text).toContain('1 record is missing or cannot be read');
+    expect(found.text).toContain('1 record would be lost');
+  });
+
+  test('fails for a missing media file, which is no loss: it is downloaded again', async () => {
+    const id = await begin();
+    await scene.storage.remove((await scene.mirror.asset(id)).key);
+    expect(await drill(scene)).toMatchObject({ status: 'failed', lost: 0, oldestLoss: null });
+  });
+
+  test('tells objects that cannot be read from damaged ones', async () => {
+    const id = await begin();
+    const { key } = await scene.mirror.asset(id);
+    const { store, storage } = scene.mirror.service.context;
+    const get: typeof storage.get = (wanted, options) =>
+      wanted === key ? Promise.reject(new Error('the store answered 500')) : storage.get(wanted, options);
+    const { signal } = new AbortController();
+    const found = await readSample({ store, storage: { ...storage, get } }, { ids: [id], requested: 1, signal });
+    expect(found).toMatchObject({ assets: 1, damaged: [], unreadable: [{ assetId: id, key }] });
+  });
+
   test('is started by the command line, which waits and exits with 1 if it fails', async () => {
     const id = await begin();
     const env = { PATH: process.env.PATH, ...scene.ground.environment, ASSET_MIRROR_URL: scene.ground.publicUrl };
     const command = (...words: string[]) => run(process.execPath, ['src/main.ts', 'drill', ...words], { env });
-    expect((await command()).stdout).toContain('The drill passed.');
+    const { stdout } = await command();
+    for (const line of [
+      'The drill passed.',
+      'Compared:   1 asset\n',
+      'Decrypted:  1 of 1 tokens and secrets',
+      'Lost:       nothing',
+    ]) {
+      expect(stdout).toContain(line);
+    }
     await scene.storage.remove(sidecarKeys.record((await scene.mirror.asset(id)).key));
     const failed = await command('--sample', '3', '--json').catch((error) => error);
     expect(failed.code).toBe(1);

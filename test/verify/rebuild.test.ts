@@ -4,6 +4,7 @@ import { crc32 } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { readCopyConfig } from '../../src/config/config.ts';
 import { rebuildFrom } from '../../src/rebuild.ts';
+import { tombstones, versionKeys } from '../../src/storage/keys.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { type Rebuilding, rebuild } from '../../src/verify/rebuild.ts';
@@ -190,6 +191,18 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
     await storage.put(`${key}.asset.json`, JSON.stringify(record));
     return record;
   }
+
+  test('a rebuild pauses after each batch: of tombstones, of records and of versions', async () => {
+    await put('a');
+    await storage.put(`${tombstones}none`, 'x');
+    await storage.put(`${versionKeys.prefix}x/20260131T120000000Z.json`, 'x');
+    let pauses = 0;
+    const pause = async () => void pauses++;
+    const { signal } = new AbortController();
+    const options = { onProblem: () => {}, onProgress: () => {}, pause, signal };
+    await rebuild({ store, storage, thumbnails: { mirror: true } }, options);
+    expect(pauses).toBe(3);
+  });
 
   test('rebuild reports and skips records that are invalid or belong to another asset', async () => {
     await put('good');

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes, formatDuration } from '../../units.ts';
 import type { Drill } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
-import { counted, harmless, paint, print, printError, printJson } from '../output.ts';
+import { counted, harmless, number, paint, print, printError, printJson } from '../output.ts';
 
 export interface DrillVerbOptions {
   sample?: number;
@@ -41,14 +41,17 @@ function describe(run: Drill): string {
     head,
     ...failures.map(({ text }) => `  ${paint('red', '!')} ${text}`),
     ...loss.examples.map(({ key, code, since }) => `    ${code}  ${harmless(key)}  ${paint('dim', `since ${since}`)}`),
-    ...sample.damaged.map(({ key, text }) => `    ${harmless(key)}  ${paint('dim', harmless(text))}`),
+    ...[...sample.damaged, ...sample.unreadable].map(
+      ({ key, text }) => `    ${harmless(key)}  ${paint('dim', harmless(text))}`,
+    ),
     ...secrets.unreadable.map(({ name, reason }) => `    ${harmless(name)}  ${paint('dim', harmless(reason))}`),
     '',
-    `Restored:   ${counted(restored.assets, 'asset')} of ${loss.compared}, in ${formatDuration(recovery.recordsMs)}`,
+    `Restored:   ${counted(restored.assets, 'asset')} in ${formatDuration(recovery.recordsMs)}`,
+    `Compared:   ${counted(loss.compared, 'asset')}${loss.inProgress > 0 ? `, ${number(loss.inProgress)} just being changed` : ''}`,
     `Read:       ${counted(sample.assets, 'asset')} (${formatBytes(sample.bytes)}) in ${formatDuration(sample.ms)}`,
     `All media:  ${formatBytes(recovery.mediaBytes)}${recovery.mediaMs === null ? '' : `, about ${formatDuration(recovery.mediaMs)} at that rate`}`,
-    `Decrypted:  ${secrets.checked - secrets.unreadable.length} of ${counted(secrets.checked, 'token')} and secrets`,
-    `Lost:       ${run.oldestLoss === null ? 'nothing that the bucket should have' : `changes since ${run.oldestLoss}`}`,
+    `Decrypted:  ${number(secrets.checked - secrets.unreadable.length)} of ${number(secrets.checked)} tokens and secrets`,
+    `Lost:       ${run.lost ? `${counted(run.lost, 'record')}, changes since ${run.oldestLoss}` : 'nothing'}`,
     `Report:     ${run.key}`,
   ];
   return lines.join('\n');

@@ -1,13 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { type DrillReport, failureText } from '../../drill-report.ts';
+import { dayMs } from '../../units.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent } from '../events/add-event.ts';
 import { isDue } from '../settings/chores.ts';
 
-/** A restore drill. `error`: why it could not be made, or the last attempt at it. */
+/** A restore drill. `error`: why the drill, or its last attempt, failed. */
 export interface Drill {
   id: string;
   /** How many assets are read. */
@@ -24,7 +25,7 @@ export interface Drill {
   finishedAt: Date | null;
 }
 
-/** How many are kept that have ended: those of almost two years, if there is one a week. */
+/** Finished drills to keep: almost two years of weekly drills. */
 const kept = 100;
 /** Attempts that failed in a row, as with a bucket that does not answer. */
 const mostFailures = 3;
@@ -44,8 +45,8 @@ export async function request(db: Database, { sample, scheduled = false }: { sam
 }
 
 /** Requests the scheduled drill if it is due: the first one a day after the first connection. True in one process. */
-export async function routine(db: Database, intervalMs: number, sample: number): Promise<boolean> {
-  return isDue(db, { name: 'drill', everyMs: intervalMs, firstMs: Math.min(intervalMs, 86_400_000) }, async (tx) => {
+export async function requestIfDue(db: Database, intervalMs: number, sample: number): Promise<boolean> {
+  return isDue(db, { name: 'drill', everyMs: intervalMs, firstMs: Math.min(intervalMs, dayMs) }, async (tx) => {
     await request(tx, { sample, scheduled: true });
   });
 }
@@ -74,25 +75,26 @@ export async function release(db: Database, id: string, owner: string): Promise<
   await sql`UPDATE drills SET owner = NULL, until = NULL WHERE id = ${id} AND owner = ${owner}`.execute(db);
 }
 
-/** Ends it with its report, which is in the bucket at `key`. */
-export async function ended(db: Database, owner: string, report: DrillReport, key: string): Promise<void> {
+/** Ends it with its report, which is in the bucket at `key`. False: the lease is lost. */
+export async function finish(db: Database, owner: string, report: DrillReport, key: string): Promise<boolean> {
   const { id, passed } = report;
-  await db.transaction().execute(async (tx) => {
+  return db.transaction().execute(async (tx) => {
     const result = await sql`
       UPDATE drills SET status = ${passed ? 'passed' : 'failed'}, report = ${JSON.stringify(report)}::jsonb, key = ${key},
         error = NULL, owner = NULL, until = NULL, finished_at = now()
       WHERE id = ${id} AND owner = ${owner}`.execute(tx);
-    if (!wroteAny(result)) return;
+    if (!wroteAny(result)) return false;
     const { recovery, failures } = report;
     const data = passed
       ? { drillId: id, recordsMs: recovery.recordsMs, mediaMs: recovery.mediaMs }
       : { drillId: id, reason: failures.map(failureText).join('; ') };
     await addEvent(tx, { kind: passed ? 'drill.passed' : 'drill.failed', data });
+    return true;
   });
 }
 
-/** An attempt could not be made. It is tried again after `waitMs`; after several, the drill has failed. Returns whether it has. */
-export async function broken(
+/** An attempt failed. It is tried again after `waitMs`; after several, the drill has failed. Returns whether it has. */
+export async function attemptFailed(
   db: Database,
   { id, owner, error, waitMs }: { id: string; owner: string; error: string; waitMs: number },
 ): Promise<boolean> {

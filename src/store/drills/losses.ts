@@ -10,8 +10,8 @@ export interface Compared {
   code: DrillFailure | null;
   /** When the change happened that would be lost. */
   since: Date;
-  /** It was changed during the drill, or is being changed: the difference says nothing. */
-  moving: boolean;
+  /** It was changed during the drill, or is being changed, so a difference is not counted. */
+  inProgress: boolean;
 }
 
 interface Scratched {
@@ -40,7 +40,7 @@ export async function compare(
           AND (s.transcript_state, s.transcript_keys) IS DISTINCT FROM (a.transcript_state, a.transcript_keys)
           OR a.thumbnail_state = 'mirrored'
           AND (s.thumbnail_state, s.thumbnail) IS DISTINCT FROM (a.thumbnail_state, a.thumbnail) THEN 'sidecar_missing'
-        -- The answer names another link and its end each time.
+        -- The field "download" has a new link and expiry in each answer.
         WHEN (s.detail - 'download') IS DISTINCT FROM (a.detail - 'download') THEN 'metadata_differs'
       END AS code
       FROM page a LEFT JOIN ${sql.id(schema, 'assets')} s ON s.id = a.id
@@ -49,9 +49,9 @@ export async function compare(
       coalesce(CASE WHEN code IN ('metadata_differs', 'sidecar_missing')
         THEN (SELECT max(at) FROM asset_changes c WHERE c.asset_id = compared.id) END, mirrored_at, first_seen_at) AS since,
       code IS NOT NULL AND (queued_at IS NOT NULL OR coalesce(lease_until > now(), false)
-        OR state = 'mirrored' AND (record_key IS NULL OR next_at <= now())
+        OR state = 'mirrored' AND next_at <= now()
         OR greatest(mirrored_at, settled_at) >= ${startedAt}
-        OR EXISTS (SELECT FROM asset_changes c WHERE c.asset_id = compared.id AND c.at >= ${startedAt})) AS moving
+        OR EXISTS (SELECT FROM asset_changes c WHERE c.asset_id = compared.id AND c.at >= ${startedAt})) AS in_progress
     FROM compared ORDER BY id`.execute(db);
   return rows;
 }

@@ -17,7 +17,7 @@ import { migrations } from '../database/migrations.ts';
 import type { Database, Schema } from '../database/schema.ts';
 import { installation } from '../settings/settings.ts';
 
-/** A schema of a drill with tables of its own, and a database that sees nothing else. */
+/** A schema of a drill with tables of its own, and a connection whose search_path is only this schema. */
 export interface Scratch {
   schema: string;
   db: Database;

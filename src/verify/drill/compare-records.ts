@@ -1,4 +1,4 @@
-import type { DrillFailure, DrillReport } from '../../drill-report.ts';
+import { type DrillFailure, type DrillReport, losses } from '../../drill-report.ts';
 import type { Store } from '../../store/store.ts';
 
 const pageSize = 2000;
@@ -19,21 +19,22 @@ export async function compareRecords(
   const counts = new Map<DrillFailure, number>();
   const examples: RecordsCompared['loss']['examples'] = [];
   const chosen: string[] = [];
-  let [seen, moving, after, isMore] = [0, 0, '', true];
+  const assets = { compared: 0, inProgress: 0 };
+  let after = '';
+  let isMore = true;
   let oldest: Date | undefined;
   while (isMore) {
     signal.throwIfAborted();
     const page = await store.drills.compare({ schema, startedAt, after, limit: pageSize });
-    for (const { id, key, code, since, moving: isMoving } of page) {
-      choose(chosen, id, seen++, sample);
+    for (const { id, key, code, since, inProgress: isInProgress } of page) {
+      choose(chosen, id, assets.compared++, sample);
       if (code === null) continue;
-      // A record that is just being written is lost, too, if the database is lost now.
-      if (!oldest || since < oldest) oldest = since;
-      if (isMoving) {
-        moving++;
+      if (isInProgress) {
+        assets.inProgress++;
         continue;
       }
       counts.set(code, (counts.get(code) ?? 0) + 1);
+      if (losses.has(code) && (!oldest || since < oldest)) oldest = since;
       if (examples.length < mostExamples) examples.push({ assetId: id, key, code, since: since.toISOString() });
     }
     after = page.at(-1)?.id ?? after;
@@ -43,7 +44,7 @@ export async function compareRecords(
   if (versions > 0) counts.set('version_missing', versions);
   if (tombstones > 0) counts.set('tombstone_missing', tombstones);
   if (other && (!oldest || other < oldest)) oldest = other;
-  return { counts, loss: { compared: seen, moving, oldest: oldest?.toISOString() ?? null, examples }, sample: chosen };
+  return { counts, loss: { ...assets, oldest: oldest?.toISOString() ?? null, examples }, sample: chosen };
 }
 
 /** Reservoir sampling (Vitter, algorithm R): each of the ids seen so far is among the chosen with the same probability. */

@@ -1,9 +1,7 @@
 import type { DrillReport } from '../../drill-report.ts';
 import type { Storage } from '../../storage/storage.ts';
 import type { Store } from '../../store/store.ts';
-import { inspect } from '../compare-objects.ts';
-import { nothingFound } from '../counts.ts';
-import { expectedOf } from '../expected-objects.ts';
+import { inspectAsset } from '../inspect-asset.ts';
 
 /** No asset is begun after this time, so that large files do not keep the drill busy for hours. */
 const longestMs = 10 * 60_000;
@@ -13,24 +11,32 @@ export async function readSample(
   deps: { store: Store; storage: Storage },
   { ids, requested, signal }: { ids: string[]; requested: number; signal: AbortSignal },
 ): Promise<DrillReport['sample']> {
-  const found: DrillReport['sample'] = { requested, assets: 0, objects: 0, bytes: 0, ms: 0, damaged: [] };
-  const counts = { ...nothingFound };
+  const found: DrillReport['sample'] = {
+    requested,
+    assets: 0,
+    objects: 0,
+    bytes: 0,
+    ms: 0,
+    damaged: [],
+    unreadable: [],
+  };
   const started = performance.now();
   for (const id of ids) {
     if (performance.now() - started > longestMs) break;
     const asset = await deps.store.contents.get(id);
-    const pairs = asset ? expectedOf(asset).map((left) => ({ key: left.key, left, right: 'unlisted' as const })) : [];
-    if (pairs.length === 0) continue;
-    const lines = await inspect(deps, pairs, {
-      ...{ deep: true, skipForeign: true, counts, verified: [], copied: [], hashed: [], signal },
-    });
+    if (!asset) continue;
+    const { findings, inspection } = await inspectAsset(deps, asset, { deep: true, signal });
+    if (findings.length === 0) continue;
     found.assets++;
-    found.objects += pairs.length;
-    for (const line of lines) {
-      if (line?.difference) found.damaged.push({ assetId: id, key: line.key ?? '', text: line.text ?? '' });
+    found.objects += findings.length;
+    found.bytes += inspection.counts.bytesRead;
+    for (const finding of findings) {
+      if (!finding?.difference) continue;
+      const object = { assetId: id, key: finding.key ?? '', text: finding.text ?? '' };
+      (finding.mark === '!' ? found.unreadable : found.damaged).push(object);
     }
   }
-  return { ...found, bytes: counts.bytesRead, ms: Math.round(performance.now() - started) };
+  return { ...found, ms: Math.round(performance.now() - started) };
 }
 
 /**

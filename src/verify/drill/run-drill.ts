@@ -23,7 +23,7 @@ export interface DrillDeps {
 const mostProblems = 20;
 
 /**
- * Makes the recovery of the mirror without touching it: restores the records from the bucket into a scratch schema, compares
+ * Rehearses a recovery. Changes neither bucket nor records: restores the records from the bucket into a scratch schema, compares
  * them with the database, reads a sample of the files, and opens all secrets. Measures the time.
  */
 export async function runDrill(
@@ -56,6 +56,7 @@ export async function runDrill(
   const { bytes: mediaBytes, assets } = await store.drills.sizes();
   const failures = failuresOf(records.counts, {
     object_damaged: read.damaged.length,
+    object_unreadable: read.unreadable.length,
     secret_unreadable: secrets.unreadable.length,
   });
   const finishedAt = new Date(await store.now());

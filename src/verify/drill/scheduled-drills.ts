@@ -34,7 +34,7 @@ export function startDrills(deps: ScheduledDrillDeps) {
     every(timings.poll, (signal) => makeDrill(deps, signal), { failed, later: true }),
     ...(interval === undefined
       ? []
-      : [every(timings.routineCheck, () => store.drills.routine(interval, usualSample), { failed, later: true })]),
+      : [every(timings.routineCheck, () => store.drills.requestIfDue(interval, usualSample), { failed, later: true })]),
   ];
   return { stop: () => Promise.all(scheduled.map((work) => work.stop())) };
 }
@@ -54,7 +54,7 @@ async function makeDrill(deps: ScheduledDrillDeps, stop: AbortSignal): Promise<v
     const report = await runDrill(deps, { ...drill, startedAt: startedAt! }, signal);
     const key = await freeKey(storage, (number) => drillKey(report.day, number));
     await storage.put(key, `${JSON.stringify(report, null, 2)}\n`, { contentType: 'application/json', signal });
-    await store.drills.ended(owner, report, key);
+    if (!(await store.drills.finish(owner, report, key))) return;
     const { passed, failures, recovery } = report;
     if (passed) log.info({ event: 'drill.passed', drillId: id, key, ...recovery }, 'restore drill passed');
     else {
@@ -64,7 +64,7 @@ async function makeDrill(deps: ScheduledDrillDeps, stop: AbortSignal): Promise<v
   } catch (error) {
     if (error instanceof LeaseLost) return;
     if (signal.aborted) return await store.drills.release(id, owner);
-    const hasFailed = await store.drills.broken({ id, owner, error: reasonOf(error), waitMs });
+    const hasFailed = await store.drills.attemptFailed({ id, owner, error: reasonOf(error), waitMs });
     if (hasFailed) log.error({ event: 'drill.failed', drillId: id, err: error }, 'restore drill failed');
     else log.warn({ event: 'drill.interrupted', drillId: id, err: error }, 'restore drill interrupted, will retry');
   } finally {

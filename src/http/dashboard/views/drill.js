@@ -79,9 +79,9 @@ function facts({ oldestLoss, lost, key }, { restored, loss, sample, secrets }, {
     html`<div><dt>${name}</dt><dd>${value} ${more === nothing ? nothing : html`<small>${more}</small>`}</dd></div>`;
   return html`<dl class="facts wide-facts">
       ${fact('Records are restored in', html`<b>${duration(recordsMs / 1000)}</b>`, `measured: ${counted(restored.assets, 'asset')}, ${counted(restored.versions, 'superseded file')}, ${counted(restored.tombstones, 'tombstone')}`)}
-      ${fact('All media are read in', mediaMs === null ? '–' : html`<b>${duration(mediaMs / 1000)}</b>`, `extrapolated to ${bytes(mediaBytes)} from the sample`)}
+      ${fact('All media are read in', mediaMs === null ? '–' : html`<b>${duration(mediaMs / 1000)}</b>`, mediaMs === null ? 'unknown: no file was read' : `extrapolated to ${bytes(mediaBytes)} from the sample`)}
       ${fact('Would be lost', html`<b>${lost === 0 ? 'nothing' : counted(lost ?? 0, 'record')}</b>`, oldestLoss ? `the oldest since ${when(oldestLoss)}` : `of ${counted(loss.compared, 'asset')} compared`)}
-      ${fact('Sample', `${counted(sample.assets, 'asset')}, ${counted(sample.objects, 'object')}`, `${bytes(sample.bytes)} read in ${duration(sample.ms / 1000)}, ${sample.damaged.length === 0 ? 'all intact' : `${number(sample.damaged.length)} damaged`}`)}
+      ${fact('Sample', `${counted(sample.assets, 'asset')}, ${counted(sample.objects, 'object')}`, `${bytes(sample.bytes)} read in ${duration(sample.ms / 1000)}, ${sample.damaged.length + sample.unreadable.length === 0 ? 'all intact' : `${number(sample.damaged.length)} damaged, ${number(sample.unreadable.length)} unreadable`}`)}
       ${fact('Tokens and secrets', `${number(secrets.checked - secrets.unreadable.length)} of ${number(secrets.checked)}`, 'decrypted with the keys of the settings')}
       ${fact('Only in the database', counted(connections, 'connection'), `${counted(webhooks, 'webhook endpoint')}, ${counted(tokens, 'API token')}, ${counted(holds, 'hold')}, ${counted(auditEntries, 'audit entry', 'audit entries')} of today: back it up`)}
       ${fact('Report in the bucket', html`<code>${key}</code>`)}
@@ -96,7 +96,7 @@ function findings({ loss, sample, secrets, problems }) {
       link: assetId,
       text: `${code.replaceAll('_', ' ')}, since ${when(since)}`,
     })),
-    ...sample.damaged.map(({ assetId, key, text }) => ({ what: key, link: assetId, text })),
+    ...[...sample.damaged, ...sample.unreadable].map(({ assetId, key, text }) => ({ what: key, link: assetId, text })),
     ...secrets.unreadable.map(({ name, reason }) => ({ what: name, link: undefined, text: reason })),
     ...problems.lines.map((line) => ({ what: line, link: undefined, text: '' })),
   ];
