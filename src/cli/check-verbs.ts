@@ -36,12 +36,12 @@ export function checkVerbs(
     'drill',
     'rehearse a recovery without touching anything, and report how long it takes and what it would lose',
     'asset-mirror drill --sample 200',
-    'Restores all records from the bucket into a scratch schema, reads some files, and opens all secrets. Exits with 1 if it fails.',
+    'Restores all records from the bucket into a scratch schema, reads some files, and decrypts all tokens and secrets. Exits with 1 if it fails.',
   )
     .option('--sample <n>', 'read the files of this many random assets (default 20)', wholeNumber(1, 10_000))
     .action(async (options: DrillVerbOptions) => failIf(await drill(await verbs.api(), options)));
 
-  verb('report', 'write what a month shows about the copy, as signed JSON and as a page to print', [
+  verb('report', 'write the assurance report of a month, as signed JSON and as a printable page', [
     'asset-mirror report --month 2026-10',
     'asset-mirror report --month 2026-10 --connection CONNECTION --out reports',
   ])

@@ -1,5 +1,8 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
+import { remembered } from '../store/prune.ts';
+import { dayMs } from '../units.ts';
+import { dayOf } from '../verify/inventory.ts';
 import type { Manifest } from '../verify/manifest.ts';
 import { version } from '../version.ts';
 import { type Assurance, assuranceOf } from './assurance.ts';
@@ -35,26 +38,29 @@ export interface MonthReport {
   madeBy: string;
   mirrorId: string | null;
   connection: { id: string; userName: string; userEmail: string; tags: Record<string, string> } | null;
-  /** What happened in the month. Events are kept for 30 days: those before `eventsSince` are missing. */
+  /**
+   * What happened in the month, of those assets that are still in the database. Events before `eventsSince` are not known.
+   * `erased`: of the whole mirror, so null in the report of a connection.
+   */
   inMonth: {
     mirrored: number;
     bytes: number;
     gone: number;
-    erased: number;
+    erased: number | null;
     events: Record<string, number>;
     eventsSince: string;
   };
   /** Of the whole mirror: what the last inventory of the month states. */
   lastInventory: Pick<Manifest, 'day' | 'assets' | 'byState' | 'skipped' | 'objects' | 'bytes' | 'number'> | null;
   inventories: { number: number; day: string; sha256: string; keyId: string | null }[];
+  /** The first one that the database knows; null: it knows none. If it is not number 1, earlier ones are only in the bucket. */
+  firstKnownInventory: { number: number; day: string } | null;
   drills: z.infer<typeof drillSummary>[];
   /** The state when the report was made. */
   now: Assurance;
 }
 
 type Deps = Pick<OperationsDeps, 'store' | 'storage' | 'scrub' | 'syncInterval' | 'drillInterval' | 'signer'>;
-
-const eventsMs = 30 * 86_400_000;
 
 export const assuranceReportOperations = (deps: Deps) => ({
   /** The report of a month (UTC), signed like the manifests. */
@@ -92,18 +98,14 @@ async function reportOf(deps: Deps, month: string, connectionId: string | undefi
     connection: connection
       ? { id: connection.id, userName: connection.userName, userEmail: connection.userEmail, tags: connection.tags }
       : null,
-    inMonth: {
-      ...(await store.assurance.happened({ from, to, connectionId })),
-      eventsSince: new Date(Math.max(from.getTime(), now.getTime() - eventsMs)).toISOString(),
-    },
+    inMonth: await store.assurance.happened({ from, to, eventsMs: remembered.events * dayMs, connectionId }),
     lastInventory: stated(manifests.at(-1)?.envelope),
     inventories: manifests.map(({ number, day, sha256, keyId }) => ({ number, day, sha256, keyId })),
+    firstKnownInventory: (await store.assurance.firstManifest()) ?? null,
     drills: (await store.drills.endedIn(from, to)).map(drillSummaryOf),
     now: await assuranceOf(deps, connectionId),
   };
 }
-
-const dayOf = (at: Date) => at.toISOString().slice(0, 10);
 
 function stated(envelope: string | undefined): MonthReport['lastInventory'] {
   if (envelope === undefined) return null;

@@ -2,15 +2,17 @@ import { z } from 'zod';
 import { manifestKey } from '../storage/keys.ts';
 import { assetStates, byState, expectedOf } from '../store/assets/counts.ts';
 import type { Missing } from '../store/verifications/assurance.ts';
+import { dayMs } from '../units.ts';
+import { textsOf } from './assurance-texts.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { drillSummary, drillSummaryOf } from './drills.ts';
 import { count, reasonAnswer, shownReason, text, time } from './fields.ts';
-import { scrubStatusOf } from './scrub.ts';
+import { scrubStatus, scrubStatusOf } from './scrub.ts';
 
 export const assuranceQuery = z.strictObject({ connectionId: text.optional() });
 
-const ok = z.boolean().describe('Whether nothing is to be done here.');
+const ok = z.boolean().describe('True if no action is needed.');
 
 const missing = z.object({
   state: z.enum(assetStates),
@@ -36,7 +38,7 @@ export const assuranceAnswer = z
     }),
     onlyInLibrary: z
       .object({ ok, assets: count, bytes: count, unknownSize: count, since: time.nullable() })
-      .describe('What would be lost with the library now: it is not skipped, and not mirrored yet.'),
+      .describe('Assets that are neither skipped nor mirrored: lost if the library were lost now.'),
     freshness: z.object({
       ok,
       connections: count.describe('Active ones.'),
@@ -44,12 +46,7 @@ export const assuranceAnswer = z
       newestSync: time.nullable(),
       oldestSync: time.nullable().describe('The last sync of the connection that was not synced for the longest time.'),
     }),
-    verification: z.object({
-      ok,
-      cycle: z.number().nullable().describe('Milliseconds within which each file is read back; null: off.'),
-      oldest: time.nullable(),
-      unverifiable: count,
-    }),
+    verification: scrubStatus.extend({ ok }),
     inventory: z
       .object({
         ok,
@@ -62,13 +59,21 @@ export const assuranceAnswer = z
       })
       .nullable(),
     drill: drillSummary.extend({ ok }).nullable().describe('The last one that ended.'),
+    texts: z
+      .object({
+        completeness: z.string(),
+        onlyInLibrary: z.string(),
+        freshness: z.string(),
+        verification: z.string(),
+        inventory: z.string(),
+        drill: z.string(),
+      })
+      .describe('The six answers as sentences. They may change.'),
   })
   .meta({ id: 'Assurance' });
 export type Assurance = z.infer<typeof assuranceAnswer>;
 
 type Deps = Pick<OperationsDeps, 'store' | 'storage' | 'scrub' | 'syncInterval' | 'drillInterval'>;
-
-const dayMs = 86_400_000;
 
 /** Whether the copy is complete, fresh, verified, proven and recoverable, each with its evidence. */
 export async function assuranceOf(deps: Deps, connectionId: string | undefined): Promise<Assurance> {
@@ -84,7 +89,7 @@ export async function assuranceOf(deps: Deps, connectionId: string | undefined):
     store.now(),
   ]);
   const states = byState(counted);
-  return {
+  const answers = {
     at: new Date(now).toISOString(),
     storage: storage.name,
     connectionId: connectionId ?? null,
@@ -123,6 +128,7 @@ export async function assuranceOf(deps: Deps, connectionId: string | undefined):
         }
       : null,
   };
+  return { ...answers, texts: textsOf(answers, deps.drillInterval) };
 }
 
 function onlyInLibrary(missing: Missing[]): Assurance['onlyInLibrary'] {
@@ -133,11 +139,13 @@ function onlyInLibrary(missing: Missing[]): Assurance['onlyInLibrary'] {
   return { ok: assets === 0, assets, bytes: sum((row) => row.bytes), unknownSize: sum((row) => row.unknown), since };
 }
 
+/** Of one connection: `onTime` still needs a scrub that is fast enough for the whole mirror. */
 async function verificationOf({ store, scrub }: Deps, connectionId: string | undefined) {
-  const progress = await store.scrub.progress();
-  const oldest = connectionId === undefined ? progress.oldest : await store.assurance.oldestVerification(connectionId);
-  const { onTime, ...status } = scrubStatusOf({ ...progress, oldest }, scrub, await store.now());
-  return { ok: onTime === true && status.unverifiable === 0, ...status };
+  const [progress, now] = await Promise.all([store.scrub.progress(), store.now()]);
+  const own = connectionId === undefined ? undefined : await store.assurance.verification(connectionId);
+  const status = scrubStatusOf({ ...progress, ...own }, scrub, now);
+  const unverifiable = own?.unverifiable ?? status.unverifiable;
+  return { ...status, unverifiable, ok: status.onTime === true && unverifiable === 0 };
 }
 
 export const assuranceOperations = (deps: Deps) => ({

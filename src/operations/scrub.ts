@@ -1,13 +1,12 @@
 import { z } from 'zod';
 import type { Store } from '../store/store.ts';
+import { dayMs } from '../units.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, time } from './fields.ts';
 
-const dayMs = 86_400_000;
-
 export const scrubStatus = z.object({
   cycle: z.number().nullable().describe('Milliseconds within which each mirrored file is read back; null: off.'),
-  oldest: time.nullable().describe('When the file that was not verified for the longest time was verified last.'),
+  oldest: time.nullable().describe('The oldest "last verified" time of all files.'),
   onTime: z.boolean().nullable().describe('Whether each file will be verified in time; null: the scrub is off.'),
   unverifiable: count.describe('Files that cannot be compared: archived, or damaged and gone from the library.'),
 });

@@ -59,6 +59,7 @@ test('the report of a month is signed by the key of the inventories', async () =
     ...{ version: 1, kind: 'asset-mirror assurance report', month, connection: null },
     inMonth: { mirrored: 2, gone: 0, erased: 0, events: { 'connection.connected': 1, 'drill.passed': 1 } },
     lastInventory: { assets: 2, byState: { mirrored: 2 } },
+    firstKnownInventory: { number: 1 },
     inventories: [{ number: expect.any(Number), sha256: expect.stringMatching(/^[0-9a-f]{64}$/), keyId }],
     drills: [{ status: 'passed', lost: 0 }],
     now: { completeness: { ok: true, expected: 2, mirrored: 2 } },
@@ -73,7 +74,7 @@ test('the report of one connection names it, and has files of its own', async ()
   const { report: text } = await read(`${name}.json`);
   expect(JSON.parse(text)).toMatchObject({
     connection: { id: scene.connectionId, userEmail: expect.any(String) },
-    inMonth: { mirrored: 2 },
+    inMonth: { mirrored: 2, erased: null },
     now: { connectionId: scene.connectionId, completeness: { mirrored: 2 } },
   });
   expect((await readdir(out)).filter((file) => file.startsWith(name))).toHaveLength(2);
@@ -125,6 +126,16 @@ test.skipIf(!chromium)('the page needs no other file, fits all screens, and prin
   } finally {
     await chrome.close();
   }
+});
+
+test('after a rebuild, the report says that earlier inventories are only in the bucket', async () => {
+  await scene.query('DELETE FROM manifests');
+  await report('--month', month);
+  const { report: text } = await read(`asset-mirror-${month}.json`);
+  expect(JSON.parse(text)).toMatchObject({ inventories: [], firstKnownInventory: null, lastInventory: null });
+  const page = await readFile(join(out, `asset-mirror-${month}.html`), 'utf8');
+  expect(page).toContain('The database knows none at all. Those from before a rebuild are in the bucket');
+  expect(page).not.toContain('None was written');
 });
 
 test('without a key the report says that it is not signed', async () => {

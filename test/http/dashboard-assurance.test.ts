@@ -87,7 +87,7 @@ describe.skipIf(!chromium)(`the page Assurance${leftOut}`, () => {
       },
       onlyInLibrary: { ok: false, assets: 1, bytes: 5_000_000, unknownSize: 0 },
       freshness: { ok: true, connections: 1, late: 0, newestSync: expect.any(String) },
-      verification: { ok: true, cycle: 90 * 86_400_000, oldest: expect.any(String) },
+      verification: { ok: true, cycle: 90 * 86_400_000, oldest: expect.any(String), onTime: true },
       inventory: { ok: true, key: `_mirror/manifests/${String(inventory.number).padStart(8, '0')}.json` },
       drill: { ok: true, status: 'passed', lost: 0 },
     });
@@ -95,8 +95,14 @@ describe.skipIf(!chromium)(`the page Assurance${leftOut}`, () => {
     expect(await scene.mirror.api('GET', `/assurance?connectionId=${scene.connectionId}`)).toMatchObject({
       connectionId: scene.connectionId,
       completeness: { expected: 3, mirrored: 2 },
-      verification: { oldest: expect.any(String) },
+      verification: { oldest: expect.any(String), unverifiable: 0 },
     });
+    await scene.query(`UPDATE assets SET unverifiable_at = now() WHERE id = '${film}'`);
+    expect(await scene.mirror.api('GET', `/assurance?connectionId=${scene.connectionId}`)).toMatchObject({
+      verification: { ok: false, onTime: true, unverifiable: 1 },
+      texts: { verification: 'Each file is read back within 90 days; 1 file cannot be verified' },
+    });
+    await scene.query(`UPDATE assets SET unverifiable_at = NULL WHERE id = '${film}'`);
     await expect(scene.mirror.api('GET', '/assurance?connectionId=nobody')).rejects.toThrow('connection_not_found');
   });
 
@@ -140,6 +146,10 @@ describe.skipIf(!chromium)(`the page Assurance${leftOut}`, () => {
     await hands.shows('1 record');
     await hands.shows('record missing, since');
     expect(await flaws('drill-failed')).toEqual([]);
+    await scene.query(`UPDATE drills SET report = jsonb_set(report, '{recovery,mediaMs}', 'null') WHERE id = '${id}'`);
+    await go('#/assurance');
+    await go(`#/drills/${id}`);
+    await hands.shows('unknown: no file was read');
     await go('#/assurance');
     await hands.press('Start a drill');
     await hands.shows('Failed');

@@ -1,4 +1,4 @@
-import { formatBytes, formatDuration } from '../../units.ts';
+import { formatBytes } from '../../units.ts';
 import type { MonthReport, SignedReport } from '../answers.ts';
 import { counted, number } from '../output.ts';
 
@@ -60,63 +60,32 @@ const table = (heads: string[], rows: string[][]) =>
     .join('')}</tbody></table>`;
 const mark = (ok: boolean) => (ok ? '<i class="good">Good</i>' : '<i class="check">Check</i>');
 
-function stateNow({ now }: MonthReport): string {
-  const { completeness, onlyInLibrary, freshness, verification, inventory, drill } = now;
-  const cycle =
-    verification.cycle === null
-      ? 'The scrub is off'
-      : `Each file is read back within ${Number((verification.cycle / 86_400_000).toFixed(1))} days`;
+function stateNow({ now, connection }: MonthReport): string {
+  const { completeness, onlyInLibrary, freshness, verification, inventory, drill, texts } = now;
+  const row = (question: string, isGood: boolean, text: string, time: string | null, note = '') => [
+    question,
+    mark(isGood),
+    safe(text),
+    `${at(time)}${time && note ? `<br>${note}` : ''}`,
+  ];
+  const found = onlyInLibrary.since === null ? '' : 'the oldest of them was found';
   return `<section><h2>The state on ${at(now.at)}</h2>${table(
     ['Question', 'State', 'Answer', 'As of'],
     [
-      [
-        'Is it complete?',
-        mark(completeness.ok),
-        `${number(completeness.mirrored)} of ${counted(completeness.expected, 'asset')} with a file are mirrored, ${formatBytes(completeness.bytes)}`,
-        at(now.at),
-      ],
-      [
-        'What is only in the library?',
-        mark(onlyInLibrary.ok),
-        onlyInLibrary.ok
-          ? 'Nothing'
-          : `${formatBytes(onlyInLibrary.bytes)} in ${counted(onlyInLibrary.assets, 'asset')}`,
-        at(onlyInLibrary.since ?? now.at),
-      ],
-      [
-        'Is it fresh?',
-        mark(freshness.ok),
-        `${counted(freshness.connections, 'active connection')}, ${number(freshness.late)} not synced in time`,
-        at(freshness.newestSync),
-      ],
-      [
+      row('Is it complete?', completeness.ok, texts.completeness, now.at),
+      row('What is only in the library?', onlyInLibrary.ok, texts.onlyInLibrary, onlyInLibrary.since ?? now.at, found),
+      row('Is it fresh?', freshness.ok, texts.freshness, freshness.newestSync, 'the newest sync'),
+      row(
         'Is it intact?',
-        mark(verification.ok),
-        `${cycle}; ${number(verification.unverifiable)} cannot be verified`,
-        `${at(verification.oldest)}<br>the oldest verification of a file`,
-      ],
-      [
-        'Is it proven?',
-        mark(inventory?.ok ?? false),
-        inventory
-          ? `Inventory ${inventory.number} of ${inventory.day}, ${inventory.keyId ? 'signed' : 'not signed'}`
-          : 'No inventory',
-        at(inventory?.writtenAt ?? null),
-      ],
-      [
-        'Can it be recovered?',
-        mark(drill?.ok ?? false),
-        drill ? drillText(drill) : 'No restore drill has ended',
-        at(drill?.finishedAt ?? null),
-      ],
+        verification.ok,
+        texts.verification,
+        verification.oldest,
+        'the oldest verification of a file',
+      ),
+      row('Is it proven?', inventory?.ok ?? false, texts.inventory, inventory?.writtenAt ?? null),
+      row('Can it be recovered?', drill?.ok ?? false, texts.drill, drill?.finishedAt ?? null),
     ],
-  )}</section>`;
-}
-
-function drillText({ status, recovery, failures, error }: MonthReport['drills'][number]): string {
-  if (status !== 'passed') return safe(failures.map(({ text }) => text).join('; ') || (error ?? 'it failed'));
-  const media = recovery?.mediaMs ? `; reading all media: ${formatDuration(recovery.mediaMs)}` : '';
-  return `All records are restored in ${formatDuration(recovery?.recordsMs ?? 0)}, nothing is lost${media}`;
+  )}${connection ? '<p>Inventory and restore drill are of the whole mirror.</p>' : ''}</section>`;
 }
 
 const missing = ({ now: { completeness } }: MonthReport) =>
@@ -133,22 +102,27 @@ const missing = ({ now: { completeness } }: MonthReport) =>
         ]),
       )}</section>`;
 
-function inMonth({ inMonth: of, connection, from }: MonthReport): string {
+function inMonth({ inMonth: of, from }: MonthReport): string {
   const events = Object.entries(of.events).map(([kind, count]) => [`<code>${safe(kind)}</code>`, number(count)]);
-  const since = of.eventsSince > from ? ` (since ${at(of.eventsSince)}; older ones are deleted)` : '';
+  const since = of.eventsSince > from ? ` (since ${at(of.eventsSince)}; the database has no older ones)` : '';
   return `<section><h2>In the month</h2>${facts([
     ['Mirrored', `${counted(of.mirrored, 'asset')}, ${formatBytes(of.bytes)}`],
     ['Deleted in the library', counted(of.gone, 'asset')],
-    ...(connection ? [] : [['Erased on purpose', counted(of.erased, 'asset')] as Fact]),
+    ...(of.erased === null ? [] : [['Erased on purpose', counted(of.erased, 'asset')] as Fact]),
   ])}${events.length > 0 ? `<h3>Events${since}</h3>${table(['Kind', 'Number'], events)}` : ''}</section>`;
 }
 
-function inventories({ inventories: all, lastInventory }: MonthReport): string {
-  if (all.length === 0) return '<section><h2>Inventories</h2><p>None was written in this month.</p></section>';
+function inventories({ inventories: all, lastInventory, firstKnownInventory: first, from }: MonthReport): string {
+  const isKnown = first !== null && (first.number === 1 || first.day < from.slice(0, 10));
+  const unknown = isKnown
+    ? ''
+    : `<p>The database knows none ${first ? `before number ${first.number} of ${first.day}` : 'at all'}. Those from before a rebuild are in the bucket, below <code>_mirror/manifests/</code>.</p>`;
+  if (all.length === 0)
+    return `<section><h2>Inventories</h2>${unknown || '<p>None was written in this month.</p>'}</section>`;
   const last = lastInventory
     ? `<p>The last one states ${counted(lastInventory.assets, 'asset')} of the whole mirror, ${number(lastInventory.objects)} objects and ${formatBytes(lastInventory.bytes)}.</p>`
     : '';
-  return `<section><h2>Inventories</h2>${last}${table(
+  return `<section><h2>Inventories</h2>${unknown}${last}${table(
     ['Day', 'Number', 'SHA-256 of the manifest', 'Key'],
     all.map(({ day, number: n, sha256, keyId }) => [
       day,
@@ -161,13 +135,13 @@ function inventories({ inventories: all, lastInventory }: MonthReport): string {
 
 const drills = ({ drills: all }: MonthReport) =>
   all.length === 0
-    ? '<section><h2>Restore drills</h2><p>None ended in this month.</p></section>'
+    ? '<section><h2>Restore drills</h2><p>The database knows none that ended in this month.</p></section>'
     : `<section><h2>Restore drills</h2>${table(
         ['Ended', 'State', 'Result', 'Report in the bucket'],
         all.map((drill) => [
           at(drill.finishedAt),
           mark(drill.status === 'passed'),
-          drillText(drill),
+          safe(drill.text ?? ''),
           drill.key ? `<code>${safe(drill.key)}</code>` : '–',
         ]),
       )}</section>`;

@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import type { Reason } from '../../reasons.ts';
 import type { AssetState, Database } from '../database/schema.ts';
+import { msAgo } from '../database/time.ts';
 import type { Link } from './manifests.ts';
 
 /** Undefined: all connections. */
@@ -32,20 +33,26 @@ export async function notMirrored(db: Database, connectionId: Scope): Promise<Mi
   return rows;
 }
 
-/** When the file was verified that was not verified for the longest time; null: there are no files. */
-export async function oldestVerification(db: Database, connectionId: string): Promise<Date | null> {
-  const { rows } = await sql<{ at: Date | null }>`
-    SELECT min(coalesce(verified_at, mirrored_at)) AS at FROM assets
-    WHERE connection_id = ${connectionId} AND state IN ('mirrored', 'gone') AND media IS NOT NULL`.execute(db);
-  return rows[0]!.at;
+/** The oldest "last verified" time of the files of a connection (null: it has none), and how many cannot be verified. */
+export async function verification(
+  db: Database,
+  connectionId: string,
+): Promise<{ oldest: Date | null; unverifiable: number }> {
+  const { rows } = await sql<{ oldest: Date | null; unverifiable: number }>`
+    SELECT min(coalesce(verified_at, mirrored_at)) FILTER (WHERE unverifiable_at IS NULL) AS oldest,
+      count(unverifiable_at) AS unverifiable
+    FROM assets WHERE connection_id = ${connectionId} AND state IN ('mirrored', 'gone') AND media IS NOT NULL`.execute(
+    db,
+  );
+  return rows[0]!;
 }
 
-/** What happened in a time. Events are kept for 30 days. */
+/** What happened in a time. `eventsMs`: how long events are kept. Tombstones name no connection: then `erased` is null. */
 export async function happened(
   db: Database,
-  { from, to, connectionId }: { from: Date; to: Date; connectionId: Scope },
+  { from, to, eventsMs, connectionId }: { from: Date; to: Date; eventsMs: number; connectionId: Scope },
 ) {
-  const isIn = (at: string) => sql`${sql.ref(at)} >= ${from} AND ${sql.ref(at)} < ${to}`;
+  const isIn = (at: string, since = from) => sql`${sql.ref(at)} >= ${since} AND ${sql.ref(at)} < ${to}`;
   const { rows: assets } = await sql<{ mirrored: number; bytes: number; gone: number }>`
     SELECT count(*) FILTER (WHERE ${isIn('mirrored_at')}) AS mirrored,
       coalesce(sum(bytes) FILTER (WHERE ${isIn('mirrored_at')}), 0)::bigint AS bytes,
@@ -53,18 +60,30 @@ export async function happened(
     FROM assets WHERE (${isIn('mirrored_at')} OR state = 'gone' AND ${isIn('gone_at')}) AND ${within(connectionId)}`.execute(
     db,
   );
+  // A rebuilt database has no events from before. The last event of each kind is kept longer.
+  const { rows: kept } = await sql<{ since: Date }>`
+    SELECT greatest(${from}::timestamptz, ${msAgo(eventsMs)},
+      coalesce((SELECT min(at) FROM events), now())) AS since`.execute(db);
+  const eventsSince = kept[0]!.since;
   const { rows: events } = await sql<{ kind: string; count: number }>`
     SELECT kind, count(*) AS count FROM events
-    WHERE ${isIn('at')} AND kind NOT LIKE 'operator.%' AND ${within(connectionId)} GROUP BY kind ORDER BY kind`.execute(
-    db,
-  );
+    WHERE ${isIn('at', eventsSince)} AND kind NOT LIKE 'operator.%' AND ${within(connectionId)}
+    GROUP BY kind ORDER BY kind`.execute(db);
   const { rows: erased } = await sql<{ count: number }>`
     SELECT count(*) AS count FROM tombstones WHERE ${isIn('erased_at')}`.execute(db);
   return {
     ...assets[0]!,
-    erased: erased[0]!.count,
+    erased: connectionId === undefined ? erased[0]!.count : null,
     events: Object.fromEntries(events.map(({ kind, count }) => [kind, count])),
+    eventsSince: eventsSince.toISOString(),
   };
+}
+
+/** The first manifest that the database has; after a rebuild, those before it are only in the bucket. */
+export async function firstManifest(db: Database): Promise<Pick<Link, 'number' | 'day'> | undefined> {
+  const { rows } = await sql<Pick<Link, 'number' | 'day'>>`
+    SELECT number, day::text AS day FROM manifests ORDER BY number LIMIT 1`.execute(db);
+  return rows[0];
 }
 
 /** The manifests of these days, both included, oldest first. */

@@ -1,8 +1,8 @@
 /** @import { Assurance, DrillSummary } from '../types.d.ts' */
 import { act } from '../actions.js';
 import { api } from '../api.js';
-import { ago, bytes, counted, day, duration, number, when } from '../format.js';
-import { empty, percent, pill, skeleton, trouble } from '../parts.js';
+import { ago, bytes, duration, number, when } from '../format.js';
+import { empty, pill, skeleton, trouble } from '../parts.js';
 import { ifMay, others } from '../permissions.js';
 import { draw } from '../state.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
@@ -69,6 +69,7 @@ const summary = ({
   verification,
   inventory,
   drill,
+  texts,
   at,
 }) => html`<table role="table" class="cards assurance">
   <thead role="rowgroup"><tr role="row">
@@ -79,20 +80,14 @@ const summary = ({
     ${row({
       question: 'Is it complete?',
       ok: completeness.ok,
-      answer: html`<b>${number(completeness.mirrored)}</b> of ${counted(completeness.expected, 'asset')} with a file are mirrored (${
-        completeness.expected === 0 ? '–' : percent(completeness.mirrored / completeness.expected)
-      }), ${bytes(completeness.bytes)}`,
+      answer: texts.completeness,
       at,
       evidence: html`<a href="#/assets">Assets</a>`,
     })}
     ${row({
       question: 'What is only in the library?',
       ok: onlyInLibrary.ok,
-      answer: onlyInLibrary.ok
-        ? 'Nothing: everything that is not skipped is in the bucket'
-        : html`<b>${bytes(onlyInLibrary.bytes)}</b> in ${counted(onlyInLibrary.assets, 'asset')}${
-            onlyInLibrary.unknownSize > 0 ? `, ${number(onlyInLibrary.unknownSize)} of them of unknown size` : ''
-          }`,
+      answer: texts.onlyInLibrary,
       at: onlyInLibrary.since ?? at,
       note: onlyInLibrary.since ? 'the oldest of them was found' : undefined,
       evidence: onlyInLibrary.ok ? html`<a href="#/activity">Activity</a>` : below('missing', 'Reasons'),
@@ -100,14 +95,7 @@ const summary = ({
     ${row({
       question: 'Is it fresh?',
       ok: freshness.ok,
-      answer:
-        freshness.connections === 0
-          ? 'No connection is active'
-          : freshness.late === 0
-            ? freshness.connections === 1
-              ? 'The active connection was synced in time'
-              : `All ${number(freshness.connections)} active connections were synced in time`
-            : html`<b>${number(freshness.late)}</b> of ${counted(freshness.connections, 'active connection')} not synced in time`,
+      answer: texts.freshness,
       at: freshness.newestSync,
       note:
         freshness.oldestSync && freshness.connections > 1
@@ -118,11 +106,7 @@ const summary = ({
     ${row({
       question: 'Is it intact?',
       ok: verification.ok,
-      answer: html`${
-        verification.cycle === null
-          ? 'The scrub is off: files are not read back'
-          : `Each file is read back within ${duration(verification.cycle / 1000)}`
-      }${verification.unverifiable > 0 ? `; ${counted(verification.unverifiable, 'file')} cannot be verified` : ''}`,
+      answer: texts.verification,
       at: verification.oldest,
       note: 'the oldest verification of a file',
       evidence: html`<a href="#/verify">Verifications</a>`,
@@ -130,34 +114,20 @@ const summary = ({
     ${row({
       question: 'Is it proven?',
       ok: inventory?.ok ?? false,
-      answer: inventory
-        ? html`Inventory ${number(inventory.number)} of ${day(inventory.day)} is ${inventory.keyId ? 'signed' : html`<b>not signed</b>`}`
-        : 'There is no inventory yet',
+      answer: texts.inventory,
       at: inventory?.writtenAt ?? null,
       evidence: inventory ? below('inventory', 'Manifest') : nothing,
     })}
     ${row({
       question: 'Can it be recovered?',
       ok: drill?.ok ?? false,
-      answer: drill ? drillAnswer(drill) : 'No restore drill has ended yet',
+      answer: texts.drill,
       at: drill?.finishedAt ?? null,
       evidence: drill ? html`<a href="#/drills/${drill.id}">Drill</a>` : nothing,
     })}
   </tbody></table>`;
 
-/** @param {DrillSummary} drill */
-const drillAnswer = ({ status, failures, recovery, lost, error: reason }) =>
-  status === 'passed'
-    ? html`All records are restored in <b>${duration((recovery?.recordsMs ?? 0) / 1000)}</b>, and nothing is lost${
-        recovery?.mediaMs
-          ? `; reading all media takes ${recovery.mediaMs < 1000 ? '' : 'about '}${duration(recovery.mediaMs / 1000)}`
-          : ''
-      }`
-    : html`<b>No.</b> ${failures.length > 0 ? failures.map(({ text }) => text).join('; ') : (reason ?? 'The drill failed')}${
-        lost ? `; ${counted(lost, 'record')} would be lost` : ''
-      }`;
-
-/** @param {{ question: string, ok: boolean, answer: unknown, at: string | null, note?: string | undefined, evidence: unknown }} of */
+/** @param {{ question: string, ok: boolean, answer: string, at: string | null, note?: string | undefined, evidence: unknown }} of */
 const row = ({ question, ok, answer, at, note, evidence }) => html`<tr role="row">
   <th role="rowheader" scope="row">${question} ${pill(ok ? 'good' : 'warn', ok ? 'Good' : 'Check')}</th>
   <td role="cell" data-label="Answer"><div>${answer}</div></td>
@@ -214,7 +184,7 @@ const drillsCard = () => html`<section class="card" aria-labelledby="drills-titl
   ${others({ 'Start a drill': 'startDrill' })}
   ${
     drills.length === 0
-      ? empty('No drill yet. The first one is made a day after the first connection.')
+      ? empty('No drill yet.')
       : html`<table role="table" class="cards small-figures">
         <thead role="rowgroup"><tr role="row">
           <th role="columnheader" scope="col">Requested</th><th role="columnheader" scope="col">Result</th>

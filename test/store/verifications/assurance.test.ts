@@ -1,0 +1,52 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { dayMs } from '../../../src/units.ts';
+import { ask } from '../../support/database.ts';
+import { newStore, running } from '../records.ts';
+
+let opened: Awaited<ReturnType<typeof newStore>>;
+let connectionId: string;
+const query = (sql: string) => ask(opened.url, sql);
+beforeAll(async () => {
+  opened = await newStore();
+  ({ connectionId } = await running(opened.store, 'acme'));
+});
+afterAll(() => opened?.close());
+
+const ago = (days: number) => new Date(Date.now() - days * dayMs);
+const eventsMs = 30 * dayMs;
+
+test('files of a connection that cannot be verified are counted, and are not the oldest', async () => {
+  await query(`INSERT INTO assets (id, connection_id, company_id, listed, state, mirrored_at, media, unverifiable_at)
+    VALUES ('archived', '${connectionId}', 'acme', '{}', 'mirrored', now() - interval '1 year', '{}', now()),
+      ('fine', '${connectionId}', 'acme', '{}', 'mirrored', now(), '{}', NULL)`);
+  const { oldest, unverifiable } = await opened.store.assurance.verification(connectionId);
+  expect(unverifiable).toBe(1);
+  expect(Date.now() - oldest!.getTime()).toBeLessThan(dayMs);
+  expect(await opened.store.assurance.verification('nobody')).toEqual({ oldest: null, unverifiable: 0 });
+});
+
+test('events are counted since the database has all of them, and erasures for the whole mirror only', async () => {
+  await query('DELETE FROM events');
+  await query(`INSERT INTO events (kind, at) VALUES ('sync.failed', now() - interval '10 days')`);
+  await query(`INSERT INTO tombstones VALUES ('${'ab'.repeat(32)}', now() - interval '10 days', 'ada', 'asked for')`);
+  const month = { from: ago(60), to: new Date(), eventsMs, connectionId: undefined };
+  // As in a database that was rebuilt.
+  const young = await opened.store.assurance.happened(month);
+  expect(young).toMatchObject({ events: { 'sync.failed': 1 }, erased: 1 });
+  expect(Math.abs(Date.parse(young.eventsSince) - ago(10).getTime())).toBeLessThan(60_000);
+  // The last one of its kind, which is kept longer.
+  await query(`INSERT INTO events (kind, at) VALUES ('drill.passed', now() - interval '40 days')`);
+  const old = await opened.store.assurance.happened({ ...month, connectionId });
+  expect(old).toMatchObject({ events: {}, erased: null });
+  expect(Math.abs(Date.parse(old.eventsSince) - ago(30).getTime())).toBeLessThan(60_000);
+  expect((await opened.store.assurance.happened(month)).events).toEqual({ 'sync.failed': 1 });
+});
+
+test('the first manifest shows whether earlier ones are only in the bucket', async () => {
+  const { manifests, assurance } = opened.store;
+  expect(await assurance.firstManifest()).toBeUndefined();
+  for (const number of [7, 8]) {
+    await manifests.append({ number, day: `2026-01-0${number}`, sha256: '', keyId: null, envelope: '{}' });
+  }
+  expect(await assurance.firstManifest()).toEqual({ number: 7, day: '2026-01-07' });
+});
