@@ -53,7 +53,7 @@ export interface MonthReport {
   /** Of the whole mirror: what the last inventory of the month states. */
   lastInventory: Pick<Manifest, 'day' | 'assets' | 'byState' | 'skipped' | 'objects' | 'bytes' | 'number'> | null;
   inventories: { number: number; day: string; sha256: string; keyId: string | null }[];
-  /** The first one that the database knows; null: it knows none. If it is not number 1, earlier ones are only in the bucket. */
+  /** From this one on, the database knows all; null: it knows none. Before another number than 1, some are only in the bucket. */
   firstKnownInventory: { number: number; day: string } | null;
   drills: z.infer<typeof drillSummary>[];
   /** The state when the report was made. */

@@ -79,10 +79,11 @@ export async function happened(
   };
 }
 
-/** The first manifest that the database has; after a rebuild, those before it are only in the bucket. */
+/** From this manifest on, the database has all. Others are only in the bucket after a rebuild, or a restored backup. */
 export async function firstManifest(db: Database): Promise<Pick<Link, 'number' | 'day'> | undefined> {
   const { rows } = await sql<Pick<Link, 'number' | 'day'>>`
-    SELECT number, day::text AS day FROM manifests ORDER BY number LIMIT 1`.execute(db);
+    SELECT number, day::text AS day FROM manifests m
+    WHERE NOT EXISTS (SELECT FROM manifests WHERE number = m.number - 1) ORDER BY number DESC LIMIT 1`.execute(db);
   return rows[0];
 }
 
