@@ -30,11 +30,11 @@ import { span } from './tracing/tracing.ts';
 import { formatDuration } from './units.ts';
 import { startDrills } from './verify/drill/scheduled-drills.ts';
 import { startExpiring } from './verify/expire-versions.ts';
-import { startFilingAudit } from './verify/file-audit.ts';
-import { startFilingChanges } from './verify/file-changes.ts';
 import { startScheduledVerification } from './verify/scheduled.ts';
 import { startScrubbing } from './verify/scrub.ts';
 import { startSweeping } from './verify/sweep-uploads.ts';
+import { startWritingAuditLog } from './verify/write-audit-log.ts';
+import { startWritingChanges } from './verify/write-changes.ts';
 import { longestWebhookWait, Webhooks } from './webhooks/deliver.ts';
 import { startHeartbeat } from './webhooks/heartbeat.ts';
 
@@ -106,8 +106,8 @@ export async function startWorkers(context: Context) {
   await Promise.all([breaker.check(), queues.ready()]);
   const sweeping = startSweeping({ ...context, breaker });
   const expiring = startExpiring({ ...context, breaker });
-  const filing = startFilingChanges({ ...context, breaker });
-  const filingAudit = startFilingAudit({ ...context, breaker });
+  const writingChanges = startWritingChanges({ ...context, breaker });
+  const writingAuditLog = startWritingAuditLog({ ...context, breaker });
   const reading = startSearchingTranscripts({ ...context, breaker });
   jobs.run();
 
@@ -120,7 +120,7 @@ export async function startWorkers(context: Context) {
       const verified = Promise.all([scheduled.stop(), scrubbing?.stop(), drills.stop()]);
       await Promise.all([
         ...[dispatcher.stop(), filtering.stop(), sweeping.stop(), expiring.stop()],
-        ...[filing.stop(), filingAudit.stop(), reading.stop()],
+        ...[writingChanges.stop(), writingAuditLog.stop(), reading.stop()],
       ]);
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));
       await tokens.settled();

@@ -20,7 +20,7 @@ import * as transfers from './assets/transfers.ts';
 import { within } from './assets/upcoming.ts';
 import * as versions from './assets/versions.ts';
 import { between, currentCursor, page, renew as renewFeed } from './changes/changes.ts';
-import * as filing from './changes/filing.ts';
+import * as changeFiles from './changes/files.ts';
 import { countHeld } from './companies/held-changes.ts';
 import { setCompanies } from './companies/set-companies.ts';
 import * as connectionFilters from './connections/changed-filters.ts';
@@ -96,7 +96,7 @@ export async function openStore(options: { url: string; log: Log }) {
     history: bind(db, { ofAsset }),
     consents: bind(db, consents),
     contents: bind(db, { ...contents, ...repairs }),
-    changes: bind(db, { page, between, currentCursor, renew: renewFeed, ...filing }),
+    changes: bind(db, { page, between, currentCursor, renew: renewFeed, ...changeFiles }),
     inventories: bind(db, inventories),
     manifests: bind(db, manifests),
     assurance: bind(db, assurance),

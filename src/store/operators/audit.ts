@@ -68,7 +68,7 @@ export async function nextDay(db: Database): Promise<string | undefined> {
 }
 
 /** The day is in the bucket. */
-export async function dayFiled(db: Database, filed: string): Promise<void> {
+export async function dayWritten(db: Database, filed: string): Promise<void> {
   await sql`INSERT INTO audit_days (day) VALUES (${filed}::date) ON CONFLICT DO NOTHING`.execute(db);
 }
 

@@ -204,7 +204,7 @@ test('a cursor of another feed, of the future or of pruned changes is expired, a
   await store.prune({ auditMs: Number.POSITIVE_INFINITY });
   expect((await page()).changes.length, 'what is in no file stays').toBeGreaterThan(2);
   const file = (await store.changes.nextFile())!;
-  expect(await store.changes.filed(file)).toBe(true);
+  expect(await store.changes.fileWritten(file)).toBe(true);
   await store.prune({ auditMs: Number.POSITIVE_INFINITY });
   const found = await until('the recent one', async () => {
     const it = await page();

@@ -82,7 +82,7 @@ export async function isNextFile(db: Database, file: ChangeFile): Promise<boolea
 }
 
 /** The file is written. */
-export async function filed(db: Database, file: ChangeFile): Promise<boolean> {
+export async function fileWritten(db: Database, file: ChangeFile): Promise<boolean> {
   const result = await sql`
     UPDATE change_feed SET filed_xact = filing_xact, filed_id = filing_id, filed_hour = filing_hour,
       filing_hour = NULL, filing_xact = NULL, filing_id = NULL

@@ -8,7 +8,7 @@ import type { Store } from '../store/store.ts';
 import { freeKey } from './free-key.ts';
 import { putLines } from './put-lines.ts';
 
-export interface FileAuditDeps {
+export interface WriteAuditLogDeps {
   store: Pick<Store, 'audit'>;
   storage: Storage;
   log: Log;
@@ -19,12 +19,14 @@ const retryMs = 300_000;
 const pageSize = 1000;
 
 /** Writes the audit log of each day (UTC) into the bucket, soon after its end. One process at a time does so. */
-export function startFilingAudit(deps: FileAuditDeps & { store: Store; breaker: Pick<CircuitBreaker, 'open'> }) {
+export function startWritingAuditLog(
+  deps: WriteAuditLogDeps & { store: Store; breaker: Pick<CircuitBreaker, 'open'> },
+) {
   const { store, breaker, log } = deps;
-  async function fileIfDue(signal: AbortSignal): Promise<void> {
+  async function writeIfDue(signal: AbortSignal): Promise<void> {
     if (breaker.open !== undefined || !(await store.chores.take('audit', retryMs))) return;
     try {
-      await fileAudit(deps, signal);
+      await writeAuditLog(deps, signal);
     } finally {
       await store.chores.done('audit', everyMs / 2);
     }
@@ -32,11 +34,11 @@ export function startFilingAudit(deps: FileAuditDeps & { store: Store; breaker: 
   const failed = (err: unknown) =>
     log.warn({ event: 'audit.write_failed', err }, 'audit log of a day not written, will retry');
   // A bucket that does not answer must not delay the shutdown.
-  return every(everyMs, fileIfDue, { failed, later: true, stopMs: 1000 });
+  return every(everyMs, writeIfDue, { failed, later: true, stopMs: 1000 });
 }
 
 /** Writes all days that are over, have entries, and are not written yet. Returns how many. */
-export async function fileAudit(deps: FileAuditDeps, signal: AbortSignal): Promise<number> {
+export async function writeAuditLog(deps: WriteAuditLogDeps, signal: AbortSignal): Promise<number> {
   const { store, storage, log } = deps;
   for (let files = 0; ; files++) {
     signal.throwIfAborted();
@@ -45,12 +47,12 @@ export async function fileAudit(deps: FileAuditDeps, signal: AbortSignal): Promi
     // A restored database may lack entries of a day that is in the bucket.
     const key = await freeKey(storage, (number) => auditKey(day, number));
     const bytes = await putLines(storage, key, entriesOf(store, day), { signal });
-    await store.audit.dayFiled(day);
+    await store.audit.dayWritten(day);
     log.info({ event: 'audit.written', key, bytes }, 'audit log of a day written');
   }
 }
 
-async function* entriesOf(store: FileAuditDeps['store'], day: string) {
+async function* entriesOf(store: WriteAuditLogDeps['store'], day: string) {
   for (let after = 0; ; ) {
     const page = await store.audit.ofDay(day, after, pageSize);
     yield* page.map(toAuditEntry);

@@ -2,7 +2,7 @@ import { gunzipSync } from 'node:zlib';
 import pg from 'pg';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Change } from '../../src/store/changes/changes.ts';
-import { fileChanges } from '../../src/verify/file-changes.ts';
+import { writeChanges } from '../../src/verify/write-changes.ts';
 import { newStore, silent } from '../store/records.ts';
 import { contentOf, type Ground, grounds, newGround } from '../support/mirror.ts';
 import { died, mortal } from '../support/mortal.ts';
@@ -67,20 +67,20 @@ describe.each(grounds())('the files of changes ($name)', (kind) => {
     await change('2026-01-31T15:30:00Z', 'd');
     await change('2026-02-01T00:00:00Z', 'e');
     const before = await feed();
-    expect(await fileChanges(deps(), signal)).toBe(3);
+    expect(await writeChanges(deps(), signal)).toBe(3);
     expect(idsOf(await files())).toEqual({
       '2026-01-31/12.jsonl.gz': ['a', 'b', 'c'],
       '2026-01-31/15.jsonl.gz': ['d'],
       '2026-02-01/00.jsonl.gz': ['e'],
     });
     expect(Object.values(await files()).flat()).toEqual(before);
-    expect(await fileChanges(deps(), signal)).toBe(0);
+    expect(await writeChanges(deps(), signal)).toBe(0);
 
     // A change of a transaction that ended late is in the next hour, and the present hour waits.
     await change('2026-01-31T23:59:00Z', 'late');
     await change(new Date().toISOString(), 'now');
     await feed();
-    expect(await fileChanges(deps(), signal)).toBe(1);
+    expect(await writeChanges(deps(), signal)).toBe(1);
     expect(idsOf(await files())).toMatchObject({ '2026-02-01/01.jsonl.gz': ['late'] });
     expect(Object.keys(await files())).toHaveLength(4);
   });
@@ -88,7 +88,7 @@ describe.each(grounds())('the files of changes ($name)', (kind) => {
   test('a change that a wrong clock has dated into the future does not stop the files', async () => {
     await change('2126-01-31T12:00:00Z', 'future');
     await feed();
-    expect(await fileChanges(deps(), signal)).toBe(1);
+    expect(await writeChanges(deps(), signal)).toBe(1);
     const [key] = Object.keys(await files());
     const hour = Date.parse(key!.replace('/', 'T').replace('.jsonl.gz', ':00:00Z'));
     expect(Date.now() - hour).toBeGreaterThan(3_600_000 - 1000);
@@ -103,13 +103,13 @@ describe.each(grounds())('the files of changes ($name)', (kind) => {
       const life = new AbortController();
       const process = mortal(step, life);
       const mine = { ...deps(), store: process(opened.store), storage: process(ground.storage) };
-      isDead = await died(fileChanges(mine, life.signal));
+      isDead = await died(writeChanges(mine, life.signal));
       // What is committed meanwhile does not change a file that was begun.
       await change(`2026-01-31T00:20:00Z`, `late ${step}`);
       expect(step).toBeLessThan(60);
     }
     await feed();
-    await fileChanges(deps(), signal);
+    await writeChanges(deps(), signal);
     const found = Object.values(await files()).flat();
     expect(found).toEqual(await feed());
     expect(found.slice(0, 2)).toEqual(before.slice(0, 2));
@@ -118,11 +118,11 @@ describe.each(grounds())('the files of changes ($name)', (kind) => {
   test('of several processes that write at once, none replaces or loses anything', async () => {
     for (let hour = 0; hour < 4; hour++) await change(`2026-01-31T0${hour}:10:00Z`, `a${hour}`);
     await feed();
-    const results = await Promise.allSettled(Array.from({ length: 4 }, () => fileChanges(deps(), signal)));
+    const results = await Promise.allSettled(Array.from({ length: 4 }, () => writeChanges(deps(), signal)));
     for (const result of results) {
       if (result.status === 'rejected') expect(String(result.reason)).toMatch('another process has taken over');
     }
-    await fileChanges(deps(), signal);
+    await writeChanges(deps(), signal);
     expect(Object.values(await files()).flat()).toEqual(await feed());
   });
 });

@@ -1,6 +1,6 @@
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { fileAudit } from '../../src/verify/file-audit.ts';
+import { writeAuditLog } from '../../src/verify/write-audit-log.ts';
 import { contentOf } from '../support/mirror.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 
@@ -15,7 +15,7 @@ afterAll(async () => {
 const ada = { subject: 'ada', name: 'ada@example.com', role: 'admin', method: 'oidc' } as const;
 const log = { info: () => {} } as never;
 const file = () =>
-  fileAudit({ store: stage.mirror.store, storage: stage.ground.storage, log }, new AbortController().signal);
+  writeAuditLog({ store: stage.mirror.store, storage: stage.ground.storage, log }, new AbortController().signal);
 const lines = async (day: string) =>
   gunzipSync((await contentOf(stage.ground.storage, `_mirror/audit/${day}.jsonl.gz`))!)
     .toString()

@@ -5,11 +5,11 @@ import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import { changesKey } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 import { readCursor } from '../store/changes/cursor.ts';
-import type { ChangeFile } from '../store/changes/filing.ts';
+import type { ChangeFile } from '../store/changes/files.ts';
 import type { Store } from '../store/store.ts';
 import { putLines } from './put-lines.ts';
 
-export interface FileChangesDeps {
+export interface WriteChangesDeps {
   store: Pick<Store, 'changes'>;
   storage: Storage;
   log: Log;
@@ -21,12 +21,12 @@ const retryMs = 300_000;
 const pageSize = 1000;
 
 /** Writes the changes of each hour into the bucket, soon after its end. One process at a time does so. */
-export function startFilingChanges(deps: FileChangesDeps & { store: Store; breaker: Pick<CircuitBreaker, 'open'> }) {
+export function startWritingChanges(deps: WriteChangesDeps & { store: Store; breaker: Pick<CircuitBreaker, 'open'> }) {
   const { store, breaker, log } = deps;
-  async function fileIfDue(signal: AbortSignal): Promise<unknown> {
+  async function writeIfDue(signal: AbortSignal): Promise<unknown> {
     if (breaker.open !== undefined || !(await store.chores.take('changes', retryMs))) return 'not due';
     try {
-      return await fileChanges(deps, signal);
+      return await writeChanges(deps, signal);
     } finally {
       await store.chores.done('changes', everyMs / 2);
     }
@@ -34,24 +34,24 @@ export function startFilingChanges(deps: FileChangesDeps & { store: Store; break
   const failed = (err: unknown) =>
     log.warn({ event: 'changes.write_failed', err }, 'changes of an hour not written, will retry');
   // A bucket that does not answer must not delay the shutdown.
-  return every(everyMs, fileIfDue, { failed, later: true, stopMs: 1000 });
+  return every(everyMs, writeIfDue, { failed, later: true, stopMs: 1000 });
 }
 
 /** Writes all hours that are over and not written yet. Returns how many. */
-export async function fileChanges(deps: FileChangesDeps, signal: AbortSignal): Promise<number> {
+export async function writeChanges(deps: WriteChangesDeps, signal: AbortSignal): Promise<number> {
   const { store, log } = deps;
   for (let files = 0; ; files++) {
     signal.throwIfAborted();
     const file = await store.changes.nextFile();
     if (!file) return files;
     const bytes = await write(deps, file, signal);
-    await store.changes.filed(file);
+    await store.changes.fileWritten(file);
     log.info({ event: 'changes.written', hour: file.hour.toISOString(), bytes }, 'changes of an hour written');
   }
 }
 
 /** Each attempt writes the same lines, until the file is marked as written. */
-function write({ store, storage }: FileChangesDeps, file: ChangeFile, signal: AbortSignal): Promise<number> {
+function write({ store, storage }: WriteChangesDeps, file: ChangeFile, signal: AbortSignal): Promise<number> {
   async function* changes() {
     for (let after = file.after; ; ) {
       const page = await store.changes.between({ ...file, after }, pageSize);
