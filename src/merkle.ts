@@ -6,7 +6,7 @@ const sha256 = (...parts: (Buffer | string)[]) => {
   return hash.digest();
 };
 
-/** Leaves and nodes are hashed with different prefixes, so that none can pass for the other (RFC 6962, section 2.1). */
+/** Leaves and nodes are hashed with different prefixes, so that a node cannot be used as a leaf (RFC 6962, section 2.1). */
 const leafPrefix = Buffer.of(0);
 const nodePrefix = Buffer.of(1);
 
@@ -28,20 +28,20 @@ export class MerkleTree {
     this.#subtrees.push(added);
   }
 
-  /** Of no leaves: the SHA-256 of nothing. */
+  /** The root so far; without leaves, the SHA-256 of an empty input. */
   root(): Buffer {
     const hashes = this.#subtrees.map(({ hash }) => hash);
     return hashes.length === 0 ? sha256() : hashes.reduceRight((right, left) => nodeHash(left, right));
   }
 }
 
-/** The hashes beside the way from a leaf to the root, and on which side each is; in lower-case hex. */
+/** The sibling hashes on the path from a leaf to the root, each with its side; in lower-case hex. */
 export type MerklePath = ['left' | 'right', string][];
 
 /** Collects the path of one leaf from the hashes of all `count` leaves, in order. */
 export class MerklePathOf {
-  /** The subtrees beside the way, from the leaf up. */
-  readonly #beside: { side: 'left' | 'right'; from: number; to: number; tree: MerkleTree }[] = [];
+  /** The sibling subtrees, from the leaf up. */
+  readonly #siblings: { side: 'left' | 'right'; from: number; to: number; tree: MerkleTree }[] = [];
   #next = 0;
 
   constructor(index: number, count: number) {
@@ -49,7 +49,7 @@ export class MerklePathOf {
       const middle = from + 2 ** Math.floor(Math.log2(to - from - 1));
       const isLeft = index < middle;
       const tree = new MerkleTree();
-      this.#beside.unshift(
+      this.#siblings.unshift(
         isLeft ? { side: 'right', from: middle, to, tree } : { side: 'left', from, to: middle, tree },
       );
       if (isLeft) to = middle;
@@ -59,10 +59,10 @@ export class MerklePathOf {
 
   add(hash: Buffer): void {
     const index = this.#next++;
-    this.#beside.find(({ from, to }) => index >= from && index < to)?.tree.add(hash);
+    this.#siblings.find(({ from, to }) => index >= from && index < to)?.tree.add(hash);
   }
 
   path(): MerklePath {
-    return this.#beside.map(({ side, tree }) => [side, tree.root().toString('hex')]);
+    return this.#siblings.map(({ side, tree }) => [side, tree.root().toString('hex')]);
   }
 }

@@ -13,7 +13,7 @@ export class BlockHashes {
 
   update(chunk: Buffer): void {
     for (let from = 0; from < chunk.length; ) {
-      // The next block begins with its first byte: a body has no empty last block.
+      // A block begins only when a byte follows, so the last one is never empty.
       if (this.#left === 0) this.#begin();
       const piece = chunk.subarray(from, from + this.#left);
       this.#hash.update(piece);
@@ -35,8 +35,8 @@ export class BlockHashes {
 }
 
 /**
- * The content hash of a file: of one block its SHA-256, of several the root of the Merkle tree over them, a hyphen and their
- * number. A block's SHA-256 is its leaf: the number and the length of the file tell leaves from nodes.
+ * The content hash of a file. One block: its SHA-256. Several: the root of the Merkle tree over them, a hyphen and their number.
+ * Leaves need no prefix, because the number and the length of the file tell them from nodes.
  */
 export function contentHashOf(blocks: string[]): string {
   if (blocks.length === 1) return blocks[0]!;

@@ -133,8 +133,8 @@ export class Meter extends Transform implements Sums {
 }
 
 /**
- * Sends a body through a meter. If one of them ends early, the other is destroyed. The reader of the meter gets all errors,
- * and `bodyError` has those of the body. The body is not read before `ready` resolves.
+ * Sends a body through a meter. If one of them ends early, the other is destroyed. All errors reach the reader
+ * of the meter; `bodyError` is set if the body caused them. The body is not read before `ready` resolves.
  */
 export function metered(
   body: Readable,

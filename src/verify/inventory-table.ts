@@ -115,7 +115,7 @@ export class InventoryTable {
     this.#takeBytes();
   }
 
-  /** Otherwise the writer doubles its buffer until it has the whole file. */
+  /** Takes the bytes after each row group, so that the writer's buffer stays small. */
   #takeBytes(): void {
     this.#chunks.push(new Uint8Array(this.#writer.getBuffer()));
     this.#writer.index = 0;

@@ -91,7 +91,7 @@ export async function writeInventory(
     const before = manifest.assets;
     const table = new InventoryTable(rowGroupSize);
     const put = async (name: string, content: Readable) => {
-      const written = await putHashed(storage, `${prefix}${name}`, content, signal);
+      const written = await putHashed(storage, `${prefix}${name}`, content, { signal });
       return { name, assets: manifest.assets - before, ...written };
     };
     manifest.files.push(await put(`${part}.jsonl.gz`, Readable.from(lines(table))));
@@ -142,7 +142,7 @@ async function putTombstones(
     }
   }
   const name = 'tombstones.jsonl.gz';
-  const written = await putHashed(storage, `${prefix}${name}`, Readable.from(lines()), signal);
+  const written = await putHashed(storage, `${prefix}${name}`, Readable.from(lines()), { signal });
   return { name, count, ...written };
 }
 
@@ -168,7 +168,7 @@ async function finish(
   { manifest, text }: { manifest: Manifest; text: string },
   signal: AbortSignal,
 ): Promise<void> {
-  const stated = await putHashed(storage, `${prefix}manifest.json`, Readable.from([Buffer.from(text)]), signal);
+  const stated = await putHashed(storage, `${prefix}manifest.json`, Readable.from([Buffer.from(text)]), { signal });
   const files = [...manifest.files, ...manifest.parquet, manifest.tombstones, { name: 'manifest.json', ...stated }];
   const wanted = new Set(files.map(({ name }) => `${prefix}${name}`));
   for await (const { key } of storage.list(prefix, { signal })) if (!wanted.has(key)) await storage.remove(key);

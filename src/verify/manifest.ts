@@ -4,7 +4,7 @@ export interface Manifest {
   day: string;
   storage: string;
   writtenAt: string;
-  /** The feed after it has everything that this inventory misses. */
+  /** The feed from here on has all later changes. */
   cursor: string;
   assets: number;
   byState: Record<string, number>;
@@ -15,7 +15,7 @@ export interface Manifest {
   /** Superseded files that are kept, and the bytes of all their objects. */
   versions: { count: number; bytes: number };
   files: InventoryFile[];
-  /** The same assets as tables: each has those of the file at its position in `files`. */
+  /** The same assets as tables: `parquet[i]` has those of `files[i]`. */
   parquet: InventoryFile[];
   /** Assets that were erased on purpose. */
   tombstones: Omit<InventoryFile, 'assets'> & { count: number };
@@ -35,7 +35,7 @@ interface InventoryFile {
   sha256: string;
 }
 
-/** How many assets of an inventory were pending when it was written. */
+/** How many assets of an inventory were pending or transferring when it was written. */
 export function onTheirWay({ byState }: Manifest): number {
   return (byState.pending ?? 0) + (byState.transferring ?? 0);
 }

@@ -11,8 +11,13 @@ const contentTypes: Record<string, string> = {
   '.parquet': 'application/vnd.apache.parquet',
 };
 
-/** Stores a stream of any length, gzipped for `.gz` keys. Returns its stored size and SHA-256. */
-export async function putHashed(storage: Storage, key: string, source: Readable, signal: AbortSignal) {
+/** Stores a stream of any length, gzipped for `.gz` keys. Returns its stored size and SHA-256. `fence`: see `PutOptions`. */
+export async function putHashed(
+  storage: Pick<Storage, 'put'>,
+  key: string,
+  source: Readable,
+  { signal, fence }: { signal: AbortSignal; fence?: () => Promise<void> },
+) {
   const hash = createHash('sha256');
   let bytes = 0;
   const hashed = new Transform({
@@ -24,7 +29,8 @@ export async function putHashed(storage: Storage, key: string, source: Readable,
   });
   const steps = key.endsWith('.gz') ? [source, createGzip(), hashed] : [source, hashed];
   const contentType = contentTypes[extname(key)];
-  await Promise.all([pipeline(steps, { signal }), storage.put(key, hashed, { contentType, signal })]).catch((error) => {
+  const stored = storage.put(key, hashed, { contentType, signal, fence });
+  await Promise.all([pipeline(steps, { signal }), stored]).catch((error) => {
     signal.throwIfAborted();
     throw error;
   });

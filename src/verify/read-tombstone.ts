@@ -13,7 +13,7 @@ const schema = z.object({
   reason: z.string().max(1000),
 });
 
-/** The tombstone at a key; undefined: the object is none. */
+/** The tombstone at a key; undefined: there is no valid one. */
 export async function readTombstone(
   storage: Storage,
   key: string,

@@ -44,7 +44,7 @@ export async function writeAuditLog(deps: WriteAuditLogDeps, signal: AbortSignal
     signal.throwIfAborted();
     const day = await store.audit.nextDay();
     if (day === undefined) return files;
-    // A restored database may lack entries of a day that is in the bucket.
+    // After a restored backup, the database may have fewer entries than the file of that day: it is never overwritten.
     const key = await freeKey(storage, (number) => auditKey(day, number));
     const bytes = await putLines(storage, key, entriesOf(store, day), { signal });
     await store.audit.dayWritten(day);
