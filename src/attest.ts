@@ -40,7 +40,8 @@ export async function attestCopy(
   await using open = new AsyncDisposableStack();
   const storage = await openToRead(config, at, { ...opening, open });
   report.start(storage.name);
-  return await attest({ storage, found: report.found, signal: opening.stop }, { key, onProgress: report.progress });
+  const attesting = { storage, hasVersions: hasVersions(config, at), found: report.found, signal: opening.stop };
+  return await attest(attesting, { key, onProgress: report.progress });
 }
 
 /** The proof of one asset, see prove.ts. @throws NotProven */
@@ -51,8 +52,10 @@ export async function proveAsset(
 ): Promise<Proof> {
   await using open = new AsyncDisposableStack();
   const storage = await openToRead(config, at, { ...opening, open });
-  return await prove({ storage, found: () => {}, signal: opening.stop }, request);
+  return await prove({ storage, hasVersions: hasVersions(config, at), found: () => {}, signal: opening.stop }, request);
 }
+
+const hasVersions = ({ storage }: CopyConfig, { kind }: StorageTarget = storage.target) => kind === 's3';
 
 async function openToRead(
   config: CopyConfig,

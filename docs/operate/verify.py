@@ -23,7 +23,7 @@ def difference(entry, path):  # between a file and what was signed of it: what i
     for block in iter(lambda file=open(path, "rb"): file.read(16 << 20), b""):
         blocks.append(sha(block)); length += len(block); crc = zlib.crc32(block, crc)
     hash = root_of(blocks).hex() + (f"-{len(blocks)}" if len(blocks) > 1 else "")
-    for name, found in ("bytes", length), ("crc32", f"{crc:08x}"), ("sha256", hash):
+    for name, found in ("bytes", length), ("sha256", hash), ("crc32", f"{crc:08x}"):
         if entry[name] not in (None, found): return "altered", f"{name} {found}, {entry[name]} was signed"
     return (None, None) if entry["sha256"] else ("unproven", "no content hash was signed")
 def openssl(command, **more): return subprocess.run(["openssl", *command.split()], capture_output=True, **more)
@@ -38,7 +38,7 @@ def is_signed(link, keys): return verifies(keys.get(str(link.get("keyId"))), lin
 def trusted_by(first, keys):  # the trusted key, and each key that a trusted one has signed
     print(f"Trusted key: {first}. Compare it with the fingerprint that you got from the operator.")
     known = {key["keyId"]: key for key in keys if key.get("keyId") == fingerprint(key.get("publicKey"))}
-    found = {first: known[first]["publicKey"]} if first in known else {}
+    found = {first: known[first]["publicKey"]} if first in known else (first and report("missing", f"_mirror/keys/{first}.json", None)) or {}
     for id, key in [*known.items()] * len(known):
         statement = {**parsed(json.dumps(key.get("signedBy"))), "manifest": f"key of asset-mirror {id}\n"}
         if is_signed(statement, found): found[id] = key["publicKey"]

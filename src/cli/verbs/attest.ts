@@ -35,7 +35,7 @@ const sentence = ({ what, key, after, why }: Finding) =>
 /** Shows the progress of a check and a summary. Returns whether all is as it was signed. */
 export async function attest(
   work: (report: AttestReport) => Promise<Attested>,
-  { json = false, stop }: { json?: boolean; stop: AbortSignal },
+  { json = false, key, stop }: { json?: boolean; key?: string; stop: AbortSignal },
 ): Promise<boolean> {
   const title = (storage: string) => `${paint('bold', 'attest')}  checking ${storage} against its signed manifests`;
   const { problems, unproven } = await runReported<Attested>(
@@ -46,7 +46,7 @@ export async function attest(
         progress: report.progress,
       }),
     {
-      ...{ json, stop, first: nothingAttested, summaryOf },
+      ...{ json, stop, first: nothingAttested, summaryOf: (so, end) => summaryOf(so, { ...end, key }) },
       format: ` ${paint('cyan', '{bar}')} {percentage}%  {count}  {bytes}  {rate}`,
       facts: ({ assets, total, bytes }, ms) => ({
         done: assets,
@@ -60,8 +60,18 @@ export async function attest(
   return problems === 0 && unproven === 0;
 }
 
-function summaryOf(so: Readonly<Attested>, { interrupted, ms }: { interrupted: boolean; ms: number }): string {
-  const { keyId, manifests, days, day, objects, bytes, unproven, problems } = so;
+function trustOf({ keyId, manifests }: Readonly<Attested>, key: string | undefined): string {
+  if (manifests === 0) return '  There is no manifest: none was written, or all were removed.';
+  if (keyId === null) return '  Nothing is signed: set SIGNING_KEY.';
+  if (key !== undefined) return `  Signed by the key that you gave: ${keyId}`;
+  return `  Signed by ${keyId}\n  Anyone could have made this key: compare it with the fingerprint from the operator, or pass that as --key.`;
+}
+
+function summaryOf(
+  so: Readonly<Attested>,
+  { interrupted, ms, key }: { interrupted: boolean; ms: number; key: string | undefined },
+): string {
+  const { manifests, days, day, objects, bytes, unproven, problems } = so;
   const lead = interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
   const isGood = problems === 0 && unproven === 0 && !interrupted;
   const none = isGood ? 'All is as it was signed' : 'No problem found';
@@ -70,8 +80,6 @@ function summaryOf(so: Readonly<Attested>, { interrupted, ms }: { interrupted: b
     `\n${lead}${paint(isGood ? 'green' : 'red', paint('bold', result))}: ${counted(objects, 'object')}, ${formatBytes(bytes)} read in ${formatDuration(ms)}`,
     `  ${counted(manifests, 'manifest')}, ${number(days)} intact ${days === 1 ? 'inventory' : 'inventories'}; the last is of ${day ?? 'no day'}`,
     ...(unproven > 0 ? [`  ${counted(unproven, 'object')} not proven`] : []),
-    keyId === null
-      ? '  Nothing is signed: set SIGNING_KEY.'
-      : `  Trusted key: ${keyId}\n  Compare it with the fingerprint that you got from the operator.`,
+    trustOf(so, key),
   ].join('\n');
 }

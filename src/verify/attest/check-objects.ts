@@ -38,7 +38,7 @@ export async function checkObjects(
   const tree = new MerkleTree();
   let batch: InventoryLine[] = [];
   const flush = async () => {
-    const pairs = batch.flatMap((line) => objectsOf(line).map((object) => ({ line, object })));
+    const pairs = batch.flatMap((line) => objectsOf(at, line).map((object) => ({ line, object })));
     await concurrently(pairs, atOnce, async ({ line, object }) => {
       at.signal.throwIfAborted();
       known.add(object.key);
@@ -63,10 +63,10 @@ export async function checkObjects(
   await findExtra(at, manifest, known);
 }
 
-const objectsOf = ({ objects, versions }: InventoryLine): SignedObject[] => [
-  ...objects,
-  ...versions.flatMap(({ objects: kept, expiresAt }) => kept.map((object) => ({ ...object, expiresAt }))),
-];
+function objectsOf({ hasVersions }: Attesting, { objects, versions }: InventoryLine): SignedObject[] {
+  const superseded = versions.flatMap(({ objects, expiresAt }) => objects.map((object) => ({ ...object, expiresAt })));
+  return [...objects, ...superseded.filter(({ versionId }) => hasVersions || versionId === undefined)];
+}
 
 type Difference = Omit<Finding, 'after'>;
 
@@ -101,7 +101,7 @@ async function checkObject(
   counts.objects++;
   counts.bytes += length;
   if (bytes !== null && length !== bytes) return { what: 'altered', key, why: `${length} bytes, ${bytes} were signed` };
-  const difference = differenceOf(found, { crc32: crc32 ?? undefined, sha256: sha256 ?? undefined });
+  const difference = differenceOf(found, sha256 ? { sha256 } : { crc32: crc32 ?? undefined });
   if (difference) return { what: 'altered', key, why: `${difference} was signed` };
   return sha256 === null ? { what: 'unproven', key, why: 'no content hash was signed' } : undefined;
 }

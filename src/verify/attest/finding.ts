@@ -20,6 +20,8 @@ export interface Finding {
 
 export interface Attesting {
   storage: Pick<Storage, 'get' | 'list' | 'name'>;
+  /** Whether it has versions of objects. A downloaded bucket has only the current ones. */
+  hasVersions: boolean;
   found: (finding: Finding) => void;
   signal: AbortSignal;
 }

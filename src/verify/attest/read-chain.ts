@@ -1,6 +1,6 @@
 import { parsed } from '../../parsed.ts';
 import { fingerprintOf, isSignedBy } from '../../signing.ts';
-import { manifestKey, manifests, numberOf, publicKeys } from '../../storage/keys.ts';
+import { manifestKey, manifests, numberOf, publicKeyAt, publicKeys } from '../../storage/keys.ts';
 import { type Envelope, hashOf } from '../chain.ts';
 import type { Manifest } from '../manifest.ts';
 import { type PublishedKey, vouching } from '../publish-key.ts';
@@ -35,6 +35,7 @@ export async function readChain(at: Attesting, fingerprint?: string): Promise<Ch
   const links = await readLinks(at);
   const trusted = fingerprint ?? links.findLast(({ envelope }) => envelope.keyId !== null)?.envelope.keyId ?? null;
   const trustedKeys = trustedBy(trusted, keys);
+  if (trusted && !trustedKeys.has(trusted)) at.found({ what: 'missing', key: publicKeyAt(trusted), after: null });
   const proven = new Map<number, Statement>();
   for (const { number, manifest, ...link } of links.toReversed()) {
     const next = proven.get(number + 1);
