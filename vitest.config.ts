@@ -15,6 +15,7 @@ const slow = [
   'test/processes.test.ts',
   'test/redaction.test.ts',
   'test/rolling-restart.test.ts',
+  'test/storage/conformance-variants.test.ts',
   'test/thirty-days.test.ts',
   'test/verify/restore.test.ts',
 ];
@@ -32,7 +33,7 @@ export default defineConfig({
     // Once for both projects.
     globalSetup: 'test/support/services.ts',
     // Most of them wait most of the time.
-    maxWorkers: 4,
+    maxWorkers: 6,
     projects: [
       { test: { ...options, name: 'default', include: ['test/**/*.test.ts'], exclude: slow } },
       { test: { ...options, name: 'slow', include: slow } },
