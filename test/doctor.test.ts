@@ -11,6 +11,7 @@ import { newDatabase } from './support/database.ts';
 import { keysOf } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
 import { newScene, type Scene } from './support/scene.ts';
+import { spawned } from './support/spawned.ts';
 
 /** `doctor` in this process. */
 async function findings(environment: Record<string, string>, signal = new AbortController().signal) {
@@ -22,7 +23,7 @@ async function run(environment: Record<string, string>, ...args: string[]) {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
   const main = join(import.meta.dirname, '../src/main.ts');
   return new Promise<{ code: number; out: string; err: string }>((resolve) => {
-    const env = { PATH: process.env.PATH, ...environment };
+    const env = { ...spawned, ...environment };
     const child = execFile(process.execPath, [main, 'doctor', ...args], { env, cwd: directory }, (_, out, err) => {
       rm(directory, { recursive: true, force: true }).then(() => resolve({ code: child.exitCode ?? -1, out, err }));
     });

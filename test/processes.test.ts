@@ -16,6 +16,7 @@ import { createLog } from '../src/log.ts';
 import { type Admin, type Library, startTestLibrary } from './support/library.ts';
 import { contentOf, type Ground, grounds, keysOf, newGround, spawnMirror } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
+import { spawned } from './support/spawned.ts';
 import { until } from './support/until.ts';
 
 describe.each(grounds())('a process that ends ($name)', { timeout: 300_000 }, (kind) => {
@@ -245,7 +246,7 @@ test('a start that cannot use its port, host or DATA_DIR names the setting', asy
   const attempt = async (settings: Record<string, string>, verb = 'start') => {
     const child = spawn(process.execPath, ['src/main.ts', verb], {
       env: {
-        PATH: process.env.PATH,
+        ...spawned,
         DATA_DIR: '/proc/nothing/can/be/made/here',
         PORT: String(await freePort()),
         LIBRARY_API_URL: 'http://127.0.0.1:9',
@@ -292,7 +293,7 @@ test.each(['start', 'demo', '--help'])(
     const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-tmp-'));
     try {
       const child = spawn(process.execPath, ['src/main.ts', verb], {
-        env: { PATH: process.env.PATH, TMPDIR: directory, DATA_DIR: '/proc/nothing/can/be/made/here' },
+        env: { ...spawned, TMPDIR: directory, DATA_DIR: '/proc/nothing/can/be/made/here' },
         stdio: 'ignore',
       });
       const [code] = await once(child, 'close');
@@ -327,7 +328,7 @@ describe('an .env file in the working directory', () => {
     const child = spawn(process.execPath, [resolve('src/main.ts'), ...args], {
       cwd: directory,
       env: {
-        PATH: process.env.PATH,
+        ...spawned,
         ADMIN_TOKEN: 'the-exported-token-of-the-operator',
         PORT: String(await freePort()),
         DATA_DIR: '/proc/nothing/can/be/made/here',
@@ -416,7 +417,7 @@ async function embedded() {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-start-'));
   const child = spawn(process.execPath, ['src/main.ts', 'start'], {
     env: {
-      PATH: process.env.PATH,
+      ...spawned,
       DATA_DIR: directory,
       PORT: String(await freePort()),
       LIBRARY_API_URL: 'http://127.0.0.1:9',

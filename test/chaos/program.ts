@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync, statSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { spawned } from '../support/spawned.ts';
 
 /** How long a program may take until it is ready, with all its attempts. */
 const patience = 120_000;
@@ -56,7 +57,7 @@ export class Program {
     const [command, ...args] = this.#command as [string, ...string[]];
     const child = spawn(command, args, {
       stdio: ['ignore', file, file],
-      env: { PATH: process.env.PATH, ...this.#env },
+      env: { ...spawned, ...this.#env },
     });
     closeSync(file);
     this.#child = child;

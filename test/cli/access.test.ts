@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { newBrowser } from '../support/browser.ts';
 import { type OpenIdProvider, startOpenIdProvider } from '../support/openid-provider.ts';
 import { freePort } from '../support/ports.ts';
+import { spawned } from '../support/spawned.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 
@@ -39,7 +40,7 @@ afterAll(async () => {
 });
 
 const environment = () => ({
-  PATH: process.env.PATH,
+  ...spawned,
   HOME: home,
   DATA_DIR: home,
   ASSET_MIRROR_URL: stage.ground.publicUrl,

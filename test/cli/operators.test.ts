@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { program } from '../../src/cli/program.ts';
 import { shells } from '../../src/cli/verbs/completion.ts';
 import { newScene, type Scene } from '../support/scene.ts';
+import { spawned } from '../support/spawned.ts';
 import { until } from '../support/until.ts';
 
 describe('commands of operators', () => {
@@ -31,7 +32,7 @@ describe('commands of operators', () => {
   });
 
   const client = () => ({
-    PATH: process.env.PATH,
+    ...spawned,
     ASSET_MIRROR_URL: scene.ground.publicUrl,
     ADMIN_TOKEN: 'the-token-of-the-operators',
   });

@@ -9,6 +9,7 @@ import { summaryOf } from '../../src/cli/verbs/erase.ts';
 import { hashOf } from '../../src/store/removals/tombstones.ts';
 import { ask } from '../support/database.ts';
 import { newScene, type Scene } from '../support/scene.ts';
+import { spawned } from '../support/spawned.ts';
 
 describe('the verbs that remove on purpose', { timeout: 60_000 }, () => {
   let scene: Scene;
@@ -28,7 +29,7 @@ describe('the verbs that remove on purpose', { timeout: 60_000 }, () => {
 
   function run(...args: string[]) {
     const token = 'the-token-of-the-operators';
-    const env = { PATH: process.env.PATH, ASSET_MIRROR_URL: scene.ground.publicUrl, ADMIN_TOKEN: token };
+    const env = { ...spawned, ASSET_MIRROR_URL: scene.ground.publicUrl, ADMIN_TOKEN: token };
     return new Promise<{ code: number; stdout: string; stderr: string }>((resolve) => {
       execFile(process.execPath, ['src/main.ts', ...args], { env }, (error, stdout, stderr) =>
         resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),

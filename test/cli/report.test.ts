@@ -11,6 +11,7 @@ import { chromium, flawsOf, sheetsOf, startChromium } from '../support/chromium.
 import { dress, openPage } from '../support/dashboard.ts';
 import { contentOf } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
+import { spawned } from '../support/spawned.ts';
 import { until } from '../support/until.ts';
 
 const PICTURES = process.env.DASHBOARD_PICTURES;
@@ -38,7 +39,7 @@ afterAll(async () => {
 
 /** Runs the command; a failure has its exit code and output. */
 async function report(...words: string[]): Promise<{ code: number; output: string }> {
-  const env = { PATH: process.env.PATH, ...scene.ground.environment, ASSET_MIRROR_URL: scene.ground.publicUrl };
+  const env = { ...spawned, ...scene.ground.environment, ASSET_MIRROR_URL: scene.ground.publicUrl };
   const done = await run(process.execPath, ['src/main.ts', 'report', ...words, '--out', out], { env }).catch(
     (it) => it,
   );

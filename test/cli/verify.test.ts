@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { contentOf } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
+import { spawned } from '../support/spawned.ts';
 
 describe('asset-mirror verify', { timeout: 240_000 }, () => {
   let scene: Scene;
@@ -19,7 +20,7 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
   });
 
   function verify(args: string[] = [], url = scene.ground.publicUrl) {
-    const env = { PATH: process.env.PATH, ASSET_MIRROR_URL: url, ADMIN_TOKEN: 'the-token-of-the-operators' };
+    const env = { ...spawned, ASSET_MIRROR_URL: url, ADMIN_TOKEN: 'the-token-of-the-operators' };
     return new Promise<{ code: number; stdout: string; stderr: string }>((resolve) => {
       execFile(process.execPath, ['src/main.ts', 'verify', ...args], { env }, (error, stdout, stderr) =>
         resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { spawned } from '../support/spawned.ts';
 
 let directory: string;
 beforeAll(async () => {
@@ -16,7 +17,7 @@ afterAll(() => rm(directory, { recursive: true, force: true }));
 /** Runs `asset-mirror library --json` with its defaults. */
 async function start(...args: string[]) {
   const child = spawn(process.execPath, ['src/main.ts', 'library', '--json', '--port', '0', ...args], {
-    env: { PATH: process.env.PATH, DATA_DIR: directory },
+    env: { ...spawned, DATA_DIR: directory },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let complaints = '';

@@ -7,6 +7,7 @@ import { newStore } from '../store/records.ts';
 import { ask } from '../support/database.ts';
 import { contentOf, richest } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
+import { spawned } from '../support/spawned.ts';
 import { until } from '../support/until.ts';
 
 const run = promisify(execFile);
@@ -164,7 +165,7 @@ test('pages continue after their last change, and what is wrong with a request i
 
 test('the command lists changes, and follows them, also after a restart of the service', async () => {
   const environment = {
-    PATH: process.env.PATH,
+    ...spawned,
     ASSET_MIRROR_URL: scene.ground.publicUrl,
     ADMIN_TOKEN: 'the-token-of-the-operators',
   };

@@ -6,6 +6,7 @@ import { type Admin, type Library, startTestLibrary } from '../support/library.t
 import { contentOf, type Ground, newGround, spawnMirror } from '../support/mirror.ts';
 import { freePort } from '../support/ports.ts';
 import { newScene, type Scene } from '../support/scene.ts';
+import { spawned } from '../support/spawned.ts';
 import { until } from '../support/until.ts';
 
 const spoken = (text: string) => ({ language: 'de', durationSec: 3, text, vtt: 'WEBVTT\n\n', words: null });
@@ -34,7 +35,7 @@ describe('a library in which all files are replaced at once', () => {
   const run = (...args: string[]) =>
     promisify(execFile)(process.execPath, ['src/main.ts', ...args], {
       env: {
-        PATH: process.env.PATH,
+        ...spawned,
         ASSET_MIRROR_URL: scene.ground.publicUrl,
         ADMIN_TOKEN: 'the-token-of-the-operators',
       },

@@ -7,6 +7,7 @@ import { silent } from '../store/records.ts';
 import { ask, newDatabase } from '../support/database.ts';
 import { databaseAsText } from '../support/everything.ts';
 import { newScene, type Scene } from '../support/scene.ts';
+import { spawned } from '../support/spawned.ts';
 import { until } from '../support/until.ts';
 
 interface Found {
@@ -133,7 +134,7 @@ describe('what was said', () => {
       ['src/main.ts', 'assets', '--said', '"quarterly budget" OR xyz', '--search', id],
       {
         env: {
-          PATH: process.env.PATH,
+          ...spawned,
           ASSET_MIRROR_URL: scene.ground.publicUrl,
           ADMIN_TOKEN: 'the-token-of-the-operators',
         },

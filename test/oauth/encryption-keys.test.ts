@@ -7,6 +7,7 @@ import { rotateKeys } from '../../src/oauth/reencrypt-tokens.ts';
 import { createSealer } from '../../src/oauth/seal.ts';
 import { newStore } from '../store/records.ts';
 import { newScene, type Scene } from '../support/scene.ts';
+import { spawned } from '../support/spawned.ts';
 import { until } from '../support/until.ts';
 
 describe('an encryption key', { timeout: 240_000 }, () => {
@@ -21,7 +22,7 @@ describe('an encryption key', { timeout: 240_000 }, () => {
   const sealed = async () => (await scene.mirror.store.connections.get(scene.connectionId))!.tokens;
   const rotate = async (...words: string[]) => {
     const { PUBLIC_URL: ASSET_MIRROR_URL, ADMIN_TOKEN } = scene.ground.environment;
-    const env = { PATH: process.env.PATH, ASSET_MIRROR_URL, ADMIN_TOKEN };
+    const env = { ...spawned, ASSET_MIRROR_URL, ADMIN_TOKEN };
     const done = await promisify(execFile)(process.execPath, ['src/main.ts', 'keys', 'rotate', ...words], {
       env,
     }).catch((error) => error);

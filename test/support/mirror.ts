@@ -23,6 +23,7 @@ import { newBrowser } from './browser.ts';
 import { ask, newDatabase } from './database.ts';
 import { newRedis } from './redis.ts';
 import type { S3Server } from './services.ts';
+import { spawned } from './spawned.ts';
 import { shortTimings } from './timings.ts';
 import { until } from './until.ts';
 
@@ -168,7 +169,7 @@ export async function startMirror(ground: Ground, library: Library, role: 'all' 
 export async function spawnMirror(ground: Ground, library: Library, role: 'all' | 'web' | 'worker' = 'all') {
   const program = ['test/support/main.ts', JSON.stringify(ground.timings)];
   const child = spawn(process.execPath, [...program, 'start', '--role', role], {
-    env: { PATH: process.env.PATH, ...ground.environment, ...libraryEnvironment(library) },
+    env: { ...spawned, ...ground.environment, ...libraryEnvironment(library) },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let output = '';

@@ -5,6 +5,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { createInterface } from 'node:readline';
 import Provider from 'oidc-provider';
 import { freePort } from './ports.ts';
+import { spawned } from './spawned.ts';
 
 /** An account at the provider: its claims. */
 interface Account {
@@ -147,7 +148,7 @@ export async function spawnOpenIdProvider(
 ) {
   const child = spawn(process.execPath, [import.meta.filename, JSON.stringify(options)], {
     stdio: ['ignore', 'pipe', 'ignore'],
-    env: { PATH: process.env.PATH, LD_PRELOAD: faketime, FAKETIME: offset, FAKETIME_DONT_FAKE_MONOTONIC: '1' },
+    env: { ...spawned, LD_PRELOAD: faketime, FAKETIME: offset, FAKETIME_DONT_FAKE_MONOTONIC: '1' },
   });
   const exit = once(child, 'exit');
   const [issuer] = (await once(createInterface(child.stdout), 'line')) as [string];

@@ -70,6 +70,7 @@ async function start(project: TestProject, stops: Stops): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-test-'));
   stops.push(() => rm(directory, { recursive: true, force: true }));
 
+  process.env.NODE_COMPILE_CACHE = join(directory, 'compile-cache');
   const containers = await startContainers(stops);
   project.provide('engine', containers !== undefined);
   if (!containers) say('No container engine here, so the tests of the image are skipped');

@@ -16,6 +16,7 @@ import { writeInventory } from '../../src/verify/inventory.ts';
 import type { InventoryLine } from '../../src/verify/inventory-line.ts';
 import type { Manifest } from '../../src/verify/manifest.ts';
 import { contentOf } from '../support/mirror.ts';
+import { spawned } from '../support/spawned.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { workerOf } from '../support/worker.ts';
 
@@ -372,7 +373,7 @@ describe('a copy in a directory', { timeout: 120_000 }, () => {
     await rm(join(path, copy.keyOf(copy.ids[1]!)));
     await rm(join(path, '.asset-mirror-tmp'), { recursive: true, force: true });
     const asked = run(process.execPath, ['src/main.ts', 'attest', path, '--json'], {
-      env: { PATH: process.env.PATH! },
+      env: { ...spawned },
     });
     const { stdout, code } = await asked.then(
       () => ({ stdout: '', code: 0 }),

@@ -7,6 +7,7 @@ import { extrapolate, readSample } from '../../src/verify/drill/read-sample.ts';
 import { scrape } from '../metrics/scrape.ts';
 import { contentOf, grounds, keysOf, richest } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
+import { spawned } from '../support/spawned.ts';
 import { until } from '../support/until.ts';
 
 const run = promisify(execFile);
@@ -259,7 +260,7 @@ describe('a restore drill', { timeout: minutes(3) }, () => {
 
   test('is started by the command line, which waits and exits with 1 if it fails', async () => {
     const id = await begin();
-    const env = { PATH: process.env.PATH, ...scene.ground.environment, ASSET_MIRROR_URL: scene.ground.publicUrl };
+    const env = { ...spawned, ...scene.ground.environment, ASSET_MIRROR_URL: scene.ground.publicUrl };
     const command = (...words: string[]) => run(process.execPath, ['src/main.ts', 'drill', ...words], { env });
     const { stdout } = await command();
     for (const line of [

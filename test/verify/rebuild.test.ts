@@ -13,6 +13,7 @@ import { newDatabase } from '../support/database.ts';
 import { grounds, keysOf, newGround, richest } from '../support/mirror.ts';
 import { freePort } from '../support/ports.ts';
 import { newScene, type Scene } from '../support/scene.ts';
+import { spawned } from '../support/spawned.ts';
 import { connectAs } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 
@@ -21,7 +22,7 @@ const minutes = (n: number) => n * 60_000;
 
 /** Runs the command, without the settings of a library; returns its output and exit code. */
 async function command(scene: Scene, ...words: string[]): Promise<{ code: number; output: string }> {
-  const env = { PATH: process.env.PATH, ...scene.ground.environment };
+  const env = { ...spawned, ...scene.ground.environment };
   const done = await run(process.execPath, ['src/main.ts', ...words], { env }).catch((error) => error);
   return { code: done.code ?? 0, output: `${done.stdout}${done.stderr}` };
 }

@@ -16,6 +16,7 @@ import { versionName } from '../../src/version-name.ts';
 import { newBucket } from '../storage/grounds.ts';
 import { contentOf } from '../support/mirror.ts';
 import { mortal } from '../support/mortal.ts';
+import { spawned } from '../support/spawned.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 import { workerOf } from '../support/worker.ts';
@@ -276,7 +277,7 @@ describe.each([
     const { to, storage: target, leftovers, clear } = await newTarget(kind);
     const where = to.kind === 's3' ? `s3://${to.bucket}/${to.prefix}` : to.path;
     const words = ['src/main.ts', 'restore', '--company', companyId, '--to', where, '--json'];
-    const env = { PATH: process.env.PATH, ...environment() };
+    const env = { ...spawned, ...environment() };
     const count = async () => (await Array.fromAsync(target.list(`${companyId}/`))).length;
     for (let kills = 0; kills < 4; kills++) {
       const child = spawn(process.execPath, words, { env, stdio: 'ignore' });
@@ -322,7 +323,7 @@ describe.each([
 
   test('the verb exits with 0, with 1 if an asset failed, and with 2 after wrong usage', async () => {
     const id = await newFilm('by verb');
-    const env = { PATH: process.env.PATH, ...environment() };
+    const env = { ...spawned, ...environment() };
     const restore = async (...words: string[]) => {
       const done = await run(process.execPath, ['src/main.ts', 'restore', ...words], { env }).catch((error) => error);
       return { code: done.code ?? 0, output: `${done.stdout}${done.stderr}` };

@@ -15,6 +15,7 @@ import { rebuild } from '../../src/verify/rebuild.ts';
 import { versionName } from '../../src/version-name.ts';
 import { newDatabase } from '../support/database.ts';
 import { contentOf, libraryEnvironment } from '../support/mirror.ts';
+import { spawned } from '../support/spawned.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { workerOf } from '../support/worker.ts';
 
@@ -90,7 +91,7 @@ describe.each([
 
   test('the verb lists the current file and the superseded ones', async () => {
     const { publicUrl, environment } = stage.ground;
-    const env = { PATH: process.env.PATH, ASSET_MIRROR_URL: publicUrl, ADMIN_TOKEN: environment.ADMIN_TOKEN };
+    const env = { ...spawned, ASSET_MIRROR_URL: publicUrl, ADMIN_TOKEN: environment.ADMIN_TOKEN };
     const { stdout } = await run(process.execPath, ['src/main.ts', 'versions', id], { env });
     const [, current, ...rows] = stdout.trim().split('\n');
     expect(current).toContain('current');

@@ -5,6 +5,7 @@ import { expect, test } from 'vitest';
 import { ConfigurationError } from '../../../src/errors.ts';
 import { openStore } from '../../../src/store/store.ts';
 import { newDatabase } from '../../support/database.ts';
+import { spawned } from '../../support/spawned.ts';
 import { silent } from '../records.ts';
 
 const program = `
@@ -20,7 +21,7 @@ test('three processes that start at once migrate an empty database once', async 
   try {
     const start = () =>
       promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program], {
-        env: { PATH: process.env.PATH, DATABASE_URL: database.url },
+        env: { ...spawned, DATABASE_URL: database.url },
       });
     await Promise.all([start(), start(), start()]);
 
