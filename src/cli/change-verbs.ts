@@ -86,7 +86,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     ],
     [
       'Without options it shows the settings. Changes apply at once. The value "default" returns to the setting of the environment.',
-      '--include and --exclude replace the earlier filters of the same option; "none" clears them. Conditions of one kind (type, company, project) are alternatives; conditions of several kinds must all match. Files in the bucket stay, even if a filter skips them now.',
+      '--include and --exclude replace the earlier filters of the same option; "none" clears them. An asset is mirrored if it matches one included value of each kind (type, company, project) and no excluded value. Files in the bucket stay, even if a filter skips them now.',
     ].join('\n\n'),
   )
     .argument('[connection]', `${connectionName} (default: all processes, with --bandwidth only)`)
@@ -97,11 +97,11 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .option('--bandwidth <rate>', 'download limit of each process, such as 20MiB/s, or a timetable')
     .option(
       '--hold-missing <limit>',
-      'hold a company if at least this percentage, and more than this number, are missing, such as 50%,1',
+      'hold a company if at least this percentage and more than this number of its assets are missing, such as 50%,1',
     )
     .option(
       '--hold-replaced <limit>',
-      'hold a company if more than this percentage, and more than this number, would be replaced, such as 20%,10',
+      'hold a company if more than this percentage and more than this number of its files change, such as 20%,10',
     )
     .option('--tag <key=value>', 'add or replace this tag, such as client=acme; may be repeated', collectTags)
     .option('--untag <key>', 'remove this tag; may be repeated', collect)

@@ -27,16 +27,16 @@ export function checkVerbs(
     .option('--deep', 'read every object and compare its checksum')
     .option('--repair', 'fetch or write again what is missing or different')
     .option('--wait', 'with --repair: wait for the repairs, then verify once more')
-    .option('--ignore-foreign', 'count objects that no record names, but report no difference')
+    .option('--ignore-foreign', 'count objects that no record names, but not as differences')
     .option('--inventory', 'write the inventory at the end')
     .option('--all', 'also print objects that are as expected')
     .action(async (options: VerifyOptions) => failIf(await verify(await verbs.api(), options)));
 
   verb(
     'drill',
-    'rehearse a recovery without touching anything, and report how long it takes and what it would lose',
+    'rehearse a recovery, and report how long it takes and what it would lose',
     'asset-mirror drill --sample 200',
-    'Restores all records from the bucket into a scratch schema, reads some files, and decrypts all tokens and secrets. Exits with 1 if it fails.',
+    'Restores all records from the bucket into a scratch schema, reads some files, and decrypts all tokens and secrets. Changes no assets and no files. Exits with 1 if it fails.',
   )
     .option('--sample <n>', 'read the files of this many random assets (default 20)', wholeNumber(1, 10_000))
     .action(async (options: DrillVerbOptions) => failIf(await drill(await verbs.api(), options)));
@@ -54,7 +54,7 @@ export function checkVerbs(
     'doctor',
     'check settings, database, queue, bucket and library, and say what to fix',
     'asset-mirror doctor',
-    'Exits with 1 if anything is to be fixed.',
+    'Exits with 1 if there is an error to fix.',
   ).action((options) => verbs.doctor(options));
 
   verb(

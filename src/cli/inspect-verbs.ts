@@ -108,7 +108,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'plan',
     'list the library and show what a full sync would transfer, without changing anything',
     ['asset-mirror plan CONNECTION', 'asset-mirror plan --scrub'],
-    'It takes as long as a full listing. Ctrl-C also ends the listing in the service.',
+    'Takes as long as a full sync takes to list the library. Ctrl-C also ends it in the service.',
   )
     .argument('[connection]', `${connectionName} (default: all active connections)`)
     .option('--scrub', 'instead, show how many requests and bytes the scrub needs; lists nothing')

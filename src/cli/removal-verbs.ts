@@ -19,7 +19,10 @@ export function removalVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
   )
     .argument('[asset...]', 'their ids, from `asset-mirror assets`')
     .option('--project <id>', 'all assets of this project')
-    .option('--connection <name>', 'all assets of the companies that this connection can read, or could')
+    .option(
+      '--connection <name>',
+      'all assets of the companies that this connection can read, or could read before it ended',
+    )
     .option('--reason <text>', 'why; the list shows it')
     .action(async (ids: string[], options) => hold(await connect(), ids, options));
 

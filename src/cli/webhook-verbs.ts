@@ -34,8 +34,8 @@ export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>):
   )
     .argument('<endpoint>', endpoint)
     .option('--url <url>', 'another address', words)
-    .option('--no-filters', 'send it the events of everything')
-    .option('--enable', 'send it events again, also those that wait')
+    .option('--no-filters', 'remove all filters')
+    .option('--enable', 'send it events again, and those that wait')
     .addOption(new Option('--disable', 'send it nothing').conflicts('enable'))
     .option('--rotate-secret', 'print a new secret; the old one also signs for 24 hours')
     .action(async (id: string, options: webhooks.SetOptions) => webhooks.set(await connect(), id, options));
@@ -65,7 +65,7 @@ export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>):
   verb('redeliver', 'Send messages again, with the same ids.', 'redeliver ENDPOINT --failed-since 2026-01-31T12:00:00Z')
     .argument('<endpoint>', endpoint)
     .argument('[message]', 'its id, from `asset-mirror webhooks deliveries`')
-    .option('--failed-since <time>', 'all that failed, of events since then, such as 2026-01-31 (UTC)')
+    .option('--failed-since <time>', 'all failed messages about events since then, such as 2026-01-31 (UTC)')
     .action(async (id: string, message: string | undefined, options: webhooks.RedeliverOptions) =>
       webhooks.redeliver(await connect(), id, message, options),
     );
