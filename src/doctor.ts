@@ -73,7 +73,7 @@ async function* examineDatabase({
       url = open.adopt(await joinEmbeddedPostgres({ directory, log }), (embedded) => embedded.stop()).url;
     }
   } catch (error) {
-    yield not('wrong', what, reasonOf(error), 'see what it says, or set DATABASE_URL');
+    yield not('wrong', what, reasonOf(error), 'solve this problem, or set DATABASE_URL');
     return { state: 'unusable' };
   }
   if (url === undefined) {
@@ -120,7 +120,7 @@ async function* examineLibrary(at: Examining, store: Store | undefined, state: S
 function withoutToken(state: State, connections: Pick<Connection, 'id' | 'status'>[]): Finding {
   const { not } = findingsOn('library');
   const finding = (level: 'note' | 'wrong', why: string, remedy: string) =>
-    not(level, 'token', `${why}, so tokens and downloads were not tried`, `${remedy}, then this again`);
+    not(level, 'token', `${why}, so tokens and downloads were not tried`, `${remedy}, then run this again`);
   const unknown = 'the connections are unknown';
   if (state === 'behind') return finding('note', unknown, 'start asset-mirror, which updates the schema');
   if (state === 'unusable') return finding('note', unknown, 'solve the problem of the database above');
@@ -191,7 +191,7 @@ async function configuration(config: Config): Promise<Finding[]> {
     const found = `is ${transfer.perConnection}, and TRANSFER_CONCURRENCY ${transfer.concurrency}`;
     note('CONNECTION_CONCURRENCY', found, 'make it smaller, or one connection can keep all others waiting');
   }
-  for (const { name, similar } of config.misspelled) note(name, 'is no setting', `did you mean ${similar}?`);
+  for (const { name, similar } of config.misspelled) note(name, 'is not a setting', `did you mean ${similar}?`);
   return findings.length > 0 ? findings : [ok('settings', 'are complete and fit together')];
 }
 

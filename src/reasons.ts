@@ -25,7 +25,7 @@ interface DataOf {
   skipped_by_filter: { rule: string };
   gone: { inBucket: boolean };
   unreadable_listing: { problem: string };
-  /** An answer of the library breaks its schema. */
+  /** An answer of the library breaks the API schema. */
   invalid_answer: { request: string; problem: string };
   /** `status`: as the library gives it. */
   no_file: { status: string | null };
@@ -83,7 +83,7 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
       ? 'no longer in the library; its objects are still in the bucket'
       : 'no longer in the library, and never mirrored',
   unreadable_listing: ({ problem }) => `its listing cannot be read: ${problem}`,
-  invalid_answer: ({ request, problem }) => `${request}: the library's answer breaks its schema: ${problem}`,
+  invalid_answer: ({ request, problem }) => `${request}: the library's answer breaks the API schema: ${problem}`,
   no_file: ({ status }) =>
     status === 'unavailable'
       ? 'the library says that no file is attached'
@@ -122,7 +122,7 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
       differs_in_case: `store ${key}: ${other} differs only in case, and this file system ignores case; move the mirror to one that does not`,
     })[problem],
   store_unsupported: ({ store, error }) =>
-    `${store}: the store lacks a request that this needs; run asset-mirror doctor (${error})`,
+    `${store}: the store does not support a request that this needs; run asset-mirror doctor (${error})`,
 
   superseded: ({ changed }) => `the library has another file: its ${new Intl.ListFormat('en').format(changed)} changed`,
 

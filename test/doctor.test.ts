@@ -157,7 +157,7 @@ describe.each([
     expect(of(all, 'token')).toMatchObject({
       level: 'note',
       found: expect.stringContaining('the connections are unknown'),
-      remedy: 'start asset-mirror, which updates the schema, then this again',
+      remedy: 'start asset-mirror, which updates the schema, then run this again',
     });
     await database.drop();
   });
@@ -242,7 +242,7 @@ describe.each([
     await mirror.api('POST', `/connections/${connectionId}/resume`);
     expect(code).toBe(1);
     expect(out.replace(/\s+/g, ' ')).toContain(
-      `✗ token all connections are paused or disconnected: all work is stopped, so tokens and downloads were not tried → asset-mirror resume ${connectionId}, then this again`,
+      `✗ token all connections are paused or disconnected: all work is stopped, so tokens and downloads were not tried → asset-mirror resume ${connectionId}, then run this again`,
     );
   });
 

@@ -41,7 +41,7 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
   invalid_answer: [
     [
       { code: 'invalid_answer', request: 'read asset a', problem: 'size: x' },
-      "read asset a: the library's answer breaks its schema: size: x",
+      "read asset a: the library's answer breaks the API schema: size: x",
     ],
   ],
   no_file: [

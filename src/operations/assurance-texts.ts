@@ -56,7 +56,7 @@ function verificationText({ cycle, onTime, unverifiable }: Answers['verification
   if (cycle === null) return `The scrub is off: files are not read back${others}`;
   return onTime
     ? `Each file is read back within ${period(cycle)}${others}`
-    : `The scrub is late: not each file is read back within ${period(cycle)}${others}`;
+    : `The scrub is late: not every file is read back within ${period(cycle)}${others}`;
 }
 
 function inventoryText(inventory: Answers['inventory'], now: number): string {

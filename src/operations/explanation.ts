@@ -163,7 +163,9 @@ function waitsFor(asset: Asset, { now, connection, readable, bucketTrouble }: Ci
     ];
   }
   if (!readable) {
-    return [`Its connection ${connection.id} can no longer read its company. It continues when a connection can.`];
+    return [
+      `Its connection ${connection.id} can no longer read its company. It continues when a connection can read it.`,
+    ];
   }
   if (bucketTrouble !== null) return [`The bucket is unavailable, so all assets wait: ${bucketTrouble}.`];
   if (connection.delayedUntil && connection.delayedUntil > now) {

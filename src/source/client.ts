@@ -56,7 +56,7 @@ interface ListAssetsCall extends Call {
 
 /**
  * The read API (spec, section 4). Every call takes a `token` and a `signal`, retries temporary errors, and throws
- * RetryLater (429, 503 with Retry-After), Rejected (the answer breaks its schema), HttpError, or the network's error.
+ * RetryLater (429, 503 with Retry-After), Rejected (the answer breaks the API schema), HttpError, or the network's error.
  */
 export class LibraryClient {
   readonly #apiUrl: string;

@@ -107,7 +107,7 @@ describe.each(grounds())('the queue dashboard, with $name', ({ redis }) => {
         { isFailed: true, failedReason: expect.stringMatching(/^attempt 1: .* answered 500; next try in \S.*$/) },
       ]);
       expect(jobs.filter(isAbout(bad!))).toMatchObject([
-        { isFailed: true, failedReason: expect.stringMatching(/^attempt 1: .* breaks its schema(?!.*next try)/) },
+        { isFailed: true, failedReason: expect.stringMatching(/^attempt 1: .* breaks the API schema(?!.*next try)/) },
       ]);
     } finally {
       await worker.stop();

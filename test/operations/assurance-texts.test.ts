@@ -42,7 +42,7 @@ test('answers that are not good say why', () => {
     '1 of 2 active connections not synced in time',
   );
   expect(texts({ verification: { ...verification, onTime: false, unverifiable: 1 } }).verification).toBe(
-    'The scrub is late: not each file is read back within 90 days; 1 file cannot be verified',
+    'The scrub is late: not every file is read back within 90 days; 1 file cannot be verified',
   );
   expect(texts({ verification: { ...verification, cycle: null, onTime: null } }).verification).toBe(
     'The scrub is off: files are not read back',

@@ -210,7 +210,7 @@ describe('a listing', () => {
       const error = await failureOf(odd().listAssets({ token, signal, companyId: 'c' }));
       expect(error).toBeInstanceOf(Rejected);
       expect(error.message).toContain(
-        `list the assets of company c: the library's answer breaks its schema: ${field}:`,
+        `list the assets of company c: the library's answer breaks the API schema: ${field}:`,
       );
     }
   });
@@ -233,7 +233,9 @@ describe('an asset', () => {
     const { id } = await newFilm({ overrideDetail: { asset: { download: { url: 5 } } } });
     const error = await failureOf(client().getAsset({ token, signal, assetId: id }));
     expect(error).toBeInstanceOf(Rejected);
-    expect(error.message).toContain(`read asset ${id}: the library's answer breaks its schema: asset.download.url:`);
+    expect(error.message).toContain(
+      `read asset ${id}: the library's answer breaks the API schema: asset.download.url:`,
+    );
   });
 
   it('an asset with another id than requested is refused', async () => {

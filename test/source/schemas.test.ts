@@ -76,7 +76,7 @@ describe('the error of an invalid answer', () => {
       for (const wrong of values) {
         const parse = () => parseAnswer(assetAnswer, 'read asset a1', withField(answer, path, wrong));
         expect(parse, String(wrong)).toThrow(Rejected);
-        expect(parse).toThrow(`read asset a1: the library's answer breaks its schema: ${path}: `);
+        expect(parse).toThrow(`read asset a1: the library's answer breaks the API schema: ${path}: `);
       }
     });
   }
@@ -94,7 +94,7 @@ describe('the error of an invalid answer', () => {
   ];
   for (const [what, schema, body, path] of others) {
     it(`a wrong answer is named in the error: ${what}`, () =>
-      expect(() => parseAnswer(schema, 'read', body)).toThrow(`breaks its schema: ${path}: `));
+      expect(() => parseAnswer(schema, 'read', body)).toThrow(`breaks the API schema: ${path}: `));
   }
 
   it('the error of a wrong field does not show its value', () => {

@@ -72,7 +72,7 @@ describe('a webhook endpoint', () => {
     expect(failed.data).toMatchObject({
       ...who,
       assetId: broken,
-      reason: expect.stringContaining('breaks its schema'),
+      reason: expect.stringContaining('breaks the API schema'),
     });
     await settled();
     expect(receiver.refused).toEqual([]);

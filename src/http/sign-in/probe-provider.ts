@@ -15,6 +15,6 @@ export async function probeProvider(
     return ok('OIDC_ISSUER', `${provider.name} answers`, `redirect URI: ${deps.publicUrl}/sign-in/callback`);
   } catch (error) {
     if (!(error instanceof SignInFailed)) throw error;
-    return not('wrong', 'OIDC_ISSUER', error.message, 'docs/operate/operators.md, "When something is wrong"');
+    return not('wrong', 'OIDC_ISSUER', error.message, 'see docs/operate/operators.md, "When something is wrong"');
   }
 }

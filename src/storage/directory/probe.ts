@@ -51,7 +51,13 @@ async function freeSpace(path: string): Promise<Finding> {
   const { bavail, blocks, bsize, files, ffree } = await statfs(path);
   const free = `${formatBytes(bavail * bsize)} free of ${formatBytes(blocks * bsize)}`;
   if (bavail * bsize < 2 ** 30) return not('note', 'space', free, 'free some, or move the mirror to a larger disk');
-  if (files > 0 && ffree < 10_000) return not('note', 'space', `${ffree} more files`, 'the file system has few left');
+  if (files > 0 && ffree < 10_000)
+    return not(
+      'note',
+      'space',
+      `space for only ${ffree} more files`,
+      'remove other files, or move the mirror to another file system',
+    );
   return ok('space', free);
 }
 

@@ -140,7 +140,7 @@ async function objects(bucket: ProbedBucket): Promise<Finding[]> {
     if (found.length === 1) {
       const { Body } = await client.send(new GetObjectCommand(probe));
       if (!Buffer.from(await Body!.transformToByteArray()).equals(content)) {
-        const remedy = 'is there a proxy or a cache in front of the store?';
+        const remedy = 'check for a proxy or a cache in front of the store';
         return [not('wrong', 'objects', 'the bytes that were read differ from those that were written', remedy)];
       }
       bucket.versionsStay ??= (await removeProbes(client, probe, written)) > 0;
