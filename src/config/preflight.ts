@@ -19,7 +19,7 @@ export async function makeDataDir(path: string, log: Log): Promise<void> {
   // Fails on a read-only disk and on file systems without modes.
   await chmod(path, 0o700).catch(() => {});
   if (await openToOthers(path)) return;
-  log.warn({ event: 'data_dir.restricted', directory: path }, 'DATA_DIR was closed to other accounts');
+  log.warn({ event: 'data_dir.restricted', directory: path }, 'access of other accounts to DATA_DIR removed');
 }
 
 /**

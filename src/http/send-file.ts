@@ -77,7 +77,7 @@ export class FileSender {
     this.#bodies.add(zip);
     zip.once('close', () => this.#bodies.delete(zip));
     zip.once('error', (err) => {
-      if (!left.signal.aborted) this.#log.warn({ event: 'file.not_sent', err }, 'file not sent to its end');
+      if (!left.signal.aborted) this.#log.warn({ event: 'file.not_sent', err }, 'file not sent completely');
     });
     const name = `assets-${new Date().toISOString().slice(0, 10)}.zip`;
     reply.headers({
@@ -104,7 +104,7 @@ export class FileSender {
       pipeline(source, body)
         .catch((err) => {
           if (err?.code !== 'ERR_STREAM_PREMATURE_CLOSE')
-            this.#log.warn({ event: 'file.not_sent', err }, 'file not sent to its end');
+            this.#log.warn({ event: 'file.not_sent', err }, 'file not sent completely');
         })
         .finally(() => this.#bodies.delete(body));
       return body;

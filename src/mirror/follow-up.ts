@@ -167,7 +167,7 @@ async function finish(
   const { transcriptState: transcript, thumbnailState: thumbnail } = sidecars;
   const fields = { connectionId: asset.connectionId, assetId: asset.id, transcript, thumbnail };
   if (written) deps.log.info({ event: 'record.rewritten', ...fields }, 'record rewritten');
-  else deps.log.info({ event: 'record.checked', ...fields }, 'nothing new found');
+  else deps.log.info({ event: 'record.checked', ...fields }, 'record checked, nothing new');
   return waitMs === null ? { outcome: 'complete' } : { outcome: 'later', retryInMs: Math.round(waitMs) };
 }
 

@@ -152,7 +152,7 @@ export class Dispatcher {
     this.#nextAlign = began + alignMs;
     const corrected = await store.correctFuture(horizon);
     if (Object.keys(corrected).length > 0) {
-      log.warn({ event: 'time.corrected', ...corrected }, 'times too far in the future corrected');
+      log.warn({ event: 'time.corrected', ...corrected }, 'stored times in the future corrected');
     }
     await schedule.align();
     this.#nextAlign = Math.max(this.#nextAlign, performance.now() + (performance.now() - began) / alignShare);

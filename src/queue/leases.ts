@@ -104,7 +104,7 @@ export class Leases {
         else this.#drop(entry, 'this process may no longer work on the asset');
       }
     } catch (err) {
-      this.#log.warn({ event: 'heartbeat.failed', err }, 'heartbeat failed: the database does not answer');
+      this.#log.warn({ event: 'heartbeat.failed', err }, 'leases not renewed: the database does not answer');
       for (const entry of mine) {
         if (entry.until < performance.now())
           this.#drop(entry, 'the database was unreachable for longer than the lease');

@@ -170,7 +170,7 @@ export class Webhooks {
     if (gone && (await store.endpoints.gone(endpointId, reason))) {
       log.error(
         { event: 'webhook.gone', ...fields },
-        'webhook endpoint gone (410); it gets nothing until it is enabled again',
+        'webhook endpoint gone (410), events wait until it is enabled again',
       );
     } else if (!this.#failing.has(endpointId)) {
       log.warn({ event: 'webhook.retry_scheduled', ...fields, reason }, 'webhook not delivered, will retry');

@@ -94,6 +94,6 @@ function failuresOf(records: Map<DrillFailure, number>, others: Partial<Record<D
 /** The next drill drops what this one could not. */
 async function dropScratch({ log }: DrillDeps, drop: () => Promise<void>): Promise<void> {
   await drop().catch((err) => {
-    log.warn({ event: 'drill.schema_left', err }, 'scratch schema of a drill not dropped, the next drill drops it');
+    log.warn({ event: 'drill.schema_left', err }, 'scratch schema not dropped, the next drill drops it');
   });
 }
