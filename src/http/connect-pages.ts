@@ -49,7 +49,7 @@ export const denied: ConnectPage = {
   outcome: { status: 'refused' },
   title: 'Access was not allowed',
   paragraphs: [
-    'You cancelled, so this sign-in changed nothing. An account that was connected before stays connected.',
+    'You cancelled, so nothing has changed. An account that was connected before stays connected.',
     'If you want to allow access, try again.',
   ],
 };
@@ -114,7 +114,7 @@ export function pageOf(outcome: Finished | { kind: 'later' }): ConnectPage {
         status: 200,
         tone: 'plain',
         title: 'A newer sign-in has replaced this one',
-        paragraphs: ['Your account was connected or disconnected in the meantime, so this sign-in changed nothing.'],
+        paragraphs: ['Your account was connected or disconnected meanwhile, so this sign-in changed nothing.'],
       };
     case 'another user':
       return {

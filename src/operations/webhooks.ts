@@ -54,7 +54,7 @@ const webhookAnswer = z
     kinds: z.array(z.string()),
     filters,
     enabled: z.boolean(),
-    state: z.enum(webhookStates).describe('`gone`: it answered 410, and gets nothing until it is enabled again.'),
+    state: z.enum(webhookStates).describe('`gone`: it answered 410; events wait until it is enabled again.'),
     fromEnvironment: z.boolean().describe('It is set by WEBHOOK_URL, and cannot be changed here.'),
     waiting: count.describe('Events that are still to be sent.'),
     oldSecretUntil: time.nullable().describe('Until when a replaced secret also signs.'),

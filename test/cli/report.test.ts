@@ -135,7 +135,7 @@ test('after a rebuild, the report says that earlier inventories are only in the 
   const { report: text } = await read(`asset-mirror-${month}.json`);
   expect(JSON.parse(text)).toMatchObject({ inventories: [], firstKnownInventory: null, lastInventory: null });
   const page = await readFile(join(out, `asset-mirror-${month}.html`), 'utf8');
-  expect(page).toContain('The database knows none. Those from before a rebuild are in the bucket');
+  expect(page).toContain('The database has no inventories. Any others are in the bucket');
   expect(page).not.toContain('None was written');
 });
 

@@ -328,7 +328,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     expect(await flawsOf(page)).toEqual([]);
     await tabTo('button', 'Erase for good');
     await page.keyboard.press('Enter');
-    await shows(/Being erased\. Print the certificate: asset-mirror erasures/);
+    await shows(/Erasure started\. Print the certificate: asset-mirror erasures/);
     await eventually(() => scene.keys(id)).toEqual([]);
     const { erasures } = await scene.mirror.api('GET', '/erasures');
     expect(erasures).toMatchObject([{ reason: 'requested by the owner', requestedBy: 'ADMIN_TOKEN' }]);

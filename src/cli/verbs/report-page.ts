@@ -116,7 +116,7 @@ function inventories({ inventories: all, lastInventory, firstKnownInventory: fir
   const isKnown = first !== null && (first.number === 1 || first.day < from.slice(0, 10));
   const unknown = isKnown
     ? ''
-    : `<p>The database knows ${first ? `all since number ${first.number} of ${first.day}` : 'none'}. Those from before a rebuild are in the bucket, below <code>_mirror/manifests/</code>.</p>`;
+    : `<p>The database has ${first ? `all inventories from number ${first.number} (${first.day}) on` : 'no inventories'}. Any others are in the bucket, below <code>_mirror/manifests/</code>.</p>`;
   if (all.length === 0)
     return `<section><h2>Inventories</h2>${unknown || '<p>None was written in this month.</p>'}</section>`;
   const last = lastInventory

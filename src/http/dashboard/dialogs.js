@@ -78,7 +78,7 @@ export async function planDialog(connection) {
 /** @type {Record<string, string>} */
 const planNames = {
   new: 'New',
-  missing: 'Older, but unknown',
+  missing: 'Old, and not in the database',
   changed: 'Changed',
   waiting: 'Waiting',
   record: 'Only record, transcript or thumbnail',

@@ -54,7 +54,7 @@ export function eraseDialog({ id, name }, then) {
     async send(form) {
       const body = { assetIds: [id], reason: textOf(form, 'reason') };
       const erasure = await api('/erasures', { method: 'POST', body });
-      return `Being erased. Print the certificate: asset-mirror erasures ${erasure.id}`;
+      return `Erasure started. Print the certificate: asset-mirror erasures ${erasure.id}`;
     },
   });
 }

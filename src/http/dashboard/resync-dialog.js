@@ -45,7 +45,7 @@ export function resyncDialog(connection, seenTypes, then) {
     then,
     content: () => html`
       <fieldset><legend>What to sync</legend>
-        ${choice('new', 'Incremental', 'Lists what is new since the last sync. Takes seconds.')}
+        ${choice('new', 'Incremental', 'Lists new uploads only. Takes seconds.')}
         ${choice('everything', 'Full', 'Lists the whole library, then verifies and repairs the bucket.')}
         ${choice('part', 'A part', 'A project, a type, uploads since a date, or single assets.')}
       </fieldset>

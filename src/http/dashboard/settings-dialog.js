@@ -98,7 +98,7 @@ export function settingsDialog(connection, seenTypes, then) {
     buttons: () => (hasUnknown ? html`<button name="force" value="yes">Save anyway</button>` : nothing),
     then,
     content: () => html`
-      <p class="soft small">Changes apply at once. Empty fields use the default of the environment. Files that are skipped now stay in the bucket.</p>
+      <p class="soft small">Changes apply at once. Empty fields use the default of the environment. Files stay in the bucket, even if a filter skips them now.</p>
       <fieldset class="fields three"><legend>Syncs and transfers</legend>
         ${field('syncInterval', interval(settings.syncInterval))}
         ${field('concurrency', String(settings.concurrency))}

@@ -68,7 +68,7 @@ export function webhookDialog(webhook, refresh) {
         (kind) =>
           html`<label><input type="checkbox" name="kinds" value=${kind} ?checked=${before.includes(kind)}><span>${kind}<small>${kindWords[kind]}</small></span></label>`,
       )}</div></fieldset>
-      <fieldset class="fields two"><legend>Only events of (all lists must match; an event that is of no company, for example, does not)</legend>${filters.pickers()}</fieldset>`,
+      <fieldset class="fields two"><legend>Filters (an event must match all; one without a company matches no company)</legend>${filters.pickers()}</fieldset>`,
     async send(form) {
       const url = textOf(form, 'url');
       const description = textOf(form, 'description') ?? null;

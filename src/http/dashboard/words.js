@@ -170,8 +170,8 @@ const happenedHere = {
   'drill.passed': 'A restore drill passed',
   'drill.failed': 'A restore drill failed',
   'bucket.differs': 'The bucket differs from the database; a repair has started',
-  'webhook.gone': 'A webhook endpoint answered 410, and gets nothing until it is enabled again',
-  'webhook.given_up': 'A webhook endpoint did not accept an event, which was given up',
+  'webhook.gone': 'A webhook endpoint answered 410; its events wait until it is enabled again',
+  'webhook.given_up': 'An event was given up: a webhook endpoint did not accept it for 3 days',
 };
 
 /** A text with a capital letter. Only for our texts: others may begin with a name. @param {string} text */

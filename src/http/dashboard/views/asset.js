@@ -83,7 +83,7 @@ export const assetView = {
           <div><dt>Uploaded</dt><dd>${when(asset.uploadDate)}</dd></div>
           <div><dt>First seen</dt><dd>${time(asset.firstSeenAt)}</dd></div>
           <div><dt>Mirrored</dt><dd>${time(asset.mirroredAt, 'not yet')}</dd></div>
-          ${asset.mirroredAt ? html`<div><dt>Verified</dt><dd>${time(asset.verifiedAt, 'not since')}</dd></div>` : nothing}
+          ${asset.mirroredAt ? html`<div><dt>Verified</dt><dd>${time(asset.verifiedAt, 'not since then')}</dd></div>` : nothing}
           ${asset.held ? html`<div><dt>Protected</dt><dd>from removal</dd></div>` : nothing}
           <div><dt>Attempts</dt><dd>${asset.attempts}</dd></div>
           <div><dt>Transcript</dt><dd>${sidecars[asset.transcript]}</dd></div>

@@ -66,7 +66,7 @@ export function outcomeOf({ status, differences }) {
 /** @type {Record<string, string>} */
 const phases = {
   library: 'Listing the library',
-  objects: 'Comparing the database with the bucket',
+  objects: 'Comparing database and bucket',
   assets: 'Checking assets that are new or not mirrored',
   versions: 'Checking superseded files',
   repair: 'Starting repairs',

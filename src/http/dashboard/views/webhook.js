@@ -185,7 +185,7 @@ function redeliverDialog() {
     label: 'Send again',
     then,
     content: () => html`
-      <p>Sends all messages again that failed, with the same ids.</p>
+      <p>Sends all failed messages again, with the same ids.</p>
       <label class="field">Events since<input type="datetime-local" name="since" required></label>`,
     async send(form) {
       const failedSince = new Date(textOf(form, 'since') ?? 0).toISOString();
