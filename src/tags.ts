@@ -1,4 +1,4 @@
-/** Tags of a connection, such as `client=acme`: with them, an agency tells its clients apart. */
+/** Tags of a connection, such as `client=acme`: they show which client of an agency it belongs to. */
 export type Tags = Record<string, string>;
 
 /** A connection has at most this many. */

@@ -105,7 +105,7 @@ async function endRefused(deps: RefreshDeps, pair: LeasedPair): Promise<undefine
   const reason = pair.lostAnswer
     ? 'the answer to an earlier token refresh was lost, and the library no longer takes the old token; connect again'
     : 'the user disconnected the app or lost access at the library; connect again';
-  // Not ended after a reconnect, or when another process has the lease: then the answer is about an earlier token.
+  // After a reconnect, or if another process has the lease, the answer is about an earlier token: the connection goes on.
   if (!(await deps.store.connections.end(connectionId, reason, { tokenVersion: version, owner }))) {
     deps.log.info({ event: 'token.refusal_ignored', connectionId }, 'refused token refresh ignored');
     return;

@@ -2,7 +2,7 @@
 const [leastAnswers, leastMs, mostMs] = [20, 500, 10_000];
 /** Differences in latency below this come from the mirror's own machine. */
 const slackMs = 25;
-/** How much of a longer latency becomes the usual one with each period. */
+/** With each period, the usual latency moves by this share towards a longer one. */
 const drift = 0.002;
 /** A high throughput is remembered for this long. */
 const rememberedMs = 30_000;
@@ -19,10 +19,10 @@ export interface Period {
   endedAt: number;
 }
 
-/** Judges by the answers to one connection, as one process sees them, whether more requests at once would help. */
+/** Judges whether more requests at once would help, by the answers that this process gets for one connection. */
 export class ResponseTimes {
   #startedAt = Number.NEGATIVE_INFINITY;
-  /** In ms: from each request to its answer, and the same with the wait before it. */
+  /** In ms: the times from each request to its answer, without and with the wait before the request. */
   #answerMs: number[] = [];
   #totalMs: number[] = [];
   /** The latency while the library is not busy. */
@@ -52,7 +52,7 @@ export class ResponseTimes {
     if (rate > bestRate * 1.1 || limit < bestLimit || endedAt - at > rememberedMs) {
       this.#best = { rate, limit, at: endedAt };
     }
-    // With one or two at once, there is no queue of ours.
+    // One or two requests at once cause no queue at the library.
     const isUsual = shortest < this.#usual || limit <= 2;
     const usual = isUsual ? shortest : this.#usual + (shortest - this.#usual) * drift;
     this.#usual = usual;
@@ -60,7 +60,7 @@ export class ResponseTimes {
     this.#slow = isSlow ? this.#slow + 1 : 0;
     // One slow period may only mean that new connections were opened.
     if (isSlow) return this.#slow > 1 ? 'slower' : 'neither';
-    // With twice as many at once as when the throughput last rose, it rises no more.
+    // The limit has doubled since the highest throughput: more assets at once do not help.
     const mayHelp = limit < 2 * this.#best.limit;
     return mayHelp && latency < 1.5 * usual + slackMs ? 'faster' : 'neither';
   }

@@ -2,13 +2,13 @@ import { Readable } from 'node:stream';
 import { reasonOf } from '../errors.ts';
 
 export interface Body {
-  /** The whole file, or an error: never a truncated file without one. */
+  /** The whole file; a truncated one ends with an error. */
   body: Readable;
-  /** The first `bytes` (up to 64 KiB) or more, unless the file is shorter. Call it before reading; the body still has them. */
+  /** The first `bytes` (up to 64 KiB) or more, unless the file is shorter. Call it before reading; the body still delivers them. */
   peek(bytes: number): Promise<Buffer>;
 }
 
-/** The reason of the abort of a request whose body is destroyed. */
+/** Why a request is aborted when its body is destroyed. */
 const givenUp = new DOMException('the body was given up', 'AbortError');
 
 /** A stream of the chunks. `released` is aborted when the stream is destroyed, so that no request outlives it. */

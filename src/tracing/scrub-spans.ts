@@ -11,7 +11,7 @@ export function scrubbed(exporter: SpanExporter): SpanExporter {
   };
 }
 
-/** The span with scrubbed values. It is the prototype of the copy, because it has getters. */
+/** A copy of the span with scrubbed values. The span is the prototype of the copy, because it has getters. */
 function clean(span: ReadableSpan): ReadableSpan {
   const { status } = span;
   const changed = {

@@ -128,7 +128,7 @@ class Rebuild {
     return progress;
   }
 
-  /** First: an erased asset must not be restored from objects that its erasure could not remove. */
+  /** Comes first: an erased asset must not be restored from objects that its erasure could not remove. */
   async #restoreTombstones(): Promise<void> {
     const { storage, store } = this.#deps;
     const { signal, onProblem, pause } = this.#options;

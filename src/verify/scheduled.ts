@@ -34,7 +34,7 @@ const laterMs = 10_000;
 const mostFailures = 5;
 
 /**
- * Runs requested and routine verifications, and writes the inventory of each day. One process at a time does each, under a
+ * Runs requested and scheduled verifications, and writes the inventory of each day. One process at a time does each, under a
  * lease in the database; when it dies, another continues.
  */
 export function startScheduledVerification(

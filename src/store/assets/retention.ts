@@ -39,8 +39,8 @@ export async function setPlace(db: Database, place: string): Promise<void> {
 }
 
 /**
- * Media of the library's assets whose lock ends within `ms`, a page after `after`: first to end comes first. Worded like
- * the index `assets_retained`.
+ * Media of the library's assets whose lock ends within `ms`: a page after `after`, ordered by the end of the lock. The
+ * conditions are those of the index `assets_retained`.
  */
 export async function endingLocks(
   db: Database,
@@ -63,8 +63,8 @@ export async function unknownLocks(db: Database, { after, limit }: Page<{ id: st
 }
 
 /**
- * Versions of the library's assets that are kept for `keepMs`, and whose lock is not known or ends within `ms` and before
- * that. The media is the first of their files.
+ * Versions of the library's assets whose lock is not known, or ends within `ms` and before the version expires after
+ * `keepMs`. The media is the first of their files.
  */
 export async function versionLocks(
   db: Database,

@@ -332,7 +332,7 @@ interface SyncTable {
   new: Generated<number>;
   changed: Generated<number>;
   gone: Generated<number>;
-  /** A routine verification of the connection follows. */
+  /** A scheduled verification of the connection follows. */
   withBucket: Generated<boolean>;
   /** That verification, once the sync has ended; it may be deleted before the sync. */
   verificationId: Generated<string | null>;

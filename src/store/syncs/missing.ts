@@ -8,8 +8,8 @@ import { type Database, unreadablePrefix } from '../database/schema.ts';
 import { type Listed, positionOf, underLease } from './lease.ts';
 
 /**
- * Assets that a complete listing should have, without those of other connections, which may see more than this one. An asset
- * that was first seen in the future was recorded while the clock was ahead.
+ * Assets of the connection that a complete listing should have: other connections may see more. An asset that was first seen
+ * in the future was recorded while the clock was ahead.
  */
 const known = ({ sync, companyId }: Listed) => sql`
     a.connection_id = ${sync.connectionId} AND a.company_id = ${companyId} AND a.state <> 'gone'

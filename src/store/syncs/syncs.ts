@@ -4,7 +4,7 @@ import type { Database, Sync, SyncMode, SyncScope } from '../database/schema.ts'
 
 /**
  * Requests a sync. If one of the same scope waits already, that one is used, and becomes a full one if asked. `bucket`: a
- * routine verification follows. Returns its id; undefined if the connection is disconnected.
+ * scheduled verification follows. Returns its id; undefined if the connection is disconnected.
  */
 export async function request(
   db: Database,

@@ -6,11 +6,11 @@ import { inMs } from '../database/time.ts';
 import { addEvent } from '../events/add-event.ts';
 import { isDue } from '../settings/chores.ts';
 
-/** How many ended verifications are kept with their lines: of those of operators, and of routine ones. */
+/** How many ended verifications are kept with their lines: of those of operators, and of scheduled ones. */
 const kept = 20;
 
 /**
- * Requests a routine verification, of one connection or of all (null): it compares the database and the bucket, and repairs
+ * Requests a scheduled verification, of one connection or of all (null): it compares the database and the bucket, and repairs
  * what is missing or differs. Returns the id of the new one, or of one that waits already.
  */
 export async function requestRoutineOf(db: Database, connectionId: string | null): Promise<string> {
@@ -48,14 +48,14 @@ export async function request(db: Database, options: VerificationOptions, connec
 }
 
 /**
- * Requests the routine verification of the whole mirror if it is due: an interval after the first connection, and then every
+ * Requests the scheduled verification of the whole mirror if it is due: an interval after the first connection, and then every
  * interval. True in the one process that requested it.
  */
 export async function routine(db: Database, intervalMs: number): Promise<boolean> {
   return isDue(db, { name: 'bucket', everyMs: intervalMs, firstMs: intervalMs }, requestRoutine);
 }
 
-/** Requests the routine verification of the whole mirror now. */
+/** Requests the scheduled verification of the whole mirror now. */
 export async function requestRoutine(db: Database): Promise<void> {
   await requestRoutineOf(db, null);
 }
