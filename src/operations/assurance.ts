@@ -17,7 +17,7 @@ const ok = z.boolean().describe('True if no action is needed.');
 const missing = z.object({
   state: z.enum(assetStates),
   skipped: z.boolean().describe('A filter skips them.'),
-  reason: reasonAnswer.nullable().describe('That of one of them; null: it is to be transferred.'),
+  reason: reasonAnswer.nullable().describe('The reason of one of them; null: it is to be transferred.'),
   assets: count,
   bytes: count.describe('As the library says.'),
   unknownSize: count.describe('Assets of unknown size.'),
@@ -44,7 +44,7 @@ export const assuranceAnswer = z
       connections: count.describe('Active ones.'),
       late: count,
       newestSync: time.nullable(),
-      oldestSync: time.nullable().describe('The last sync of the connection that was not synced for the longest time.'),
+      oldestSync: time.nullable().describe('The last sync of the connection whose last sync is the oldest.'),
     }),
     verification: scrubStatus.extend({ ok }),
     inventory: z

@@ -26,7 +26,7 @@ const changeAnswer = z
     name: z.string().nullable(),
     objects: z
       .array(z.object({ key: z.string(), bytes: count.nullable(), crc32: z.string().nullable() }))
-      .describe('All objects of the copy, the media first; none if `gone` or `erased`.'),
+      .describe('All objects of the asset, the media first; none if `gone` or `erased`.'),
   })
   .meta({ id: 'Change' });
 

@@ -68,7 +68,7 @@ export const connectionAnswer = z
     polling: z
       .object({ interval: count, reason: z.enum(['set', 'active', 'idle']) })
       .describe(
-        'Milliseconds between its incremental syncs now, and why: set for it (SYNC_INTERVAL does not apply), recent uploads, or neither.',
+        'Milliseconds between its incremental syncs now, and the reason: its own setting, recent uploads, or neither.',
       ),
     counts: z.object({
       byState: stateCounts,

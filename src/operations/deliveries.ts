@@ -41,7 +41,7 @@ export const redeliverRequest = z
     z.strictObject({
       failedSince: z
         .union([z.iso.datetime({ offset: true }), z.iso.date()])
-        .describe('All that failed, of events since then.'),
+        .describe('All failed messages about events since then.'),
     }),
   ])
   .meta({ id: 'RedeliverRequest' });

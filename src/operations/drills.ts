@@ -52,7 +52,7 @@ export const drillAnswer = drillSummary
         restored: z.object({ assets: count, versions: count, tombstones: count, bytes: count, objects: count }),
         loss: z.object({
           compared: count,
-          inProgress: count.describe('Differed because they were just being changed: neither a failure nor lost.'),
+          inProgress: count.describe('Assets that were being changed: their differences are no failures.'),
           examples: z.array(
             z.object({ assetId: z.string(), key: z.string(), code: z.enum(drillFailures), since: time }),
           ),

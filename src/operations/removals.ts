@@ -32,7 +32,9 @@ export const removalsAnswer = z
       .describe('What is removed from the bucket in the next 7 days, unless it is back or held; the first 100 assets.'),
     heldCompanies: z
       .array(heldChanges.extend({ companyId: z.string(), companyName: z.string(), connectionId: z.string() }))
-      .describe('Companies of which too many assets would be removed within a day: none is, until it is accepted.'),
+      .describe(
+        'Companies of which too many assets would be removed within a day. None is removed until an operator accepts it.',
+      ),
   })
   .meta({ id: 'Removals' });
 

@@ -42,7 +42,7 @@ const verificationSummary = z
     routine: z.literal(true).optional().describe('A scheduled verification.'),
     status: z.enum(['waiting', 'running', 'done', 'failed']),
     phase: z.enum(verificationPhases).nullable(),
-    progress: z.object({ done: count, total: count }).describe('Assets compared, of how many.'),
+    progress: z.object({ done: count, total: count }).describe('Assets compared so far, and in total.'),
     counts: z.object({
       same: count,
       missing: count,

@@ -25,7 +25,7 @@ const kinds = z.array(z.enum(webhookKinds)).min(1, 'expected at least one kind')
 const values = z.array(text).min(1, 'expected at least one value').max(100).optional();
 const filters = z
   .strictObject({ connectionIds: values, companyIds: values, projectIds: values, assetTypes: values })
-  .describe('An event is sent if it has one of the values of each list.');
+  .describe('An event is sent if it has one value of each list.');
 
 export const webhookRequest = z
   .strictObject({
