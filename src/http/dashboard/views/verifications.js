@@ -26,7 +26,7 @@ export const verificationsView = {
           ? skeleton(6)
           : runs.rows.length > 0
             ? table(runs.rows)
-            : empty('No verification yet. A scheduled one compares the database with the bucket once a day.')
+            : empty('No verification yet. A scheduled one compares database and bucket every RECONCILE_INTERVAL.')
       }
     </section>`,
 };
