@@ -553,8 +553,8 @@ const bucket = `
     -- The lease of the one process that runs it.
     owner text,
     until timestamptz,
-    -- Attempts that could not be made, in a row, and why.
-    failures integer NOT NULL DEFAULT 0,
+    -- How often it was begun, except by processes that were shut down, and why the last attempt failed.
+    attempts integer NOT NULL DEFAULT 0,
     error text,
     report jsonb,
     -- Where the report is in the bucket.

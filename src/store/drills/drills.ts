@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import { type DrillReport, failureText } from '../../drill-report.ts';
 import { dayMs } from '../../units.ts';
 import { wroteAny } from '../database/results.ts';
@@ -27,8 +27,9 @@ export interface Drill {
 
 /** Finished drills to keep: almost two years of weekly drills. */
 const kept = 100;
-/** Attempts that failed in a row, as with a bucket that does not answer. */
-const mostFailures = 3;
+/** An attempt also ends when its process dies, as when a damaged record takes all its memory. */
+const mostAttempts = 3;
+const abandonedText = `the process died, or lost its lease, in attempt ${mostAttempts}`;
 
 const columns = sql`id, sample, scheduled, status, error, report, key, requested_at, started_at, finished_at`;
 
@@ -51,10 +52,11 @@ export async function requestIfDue(db: Database, intervalMs: number, sample: num
   });
 }
 
-/** Leases the interrupted or waiting drill to `owner`; it begins again. Undefined: another process has it, or there is none. */
+/** Leases the interrupted or waiting drill to `owner`: an attempt. Undefined: another process has it, or there is none. */
 export async function take(db: Database, owner: string, leaseMs: number): Promise<Drill | undefined> {
   const { rows } = await sql<Drill>`
-    UPDATE drills SET status = 'running', started_at = now(), owner = ${owner}, until = ${inMs(leaseMs)}
+    UPDATE drills SET status = 'running', attempts = attempts + 1, started_at = now(), owner = ${owner},
+      until = ${inMs(leaseMs)}
     WHERE id = (
       SELECT id FROM drills WHERE status IN ('waiting', 'running')
       ORDER BY status = 'waiting', requested_at LIMIT 1 FOR UPDATE)
@@ -70,9 +72,11 @@ export async function renew(db: Database, id: string, owner: string, leaseMs: nu
   );
 }
 
-/** Releases the lease; another process begins again. */
+/** Releases the lease at a shutdown, which is no attempt; another process begins again. */
 export async function release(db: Database, id: string, owner: string): Promise<void> {
-  await sql`UPDATE drills SET owner = NULL, until = NULL WHERE id = ${id} AND owner = ${owner}`.execute(db);
+  await sql`
+    UPDATE drills SET attempts = attempts - 1, owner = NULL, until = NULL
+    WHERE id = ${id} AND owner = ${owner}`.execute(db);
 }
 
 /** Ends it with its report, which is in the bucket at `key`. False: the lease is lost. */
@@ -98,15 +102,29 @@ export async function attemptFailed(
   db: Database,
   { id, owner, error, waitMs }: { id: string; owner: string; error: string; waitMs: number },
 ): Promise<boolean> {
+  const isOwn = sql`id = ${id} AND owner = ${owner}`;
+  if (await endAfterLastAttempt(db, isOwn, error)) return true;
+  await sql`UPDATE drills SET error = ${error}, owner = NULL, until = ${inMs(waitMs)} WHERE ${isOwn}`.execute(db);
+  return false;
+}
+
+/** Ends the drill whose process died in the last attempt. Returns its id. */
+export async function failAbandoned(db: Database): Promise<string | undefined> {
+  return endAfterLastAttempt(db, sql`owner IS NOT NULL AND until < now()`, abandonedText);
+}
+
+async function endAfterLastAttempt(
+  db: Database,
+  which: RawBuilder<unknown>,
+  error: string,
+): Promise<string | undefined> {
   return db.transaction().execute(async (tx) => {
-    const { rows } = await sql<{ hasFailed: boolean }>`
-      UPDATE drills SET failures = failures + 1, error = ${error}, owner = NULL, until = ${inMs(waitMs)},
-        status = CASE WHEN failures + 1 >= ${mostFailures} THEN 'failed' ELSE status END,
-        finished_at = CASE WHEN failures + 1 >= ${mostFailures} THEN now() END
-      WHERE id = ${id} AND owner = ${owner} RETURNING finished_at IS NOT NULL AS has_failed`.execute(tx);
-    const hasFailed = rows[0]?.hasFailed ?? false;
-    if (hasFailed) await addEvent(tx, { kind: 'drill.failed', data: { drillId: id, reason: error } });
-    return hasFailed;
+    const { rows } = await sql<{ id: string }>`
+      UPDATE drills SET status = 'failed', error = ${error}, owner = NULL, until = NULL, finished_at = now()
+      WHERE status = 'running' AND attempts >= ${mostAttempts} AND ${which} RETURNING id`.execute(tx);
+    const [ended] = rows;
+    if (ended) await addEvent(tx, { kind: 'drill.failed', data: { drillId: ended.id, reason: error } });
+    return ended?.id;
   });
 }
 

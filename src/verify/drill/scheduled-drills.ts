@@ -44,6 +44,8 @@ async function makeDrill(deps: ScheduledDrillDeps, stop: AbortSignal): Promise<v
   const { store, log, storage, breaker } = deps;
   const { verificationLease: leaseMs, verificationRetry: waitMs } = deps.timings;
   if (breaker.open !== undefined) return;
+  const abandoned = await store.drills.failAbandoned();
+  if (abandoned) log.error({ event: 'drill.failed', drillId: abandoned }, 'restore drill failed');
   const owner = `${deps.instance} ${randomUUID()}`;
   const drill = await store.drills.take(owner, leaseMs);
   if (!drill) return;

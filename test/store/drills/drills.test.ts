@@ -1,0 +1,45 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { openStore, type Store } from '../../../src/store/store.ts';
+import { ask, newDatabase } from '../../support/database.ts';
+import { silent } from '../records.ts';
+
+let database: Awaited<ReturnType<typeof newDatabase>>;
+let store: Store;
+beforeAll(async () => {
+  database = await newDatabase();
+  store = await openStore({ url: database.url, log: silent });
+});
+afterAll(async () => {
+  await store?.close();
+  await database?.drop();
+});
+
+test('a drill that kills its process ends after three attempts, and a shutdown does not count as one', async () => {
+  const { drills } = store;
+  const id = await drills.request({ sample: 1 });
+  for (let shutdown = 0; shutdown < 5; shutdown++) {
+    expect(await drills.take('stopped', 60_000)).toMatchObject({ id });
+    await drills.release(id, 'stopped');
+  }
+  for (const owner of ['first', 'second', 'third']) {
+    expect(await drills.failAbandoned()).toBeUndefined();
+    expect(await drills.take(owner, -1000)).toMatchObject({ id });
+  }
+  expect(await drills.failAbandoned()).toBe(id);
+  expect(await drills.failAbandoned()).toBeUndefined();
+  expect(await drills.take('fourth', 60_000)).toBeUndefined();
+  expect(await drills.get(id)).toMatchObject({ status: 'failed', error: expect.stringContaining('died') });
+  expect(await ask(database.url, `SELECT kind FROM events WHERE kind LIKE 'drill.%'`)).toEqual([
+    { kind: 'drill.failed' },
+  ]);
+});
+
+test('the last attempt of a drill is not ended while its process holds the lease', async () => {
+  const id = await store.drills.request({ sample: 1 });
+  for (const owner of ['first', 'second']) await store.drills.take(owner, -1000);
+  await store.drills.take('third', 60_000);
+  expect(await store.drills.failAbandoned()).toBeUndefined();
+  await store.drills.release(id, 'third');
+  expect(await store.drills.failAbandoned()).toBeUndefined();
+  expect(await store.drills.take('third', 60_000)).toMatchObject({ id });
+});
