@@ -1,7 +1,10 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { LeaseLost } from '../../src/errors.ts';
+import { sidecarKeys } from '../../src/storage/keys.ts';
 import { leaseOf } from '../../src/store/assets/leases.ts';
+import { contentOf } from '../support/mirror.ts';
 import { connectAs, longAgo, newStage, overlap, type Stage } from '../support/stage.ts';
+import { workerOf } from '../support/worker.ts';
 
 let stage: Stage;
 beforeAll(async () => {
@@ -118,6 +121,24 @@ describe('two companies that list the same asset id', () => {
     expect(await conflicts()).toEqual([]);
   });
 
+  test('the record of an asset that moves to another company is written again, and names that one', async () => {
+    const worker = workerOf(stage);
+    const [first, second] = [await stage.company(), await stage.company()];
+    const [id] = (await stage.upload(first.companyId, 1, { content: { text: 'moved' } })) as [string];
+    await stage.sync(first.connectionId);
+    await worker.complete(id);
+    await stage.admin.removeAsset(id);
+    await stage.sync(first.connectionId, 'full', { acceptGone: true });
+    await stage.upload(second.companyId, 1, { id, content: { text: 'moved' } });
+    await stage.sync(second.connectionId);
+    const { state, media, nextAt } = (await stage.store.assets.get(id))!;
+    expect({ state, isDue: nextAt !== null }).toEqual({ state: 'mirrored', isDue: true });
+    await worker.complete(id);
+    await worker.close();
+    const record = await contentOf(stage.ground.storage, sidecarKeys.record(media!.key));
+    expect(JSON.parse(record!.toString())).toMatchObject({ companyId: second.companyId, media: { key: media!.key } });
+  });
+
   test('an asset moves to a second company once an operator accepts that the first one lacks it', async () => {
     const { first, second, id } = await twice({});
     await stage.admin.addFault({ endpoint: 'assets', companyId: first.companyId, body: { assets: [] } });
@@ -198,8 +219,9 @@ describe('the companies in /me', () => {
       const { connectionId, kept, otherId, mirroredId } = await moved();
       expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', error: null });
       expect(await stage.ids(kept)).toEqual(expect.arrayContaining([otherId, mirroredId]));
-      expect(await dispatched(otherId, mirroredId)).toEqual([otherId]);
-      expect(await stage.store.assets.get(mirroredId)).toMatchObject({ state: 'mirrored', nextAt: null });
+      // The record of the mirrored one names the other company, and is written again.
+      expect((await dispatched(otherId, mirroredId)).sort()).toEqual([otherId, mirroredId].sort());
+      expect(await stage.store.assets.get(mirroredId)).toMatchObject({ state: 'mirrored', recordKey: null });
     });
 
     test('a sync of one named asset moves it from an unreadable company to the only readable one', async () => {

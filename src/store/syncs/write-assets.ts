@@ -198,6 +198,8 @@ async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
   const { connectionId, companyId } = page;
   // An asset that only shares the id with one of another company has no objects yet: those in the bucket belong to the other.
   const isAnother = sql`a.company_id <> ${companyId} AND (a.size, a.upload_date) IS DISTINCT FROM (r.size, r.upload_date)`;
+  // Its record names the other company, so it is written again.
+  const isMoved = sql`a.company_id <> ${companyId} AND r.state = 'mirrored'`;
   const unlessAnother = (column: string, value: string) =>
     sql`${sql.ref(column)} = CASE WHEN ${isAnother} THEN ${sql.raw(value)} ELSE a.${sql.ref(column)} END`;
   // An asset on the queue stays with its connection; one that is not goes to the connection that can read it now.
@@ -206,14 +208,15 @@ async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
       connection_id = CASE WHEN a.queued_at IS NULL THEN ${connectionId} ELSE a.connection_id END,
       -- Another company's asset is here only if that company no longer has it, so it has moved to this one.
       company_id = ${companyId},
-      ${unlessAnother('media', 'NULL')}, ${unlessAnother('bytes', 'NULL')}, ${unlessAnother('record_key', 'NULL')},
+      ${unlessAnother('media', 'NULL')}, ${unlessAnother('bytes', 'NULL')},
+      record_key = CASE WHEN ${isAnother} OR ${isMoved} THEN NULL ELSE a.record_key END,
       ${unlessAnother('thumbnail', 'NULL')}, ${unlessAnother('transcript_keys', 'NULL')},
       ${unlessAnother('sidecar_files', "'{}'")}, ${unlessAnother('superseded', "'{}'")},
       ${unlessAnother('mirrored_at', 'NULL')}, ${unlessAnother('keeping_at', 'NULL')},
       project_id = r.project_id, asset_type = r.asset_type, name = r.name, size = r.size, upload_date = r.upload_date,
       listed = r.listed, revision = a.revision + 1, state = r.state, reason = r.reason,
       skipped = r.skipped, sync_id = ${page.syncId},
-      next_at = CASE WHEN r.due THEN now() WHEN r.reset THEN NULL ELSE a.next_at END,
+      next_at = CASE WHEN r.due OR ${isMoved} THEN now() WHEN r.reset THEN NULL ELSE a.next_at END,
       attempts = CASE WHEN r.reset THEN 0 ELSE a.attempts END,
       waits = CASE WHEN r.reset OR r.due THEN 0 ELSE a.waits END,
       processing_since = CASE WHEN r.reset THEN NULL ELSE a.processing_since END,
