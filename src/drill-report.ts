@@ -15,7 +15,7 @@ export interface DrillReport {
   loss: {
     /** Assets in the database whose copy was compared with what was restored. */
     compared: number;
-    /** Of these, differed because they were just being changed: neither a failure nor lost. */
+    /** Of these, differed because they were changed during the drill: neither a failure nor lost. */
     inProgress: number;
     /** Time of the oldest change missing in the bucket (see `losses`); null: none. */
     oldest: string | null;
@@ -30,6 +30,8 @@ export interface DrillReport {
     objects: number;
     bytes: number;
     ms: number;
+    /** Superseded files that were read, besides. */
+    versions: number;
     damaged: { assetId: string; key: string; text: string }[];
     /** Objects whose content is not known: the bucket answered with an error twice. */
     unreadable: { assetId: string; key: string; text: string }[];
@@ -43,13 +45,20 @@ export interface DrillReport {
 
 const failures = {
   record_missing: ['record is missing or cannot be read', 'records are missing or cannot be read'],
-  record_differs: ['record describes another file than the database', 'records describe other files than the database'],
+  record_differs: ['record differs from the database', 'records differ from the database'],
   media_missing: ['media file is missing', 'media files are missing'],
   media_differs: ['media file differs from its record', 'media files differ from their records'],
   sidecar_missing: ['transcript or thumbnail is missing or differs', 'transcripts or thumbnails are missing or differ'],
   metadata_differs: ['record has older metadata than the database', 'records have older metadata than the database'],
-  version_missing: ['superseded file has no record', 'superseded files have no records'],
+  version_missing: [
+    'superseded file is missing, differs or cannot be read',
+    'superseded files are missing, differ or cannot be read',
+  ],
   tombstone_missing: ['erased asset has no tombstone', 'erased assets have no tombstones'],
+  record_extra: [
+    'record is of an asset that the database does not have: a recovery would restore it',
+    'records are of assets that the database does not have: a recovery would restore them',
+  ],
   object_damaged: ['object of the sample is missing or damaged', 'objects of the sample are missing or damaged'],
   object_unreadable: ['object of the sample cannot be read', 'objects of the sample cannot be read'],
   secret_unreadable: [

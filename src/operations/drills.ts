@@ -70,6 +70,7 @@ export const drillAnswer = drillSummary
           objects: count,
           bytes: count,
           ms,
+          versions: count.describe('Superseded files that were read, besides.'),
           damaged: objects,
           unreadable: objects.describe('The bucket answered with an error twice.'),
         }),

@@ -37,7 +37,7 @@ import { listen, type Notice, openDatabase } from './database/database.ts';
 import type { Database } from './database/schema.ts';
 import * as drills from './drills/drills.ts';
 import * as losses from './drills/losses.ts';
-import { countTombstones } from './drills/losses.ts';
+import { countTombstones, forget } from './drills/losses.ts';
 import { openScratch } from './drills/scratch.ts';
 import { addEvent } from './events/add-event.ts';
 import { log as deliveryLog, redeliver } from './events/delivery-log.ts';
@@ -168,7 +168,7 @@ const rebuildable = (db: Database) => ({
   versions: bind(db, versions),
   removals: bind(db, removals),
   changes: bind(db, { renew: renewFeed }),
-  drills: bind(db, { countTombstones }),
+  drills: bind(db, { countTombstones, forget }),
 });
 
 const readable = (db: Database) => ({

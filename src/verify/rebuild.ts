@@ -73,6 +73,11 @@ export async function rebuild(deps: RebuildDeps, options: RebuildOptions): Promi
   }
 }
 
+/** Restores the assets whose media is at these keys. */
+export async function rebuildKeys(deps: RebuildDeps, keys: string[], options: RebuildOptions): Promise<void> {
+  await new Rebuild(deps, options).restore(keys.map(sidecarKeys.record));
+}
+
 async function count(storage: Storage, signal: AbortSignal): Promise<number> {
   let all = 0;
   for await (const { key } of storage.list('', { signal })) if (!key.startsWith(ours)) all++;
@@ -126,6 +131,12 @@ class Rebuild {
     await this.#restoreVersions(versions);
     progress.total = progress.objects;
     return progress;
+  }
+
+  async restore(records: string[]): Promise<void> {
+    for (let from = 0; from < records.length; from += batchSize) {
+      await this.#restoreBatch(records.slice(from, from + batchSize));
+    }
   }
 
   /** Comes first: an erased asset must not be restored from objects that its erasure could not remove. */

@@ -254,7 +254,10 @@ describe('a restore drill', { timeout: minutes(3) }, () => {
     const get: typeof storage.get = (wanted, options) =>
       wanted === key ? Promise.reject(new Error('the store answered 500')) : storage.get(wanted, options);
     const { signal } = new AbortController();
-    const found = await readSample({ store, storage: { ...storage, get } }, { ids: [id], requested: 1, signal });
+    const found = await readSample(
+      { store, storage: { ...storage, get } },
+      { ids: [id], versions: [], requested: 1, signal },
+    );
     expect(found).toMatchObject({ assets: 1, damaged: [], unreadable: [{ assetId: id, key }] });
   });
 

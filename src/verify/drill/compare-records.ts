@@ -1,57 +1,108 @@
-import { type DrillFailure, type DrillReport, losses } from '../../drill-report.ts';
+import { concurrently } from '../../concurrently.ts';
+import { versionKeys } from '../../storage/keys.ts';
+import type { Storage } from '../../storage/storage.ts';
+import type { AssetVersion } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
+import { type RebuildDeps, rebuildKeys } from '../rebuild.ts';
+import { checkVersion } from './check-version.ts';
+import type { Findings } from './findings.ts';
+import type { Reservoir } from './reservoir.ts';
 
 const pageSize = 2000;
-const mostExamples = 50;
+const versionsPerPage = 100;
+const versionsAtOnce = 4;
+/** Assets per batch that are compared again, and how many are at most. */
+const againPerPage = 200;
+const mostAgain = 10_000;
+const mostExtra = 50;
 
-/** What was found out about the records: `sample` has ids of assets, each chosen with the same probability. */
-export interface RecordsCompared {
-  counts: Map<DrillFailure, number>;
-  loss: Omit<DrillReport['loss'], 'onlyInDatabase'>;
-  sample: string[];
+export interface Comparing {
+  store: Store;
+  storage: Storage;
+  /** What the rebuild has restored. */
+  scratch: { schema: string; store: RebuildDeps['store'] & { drills: Pick<Store['drills'], 'forget'> } };
+  thumbnails: RebuildDeps['thumbnails'];
+  /** When the drill began. */
+  startedAt: Date;
+  findings: Findings;
+  pause: () => Promise<void>;
+  signal: AbortSignal;
 }
 
-/** Compares what a rebuild has restored into the scratch schema with the database, page by page. */
-export async function compareRecords(
-  store: Pick<Store, 'drills'>,
-  { schema, startedAt, sample, signal }: { schema: string; startedAt: Date; sample: number; signal: AbortSignal },
-): Promise<RecordsCompared> {
-  const counts = new Map<DrillFailure, number>();
-  const examples: RecordsCompared['loss']['examples'] = [];
-  const chosen: string[] = [];
-  const assets = { compared: 0, inProgress: 0 };
+/**
+ * Compares the assets of the database with the restored ones. Returns how many, and the ids of those to be compared again at the
+ * end of the drill: a worker may have changed them.
+ */
+export async function compareAssets(
+  { store, scratch: { schema }, startedAt, findings, signal }: Comparing,
+  sample: Reservoir<string>,
+): Promise<{ compared: number; differing: string[] }> {
+  const differing: string[] = [];
+  let compared = 0;
   let after = '';
-  let isMore = true;
-  let oldest: Date | undefined;
-  while (isMore) {
+  for (let left = pageSize; left === pageSize; ) {
     signal.throwIfAborted();
     const page = await store.drills.compare({ schema, startedAt, after, limit: pageSize });
-    for (const { id, key, code, since, inProgress: isInProgress } of page) {
-      choose(chosen, id, assets.compared++, sample);
-      if (code === null) continue;
-      if (isInProgress) {
-        assets.inProgress++;
-        continue;
-      }
-      counts.set(code, (counts.get(code) ?? 0) + 1);
-      if (losses.has(code) && (!oldest || since < oldest)) oldest = since;
-      if (examples.length < mostExamples) examples.push({ assetId: id, key, code, since: since.toISOString() });
+    for (const asset of page) {
+      sample.add(asset.id);
+      if (asset.code !== null && differing.length < mostAgain) differing.push(asset.id);
+      else findings.addAsset(asset);
     }
+    compared += page.length;
     after = page.at(-1)?.id ?? after;
-    isMore = page.length === pageSize;
+    left = page.length;
   }
-  const { versions, tombstones, oldest: other } = await store.drills.missing({ schema, startedAt });
-  if (versions > 0) counts.set('version_missing', versions);
-  if (tombstones > 0) counts.set('tombstone_missing', tombstones);
-  if (other && (!oldest || other < oldest)) oldest = other;
-  return { counts, loss: { ...assets, oldest: oldest?.toISOString() ?? null, examples }, sample: chosen };
+  return { compared, differing };
 }
 
-/** Reservoir sampling (Vitter, algorithm R): each of the ids seen so far is among the chosen with the same probability. */
-function choose(chosen: string[], id: string, seenBefore: number, size: number): void {
-  if (chosen.length < size) chosen.push(id);
-  else {
-    const place = Math.floor(Math.random() * (seenBefore + 1));
-    if (place < size) chosen[place] = id;
+/** Reads the records of these assets again, and compares them again. */
+export async function compareAgain(
+  { store, storage, scratch, thumbnails, startedAt, findings, pause, signal }: Comparing,
+  ids: string[],
+): Promise<void> {
+  const { schema } = scratch;
+  const deps = { store: scratch.store, storage, thumbnails };
+  for (let from = 0; from < ids.length; from += againPerPage) {
+    const some = ids.slice(from, from + againPerPage);
+    const keys = (await store.contents.some(some)).flatMap(({ id, media }) => (media ? [{ id, key: media.key }] : []));
+    await scratch.store.drills.forget(keys);
+    const media = keys.map(({ key }) => key);
+    await rebuildKeys(deps, media, { onProblem: () => {}, onProgress: () => {}, pause, signal });
+    const page = await store.drills.compare({ schema, startedAt, ids: some, after: '', limit: some.length });
+    for (const asset of page) findings.addAsset(asset);
   }
+}
+
+/** Compares the kept versions of the database with the restored ones, and requests each of their objects from the bucket. */
+export async function compareKeptVersions(
+  { store, storage, scratch: { schema }, startedAt, findings, pause, signal }: Comparing,
+  sample: Reservoir<AssetVersion>,
+): Promise<void> {
+  let after: AssetVersion | undefined;
+  for (let left = versionsPerPage; left === versionsPerPage; ) {
+    const page = await store.drills.versions({ schema, startedAt, after, limit: versionsPerPage });
+    await concurrently(page, versionsAtOnce, async (version) => {
+      sample.add(version);
+      const objects = await checkVersion({ store, storage }, version, { signal });
+      const damaged = objects.find((object) => object?.difference);
+      // Without results, it was removed meanwhile.
+      if (!damaged && (version.isRestored || objects.includes(undefined))) return;
+      const { assetId: id, replacedAt: since } = version;
+      findings.add('version_missing', { since });
+      findings.addExample('version_missing', { id, key: damaged?.key ?? versionKeys.record(id, since), since });
+    });
+    after = page.at(-1);
+    left = page.length;
+    await pause();
+  }
+}
+
+/** Erased assets without tombstone, and assets that only the bucket has. */
+export async function compareOthers({ store, scratch, startedAt, findings }: Comparing): Promise<void> {
+  const { schema } = scratch;
+  const { count, oldest } = await store.drills.missingTombstones({ schema, startedAt });
+  if (count > 0) findings.add('tombstone_missing', { count, since: oldest });
+  const extra = await store.drills.extra({ schema, startedAt, limit: mostExtra });
+  if (extra.length > 0) findings.add('record_extra', { count: extra[0]!.total });
+  for (const asset of extra) findings.addExample('record_extra', asset);
 }

@@ -1,15 +1,26 @@
 import type { DrillReport } from '../../drill-report.ts';
 import type { Storage } from '../../storage/storage.ts';
+import type { AssetVersion } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
+import type { ObjectResult } from '../compare-objects.ts';
 import { inspectAsset } from '../inspect-asset.ts';
+import { checkVersion } from './check-version.ts';
 
-/** No asset is begun after this time, so that large files do not keep the drill busy for hours. */
+/** Nothing more is begun after this time, so that large files do not keep the drill busy for hours. */
 const longestMs = 10 * 60_000;
 
-/** Reads all objects of these assets, one asset after the other, and compares each byte by content hash, else by checksum. */
+/**
+ * Reads all objects of these assets and versions, one after the other, and compares each byte by content hash, else by checksum.
+ * The numbers and the time are those of the assets.
+ */
 export async function readSample(
   deps: { store: Store; storage: Storage },
-  { ids, requested, signal }: { ids: string[]; requested: number; signal: AbortSignal },
+  {
+    ids,
+    versions,
+    requested,
+    signal,
+  }: { ids: string[]; versions: AssetVersion[]; requested: number; signal: AbortSignal },
 ): Promise<DrillReport['sample']> {
   const found: DrillReport['sample'] = {
     requested,
@@ -17,12 +28,14 @@ export async function readSample(
     objects: 0,
     bytes: 0,
     ms: 0,
+    versions: 0,
     damaged: [],
     unreadable: [],
   };
   const started = performance.now();
+  const elapsed = () => Math.round(performance.now() - started);
   for (const id of ids) {
-    if (performance.now() - started > longestMs) break;
+    if (elapsed() > longestMs) break;
     const asset = await deps.store.contents.get(id);
     if (!asset) continue;
     const { findings, inspection } = await inspectAsset(deps, asset, { deep: true, signal });
@@ -30,13 +43,27 @@ export async function readSample(
     found.assets++;
     found.objects += findings.length;
     found.bytes += inspection.counts.bytesRead;
-    for (const finding of findings) {
-      if (!finding?.difference) continue;
-      const object = { assetId: id, key: finding.key ?? '', text: finding.text ?? '' };
-      (finding.mark === '!' ? found.unreadable : found.damaged).push(object);
-    }
+    addDifferences(found, id, findings);
   }
-  return { ...found, ms: Math.round(performance.now() - started) };
+  found.ms = elapsed();
+  for (const version of versions) {
+    if (elapsed() > longestMs) break;
+    addDifferences(found, version.assetId, await checkVersion(deps, version, { deep: true, signal }));
+    found.versions++;
+  }
+  return found;
+}
+
+function addDifferences(
+  { damaged, unreadable }: Pick<DrillReport['sample'], 'damaged' | 'unreadable'>,
+  assetId: string,
+  results: ObjectResult[],
+): void {
+  for (const result of results) {
+    if (!result?.difference) continue;
+    const object = { assetId, key: result.key ?? '', text: result.text ?? '' };
+    (result.mark === '!' ? unreadable : damaged).push(object);
+  }
 }
 
 /**

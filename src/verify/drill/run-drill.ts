@@ -1,14 +1,17 @@
-import { type DrillFailure, type DrillReport, drillFailures } from '../../drill-report.ts';
+import type { DrillReport } from '../../drill-report.ts';
 import type { Log } from '../../log.ts';
 import { identified } from '../../storage/mirror-id.ts';
 import type { Storage } from '../../storage/storage.ts';
+import type { AssetVersion } from '../../store/database/schema.ts';
 import type { Drill } from '../../store/drills/drills.ts';
 import type { Store } from '../../store/store.ts';
 import { dayOf } from '../inventory.ts';
 import { rebuild } from '../rebuild.ts';
-import { compareRecords } from './compare-records.ts';
+import { compareAgain, compareAssets, compareKeptVersions, compareOthers } from './compare-records.ts';
+import { Findings } from './findings.ts';
 import { Pauses } from './pauses.ts';
 import { extrapolate, readSample } from './read-sample.ts';
+import { Reservoir } from './reservoir.ts';
 
 export interface DrillDeps {
   store: Store;
@@ -50,15 +53,22 @@ export async function runDrill(
   const rebuilt = await rebuild(rebuildDeps, { onProblem, onProgress: () => {}, pause: pauses.pause, signal });
   const recordsMs = Math.round(performance.now() - began - pauses.totalMs);
 
-  const records = await compareRecords(store, { schema: scratch.schema, startedAt, sample, signal });
-  const read = await readSample({ store, storage }, { ids: records.sample, requested: sample, signal });
+  const findings = new Findings();
+  const { pause } = pauses;
+  const comparing = { store, storage, scratch, thumbnails, startedAt, findings, pause, signal };
+  const [assets, versions] = [new Reservoir<string>(sample), new Reservoir<AssetVersion>(sample)];
+  const { compared, differing } = await compareAssets(comparing, assets);
+  await compareKeptVersions(comparing, versions);
+  await compareOthers(comparing);
+  const chosen = { ids: assets.chosen, versions: versions.chosen, requested: sample };
+  const read = await readSample({ store, storage }, { ...chosen, signal });
   const secrets = await deps.checkSecrets();
-  const { bytes: mediaBytes, assets } = await store.drills.sizes();
-  const failures = failuresOf(records.counts, {
-    object_damaged: read.damaged.length,
-    object_unreadable: read.unreadable.length,
-    secret_unreadable: secrets.unreadable.length,
-  });
+  await compareAgain(comparing, differing);
+  findings.add('object_damaged', { count: read.damaged.length });
+  findings.add('object_unreadable', { count: read.unreadable.length });
+  findings.add('secret_unreadable', { count: secrets.unreadable.length });
+  const { failures, inProgress, oldest, examples } = findings;
+  const all = await store.drills.sizes();
   const finishedAt = new Date(await store.now());
   return {
     version: 1,
@@ -76,19 +86,12 @@ export async function runDrill(
       bytes: rebuilt.bytes,
       objects: rebuilt.objects,
     },
-    loss: { ...records.loss, onlyInDatabase: await store.drills.onlyInDatabase() },
+    loss: { compared, inProgress, oldest, examples, onlyInDatabase: await store.drills.onlyInDatabase() },
     sample: read,
     secrets,
-    recovery: { recordsMs, mediaMs: extrapolate(read, { assets, bytes: mediaBytes }), mediaBytes },
+    recovery: { recordsMs, mediaMs: extrapolate(read, all), mediaBytes: all.bytes },
     problems,
   };
-}
-
-/** In the order of the codes. */
-function failuresOf(records: Map<DrillFailure, number>, others: Partial<Record<DrillFailure, number>>) {
-  return drillFailures
-    .map((code) => ({ code, count: others[code] ?? records.get(code) ?? 0 }))
-    .filter(({ count }) => count > 0);
 }
 
 /** The next drill drops what this one could not. */

@@ -93,7 +93,7 @@ function findings({ loss, sample, secrets, problems }) {
   const found = [
     ...loss.examples.map(({ assetId, key, code, since }) => ({
       what: key,
-      link: assetId,
+      link: code === 'record_extra' ? undefined : assetId,
       text: `${code.replaceAll('_', ' ')}, since ${when(since)}`,
     })),
     ...[...sample.damaged, ...sample.unreadable].map(({ assetId, key, text }) => ({ what: key, link: assetId, text })),
