@@ -73,6 +73,16 @@ export function formatDuration(ms: number): string {
   return `${Math.floor(s / 86400)}d ${Math.floor((s % 86400) / 3600)}h`;
 }
 
+/** As the dashboard shows durations: `under 1 s`, `12 s`, `4 min`, `3 h`, `2 days` */
+export function roughDuration(ms: number): string {
+  if (ms > 0 && ms < 1000) return 'under 1 s';
+  const s = ms / 1000;
+  if (s < 90) return `${Math.round(s)} s`;
+  if (s < 90 * 60) return `${Math.round(s / 60)} min`;
+  if (s < 36 * 3600) return `${Math.round(s / 3600)} h`;
+  return `${Math.round(s / 86400)} days`;
+}
+
 /** A time in a film: `1:23`, `1:02:03`. */
 export function formatClock(ms: number): string {
   const seconds = Math.floor(ms / 1000);

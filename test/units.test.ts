@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { formatBytes, formatClock, formatDuration, parseDuration, parseSize } from '../src/units.ts';
+import { formatBytes, formatClock, formatDuration, parseDuration, parseSize, roughDuration } from '../src/units.ts';
 
 const table = <In, Out>(name: string, call: (input: In) => Out, rows: [In, Out][]) =>
   describe(name, () => {
@@ -69,4 +69,13 @@ table('a duration in ms for people:', formatDuration, [
   [3_599_600, '1h 00m'],
   [12_000_000, '3h 20m'],
   [187_200_000, '2d 4h'],
+]);
+
+table<number, string>('as in the dashboard, the duration of', roughDuration, [
+  [0, '0 s'],
+  [408, 'under 1 s'],
+  [1600, '2 s'],
+  [240_000, '4 min'],
+  [2 * 3_600_000, '2 h'],
+  [3 * 86_400_000, '3 days'],
 ]);

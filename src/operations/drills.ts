@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { drillFailures, failureText, losses } from '../drill-report.ts';
 import type { Drill } from '../store/drills/drills.ts';
-import { formatDuration } from '../units.ts';
+import { roughDuration } from '../units.ts';
 import { usualSample } from '../verify/drill/scheduled-drills.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, numberOf, time } from './fields.ts';
@@ -141,6 +141,7 @@ function textOf({
     return `${failures.map(({ text }) => text).join('; ')}${lost ? `; ${numberOf(lost, 'record')} would be lost` : ''}`;
   }
   const { recordsMs, mediaMs } = recovery;
-  const media = mediaMs === null ? '' : `; reading all media takes about ${formatDuration(mediaMs)}`;
-  return `All records are restored in ${formatDuration(recordsMs)}, and nothing is lost${media}`;
+  const about = mediaMs !== null && mediaMs >= 1000 ? 'about ' : '';
+  const media = mediaMs === null ? '' : `; reading all media takes ${about}${roughDuration(mediaMs)}`;
+  return `All records are restored in ${roughDuration(recordsMs)}, and nothing is lost${media}`;
 }
