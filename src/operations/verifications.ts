@@ -34,7 +34,7 @@ export type LinesQuery = z.input<typeof linesQuery>;
 
 export const verifyAnswer = z.object({ id: z.string() }).meta({ id: 'VerificationAccepted' });
 
-const verificationSummary = z
+export const verificationSummary = z
   .object({
     id: z.string(),
     connectionId: z.string().nullable().describe('null: all connections.'),
@@ -99,7 +99,7 @@ export function verificationOperations({ store }: Pick<OperationsDeps, 'store'>)
       return { id: await store.verifications.request(how, connectionId) };
     },
 
-    /** The open verifications and the last 20 of operators and of the schedule, newest first. */
+    /** The open verifications and the last ones of operators and of the schedule, newest first. */
     async verifications(query: VerificationQuery = {}) {
       const { connectionId, limit } = verificationQuery.parse(query);
       if (connectionId !== undefined) await existingConnection(store, connectionId);
@@ -114,7 +114,7 @@ export function verificationOperations({ store }: Pick<OperationsDeps, 'store'>)
         throw new Refused(
           404,
           'verification_not_found',
-          `There is no verification ${id}; the last 20 are kept. Start another with \`asset-mirror verify\`.`,
+          `There is no verification ${id}; the last 50 are kept. Start another with \`asset-mirror verify\`.`,
         );
       }
       const rows = await store.verifications.lines(id, { after, limit });
@@ -128,7 +128,7 @@ export function verificationOperations({ store }: Pick<OperationsDeps, 'store'>)
   };
 }
 
-function summaryOf(run: Verification) {
+export function summaryOf(run: Verification) {
   const { lines: _, assets = 0, assetsTotal = 0, ...counts } = { ...nothingFound, ...run.counts };
   return {
     id: run.id,

@@ -310,17 +310,27 @@ describe('requests of scheduled verifications', () => {
     expect((await asked()).map((it) => it.connection_id)).toEqual([one.connectionId, two.connectionId]);
   });
 
-  test('the last 20 requested verifications are kept, however many scheduled ones follow', async () => {
+  test('the last requested and deep verifications are kept, however many others follow', async () => {
     const { store } = stage;
     const id = await store.verifications.request({});
     await stage.query(`UPDATE verifications SET status = 'done', finished_at = now() - interval '9 days'`);
-    for (let n = 0; n < 25; n++) {
+    for (let n = 0; n < 55; n++) {
       await stage.query('UPDATE chores SET due_at = now()');
       await stage.query(`INSERT INTO chores VALUES ('bucket', now()) ON CONFLICT DO NOTHING`);
       await store.verifications.routine(day);
       await stage.query(`UPDATE verifications SET status = 'done', finished_at = now() WHERE status = 'waiting'`);
     }
     expect(await store.verifications.get(id)).toBeDefined();
-    expect((await asked()).length).toBeLessThanOrEqual(22);
+    expect((await asked()).length).toBeLessThanOrEqual(52);
+    const deep = await store.verifications.request({ deep: true });
+    await stage.query(
+      `UPDATE verifications SET status = 'done', finished_at = now() - interval '9 days' WHERE id = '${deep}'`,
+    );
+    await stage.query(
+      `INSERT INTO verifications (id, status, finished_at) SELECT n, 'done', now() FROM generate_series(1, 55) n`,
+    );
+    await store.verifications.request({});
+    expect(await store.verifications.get(deep)).toBeDefined();
+    expect(await store.verifications.get(id)).toBeUndefined();
   });
 });

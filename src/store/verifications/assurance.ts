@@ -47,6 +47,26 @@ export async function verification(
   return rows[0]!;
 }
 
+/** How many files were read back, or stored, and were intact since then. */
+export async function verifiedSince(
+  db: Database,
+  { since, connectionId }: { since: Date; connectionId: Scope },
+): Promise<number> {
+  const { rows } = await sql<{ count: number }>`
+    SELECT count(*) AS count FROM assets
+    WHERE state IN ('mirrored', 'gone') AND media IS NOT NULL AND unverifiable_at IS NULL
+      AND coalesce(verified_at, mirrored_at) >= ${since} AND ${within(connectionId)}`.execute(db);
+  return rows[0]!.count;
+}
+
+/** When the mirror began, as far as the database knows. Undefined: it has neither connections nor copies. */
+export async function begunAt(db: Database): Promise<Date | undefined> {
+  const { rows } = await sql<{ at: Date | null }>`
+    SELECT least((SELECT min(connected_at) FROM connections), (SELECT min(mirrored_at) FROM assets),
+      (SELECT min(day)::timestamp AT TIME ZONE 'UTC' FROM manifests)) AS at`.execute(db);
+  return rows[0]!.at ?? undefined;
+}
+
 /** What happened in a time. `eventsMs`: how long events are kept. Tombstones name no connection: then `erased` is null. */
 export async function happened(
   db: Database,
@@ -71,8 +91,12 @@ export async function happened(
     GROUP BY kind ORDER BY kind`.execute(db);
   const { rows: erased } = await sql<{ count: number }>`
     SELECT count(*) AS count FROM tombstones WHERE ${isIn('erased_at')}`.execute(db);
+  const { rows: replaced } = await sql<{ count: number }>`
+    SELECT count(*) AS count FROM asset_changes
+    WHERE kind = 'replaced' AND ${isIn('at', eventsSince)} AND ${within(connectionId)}`.execute(db);
   return {
     ...assets[0]!,
+    replaced: replaced[0]!.count,
     erased: connectionId === undefined ? erased[0]!.count : null,
     events: Object.fromEntries(events.map(({ kind, count }) => [kind, count])),
     eventsSince: eventsSince.toISOString(),

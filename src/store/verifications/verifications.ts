@@ -6,8 +6,10 @@ import { inMs } from '../database/time.ts';
 import { addEvent } from '../events/add-event.ts';
 import { isDue } from '../settings/chores.ts';
 
-/** How many ended verifications are kept with their lines: of those of operators, and of scheduled ones. */
-const kept = 20;
+/** How many ended verifications are kept with their lines: of scheduled ones, of deep ones, and of others. */
+const kept = 50;
+
+const keptTogether = sql`options ? 'routine', options @> '{"deep": true}'`;
 
 /**
  * Requests a scheduled verification, of one connection or of all (null): it compares the database and the bucket, and repairs
@@ -28,7 +30,7 @@ async function forget(db: Database): Promise<void> {
   await sql`
     DELETE FROM verifications WHERE id IN (
       SELECT id FROM (
-        SELECT id, row_number() OVER (PARTITION BY options ? 'routine' ORDER BY finished_at DESC, id) AS rank
+        SELECT id, row_number() OVER (PARTITION BY ${keptTogether} ORDER BY finished_at DESC, id) AS rank
         FROM verifications WHERE finished_at IS NOT NULL) AS finished
       WHERE rank > ${kept})`.execute(db);
 }
@@ -149,4 +151,28 @@ export async function list(
 
 export async function get(db: Database, id: string): Promise<Verification | undefined> {
   return db.selectFrom('verifications').selectAll().where('id', '=', id).executeTakeFirst();
+}
+
+/** Those that ended in a time, and since when the database has all of them. */
+export async function endedIn(
+  db: Database,
+  { from, to, connectionId }: { from: Date; to: Date; connectionId: string | undefined },
+): Promise<{ verifications: Verification[]; since: Date }> {
+  const verifications = await db
+    .selectFrom('verifications')
+    .selectAll()
+    .where('finishedAt', '>=', from)
+    .where('finishedAt', '<', to)
+    .$if(connectionId !== undefined, (query) =>
+      query.where((e) => e.or([e('connectionId', '=', connectionId!), e('connectionId', 'is', null)])),
+    )
+    .orderBy('finishedAt')
+    .execute();
+  // A rebuilt database has none from before.
+  const { rows } = await sql<{ since: Date }>`
+    SELECT greatest(${from}::timestamptz, coalesce((SELECT min(at) FROM events), now()), (
+      SELECT max(oldest) FROM (
+        SELECT min(finished_at) AS oldest FROM verifications WHERE finished_at IS NOT NULL
+        GROUP BY ${keptTogether} HAVING count(*) >= ${kept}) AS full_ones)) AS since`.execute(db);
+  return { verifications, since: rows[0]!.since };
 }

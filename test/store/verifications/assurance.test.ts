@@ -42,6 +42,42 @@ test('events are counted since the database has all of them, and erasures for th
   expect((await opened.store.assurance.happened(month)).events).toEqual({ 'sync.failed': 1 });
 });
 
+test('replaced files are counted as long as changes are known', async () => {
+  await query(`INSERT INTO asset_changes (xact, kind, asset_id, connection_id, company_id, at) VALUES
+    ('1', 'replaced', 'fine', '${connectionId}', 'acme', now() - interval '5 days'),
+    ('2', 'metadata', 'fine', '${connectionId}', 'acme', now() - interval '5 days'),
+    ('3', 'replaced', 'fine', '${connectionId}', 'acme', now() - interval '70 days')`);
+  const month = { from: ago(60), to: new Date(), eventsMs, connectionId };
+  expect((await opened.store.assurance.happened(month)).replaced).toBe(1);
+  expect((await opened.store.assurance.happened({ ...month, connectionId: 'nobody' })).replaced).toBe(0);
+});
+
+test('the mirror began with its first connection, or its oldest copy after a rebuild', async () => {
+  await query('UPDATE assets SET mirrored_at = now() WHERE mirrored_at IS NOT NULL');
+  await query(`UPDATE connections SET connected_at = now() - interval '20 days'`);
+  const begun = async () => Math.round((Date.now() - (await opened.store.assurance.begunAt())!.getTime()) / dayMs);
+  expect(await begun()).toBe(20);
+  await query(`UPDATE assets SET mirrored_at = now() - interval '300 days' WHERE id = 'fine'`);
+  expect(await begun()).toBe(300);
+});
+
+test('the verifications of a month are listed, and since when all are known', async () => {
+  await query(`INSERT INTO events (kind, at) VALUES ('drill.passed', now() - interval '90 days')`);
+  const { verifications } = opened.store;
+  const ended = (id: string, days: number, options = '{}') =>
+    query(`INSERT INTO verifications (id, options, status, finished_at)
+      VALUES ('${id}', '${options}', 'done', now() - interval '${days} days')`);
+  await ended('before', 61);
+  await ended('within', 20);
+  const month = { from: ago(60), to: new Date(), connectionId };
+  const known = await verifications.endedIn(month);
+  expect(known.verifications.map(({ id }) => id)).toEqual(['within']);
+  expect(known.since).toEqual(month.from);
+  for (let n = 0; n < 50; n++) await ended(`scheduled ${n}`, 10, '{"routine": true}');
+  const since = Math.round((Date.now() - (await verifications.endedIn(month)).since.getTime()) / dayMs);
+  expect(since).toBe(10);
+});
+
 test('the first manifest shows whether earlier ones are only in the bucket', async () => {
   const { manifests, assurance } = opened.store;
   expect(await assurance.firstManifest()).toBeUndefined();
