@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import { dayMs, formatBytes, formatDuration } from '../units.ts';
 import type { drillSummary } from './drills.ts';
+import type { inBucketStates } from './manifest-in-bucket.ts';
 import type { scrubStatus } from './scrub.ts';
 
 /** What the sentences say. */
@@ -9,8 +10,11 @@ interface Answers {
   completeness: { expected: number; mirrored: number; bytes: number };
   onlyInLibrary: { assets: number; bytes: number; unknownSize: number };
   freshness: { connections: number; late: number };
-  verification: z.infer<typeof scrubStatus>;
-  inventory: { ok: boolean; number: number; day: string; keyId: string | null } | null;
+  findings: { objects: number; oldest: string | null };
+  verification: z.infer<typeof scrubStatus> & {
+    results: { since: string; verified: number; found: number; repaired: number };
+  };
+  inventory: { number: number; day: string; keyId: string | null; inBucket: (typeof inBucketStates)[number] } | null;
   drill: (z.infer<typeof drillSummary> & { ok: boolean }) | null;
 }
 
@@ -18,10 +22,10 @@ interface Answers {
 export function textsOf(answers: Answers, drillInterval: number | undefined) {
   const now = Date.parse(answers.at);
   return {
-    completeness: completenessText(answers.completeness),
+    completeness: completenessText(answers.completeness, answers.findings),
     onlyInLibrary: onlyInLibraryText(answers.onlyInLibrary),
     freshness: freshnessText(answers.freshness),
-    verification: verificationText(answers.verification),
+    verification: verificationText(answers.verification, answers.findings),
     inventory: inventoryText(answers.inventory, now),
     drill: drillText(answers.drill, now, drillInterval),
   };
@@ -31,10 +35,14 @@ const number = (n: number) => n.toLocaleString('en');
 const counted = (n: number, one: string) => `${number(n)} ${one}${n === 1 ? '' : 's'}`;
 const period = (ms: number) => (ms < 2 * dayMs ? formatDuration(ms) : counted(Math.floor(ms / dayMs), 'day'));
 
-function completenessText({ expected, mirrored, bytes }: Answers['completeness']): string {
+const foundText = ({ objects }: Answers['findings']) =>
+  `${counted(objects, 'object')} missing, different or unreadable in the bucket`;
+
+function completenessText({ expected, mirrored, bytes }: Answers['completeness'], findings: Answers['findings']) {
   // Rounded down: 100 % means all.
   const share = expected === 0 ? '' : ` (${Math.floor((1000 * mirrored) / expected) / 10} %)`;
-  return `${number(mirrored)} of ${counted(expected, 'asset')} with a file are mirrored${share}, ${formatBytes(bytes)}`;
+  const text = `${number(mirrored)} of ${counted(expected, 'asset')} with a file are mirrored${share}, ${formatBytes(bytes)}`;
+  return findings.objects > 0 ? `${text}, but ${foundText(findings)}` : text;
 }
 
 function onlyInLibraryText({ assets, bytes, unknownSize }: Answers['onlyInLibrary']): string {
@@ -51,19 +59,42 @@ function freshnessText({ connections, late }: Answers['freshness']): string {
     : `All ${number(connections)} active connections were synced in time`;
 }
 
-function verificationText({ cycle, onTime, unverifiable }: Answers['verification']): string {
-  const others = unverifiable > 0 ? `; ${counted(unverifiable, 'file')} cannot be verified` : '';
-  if (cycle === null) return `The scrub is off: files are not read back${others}`;
+function verificationText(verification: Answers['verification'], findings: Answers['findings']): string {
+  const { cycle, onTime, unverifiable, results } = verification;
+  const text = [
+    ...(findings.objects > 0 ? [`${foundText(findings)} since ${findings.oldest?.slice(0, 10)}`] : []),
+    scrubText(cycle, onTime),
+    resultsText(results),
+    ...(unverifiable > 0 ? [`${counted(unverifiable, 'file')} cannot be verified`] : []),
+  ].join('; ');
+  return `${text[0]?.toUpperCase()}${text.slice(1)}`;
+}
+
+function resultsText({ since, verified, found, repaired }: Answers['verification']['results']): string {
+  const damage = found > 0 ? `${counted(found, 'object')} damaged, ${number(repaired)} repaired` : 'no damage found';
+  return `since ${since.slice(0, 10)}: ${counted(verified, 'file')} intact when stored or read back, ${damage}`;
+}
+
+function scrubText(cycle: number | null, onTime: boolean | null): string {
+  if (cycle === null) return 'the scrub is off: files are not read back';
   return onTime
-    ? `Each file is read back within ${period(cycle)}${others}`
-    : `The scrub is late: not every file is read back within ${period(cycle)}${others}`;
+    ? `each file is read back within ${period(cycle)}`
+    : `the scrub is late: not every file is read back within ${period(cycle)}`;
 }
 
 function inventoryText(inventory: Answers['inventory'], now: number): string {
   if (!inventory) return 'There is no inventory yet';
   const name = `Inventory ${number(inventory.number)} of ${inventory.day}`;
-  if (inventory.keyId === null) return `${name} is not signed`;
-  return inventory.ok ? `${name} is signed` : `${name} is signed, but ${period(now - Date.parse(inventory.day))} old`;
+  if (inventory.inBucket === 'missing')
+    return `The manifest of inventory ${number(inventory.number)} is missing in the bucket`;
+  if (inventory.inBucket === 'different') {
+    return `The manifest of inventory ${number(inventory.number)} in the bucket differs from the one that was written`;
+  }
+  const known =
+    inventory.inBucket === 'unknown' ? '; whether the bucket still has it is unknown, as it does not answer' : '';
+  if (inventory.keyId === null) return `${name} is not signed${known}`;
+  const age = now - Date.parse(inventory.day);
+  return age < 2 * dayMs ? `${name} is signed${known}` : `${name} is signed, but ${period(age)} old${known}`;
 }
 
 function drillText(drill: Answers['drill'], now: number, interval: number | undefined): string {

@@ -1,13 +1,16 @@
 import { z } from 'zod';
 import { manifestKey } from '../storage/keys.ts';
 import { assetStates, byState, expectedOf } from '../store/assets/counts.ts';
+import { remembered } from '../store/prune.ts';
 import type { Missing } from '../store/verifications/assurance.ts';
 import { dayMs } from '../units.ts';
+import { version } from '../version.ts';
 import { textsOf } from './assurance-texts.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { drillSummary, drillSummaryOf } from './drills.ts';
 import { count, reasonAnswer, shownReason, text, time } from './fields.ts';
+import { inBucketStates, manifestInBucket } from './manifest-in-bucket.ts';
 import { scrubStatus, scrubStatusOf } from './scrub.ts';
 
 export const assuranceQuery = z.strictObject({ connectionId: text.optional() });
@@ -24,9 +27,32 @@ const missing = z.object({
   since: time.describe('When the first of them was found.'),
 });
 
+const findings = z
+  .object({
+    objects: count,
+    assets: count,
+    oldest: time.nullable().describe('When the first of them was found.'),
+    examples: z
+      .array(
+        z.object({
+          assetId: z.string(),
+          key: z.string(),
+          text: z.string(),
+          at: time.describe('When it was found last.'),
+          verificationId: z.string().nullable().describe('null: the scrub found it.'),
+        }),
+      )
+      .describe('At most 10, the newest first.'),
+  })
+  .describe(
+    'Objects that a verification or the scrub found missing, different or unreadable, and that were not repaired since.',
+  );
+
 export const assuranceAnswer = z
   .object({
     at: time,
+    mirrorId: z.string().nullable(),
+    version: z.string().describe('Of asset-mirror.'),
     storage: z.string(),
     connectionId: z.string().nullable().describe('null: all connections.'),
     completeness: z.object({
@@ -36,6 +62,7 @@ export const assuranceAnswer = z
       bytes: count.describe('Media in the bucket.'),
       missing: z.array(missing),
     }),
+    findings,
     onlyInLibrary: z
       .object({ ok, assets: count, bytes: count, unknownSize: count, since: time.nullable() })
       .describe('Assets that are neither skipped nor mirrored: lost if the library were lost now.'),
@@ -46,7 +73,15 @@ export const assuranceAnswer = z
       newestSync: time.nullable(),
       oldestSync: time.nullable().describe('The last sync of the connection whose last sync is the oldest.'),
     }),
-    verification: scrubStatus.extend({ ok }),
+    verification: scrubStatus.extend({
+      ok,
+      results: z.object({
+        since: time,
+        verified: count.describe('Files that were intact when they were read back or stored since then.'),
+        found: count.describe('Objects that were found missing, different or unreadable since then.'),
+        repaired: count.describe('Of these, repaired or found intact later.'),
+      }),
+    }),
     inventory: z
       .object({
         ok,
@@ -56,6 +91,9 @@ export const assuranceAnswer = z
         sha256: z.string().describe('Of the manifest.'),
         keyId: z.string().nullable().describe('The fingerprint of the key that signed it; null: none did.'),
         key: z.string().describe('Where it is in the bucket.'),
+        inBucket: z
+          .enum(inBucketStates)
+          .describe('Whether the manifest is there now; `unknown`: the bucket does not answer.'),
       })
       .nullable(),
     drill: drillSummary.extend({ ok }).nullable().describe('The last one that ended.'),
@@ -79,22 +117,28 @@ type Deps = Pick<OperationsDeps, 'store' | 'storage' | 'scrub' | 'syncInterval' 
 export async function assuranceOf(deps: Deps, connectionId: string | undefined): Promise<Assurance> {
   const { store, storage } = deps;
   if (connectionId !== undefined) await existingConnection(store, connectionId);
-  const [counted, missing, freshness, verification, inventory, drill, now] = await Promise.all([
+  const at = await store.now();
+  const since = new Date(at - remembered.events * dayMs);
+  const [counted, missing, found, verified, freshness, scrub, inventory, drill, mirrorId] = await Promise.all([
     connectionId === undefined ? store.counts.totals() : store.counts.byConnection([connectionId]),
     store.assurance.notMirrored(connectionId),
+    store.assurance.findings({ since, connectionId }),
+    store.assurance.verifiedSince({ since, connectionId }),
     store.connections.freshness(deps.syncInterval, connectionId),
-    verificationOf(deps, connectionId),
-    store.manifests.latest(),
+    scrubOf(deps, connectionId, at),
+    inventoryOf(deps, at),
     store.drills.last(),
-    store.now(),
+    store.bucket.known(),
   ]);
   const states = byState(counted);
   const answers = {
-    at: new Date(now).toISOString(),
+    at: new Date(at).toISOString(),
+    mirrorId: mirrorId ?? null,
+    version,
     storage: storage.name,
     connectionId: connectionId ?? null,
     completeness: {
-      ok: states.mirrored === expectedOf(states),
+      ok: states.mirrored === expectedOf(states) && found.objects === 0,
       expected: expectedOf(states),
       mirrored: states.mirrored,
       bytes: counted.reduce((sum, row) => sum + row.bytes, 0),
@@ -105,6 +149,12 @@ export async function assuranceOf(deps: Deps, connectionId: string | undefined):
         since: since.toISOString(),
       })),
     },
+    findings: {
+      objects: found.objects,
+      assets: found.assets,
+      oldest: found.oldest?.toISOString() ?? null,
+      examples: found.examples.map((example) => ({ ...example, at: example.at.toISOString() })),
+    },
     onlyInLibrary: onlyInLibrary(missing),
     freshness: {
       ok: freshness.late === 0 && freshness.connections > 0,
@@ -112,18 +162,15 @@ export async function assuranceOf(deps: Deps, connectionId: string | undefined):
       newestSync: freshness.newestSync?.toISOString() ?? null,
       oldestSync: freshness.oldestSync?.toISOString() ?? null,
     },
-    verification,
-    inventory: inventory
-      ? {
-          ok: inventory.keyId !== null && now - Date.parse(inventory.day) < 2 * dayMs,
-          ...{ number: inventory.number, day: inventory.day, sha256: inventory.sha256, keyId: inventory.keyId },
-          writtenAt: inventory.addedAt.toISOString(),
-          key: manifestKey(inventory.number),
-        }
-      : null,
+    verification: {
+      ...scrub,
+      ok: scrub.onTime === true && scrub.unverifiable === 0 && found.objects === 0,
+      results: { since: since.toISOString(), verified, found: found.found, repaired: found.repaired },
+    },
+    inventory,
     drill: drill
       ? {
-          ok: drill.status === 'passed' && now - drill.finishedAt.getTime() < 2 * (deps.drillInterval ?? Infinity),
+          ok: drill.status === 'passed' && at - drill.finishedAt.getTime() < 2 * (deps.drillInterval ?? Infinity),
           ...drillSummaryOf(drill),
         }
       : null,
@@ -140,12 +187,24 @@ function onlyInLibrary(missing: Missing[]): Assurance['onlyInLibrary'] {
 }
 
 /** Of one connection: `onTime` still needs a scrub that is fast enough for the whole mirror. */
-async function verificationOf({ store, scrub }: Deps, connectionId: string | undefined) {
-  const [progress, now] = await Promise.all([store.scrub.progress(), store.now()]);
+async function scrubOf({ store, scrub }: Deps, connectionId: string | undefined, now: number) {
+  const progress = await store.scrub.progress();
   const own = connectionId === undefined ? undefined : await store.assurance.verification(connectionId);
   const status = scrubStatusOf({ ...progress, ...own }, scrub, now);
-  const unverifiable = own?.unverifiable ?? status.unverifiable;
-  return { ...status, unverifiable, ok: status.onTime === true && unverifiable === 0 };
+  return { ...status, unverifiable: own?.unverifiable ?? status.unverifiable };
+}
+
+async function inventoryOf({ store, storage }: Deps, now: number): Promise<Assurance['inventory']> {
+  const last = await store.manifests.latest();
+  if (!last) return null;
+  const { number, day, sha256, keyId, addedAt } = last;
+  const inBucket = await manifestInBucket(storage, last);
+  return {
+    ok: keyId !== null && now - Date.parse(day) < 2 * dayMs && inBucket === 'same',
+    ...{ number, day, sha256, keyId, inBucket },
+    writtenAt: addedAt.toISOString(),
+    key: manifestKey(number),
+  };
 }
 
 export const assuranceOperations = (deps: Deps) => ({

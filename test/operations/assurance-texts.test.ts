@@ -14,8 +14,12 @@ const good: Answers = {
   completeness: { expected: 3000, mirrored: 3000, bytes: 1024 },
   onlyInLibrary: { assets: 0, bytes: 0, unknownSize: 0 },
   freshness: { connections: 2, late: 0 },
-  verification: { cycle: 90 * dayMs, oldest: null, onTime: true, unverifiable: 0 },
-  inventory: { ok: true, number: 12, day: '2026-11-01', keyId: 'ab' },
+  findings: { objects: 0, oldest: null },
+  verification: {
+    ...{ cycle: 90 * dayMs, oldest: null, onTime: true, unverifiable: 0 },
+    results: { since: '2026-10-02T00:00:00.000Z', verified: 1200, found: 0, repaired: 0 },
+  },
+  inventory: { number: 12, day: '2026-11-01', keyId: 'ab', inBucket: 'same' },
   drill,
 };
 const texts = (answers: Partial<Answers>, interval: number | undefined = 7 * dayMs) =>
@@ -26,7 +30,8 @@ test('good answers say what is good', () => {
     completeness: '3,000 of 3,000 assets with a file are mirrored (100 %), 1.0 KiB',
     onlyInLibrary: 'Nothing: everything that is not skipped is in the bucket',
     freshness: 'All 2 active connections were synced in time',
-    verification: 'Each file is read back within 90 days',
+    verification:
+      'Each file is read back within 90 days; since 2026-10-02: 1,200 files intact when stored or read back, no damage found',
     inventory: 'Inventory 12 of 2026-11-01 is signed',
     drill: 'All is restored',
   });
@@ -41,19 +46,39 @@ test('answers that are not good say why', () => {
   expect(texts({ freshness: { connections: 2, late: 1 } }).freshness).toBe(
     '1 of 2 active connections not synced in time',
   );
-  expect(texts({ verification: { ...verification, onTime: false, unverifiable: 1 } }).verification).toBe(
-    'The scrub is late: not every file is read back within 90 days; 1 file cannot be verified',
+  const late = texts({ verification: { ...verification, onTime: false, unverifiable: 1 } }).verification;
+  expect(late).toContain('The scrub is late: not every file is read back within 90 days; ');
+  expect(late).toContain('; 1 file cannot be verified');
+  expect(texts({ verification: { ...verification, cycle: null, onTime: null } }).verification).toContain(
+    'The scrub is off: files are not read back; ',
   );
-  expect(texts({ verification: { ...verification, cycle: null, onTime: null } }).verification).toBe(
-    'The scrub is off: files are not read back',
-  );
-  expect(texts({ inventory: { ...inventory!, ok: false, day: '2026-10-29' } }).inventory).toBe(
+  expect(texts({ inventory: { ...inventory!, day: '2026-10-29' } }).inventory).toBe(
     'Inventory 12 of 2026-10-29 is signed, but 3 days old',
   );
-  expect(texts({ inventory: { ...inventory!, ok: false, keyId: null } }).inventory).toContain('is not signed');
+  expect(texts({ inventory: { ...inventory!, keyId: null } }).inventory).toContain('is not signed');
   expect(texts({ drill: { ...drill, ok: false, finishedAt: '2026-10-01T00:00:00Z' } }).drill).toBe(
     'All is restored; but this drill is 31 days old',
   );
+});
+
+test('objects that are missing or damaged are named in both answers, and repaired ones as a result', () => {
+  const { verification } = good;
+  const results = { ...verification.results, found: 3, repaired: 1 };
+  const bad = texts({
+    findings: { objects: 2, oldest: '2026-10-30T08:00:00Z' },
+    verification: { ...verification, results },
+  });
+  expect(bad.completeness).toContain('1.0 KiB, but 2 objects missing, different or unreadable in the bucket');
+  expect(bad.verification).toMatch(/^2 objects missing, different or unreadable in the bucket since 2026-10-30; /);
+  expect(bad.verification).toContain(', 3 objects damaged, 1 repaired');
+});
+
+test('an inventory is not proven by its signature if the bucket lost its manifest', () => {
+  const of = (inBucket: NonNullable<Answers['inventory']>['inBucket']) =>
+    texts({ inventory: { ...good.inventory!, inBucket } }).inventory;
+  expect(of('missing')).toBe('The manifest of inventory 12 is missing in the bucket');
+  expect(of('different')).toContain('differs from the one that was written');
+  expect(of('unknown')).toContain('whether the bucket still has it is unknown');
 });
 
 test('without a drill, they say when there will be one', () => {

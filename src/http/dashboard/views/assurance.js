@@ -42,11 +42,16 @@ export const assuranceView = {
     ${trouble(error)}
     <section class="card" aria-labelledby="assurance-title">
       <div class="head"><div><h1 id="assurance-title" tabindex="-1">Assurance</h1>
-        ${found ? html`<p class="soft">Of ${found.storage}, at ${when(found.at)} (${zone})</p>` : nothing}</div>
+        ${
+          found
+            ? html`<p class="soft">Of ${found.storage}, at ${when(found.at)} (${zone})</p>
+              <p class="soft small">Mirror ${found.mirrorId ?? 'without an id'}, asset-mirror ${found.version}</p>`
+            : nothing
+        }</div>
         <div class="actions no-print"><button @click=${() => print()}>Print</button></div></div>
       ${found ? summary(found) : skeleton(6)}
     </section>
-    ${found ? html`${missingCard(found)}${inventoryCard(found)}` : nothing}
+    ${found ? html`${findingsCard(found)}${missingCard(found)}${inventoryCard(found)}` : nothing}
     ${drillsCard()}`,
 };
 
@@ -62,16 +67,9 @@ const zone = new Intl.DateTimeFormat('en', { timeZoneName: 'short' })
   .find(({ type }) => type === 'timeZoneName')?.value;
 
 /** @param {Assurance} of */
-const summary = ({
-  completeness,
-  onlyInLibrary,
-  freshness,
-  verification,
-  inventory,
-  drill,
-  texts,
-  at,
-}) => html`<table role="table" class="cards assurance">
+const summary = ({ completeness, findings, onlyInLibrary, freshness, verification, inventory, drill, texts, at }) => {
+  const foundBy = findings.examples.find(({ verificationId }) => verificationId !== null)?.verificationId;
+  return html`<table role="table" class="cards assurance">
   <thead role="rowgroup"><tr role="row">
     <th role="columnheader" scope="col">Question</th><th role="columnheader" scope="col">Answer</th>
     <th role="columnheader" scope="col">As of</th><th role="columnheader" scope="col">Evidence</th>
@@ -80,9 +78,10 @@ const summary = ({
     ${row({
       question: 'Is it complete?',
       ok: completeness.ok,
+      problem: findings.objects > 0 && 'Damaged',
       answer: texts.completeness,
       at,
-      evidence: html`<a href="#/assets">Assets</a>`,
+      evidence: findings.objects > 0 ? below('findings', 'Findings') : html`<a href="#/assets">Assets</a>`,
     })}
     ${row({
       question: 'What is only in the library?',
@@ -106,14 +105,18 @@ const summary = ({
     ${row({
       question: 'Is it intact?',
       ok: verification.ok,
+      problem: findings.objects > 0 && 'Damaged',
       answer: texts.verification,
       at: verification.oldest,
       note: 'the oldest verification of a file',
-      evidence: html`<a href="#/verify">Verifications</a>`,
+      evidence: foundBy
+        ? html`<a href="#/verify/${foundBy}">Verification</a>`
+        : html`<a href="#/verify">Verifications</a>`,
     })}
     ${row({
       question: 'Is it proven?',
       ok: inventory?.ok ?? false,
+      problem: inventory !== null && lost[inventory.inBucket],
       answer: texts.inventory,
       at: inventory?.writtenAt ?? null,
       evidence: inventory ? below('inventory', 'Manifest') : nothing,
@@ -121,19 +124,46 @@ const summary = ({
     ${row({
       question: 'Can it be recovered?',
       ok: drill?.ok ?? false,
+      problem: drill?.status === 'failed' && 'Failed',
       answer: texts.drill,
       at: drill?.finishedAt ?? null,
       evidence: drill ? html`<a href="#/drills/${drill.id}">Drill</a>` : nothing,
     })}
   </tbody></table>`;
+};
 
-/** @param {{ question: string, ok: boolean, answer: string, at: string | null, note?: string | undefined, evidence: unknown }} of */
-const row = ({ question, ok, answer, at, note, evidence }) => html`<tr role="row">
-  <th role="rowheader" scope="row">${question} ${pill(ok ? 'good' : 'warn', ok ? 'Good' : 'Check')}</th>
+/** What to say of the last manifest, by what the bucket has. */
+const lost = /** @type {const} */ ({ same: false, missing: 'Missing', different: 'Differs', unknown: false });
+
+/** `problem`: what is known to be wrong. @param {{ question: string, ok: boolean, problem?: string | false, answer: string, at: string | null, note?: string | undefined, evidence: unknown }} of */
+const row = ({ question, ok, problem = false, answer, at, note, evidence }) => html`<tr role="row">
+  <th role="rowheader" scope="row">${question} ${ok ? pill('good', 'Good') : problem ? pill('bad', problem) : pill('warn', 'Check')}</th>
   <td role="cell" data-label="Answer"><div>${answer}</div></td>
   <td role="cell" data-label="As of"><div>${exact(at)}${note && at ? html`<small>${note}</small>` : nothing}</div></td>
   <td role="cell" data-label="Evidence">${evidence}</td>
 </tr>`;
+
+/** @param {Assurance} of */
+const findingsCard = ({ findings: { objects, examples } }) =>
+  objects === 0
+    ? nothing
+    : html`<section class="card" id="findings" aria-labelledby="findings-title">
+        <h2 id="findings-title">What was found in the bucket, and is not repaired</h2>
+        ${objects > examples.length ? html`<p class="soft">The ${examples.length} newest of ${number(objects)}.</p>` : nothing}
+        <table role="table" class="cards small-figures">
+          <thead role="rowgroup"><tr role="row">
+            <th role="columnheader" scope="col">Object</th><th role="columnheader" scope="col">Finding</th>
+            <th role="columnheader" scope="col">Found</th><th role="columnheader" scope="col">By</th>
+          </tr></thead>
+          <tbody role="rowgroup">${examples.map(
+            ({ assetId, key, text, at, verificationId }) => html`<tr role="row">
+              <th role="rowheader" scope="row"><a href="#/assets/${encodeURIComponent(assetId)}"><code>${key}</code></a></th>
+              <td role="cell" data-label="Finding" class="whole why">${text}</td>
+              <td role="cell" data-label="Found" class="whole">${exact(at)}</td>
+              <td role="cell" data-label="By" class="whole">${verificationId ? html`<a href="#/verify/${verificationId}">Verification</a>` : 'Scrub'}</td>
+            </tr>`,
+          )}</tbody></table>
+      </section>`;
 
 /** @param {Assurance} of */
 const missingCard = ({
