@@ -11,6 +11,7 @@ import type { OperationsDeps } from './deps.ts';
 import { type drillSummary, drillSummaryOf } from './drills.ts';
 import { text } from './fields.ts';
 import { Refused } from './refused.ts';
+import { summaryOf, type verificationSummary } from './verifications.ts';
 
 export const reportQuery = z.strictObject({
   month: z.string().regex(/^\d{4}-(0[1-9]|1[0-2])$/, 'must be a month such as 2026-10'),
@@ -30,22 +31,27 @@ export const reportAnswer = z
 export interface MonthReport {
   version: 1;
   kind: 'asset-mirror assurance report';
-  /** `2026-10`, in UTC. `to` is the time of the report if the month is not over. */
+  /** `2026-10`, in UTC. If the month is not over, `to` is the time of the report. */
   month: string;
+  isMonthOver: boolean;
   from: string;
   to: string;
   madeAt: string;
   madeBy: string;
   mirrorId: string | null;
+  /** The time of its first connection or copy, as far as the database knows. */
+  mirrorBegan: string;
   connection: { id: string; userName: string; userEmail: string; tags: Record<string, string> } | null;
   /**
-   * What happened in the month, of those assets that are still in the database. Events before `eventsSince` are not known.
+   * What happened in the month, of those assets that are still in the database. Events and replaced files before `eventsSince` are
+   * not known.
    * `erased`: of the whole mirror, so null in the report of a connection.
    */
   inMonth: {
     mirrored: number;
     bytes: number;
     gone: number;
+    replaced: number;
     erased: number | null;
     events: Record<string, number>;
     eventsSince: string;
@@ -56,6 +62,21 @@ export interface MonthReport {
   /** From this one on, the database knows all; null: it knows none. Before another number than 1, some are only in the bucket. */
   firstKnownInventory: { number: number; day: string } | null;
   drills: z.infer<typeof drillSummary>[];
+  /** That ended in the month. Of one connection: also those of all. Those before `verificationsSince` may be missing here. */
+  verifications: Pick<
+    z.infer<typeof verificationSummary>,
+    | 'id'
+    | 'connectionId'
+    | 'deep'
+    | 'repair'
+    | 'routine'
+    | 'status'
+    | 'startedAt'
+    | 'finishedAt'
+    | 'counts'
+    | 'differences'
+  >[];
+  verificationsSince: string;
   /** The state when the report was made. */
   now: Assurance;
 }
@@ -83,17 +104,30 @@ async function reportOf(deps: Deps, month: string, connectionId: string | undefi
   const from = new Date(`${month}-01T00:00:00Z`);
   const end = new Date(Date.UTC(from.getUTCFullYear(), from.getUTCMonth() + 1));
   if (from > now) throw new Refused(400, 'month_in_future', `The month ${month} has not begun (UTC).`);
-  const to = end < now ? end : now;
+  const begun = (await store.assurance.begunAt()) ?? now;
+  if (end <= begun) {
+    const first = dayOf(begun);
+    throw new Refused(
+      400,
+      'month_before_mirror',
+      `This mirror has nothing of ${month}: its first day is ${first} (UTC).`,
+    );
+  }
+  const isMonthOver = end <= now;
+  const to = isMonthOver ? end : now;
   const connection = connectionId === undefined ? undefined : await existingConnection(store, connectionId);
+  const { verifications, since } = await store.verifications.endedIn({ from, to, connectionId });
   const manifests = await store.assurance.manifestsOf(dayOf(from), dayOf(new Date(end.getTime() - 1)));
   return {
     version: 1,
     kind: 'asset-mirror assurance report',
     month,
+    isMonthOver,
     from: from.toISOString(),
     to: to.toISOString(),
     madeAt: now.toISOString(),
     madeBy: `asset-mirror ${version}`,
+    mirrorBegan: begun.toISOString(),
     mirrorId: (await store.bucket.known()) ?? null,
     connection: connection
       ? { id: connection.id, userName: connection.userName, userEmail: connection.userEmail, tags: connection.tags }
@@ -103,6 +137,22 @@ async function reportOf(deps: Deps, month: string, connectionId: string | undefi
     inventories: manifests.map(({ number, day, sha256, keyId }) => ({ number, day, sha256, keyId })),
     firstKnownInventory: (await store.assurance.firstManifest()) ?? null,
     drills: (await store.drills.endedIn(from, to)).map(drillSummaryOf),
+    verifications: verifications.map((run) => {
+      const {
+        id,
+        connectionId: of,
+        deep,
+        repair,
+        routine,
+        status,
+        startedAt,
+        finishedAt,
+        counts,
+        differences,
+      } = summaryOf(run);
+      return { id, connectionId: of, deep, repair, routine, status, startedAt, finishedAt, counts, differences };
+    }),
+    verificationsSince: since.toISOString(),
     now: await assuranceOf(deps, connectionId),
   };
 }

@@ -57,12 +57,15 @@ test('the report of a month is signed by the key of the inventories', async () =
   expect(isSignedBy(publicKey, text, signature)).toBe(true);
   expect(isSignedBy(publicKey, text.replace('"mirrored": 2', '"mirrored": 3'), signature)).toBe(false);
   expect(JSON.parse(text)).toMatchObject({
-    ...{ version: 1, kind: 'asset-mirror assurance report', month, connection: null },
-    inMonth: { mirrored: 2, gone: 0, erased: 0, events: { 'connection.connected': 1, 'drill.passed': 1 } },
+    ...{ version: 1, kind: 'asset-mirror assurance report', month, isMonthOver: false, connection: null },
+    inMonth: { mirrored: 2, replaced: 0, gone: 0, erased: 0, events: { 'connection.connected': 1, 'drill.passed': 1 } },
     lastInventory: { assets: 2, byState: { mirrored: 2 } },
     firstKnownInventory: { number: 1 },
     inventories: [{ number: expect.any(Number), sha256: expect.stringMatching(/^[0-9a-f]{64}$/), keyId }],
     drills: [{ status: 'passed', lost: 0 }],
+    verifications: expect.arrayContaining([
+      expect.objectContaining({ status: 'done', connectionId: null, differences: 0, finishedAt: expect.any(String) }),
+    ]),
     now: { completeness: { ok: true, expected: 2, mirrored: 2 } },
   });
 });
@@ -88,6 +91,15 @@ test('a month that has not begun, and one that is none, are refused', async () =
   await expect(scene.mirror.api('GET', '/assurance/report?month=9999-01')).rejects.toThrow('month_in_future');
 });
 
+test('a month before the first day of the mirror is refused', async () => {
+  const { code, output } = await report('--month', '2020-01');
+  const today = new Date().toISOString().slice(0, 10);
+  expect([code, output]).toEqual([
+    2,
+    expect.stringContaining(`This mirror has nothing of 2020-01: its first day is ${today} (UTC)`),
+  ]);
+});
+
 test.skipIf(!chromium)('the page needs no other file, fits all screens, and prints', async () => {
   await report('--month', month);
   const chrome = await startChromium();
@@ -101,6 +113,9 @@ test.skipIf(!chromium)('the page needs no other file, fits all screens, and prin
       'Assurance report',
       '2 of 2 assets with a file are mirrored',
       'Ed25519, by the key',
+      'assurance.md#check-a-report',
+      'The month is not over',
+      'Verifications',
       'Inventories',
     ]) {
       expect(shown).toContain(words);
@@ -112,9 +127,18 @@ test.skipIf(!chromium)('the page needs no other file, fits all screens, and prin
     ] as const) {
       await dress(page, { width, isDark });
       expect(await flawsOf(page)).toEqual([]);
+      // Without the head of the table, each cell has its label.
+      const label = `getComputedStyle(document.querySelector('td[data-label="Answer"]'), '::before').content`;
+      expect(await page.evaluate(label)).toBe(width < 640 ? '"Answer"' : 'none');
       const path = `${PICTURES}/report-${width}${isDark ? '-dark' : ''}.png` as `${string}.png`;
       if (PICTURES) await page.screenshot({ path, fullPage: true });
     }
+    // On paper, dates are not broken, nor rows, and headings are not left alone.
+    await page.emulateMediaType('print');
+    const styles = `[['td .whole', 'white-space'], ['tbody tr', 'break-inside'], ['h2', 'break-after']]
+      .map(([which, name]) => getComputedStyle(document.querySelector(which)).getPropertyValue(name))`;
+    expect(await page.evaluate(styles)).toEqual(['nowrap', 'avoid', 'avoid']);
+    await page.emulateMediaType('screen');
     const pdf = await page.pdf({ format: 'A4' });
     expect(sheetsOf(pdf)).toBeLessThanOrEqual(3);
     if (PICTURES) {
@@ -127,6 +151,21 @@ test.skipIf(!chromium)('the page needs no other file, fits all screens, and prin
   } finally {
     await chrome.close();
   }
+});
+
+test('the report shows what is damaged, and failed drills as failed', async () => {
+  await scene.query(`INSERT INTO events (kind, asset_id, data, at)
+    SELECT 'asset.damaged', id, '{"objects":[{"key":"film.mov","text":"missing in the bucket"}],"repaired":false}', now() + interval '1 second'
+    FROM assets LIMIT 1`);
+  await scene.query(`UPDATE drills SET status = 'failed'`);
+  await report('--month', month);
+  const page = await readFile(join(out, `asset-mirror-${month}.html`), 'utf8');
+  expect(page).toContain('<i class="bad">Damaged</i>');
+  expect(page).toContain('What was found in the bucket, and is not repaired');
+  expect(page).toContain('film.mov');
+  expect(page.match(/<i class="bad">Failed<\/i>/g)).toHaveLength(2);
+  await scene.query(`DELETE FROM events WHERE kind = 'asset.damaged'`);
+  await scene.query(`UPDATE drills SET status = 'passed'`);
 });
 
 test('after a rebuild, the report says that earlier inventories are only in the bucket', async () => {

@@ -4,7 +4,7 @@ import { counted, number } from '../output.ts';
 
 /** The report as one page without scripts and other files, for screens and for paper. */
 export function reportPage(report: MonthReport, signed: SignedReport): string {
-  const { month, connection, from, to, madeAt, madeBy, mirrorId, now } = report;
+  const { month, isMonthOver, connection, from, to, madeAt, madeBy, mirrorId, now } = report;
   const of = connection ? `${connection.userName} (${connection.userEmail})` : 'all connections';
   return `<!doctype html>
 <html lang="en">
@@ -20,7 +20,10 @@ export function reportPage(report: MonthReport, signed: SignedReport): string {
 <h1>Assurance report <span>${monthName(month)}</span></h1>
 <p>Of <b>${safe(of)}</b>, in <code>${safe(now.storage)}</code></p>
 ${facts([
-  ['Period', `${at(from)} to ${at(to)}`],
+  [
+    'Period',
+    `${at(from)} to ${at(to)}${isMonthOver ? '' : '<br><strong>The month is not over: this report has only a part of it.</strong>'}`,
+  ],
   ['Made', `${at(madeAt)}, by ${safe(madeBy)}`],
   ['Mirror', `<code>${safe(mirrorId ?? 'unknown')}</code>`],
   ...(connection ? [['Connection', `<code>${safe(connection.id)}</code>`] as Fact] : []),
@@ -30,10 +33,13 @@ ${facts([
   ],
   ['SHA-256 of the report', `<code>${signed.sha256}</code>`],
 ])}
+<p>${howToCheck(signed)}</p>
 ${stateNow(report)}
+${findings(report)}
 ${missing(report)}
 ${inMonth(report)}
 ${inventories(report)}
+${verifications(report)}
 ${drills(report)}
 <footer>This page shows the report in the .json file next to it. That file is signed, this page is not. All times are UTC.</footer>
 </main>
@@ -45,47 +51,96 @@ ${drills(report)}
 type Fact = [string, string];
 
 const safe = (text: string) => text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
-const at = (time: string | null) => (time === null ? 'never' : `${time.slice(0, 10)} ${time.slice(11, 19)}`);
+const howTo = 'https://github.com/asset-mirror/asset-mirror/blob/main/docs/operate/assurance.md#check-a-report';
+const howToCheck = ({ keyId }: SignedReport) =>
+  keyId === null
+    ? `<a href="${howTo}">How to sign reports</a>`
+    : `To check the signature, and that the key is the one of the operator: <a href="${howTo}">${howTo}</a>`;
+const whole = (text: string) => `<span class="whole">${text}</span>`;
+/** Dates are not broken. */
+const sentence = (text: string) => safe(text).replace(/\d{4}-\d\d-\d\d/g, whole);
+const at = (time: string | null) => (time === null ? 'never' : whole(`${time.slice(0, 10)} ${time.slice(11, 19)}`));
 const monthName = (month: string) =>
   new Intl.DateTimeFormat('en', { month: 'long', year: 'numeric', timeZone: 'UTC' }).format(
     new Date(`${month}-01T00:00:00Z`),
   );
 const facts = (list: Fact[]) =>
   `<dl>${list.map(([name, value]) => `<div><dt>${name}</dt><dd>${value}</dd></div>`).join('')}</dl>`;
+const cellOf = (head: string, cell: string) => `<td data-label="${head}"><div>${cell}</div></td>`;
 const table = (heads: string[], rows: string[][]) =>
   `<table><thead><tr>${heads.map((head) => `<th scope="col">${head}</th>`).join('')}</tr></thead><tbody>${rows
     .map(
-      ([first, ...rest]) => `<tr><th scope="row">${first}</th>${rest.map((cell) => `<td>${cell}</td>`).join('')}</tr>`,
+      ([first, ...rest]) =>
+        `<tr><th scope="row">${first}</th>${rest.map((cell, index) => cellOf(heads[index + 1]!, cell)).join('')}</tr>`,
     )
     .join('')}</tbody></table>`;
-const mark = (ok: boolean) => (ok ? '<i class="good">Good</i>' : '<i class="check">Check</i>');
+/** `problem`: what is known to be wrong. */
+const mark = (ok: boolean, problem?: string | false) =>
+  ok ? '<i class="good">Good</i>' : problem ? `<i class="bad">${problem}</i>` : '<i class="check">Check</i>';
+
+const lost = { same: false, missing: 'Missing', different: 'Differs', unknown: false } as const;
 
 function stateNow({ now, connection }: MonthReport): string {
-  const { completeness, onlyInLibrary, freshness, verification, inventory, drill, texts } = now;
-  const row = (question: string, isGood: boolean, text: string, time: string | null, note = '') => [
+  const { completeness, findings, onlyInLibrary, freshness, verification, inventory, drill, texts } = now;
+  const row = (question: string, state: string, text: string, time: string | null, note = '') => [
     question,
-    mark(isGood),
-    safe(text),
+    state,
+    sentence(text),
     `${at(time)}${time && note ? `<br>${note}` : ''}`,
   ];
+  const damaged = findings.objects > 0 && 'Damaged';
   const found = onlyInLibrary.since === null ? '' : 'the oldest of them was found';
   return `<section><h2>The state on ${at(now.at)}</h2>${table(
     ['Question', 'State', 'Answer', 'As of'],
     [
-      row('Is it complete?', completeness.ok, texts.completeness, now.at),
-      row('What is only in the library?', onlyInLibrary.ok, texts.onlyInLibrary, onlyInLibrary.since ?? now.at, found),
-      row('Is it fresh?', freshness.ok, texts.freshness, freshness.newestSync, 'the newest sync'),
+      row('Is it complete?', mark(completeness.ok, damaged), texts.completeness, now.at),
+      row(
+        'What is only in the library?',
+        mark(onlyInLibrary.ok),
+        texts.onlyInLibrary,
+        onlyInLibrary.since ?? now.at,
+        found,
+      ),
+      row('Is it fresh?', mark(freshness.ok), texts.freshness, freshness.newestSync, 'the newest sync'),
       row(
         'Is it intact?',
-        verification.ok,
+        mark(verification.ok, damaged),
         texts.verification,
         verification.oldest,
         'the oldest verification of a file',
       ),
-      row('Is it proven?', inventory?.ok ?? false, texts.inventory, inventory?.writtenAt ?? null),
-      row('Can it be recovered?', drill?.ok ?? false, texts.drill, drill?.finishedAt ?? null),
+      row(
+        'Is it proven?',
+        mark(inventory?.ok ?? false, lost[inventory?.inBucket ?? 'unknown']),
+        texts.inventory,
+        inventory?.writtenAt ?? null,
+      ),
+      row(
+        'Can it be recovered?',
+        mark(drill?.ok ?? false, drill?.status === 'failed' && 'Failed'),
+        texts.drill,
+        drill?.finishedAt ?? null,
+      ),
     ],
   )}${connection ? '<p>Inventory and restore drill are of the whole mirror.</p>' : ''}</section>`;
+}
+
+function findings({ now: { findings: found } }: MonthReport): string {
+  if (found.objects === 0) return '';
+  const { examples } = found;
+  const others =
+    found.objects > examples.length ? `<p>The ${examples.length} newest of ${number(found.objects)}.</p>` : '';
+  return `<section><h2>What was found in the bucket, and is not repaired</h2>${others}${table(
+    ['Object', 'Finding', 'Found', 'By'],
+    examples.map(({ key, text, at: time, verificationId }) => [
+      `<code>${safe(key)}</code>`,
+      safe(text),
+      at(time),
+      verificationId === null
+        ? 'the scrub'
+        : `verification <code class="whole">${safe(verificationId.slice(0, 8))}…</code>`,
+    ]),
+  )}</section>`;
 }
 
 const missing = ({ now: { completeness } }: MonthReport) =>
@@ -97,19 +152,27 @@ const missing = ({ now: { completeness } }: MonthReport) =>
           skipped ? 'skipped by filters' : state,
           safe(reason?.text ?? (skipped ? 'a filter excludes them' : 'to be transferred')),
           number(assets),
-          formatBytes(bytes),
+          whole(formatBytes(bytes)),
           at(since),
         ]),
       )}</section>`;
 
-function inMonth({ inMonth: of, from }: MonthReport): string {
+/** Whether the database has lost a part of what it knew of the month, as it began later than both month and mirror. */
+const isCut = (since: string, { from, mirrorBegan }: MonthReport) =>
+  since > from && Date.parse(since) - Date.parse(mirrorBegan) > 60_000;
+
+function inMonth(report: MonthReport): string {
+  const { inMonth: of } = report;
   const events = Object.entries(of.events).map(([kind, count]) => [`<code>${safe(kind)}</code>`, number(count)]);
-  const since = of.eventsSince > from ? ` (since ${at(of.eventsSince)}; the database has no older ones)` : '';
+  const since = isCut(of.eventsSince, report)
+    ? `<p>Replaced files and events are known since ${at(of.eventsSince)}.</p>`
+    : '';
   return `<section><h2>In the month</h2>${facts([
     ['Mirrored', `${counted(of.mirrored, 'asset')}, ${formatBytes(of.bytes)}`],
+    ['Replaced by another file', counted(of.replaced, 'asset')],
     ['Deleted in the library', counted(of.gone, 'asset')],
     ...(of.erased === null ? [] : [['Erased on purpose', counted(of.erased, 'asset')] as Fact]),
-  ])}${events.length > 0 ? `<h3>Events${since}</h3>${table(['Kind', 'Number'], events)}` : ''}</section>`;
+  ])}${since}${events.length > 0 ? `<h3>Events</h3>${table(['Kind', 'Number'], events)}` : ''}</section>`;
 }
 
 function inventories({ inventories: all, lastInventory, firstKnownInventory: first, from }: MonthReport): string {
@@ -125,12 +188,40 @@ function inventories({ inventories: all, lastInventory, firstKnownInventory: fir
   return `<section><h2>Inventories</h2>${unknown}${last}${table(
     ['Day', 'Number', 'SHA-256 of the manifest', 'Key'],
     all.map(({ day, number: n, sha256, keyId }) => [
-      day,
+      whole(day),
       String(n),
       `<code>${sha256}</code>`,
-      keyId ? `<code>${keyId.slice(0, 16)}…</code>` : 'not signed',
+      keyId ? `<code class="whole">${keyId.slice(0, 16)}…</code>` : 'not signed',
     ]),
   )}</section>`;
+}
+
+function verifications(report: MonthReport): string {
+  const { verifications: all, verificationsSince } = report;
+  const since = isCut(verificationsSince, report)
+    ? `<p>The database knows all since ${at(verificationsSince)}; earlier ones may be missing here.</p>`
+    : '';
+  if (all.length === 0)
+    return `<section><h2>Verifications</h2>${since || '<p>None ended in this month.</p>'}</section>`;
+  return `<section><h2>Verifications</h2>${since}${table(
+    ['Ended', 'State', 'What was compared', 'Found'],
+    all.map(({ finishedAt, status, differences, connectionId, deep, routine, counts }) => [
+      at(finishedAt),
+      status === 'failed'
+        ? mark(false, 'Failed')
+        : mark(differences === 0, `${number(differences)} difference${differences === 1 ? '' : 's'}`),
+      `${deep ? 'Every byte' : 'Sizes and ETags'}${connectionId === null ? '' : ` of connection <code class="whole">${safe(connectionId)}</code>`}${routine ? ', scheduled' : ''}`,
+      status === 'failed' ? '–' : foundIn(counts),
+    ]),
+  )}</section>`;
+}
+
+function foundIn({ missing, different, errors, foreign, repaired }: MonthReport['verifications'][number]['counts']) {
+  const found = Object.entries({ missing, different, unreadable: errors, 'not ours': foreign })
+    .filter(([, count]) => count > 0)
+    .map(([name, count]) => `${number(count)} ${name}`);
+  if (repaired > 0) found.push(`repair of ${counted(repaired, 'asset')} begun`);
+  return found.join(', ') || 'nothing';
 }
 
 const drills = ({ drills: all }: MonthReport) =>
@@ -140,19 +231,20 @@ const drills = ({ drills: all }: MonthReport) =>
         ['Ended', 'State', 'Result', 'Report in the bucket'],
         all.map((drill) => [
           at(drill.finishedAt),
-          mark(drill.status === 'passed'),
+          drill.status === 'passed' ? '<i class="good">Passed</i>' : mark(false, 'Failed'),
           safe(drill.text ?? ''),
-          drill.key ? `<code>${safe(drill.key)}</code>` : '–',
+          drill.key ? `<code class="whole">${safe(drill.key)}</code>` : '–',
         ]),
       )}</section>`;
 
 const style = `
-:root{color-scheme:light dark;--ink:#18202b;--soft:#586474;--paper:#fff;--line:#d5dbe3;--good:#0e7345;--check:#8f5a00}
-@media (prefers-color-scheme:dark){:root{--ink:#e7ebf0;--soft:#9da9b8;--paper:#101419;--line:#2a323c;--good:#56c795;--check:#e3b15c}}
+:root{color-scheme:light dark;--ink:#18202b;--soft:#586474;--paper:#fff;--line:#d5dbe3;--good:#0e7345;--check:#8f5a00;--bad:#b3261e}
+@media (prefers-color-scheme:dark){:root{--ink:#e7ebf0;--soft:#9da9b8;--paper:#101419;--line:#2a323c;--good:#56c795;--check:#e3b15c;--bad:#ff8f85}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,"DejaVu Sans",sans-serif;overflow-wrap:break-word}
 main{max-width:60rem;margin:0 auto;padding:2rem 1rem}
-h1{font-size:1.5rem;margin:0;line-height:1.25}h1 span{font-weight:400}
+h1{font-size:1.5rem;margin:0;line-height:1.25}h1 span{font-weight:400;white-space:nowrap}
+.whole{white-space:nowrap}a{color:inherit;overflow-wrap:anywhere}
 h2{font-size:1.1rem;margin:2rem 0 .5rem}h3{font-size:1rem;margin:1rem 0 .25rem}
 p{margin:.25rem 0}
 code{overflow-wrap:anywhere;font:.8125em/1.5 ui-monospace,"DejaVu Sans Mono",monospace}
@@ -162,11 +254,13 @@ dd{margin:0}
 table{width:100%;border-collapse:collapse;font-size:.9375rem}
 th,td{text-align:left;vertical-align:top;padding:.4rem .75rem .4rem 0;border-top:1px solid var(--line);font-weight:400}
 thead th{border-top:0}tbody th{font-weight:600}
-i{font-style:normal;font-weight:600}.good{color:var(--good)}.check{color:var(--check)}
+i{font-style:normal;font-weight:600}.good{color:var(--good)}.check{color:var(--check)}.bad{color:var(--bad)}
 footer{margin-top:2rem;border-top:1px solid var(--line);padding-top:.75rem}
-@media (max-width:40rem){table,tbody,tr,th,td{display:block;border:0;padding:0}thead{display:none}tr{padding:.6rem 0;border-top:1px solid var(--line)}}
+@media (max-width:40rem){table,tbody,tr,th,td{display:block;border:0;padding:0}thead{display:none}tr{padding:.6rem 0;border-top:1px solid var(--line)}
+td{display:grid;grid-template-columns:7rem 1fr;gap:.75rem}td::before{content:attr(data-label);color:var(--soft);font-size:.8125rem;padding-top:.1rem}td div{min-width:0}td .whole{white-space:normal}}
 @page{margin:15mm}
-@media print{:root{color-scheme:light;--ink:#000;--soft:#444;--paper:#fff;--line:#bbb;--good:#0e5a37;--check:#7a4d00}
-body{font-size:10pt}main{padding:0;max-width:none}tr,dl div{break-inside:avoid}h2,h3,thead{break-after:avoid}
-table{display:table}tbody{display:table-row-group}tr{display:table-row}thead{display:table-header-group}th,td{display:table-cell;border-top:1px solid var(--line);padding:.3rem .6rem .3rem 0}thead th{border-top:0}}
+@media print{:root{color-scheme:light;--ink:#000;--soft:#444;--paper:#fff;--line:#bbb;--good:#0e5a37;--check:#7a4d00;--bad:#9c231a}
+body{font-size:10pt}main{padding:0;max-width:none}tr,dl div{break-inside:avoid}h2,h3,h2+p,thead{break-after:avoid}tbody tr:first-child{break-before:avoid}
+table{display:table}tbody{display:table-row-group}tr{display:table-row}thead{display:table-header-group}th,td{display:table-cell;border-top:1px solid var(--line);padding:.3rem .6rem .3rem 0}thead th{border-top:0}
+td code{font-size:7pt}td::before{content:none}td .whole{white-space:nowrap}}
 `;
