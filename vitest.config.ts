@@ -33,7 +33,7 @@ export default defineConfig({
     // Once for both projects.
     globalSetup: 'test/support/services.ts',
     // Most of them wait most of the time.
-    maxWorkers: 6,
+    maxWorkers: 4,
     projects: [
       { test: { ...options, name: 'default', include: ['test/**/*.test.ts'], exclude: slow } },
       { test: { ...options, name: 'slow', include: slow } },

@@ -71,7 +71,8 @@ describe('a library in which all files are replaced at once', () => {
     await scene.mirror.api('POST', '/verify', { repair: true });
     await scene.checked();
     await until('the record', async () => (await scene.storage.head(`${key}.asset.json`)) !== undefined);
-    expect(await scene.record(ids[3]!)).toEqual({ ...before, mirroredAt: expect.any(String) });
+    const times = { mirroredAt: expect.any(String), writtenAt: expect.any(String) };
+    expect(await scene.record(ids[3]!)).toEqual({ ...before, ...times });
     await scene.mirror.assetIn(added, 'mirrored');
     expect(await contents()).toEqual(good());
   });
