@@ -69,6 +69,8 @@ describe('the package, as npm would install it', () => {
     const { assets, mirrored } = JSON.parse(stdout);
     expect(assets).toBeGreaterThanOrEqual(12);
     expect(mirrored).toBe(assets);
+    // Its inventories are signed.
+    expect(await readdir(join(home, 'data/demo'))).toContain('signing-key');
     const again = await asset_mirror('demo', '--once', '--assets', '12');
     expect(again.stdout).toMatch(
       new RegExp(`\n +${assets} assets of earlier runs are included; delete \\S*demo to start again\n`),

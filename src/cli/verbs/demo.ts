@@ -2,6 +2,7 @@ import { createWriteStream } from 'node:fs';
 import { join } from 'node:path';
 import { Presets, SingleBar } from 'cli-progress';
 import type { Config } from '../../config/config.ts';
+import { signingKeysOf } from '../../config/secrets.ts';
 import { type LibraryOptions, startLibrary } from '../../library/index.ts';
 import { createLog, type Log } from '../../log.ts';
 import type { Operations } from '../../operations/operations.ts';
@@ -87,7 +88,9 @@ export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> 
   const logFile = join(config.dataDir, 'asset-mirror.log');
   const logStream = createWriteStream(logFile, { flags: 'a' });
   const log = createLog({ level: config.log.level, pretty: false, destination: logStream });
-  const service = await deps.startService({ ...config, databaseUrl }, log);
+  // Made here: with a database of its own, the service takes only keys that are set.
+  const signing = await signingKeysOf(config);
+  const service = await deps.startService({ ...config, databaseUrl, signingKeys: signing?.seeds }, log);
   try {
     say(`${paint('bold', 'library')}  ${library.appUrl}   ${options.media ?? `${options.assets} sample assets`}`);
     say(`${paint('bold', 'mirror')}   ${service.url}   → ${service.storage}`);
