@@ -59,9 +59,14 @@ async function proveStored(bucket: Bucket, key: string, sent: Sums, answer: PutA
   }
   const { sha256, crc32 } = answer.sums;
   const sums = sent.checksums();
-  if (sha256 && sent.blocks()?.length === 1) await compare('SHA-256', hexOf(sha256), sums.sha256!);
-  else if (crc32) await compare('CRC-32', hexOf(crc32), sums.crc32);
-  if (sha256 || crc32) return answered;
+  if (sha256 && sent.blocks()?.length === 1) {
+    await compare('SHA-256', hexOf(sha256), sums.sha256!);
+    return answered;
+  }
+  if (crc32) {
+    await compare('CRC-32', hexOf(crc32), sums.crc32);
+    return answered;
+  }
   const found = await bucket.describe(key);
   if (!found) throw new Error(`store ${key}: the store accepted it, but does not have it`);
   // Another ETag means that another writer has replaced it since.

@@ -148,3 +148,28 @@ describe.runIf(modern)('a store that takes no PUT without a checksum', () => {
     expect(bad(findings)).toEqual([]);
   });
 });
+
+describe.runIf(server)('a store that answers with a checksum of another kind than was sent', () => {
+  test('the length of an object is still compared', async () => {
+    const ground = await newBucket(server!);
+    const line = await newHttpLine(server!.endpoint);
+    const storage = await openBucket(
+      { ...server!, endpoint: line.endpoint },
+      { bucket: ground.bucket, checksums: 'none' },
+    );
+    try {
+      const always = { times: Number.POSITIVE_INFINITY };
+      line.set(
+        { ...always, on: ({ method }) => method === 'PUT', addHeaders: { 'x-amz-checksum-sha256': 'AAAA' } },
+        { ...always, on: ({ method }) => method === 'HEAD', addHeaders: { 'content-length': '5' } },
+      );
+      // More than one block, which has no SHA-256 to compare.
+      const put = storage.put('long', streaming(bytesOf(17 * MiB)), { bytes: 17 * MiB });
+      await expect(put).rejects.toThrow(/has length 5 instead of/);
+    } finally {
+      await storage.close();
+      await line.close();
+      await ground.clear();
+    }
+  });
+});
