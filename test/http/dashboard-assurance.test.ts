@@ -169,6 +169,7 @@ describe.skipIf(!chromium)(`the page Assurance${leftOut}`, () => {
 
     await verify({ deep: true, repair: true });
     await until('the repair', async () => (await assurance()).findings.objects === 0);
+    await scene.mirror.quiet();
     expect(await assurance()).toMatchObject({ verification: { ok: true, results: { found: 1, repaired: 1 } } });
   });
 

@@ -69,7 +69,7 @@ describe.skipIf(!chromium)(`in a real browser${leftOut}`, () => {
       await signIn('not the password');
       expect(await text()).toContain('That email address and password do not match.');
       expect(await filledIn('input[type=email]')).toBe('ada@example.com');
-      expect(await page.evaluate('document.activeElement.name')).toBe('password');
+      await page.waitForSelector('input[name=password]:focus');
       await signIn();
 
       expect(await text()).toContain('Safekeep & Söhne would like to read your assets');
