@@ -64,7 +64,7 @@ await stage.addMirrored(1, connections);
 console.log(`${number(each * connections)} records written in ${number((performance.now() - began) / 1000)} s`);
 // As much as Node takes for itself in a container of 512 MiB, which docs/operate/scaling.md reserves.
 const NODE_OPTIONS = `${stage.environment.NODE_OPTIONS} --max-old-space-size=256`;
-const settings = { SYNC_INTERVAL: '30d', SCRUB_CYCLE: 'off', NODE_OPTIONS };
+const settings = { SYNC_INTERVAL: '30d', SCRUB_CYCLE: 'off', DRILL_INTERVAL: 'off', NODE_OPTIONS };
 const mirror = await stage.mirror('all', settings);
 
 await measured('due assets, found and mirrored again', mirror.pid, async () => {

@@ -1,11 +1,12 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { copiedAt, copyKey, copyRecord } from './copies.ts';
 
 /**
  * A minimal S3 server: it reads bodies, returns the checksum that it received, and keeps only the first few KiB, so that the
  * cost of its clients can be measured. It checks nothing, not even signatures. With FILES and BYTES it lists `file-0.bin`,
  * `file-1.bin`, … in every bucket; with COMPANIES, it lists the copies of FILES files of each company instead, as a
- * mirror has them, with their records (`addMirrored` in stage.ts).
+ * mirror has them, with their records (copies.ts).
  */
 const [files = 0, bytes = 0, companies = 0] = process.argv.slice(2).map(Number);
 
@@ -29,14 +30,13 @@ function plainFiles(): Keys {
 
 const recordEnding = '.asset.json';
 const copy = /^company-(\d+)\/k\/(\d+)(\.asset\.json)?$/;
-const padded = (n: number, digits: number) => String(n).padStart(digits, '0');
 
 function copies(): Keys {
   return {
     count: companies * files * 2,
     at(place) {
       const file = Math.floor(place / 2);
-      const key = `company-${padded(1 + Math.floor(file / files), 6)}/k/${padded(file % files, 9)}`;
+      const key = copyKey(1 + Math.floor(file / files), file % files);
       return place % 2 === 0 ? { key, bytes } : { key: `${key}${recordEnding}`, bytes: recordOf(key)!.length };
     },
     behind(key) {
@@ -49,34 +49,14 @@ function copies(): Keys {
 
 /** The record of a copy, and undefined for any other key. */
 function recordOf(media: string): Buffer | undefined {
-  const [, padding, file] = copy.exec(media) ?? [];
-  if (companies === 0 || padding === undefined) return undefined;
-  const company = Number(padding);
-  const record = {
-    version: 1,
-    companyId: `company-${company}`,
-    asset: {
-      id: `asset-${company}-${Number(file)}`,
-      name: `file-${Number(file)}.bin`,
-      mimeType: 'application/octet-stream',
-      assetType: 'documents',
-      size: bytes,
-      uploadDate: modified.getTime(),
-      status: 'ready',
-    },
-    media: { key: media, bytes, variant: 'original', checksums: { crc32: '00000000' }, etag: etag.slice(1, -1) },
-    transcript: { state: 'none', keys: [] },
-    thumbnail: null,
-    mirroredAt: modified.toISOString(),
-  };
-  return Buffer.from(JSON.stringify(record));
+  const [, company, file] = copy.exec(media) ?? [];
+  return companies > 0 && company !== undefined ? copyRecord(Number(company), Number(file), bytes) : undefined;
 }
 
 const keys = companies > 0 ? copies() : plainFiles();
 const kept = new Map<string, { size: number; body: Buffer; crc32?: string | undefined }>();
 const keptBytes = 8 * 1024;
 const etag = '"00000000000000000000000000000000"';
-const modified = new Date(Date.UTC(2024, 0, 1));
 
 const server = createServer((request, response) => {
   const { pathname, searchParams } = new URL(request.url!, 'http://store');
@@ -113,7 +93,7 @@ const server = createServer((request, response) => {
     const missing = '<Error><Code>NoSuchKey</Code><Message>no such key</Message></Error>';
     return void response.writeHead(404, { 'content-type': 'application/xml' }).end(missing);
   }
-  response.setHeader('etag', etag).setHeader('last-modified', modified.toUTCString());
+  response.setHeader('etag', etag).setHeader('last-modified', copiedAt.toUTCString());
   response.setHeader('content-length', request.method === 'HEAD' ? object.size : object.body.length);
   if (object.crc32) response.setHeader('x-amz-checksum-crc32', object.crc32);
   response.end(request.method === 'HEAD' ? undefined : object.body);
@@ -142,7 +122,7 @@ function list(query: URLSearchParams): string {
   const more = length > 0 && first + length < keys.count;
   const contents = page.map(
     ({ key, bytes }) =>
-      `<Contents><Key>${key}</Key><LastModified>${modified.toISOString()}</LastModified><ETag>${etag}</ETag><Size>${bytes}</Size><StorageClass>STANDARD</StorageClass></Contents>`,
+      `<Contents><Key>${key}</Key><LastModified>${copiedAt.toISOString()}</LastModified><ETag>${etag}</ETag><Size>${bytes}</Size><StorageClass>STANDARD</StorageClass></Contents>`,
   );
   const next = more ? ['NextContinuationToken', 'NextMarker'].map((tag) => `<${tag}>${page.at(-1)!.key}</${tag}>`) : [];
   return `<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>bucket</Name><KeyCount>${length}</KeyCount><MaxKeys>${most}</MaxKeys><IsTruncated>${more}</IsTruncated>${next.join('')}${contents.join('')}</ListBucketResult>`;

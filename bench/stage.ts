@@ -23,6 +23,7 @@ import { newCertificates } from '../test/support/certificates.ts';
 import { adminOf } from '../test/support/library.ts';
 import { freePort } from '../test/support/ports.ts';
 import { type S3Server, startRedis, startVersity } from '../test/support/services.ts';
+import { copyRecordBase } from './copies.ts';
 import type { Counted, NullSource } from './null-source.ts';
 import type { Relay } from './relay.ts';
 
@@ -345,7 +346,7 @@ export async function newStage(options: StageOptions) {
       const { files, bytes, newest, stepMs } = options.source!;
       await db.query(
         `INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, media,
-           bytes, record_key, mirrored_at, transcript_state, thumbnail_state)
+           bytes, record_key, sidecar_files, mirrored_at, transcript_state, thumbnail_state)
          SELECT 'asset-' || n || '-' || i, 'connection-' || n, 'company-' || n, 'project-' || i % 40, 'documents',
            'file-' || i || '.bin', $3::bigint, $4::bigint - i * $5::bigint,
            jsonb_build_object('id', 'asset-' || n || '-' || i, 'name', 'file-' || i || '.bin', 'mimeType', 'application/octet-stream',
@@ -353,11 +354,15 @@ export async function newStage(options: StageOptions) {
              'tags', jsonb_build_array('one', 'two'), 'uploadDate', $4::bigint - i * $5::bigint, 'status', 'ready',
              'hasTranscript', false),
            'mirrored', jsonb_build_object('key', key, 'bytes', $3::bigint, 'variant', 'original',
-             'checksums', jsonb_build_object('crc32', '00000000'), 'etag', repeat('0', 32), 'version', 'v'),
-           $3::bigint, key || '.asset.json', now(), 'none', 'none'
+             'checksums', jsonb_build_object('crc32', '00000000', 'sha256', repeat('0', 64)),
+             'etag', repeat('0', 32), 'version', 'v'),
+           $3::bigint, key || '.asset.json', jsonb_build_object(key || '.asset.json', jsonb_build_object(
+             'bytes', $7::int + 2 * (length(n::text) + length(i::text)), 'etag', repeat('0', 32), 'crc32', '00000000',
+             'sha256', repeat('0', 64))),
+           now(), 'none', 'none'
          FROM generate_series($1::int, $2::int) AS n, generate_series(0, $6::int - 1) AS i,
            concat('company-', lpad(n::text, 6, '0'), '/k/', lpad(i::text, 9, '0')) AS key`,
-        [from, to, bytes, newest, stepMs, files],
+        [from, to, bytes, newest, stepMs, files, copyRecordBase(bytes)],
       );
       const store = await openStore({ url: postgres.url, log });
       await store.counts.fold();
