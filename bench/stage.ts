@@ -344,26 +344,30 @@ export async function newStage(options: StageOptions) {
     /** All assets of these users of the null source in the records, as if they had been listed and mirrored. */
     async addMirrored(from: number, to: number): Promise<void> {
       const { files, bytes, newest, stepMs } = options.source!;
-      await db.query(
-        `INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, media,
+      for (let n = from; n <= to; n++) {
+        await db.query(
+          `INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, media,
            bytes, record_key, sidecar_files, mirrored_at, transcript_state, thumbnail_state)
          SELECT 'asset-' || n || '-' || i, 'connection-' || n, 'company-' || n, 'project-' || i % 40, 'documents',
-           'file-' || i || '.bin', $3::bigint, $4::bigint - i * $5::bigint,
+           'file-' || i || '.bin', $2::bigint, $3::bigint - i * $4::bigint,
            jsonb_build_object('id', 'asset-' || n || '-' || i, 'name', 'file-' || i || '.bin', 'mimeType', 'application/octet-stream',
-             'assetType', 'documents', 'size', $3::bigint, 'projectId', 'project-' || i % 40, 'projectName', 'Project ' || i % 40,
-             'tags', jsonb_build_array('one', 'two'), 'uploadDate', $4::bigint - i * $5::bigint, 'status', 'ready',
+             'assetType', 'documents', 'size', $2::bigint, 'projectId', 'project-' || i % 40, 'projectName', 'Project ' || i % 40,
+             'tags', jsonb_build_array('one', 'two'), 'uploadDate', $3::bigint - i * $4::bigint, 'status', 'ready',
              'hasTranscript', false),
-           'mirrored', jsonb_build_object('key', key, 'bytes', $3::bigint, 'variant', 'original',
+           'mirrored', jsonb_build_object('key', key, 'bytes', $2::bigint, 'variant', 'original',
              'checksums', jsonb_build_object('crc32', '00000000', 'sha256', repeat('0', 64)),
              'etag', repeat('0', 32), 'version', 'v'),
-           $3::bigint, key || '.asset.json', jsonb_build_object(key || '.asset.json', jsonb_build_object(
-             'bytes', $7::int + 2 * (length(n::text) + length(i::text)), 'etag', repeat('0', 32), 'crc32', '00000000',
+           $2::bigint, key || '.asset.json', jsonb_build_object(key || '.asset.json', jsonb_build_object(
+             'bytes', $6::int + 2 * (length(n::text) + length(i::text)), 'etag', repeat('0', 32), 'crc32', '00000000',
              'sha256', repeat('0', 64))),
            now(), 'none', 'none'
-         FROM generate_series($1::int, $2::int) AS n, generate_series(0, $6::int - 1) AS i,
+         FROM (SELECT $1::int AS n) AS company, generate_series(0, $5::int - 1) AS i,
            concat('company-', lpad(n::text, 6, '0'), '/k/', lpad(i::text, 9, '0')) AS key`,
-        [from, to, bytes, newest, stepMs, files, copyRecordBase(bytes)],
-      );
+          [n, bytes, newest, stepMs, files, copyRecordBase(bytes)],
+        );
+      }
+      // As if long ago: the feed no longer has them.
+      await db.query('TRUNCATE asset_changes');
       const store = await openStore({ url: postgres.url, log });
       await store.counts.fold();
       await store.close();
