@@ -150,7 +150,7 @@ async function openStores(
   const connections = config.transfer.concurrency * 5 + 8;
   const objects = await openStorage(config.storage, { connections, memory: store.bucket, log });
   const storage = opening.adopt(
-    identified(objects, store.bucket.id, { onWrong: store.verifications.requestRoutine }),
+    identified(objects, store.bucket.id, { onWrong: store.verifications.requestScheduled }),
     (storage) => storage.close(),
   );
   return { store, queues, storage };

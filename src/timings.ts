@@ -17,7 +17,7 @@ export const defaultTimings = {
   verificationLease: 45_000,
   /** How long a verification waits after an error; how often to check whether a scheduled verification is due. */
   verificationRetry: 10_000,
-  routineCheck: 5_000,
+  scheduleCheck: 5_000,
   /** How often to search the records for work without a notice: assets that became due, requested verifications. */
   poll: 1_000,
   /** How long the circuit breaker of the bucket stays open at first. */

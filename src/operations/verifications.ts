@@ -130,10 +130,12 @@ export function verificationOperations({ store }: Pick<OperationsDeps, 'store'>)
 
 export function summaryOf(run: Verification) {
   const { lines: _, assets = 0, assetsTotal = 0, ...counts } = { ...nothingFound, ...run.counts };
+  const { scheduled, ...requested } = run.options;
   return {
     id: run.id,
     connectionId: run.connectionId,
-    ...run.options,
+    ...requested,
+    ...(scheduled && { routine: scheduled }),
     status: run.status,
     phase: run.status === 'running' ? (run.position.phase ?? 'library') : null,
     progress: { done: assets, total: assetsTotal },

@@ -27,8 +27,8 @@ export function countOf({ mark, difference, skipped }: NonNullable<ObjectResult>
 }
 
 /** Whether foreign objects are only counted: by a scheduled verification, and on request. */
-export const ignoresForeign = ({ routine, ignoreForeign }: VerificationOptions): boolean =>
-  routine === true || ignoreForeign === true;
+export const ignoresForeign = ({ scheduled, ignoreForeign }: VerificationOptions): boolean =>
+  scheduled === true || ignoreForeign === true;
 
 export function differencesIn(counts: Partial<VerificationCounts>, options: VerificationOptions): number {
   const { missing = 0, foreign = 0, different = 0, errors = 0 } = counts;

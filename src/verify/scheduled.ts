@@ -55,7 +55,7 @@ export function startScheduledVerification(
   const scheduled = [
     every(timings.poll, (signal) => runVerification(deps, signal), often),
     every(dayEveryMs, (signal) => runInventory(deps, signal), { ...often, failed: inventoryFailed }),
-    every(timings.routineCheck, () => store.verifications.routine(reconcileInterval), often),
+    every(timings.scheduleCheck, () => store.verifications.requestScheduledIfDue(reconcileInterval), often),
   ];
   return { stop: () => Promise.all(scheduled.map((work) => work.stop())) };
 }

@@ -43,7 +43,7 @@ interface Verifying {
 /** Longer than any statement takes: an asset that settled during one has the time of its beginning. */
 const slackMs = 2 * 60_000;
 
-const routinePhases: readonly VerificationPhase[] = ['objects', 'repair', 'end'];
+const scheduledPhases: readonly VerificationPhase[] = ['objects', 'repair', 'end'];
 
 /**
  * Compares library, records and bucket, phase by phase, in bounded memory. Continues where it was after a crash.
@@ -56,7 +56,7 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
   const pageSize = deps.pageSize ?? 1000;
   const progress = new Progress(deps.store, run, owner, signal);
   const at = { deps, run, progress, signal, pageSize, batchSize: options.deep ? Math.min(pageSize, 50) : pageSize };
-  const all = options.routine ? routinePhases : verificationPhases;
+  const all = options.scheduled ? scheduledPhases : verificationPhases;
   const { phase: begun } = progress.position;
   for (const phase of all.slice(begun ? all.indexOf(begun) : 0)) {
     if (progress.position.phase !== phase) await progress.save([], { phase });
@@ -66,7 +66,7 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
   const { counts } = progress;
   const { missing, different, errors, foreign, repaired } = counts;
   const differences = differencesIn(counts, options);
-  const differs = options.routine && differences > 0;
+  const differs = options.scheduled && differences > 0;
   const event = differs ? { missing, different, errors, foreign, repaired } : undefined;
   await deps.store.verifications.done(run.id, owner, event);
   const found = { verificationId: run.id, ...(run.connectionId && { connectionId: run.connectionId }), ...counts };
@@ -106,7 +106,7 @@ async function compareBucket(at: Verifying): Promise<void> {
   const after = progress.position.key ?? '';
   if (after === '') {
     progress.counts.assetsTotal = await store.contents.count(connectionId);
-    const since = run.options.routine ? {} : { since: (await store.now()) - slackMs };
+    const since = run.options.scheduled ? {} : { since: (await store.now()) - slackMs };
     await progress.save([], { phase: 'objects', ...since });
   }
   const { since } = progress.position;

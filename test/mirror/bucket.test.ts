@@ -234,10 +234,10 @@ describe('requests of scheduled verifications', () => {
     );
   const resync = (connectionId: string, request: object) =>
     stage.mirror.api('POST', `/connections/${connectionId}/resync`, request);
-  const routine = { status: 'waiting', options: { routine: true, repair: true } };
+  const scheduled = { status: 'waiting', options: { scheduled: true, repair: true } };
 
   test('a scheduled verification is requested once per interval, first one interval after the first connect', async () => {
-    const { routine: ask } = stage.store.verifications;
+    const { requestScheduledIfDue: ask } = stage.store.verifications;
     expect(await ask(day)).toBe(false);
     expect(await stage.query('SELECT FROM chores')).toHaveLength(0);
     await stage.company();
@@ -249,7 +249,7 @@ describe('requests of scheduled verifications', () => {
     const all = await Promise.all(Array.from({ length: 8 }, () => ask(day)));
     expect(all.filter(Boolean)).toHaveLength(1);
     expect(await ask(day)).toBe(false);
-    expect(await asked()).toEqual([{ connection_id: null, ...routine }]);
+    expect(await asked()).toEqual([{ connection_id: null, ...scheduled }]);
     // A waiting verification is also the next one.
     await stage.query('UPDATE chores SET due_at = now()');
     expect(await ask(day)).toBe(true);
@@ -265,8 +265,8 @@ describe('requests of scheduled verifications', () => {
   test('a mirror that has been connected for longer than the interval gets a scheduled verification at once', async () => {
     await stage.company();
     await stage.query(`UPDATE connections SET connected_at = connected_at - interval '2 days'`);
-    expect(await stage.store.verifications.routine(day)).toBe(true);
-    expect(await stage.store.verifications.routine(day)).toBe(false);
+    expect(await stage.store.verifications.requestScheduledIfDue(day)).toBe(true);
+    expect(await stage.store.verifications.requestScheduledIfDue(day)).toBe(false);
   });
 
   test('only a full sync of everything that an operator requested is followed by a verification', async () => {
@@ -289,7 +289,7 @@ describe('requests of scheduled verifications', () => {
       await resync(connectionId, request);
       expect(await asked()).toEqual([]);
       await stage.run(connectionId);
-      expect(await asked()).toEqual([{ connection_id: connectionId, ...routine }]);
+      expect(await asked()).toEqual([{ connection_id: connectionId, ...scheduled }]);
       await stage.query('DELETE FROM verifications');
     }
   });
@@ -317,7 +317,7 @@ describe('requests of scheduled verifications', () => {
     for (let n = 0; n < 55; n++) {
       await stage.query('UPDATE chores SET due_at = now()');
       await stage.query(`INSERT INTO chores VALUES ('bucket', now()) ON CONFLICT DO NOTHING`);
-      await store.verifications.routine(day);
+      await store.verifications.requestScheduledIfDue(day);
       await stage.query(`UPDATE verifications SET status = 'done', finished_at = now() WHERE status = 'waiting'`);
     }
     expect(await store.verifications.get(id)).toBeDefined();

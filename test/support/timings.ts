@@ -13,7 +13,7 @@ export const shortTimings: Timings = {
   syncLease: 6_000,
   verificationLease: 6_000,
   verificationRetry: 1_000,
-  routineCheck: 1_000,
+  scheduleCheck: 1_000,
   poll: 250,
   breakerCheck: 500,
   firstRetry: 250,

@@ -438,7 +438,7 @@ const syncs = `
     error text,
     -- Which companies it has held, and how to accept that.
     held text,
-    -- Whether a routine verification follows, and which.
+    -- Whether a scheduled verification follows, and which.
     with_bucket boolean NOT NULL DEFAULT false,
     verification_id text,
     -- The trace of the sync (W3C Trace Context).
@@ -501,9 +501,9 @@ const bucket = `
     finished_at timestamptz
   );
   CREATE INDEX verifications_open ON verifications (requested_at) WHERE status IN ('waiting', 'running');
-  -- Of routine ones, one waits per connection, and one for all.
-  CREATE UNIQUE INDEX verifications_routine ON verifications (coalesce(connection_id, ''))
-    WHERE status = 'waiting' AND options->'routine' = 'true';
+  -- Of scheduled ones, one waits per connection, and one for all.
+  CREATE UNIQUE INDEX verifications_scheduled ON verifications (coalesce(connection_id, ''))
+    WHERE status = 'waiting' AND options->'scheduled' = 'true';
 
   CREATE TABLE verification_lines (
     verification_id text NOT NULL REFERENCES verifications ON DELETE CASCADE,

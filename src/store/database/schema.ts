@@ -359,7 +359,7 @@ export interface VerificationOptions {
   /** Only counts objects that no record names. */
   ignoreForeign?: boolean | undefined;
   /** Requested by the mirror itself: compares only database and bucket, and only counts foreign objects. */
-  routine?: true | undefined;
+  scheduled?: true | undefined;
 }
 
 export const verificationPhases = ['library', 'objects', 'assets', 'versions', 'repair', 'inventory', 'end'] as const;

@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import type { Database, Sync } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
-import { requestRoutineOf } from '../verifications/verifications.ts';
+import { requestScheduledOf } from '../verifications/verifications.ts';
 import type { SyncLease } from './lease.ts';
 
 /** Assets added while the user was disconnected: their number since the last sync, and their first and last upload dates (ISO 8601). */
@@ -39,7 +39,7 @@ export async function endSync(
     if (outcome.status === 'failed') await reportFailure(tx, sync, outcome.error);
     if (sync.mode === 'full') await tx.deleteFrom('sightings').where('syncId', '=', sync.id).execute();
     if (sync.withBucket) {
-      const verificationId = await requestRoutineOf(tx, connectionId);
+      const verificationId = await requestScheduledOf(tx, connectionId);
       await tx.updateTable('syncs').set({ verificationId }).where('id', '=', sync.id).execute();
     }
     if (!last || last >= connectedAt || !isWhole(sync) || outcome.status !== 'done') return ended;

@@ -46,7 +46,7 @@ const found = sql`
 const isCheckedAgain = sql`EXISTS (
   SELECT FROM verifications w
   WHERE w.status = 'done' AND w.started_at > f.begun AND (w.connection_id IS NULL OR w.connection_id = a.connection_id)
-    AND (w.options @> '{"deep": true}' OR NOT f.needs_deep) AND (f.is_repairable OR NOT w.options ? 'routine'))`;
+    AND (w.options @> '{"deep": true}' OR NOT f.needs_deep) AND (f.is_repairable OR NOT w.options ? 'scheduled'))`;
 
 /** Nothing of the asset waits to be written again. */
 const isWritten = sql`a.state = 'mirrored' AND a.record_key IS NOT NULL AND a.transcript_state <> 'pending'

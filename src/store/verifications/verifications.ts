@@ -9,17 +9,17 @@ import { isDue } from '../settings/chores.ts';
 /** How many ended verifications are kept with their lines: of scheduled ones, of deep ones, and of others. */
 const kept = 50;
 
-const keptTogether = sql`options ? 'routine', options @> '{"deep": true}'`;
+const keptTogether = sql`options ? 'scheduled', options @> '{"deep": true}'`;
 
 /**
  * Requests a scheduled verification, of one connection or of all (null): it compares the database and the bucket, and repairs
  * what is missing or differs. Returns the id of the new one, or of one that waits already.
  */
-export async function requestRoutineOf(db: Database, connectionId: string | null): Promise<string> {
+export async function requestScheduledOf(db: Database, connectionId: string | null): Promise<string> {
   const { rows } = await sql<{ id: string }>`
     INSERT INTO verifications (id, connection_id, options, status)
-    VALUES (${randomUUID()}, ${connectionId}, '{"routine": true, "repair": true}', 'waiting')
-    ON CONFLICT (coalesce(connection_id, '')) WHERE status = 'waiting' AND options->'routine' = 'true'
+    VALUES (${randomUUID()}, ${connectionId}, '{"scheduled": true, "repair": true}', 'waiting')
+    ON CONFLICT (coalesce(connection_id, '')) WHERE status = 'waiting' AND options->'scheduled' = 'true'
       DO UPDATE SET options = excluded.options
     RETURNING id`.execute(db);
   await forget(db);
@@ -53,13 +53,13 @@ export async function request(db: Database, options: VerificationOptions, connec
  * Requests the scheduled verification of the whole mirror if it is due: an interval after the first connection, and then every
  * interval. True in the one process that requested it.
  */
-export async function routine(db: Database, intervalMs: number): Promise<boolean> {
-  return isDue(db, { name: 'bucket', everyMs: intervalMs, firstMs: intervalMs }, requestRoutine);
+export async function requestScheduledIfDue(db: Database, intervalMs: number): Promise<boolean> {
+  return isDue(db, { name: 'bucket', everyMs: intervalMs, firstMs: intervalMs }, requestScheduled);
 }
 
 /** Requests the scheduled verification of the whole mirror now. */
-export async function requestRoutine(db: Database): Promise<void> {
-  await requestRoutineOf(db, null);
+export async function requestScheduled(db: Database): Promise<void> {
+  await requestScheduledOf(db, null);
 }
 
 /** How many verifications wait or run. */

@@ -34,7 +34,9 @@ export function startDrills(deps: ScheduledDrillDeps) {
     every(timings.poll, (signal) => makeDrill(deps, signal), { failed, later: true }),
     ...(interval === undefined
       ? []
-      : [every(timings.routineCheck, () => store.drills.requestIfDue(interval, usualSample), { failed, later: true })]),
+      : [
+          every(timings.scheduleCheck, () => store.drills.requestIfDue(interval, usualSample), { failed, later: true }),
+        ]),
   ];
   return { stop: () => Promise.all(scheduled.map((work) => work.stop())) };
 }

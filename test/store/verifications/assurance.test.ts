@@ -73,7 +73,7 @@ test('the verifications of a month are listed, and since when all are known', as
   const known = await verifications.endedIn(month);
   expect(known.verifications.map(({ id }) => id)).toEqual(['within']);
   expect(known.since).toEqual(month.from);
-  for (let n = 0; n < 50; n++) await ended(`scheduled ${n}`, 10, '{"routine": true}');
+  for (let n = 0; n < 50; n++) await ended(`scheduled ${n}`, 10, '{"scheduled": true}');
   const since = Math.round((Date.now() - (await verifications.endedIn(month)).since.getTime()) / dayMs);
   expect(since).toBe(10);
 });

@@ -71,7 +71,7 @@ test('a later verification ends a finding only if it reads as much', async () =>
     ['*', '_mirror/versions/film/1/film'],
   ]);
   // The missing object is there again: sizes show that, but no content.
-  await verification('scheduled', 4, { routine: true, repair: true });
+  await verification('scheduled', 4, { scheduled: true, repair: true });
   expect((await openKeys()).sort()).toEqual(['_mirror/versions/film/1/film', 'film']);
   await verification('shallow', 3, {});
   expect((await openKeys()).sort()).toEqual(['_mirror/versions/film/1/film', 'film']);
@@ -93,7 +93,7 @@ test('a sidecar is repaired once it was requested and written again', async () =
 test('what the scrub found is open until it is repaired, or a deep verification finds nothing', async () => {
   await damaged(5, 'film', false);
   expect(await findings()).toMatchObject({ objects: 1, examples: [{ key: 'film', verificationId: null }] });
-  await verification('scheduled', 4, { routine: true });
+  await verification('scheduled', 4, { scheduled: true });
   expect(await openKeys()).toEqual(['film']);
   await verification('deep', 3, { deep: true });
   expect(await openKeys()).toEqual([]);
