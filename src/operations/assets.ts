@@ -146,8 +146,8 @@ async function describe({ store, bucketTrouble, checkAsset, goneRetention }: Dep
   const found = await existingAsset(store, id);
   const waiting = found.nextAt !== null;
   const stop = AbortSignal.timeout(checkMs);
-  const [now, parts, { rows }, events, connection, trouble, objects, findings, held, setAsideSince] = await Promise.all(
-    [
+  const [now, parts, { rows }, events, connection, trouble, objects, findings, isProtected, setAsideSince] =
+    await Promise.all([
       store.now(),
       found.upload ? store.assets.parts(id) : [],
       store.history.ofAsset(id),
@@ -158,12 +158,11 @@ async function describe({ store, bucketTrouble, checkAsset, goneRetention }: Dep
       store.verifications.latestOfAsset(found),
       store.removals.isProtected(id),
       store.replacements.since(id),
-    ],
-  );
+    ]);
   const details = detailsOf(found, parts, now);
   return {
     ...details,
-    held,
+    held: isProtected,
     explanation: explanationOf(found, {
       now: new Date(now),
       connection,
@@ -172,7 +171,7 @@ async function describe({ store, bucketTrouble, checkAsset, goneRetention }: Dep
       stored: details.upload?.stored ?? { parts: 0, bytes: 0 },
       objects,
       findings,
-      held,
+      isProtected,
       removedAt: removalOf(found, goneRetention),
       setAsideSince,
     }),

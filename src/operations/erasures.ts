@@ -76,7 +76,8 @@ export function erasureOperations({ store }: Pick<OperationsDeps, 'store'>) {
   return {
     /** What an erasure would remove. Changes nothing. */
     async previewErasure(request: ErasureScopeRequest) {
-      return store.removals.previewErasure(await scopeOf(store, request));
+      const { protectedAssets, ...preview } = await store.removals.previewErasure(await scopeOf(store, request));
+      return { ...preview, held: protectedAssets };
     },
 
     /** Begins to erase assets for good. A worker does it, also if this process ends. */
@@ -106,7 +107,7 @@ export function erasureOperations({ store }: Pick<OperationsDeps, 'store'>) {
             erasedAt: erasedAt!.toISOString(),
           })),
         notErased: assets
-          .filter(({ state }) => state === 'held')
+          .filter(({ state }) => state === 'protected')
           .map(({ hash }) => ({ sha256: hash, reason: 'held' as const })),
         remaining: left.map(({ lockedUntil, ...object }) => ({
           ...object,
@@ -133,19 +134,20 @@ async function scopeOf(store: Store, request: ErasureScopeRequest): Promise<Eras
       throw new Refused(404, 'asset_not_found', `There is no asset ${named} in the database. Nothing was erased.`);
     }
   } else {
-    const { assets, held } = await store.removals.previewErasure(scope);
-    if (assets + held === 0) throw new Refused(404, 'nothing_to_erase', 'No asset in the database belongs to it.');
+    const { assets, protectedAssets } = await store.removals.previewErasure(scope);
+    if (assets + protectedAssets === 0)
+      throw new Refused(404, 'nothing_to_erase', 'No asset in the database belongs to it.');
   }
   return scope;
 }
 
 function describe(found: Awaited<ReturnType<Store['removals']['erasures']>>[number]) {
-  const { waiting, erased, held, requestedAt, finishedAt, ...rest } = found;
+  const { waiting, erased, protectedAssets, requestedAt, finishedAt, ...rest } = found;
   return {
     ...rest,
     status: finishedAt ? ('done' as const) : ('running' as const),
     requestedAt: requestedAt.toISOString(),
     finishedAt: finishedAt?.toISOString() ?? null,
-    assets: { waiting, erased, held },
+    assets: { waiting, erased, held: protectedAssets },
   };
 }

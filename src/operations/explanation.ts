@@ -16,7 +16,7 @@ export interface Circumstances {
   /** What the latest verification found about it. */
   findings: AssetFinding[];
   /** A hold protects it from removal. */
-  held?: boolean;
+  isProtected?: boolean;
   /** When its objects are removed because it is gone; null: they stay. */
   removedAt?: Date | null;
   /** The stored parts of an unfinished upload. */
@@ -73,9 +73,9 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
   }
 }
 
-function removalLine({ held, removedAt }: Circumstances): string {
+function removalLine({ isProtected, removedAt }: Circumstances): string {
   if (!removedAt) return 'Its files stay in the bucket and are no longer updated.';
-  if (held) return 'A hold protects its files in the bucket from removal.';
+  if (isProtected) return 'A hold protects its files in the bucket from removal.';
   return `Its files are removed from the bucket after ${iso(removedAt)} (GONE_RETENTION). \`asset-mirror hold\` protects them.`;
 }
 

@@ -29,7 +29,9 @@ export const removalsAnswer = z
           }),
         ),
       })
-      .describe('What is removed from the bucket in the next 7 days, unless it is back or held; the first 100 assets.'),
+      .describe(
+        'What is removed from the bucket in the next 7 days, unless it is back in the library or protected; the first 100 assets.',
+      ),
     heldCompanies: z
       .array(heldChanges.extend({ companyId: z.string(), companyName: z.string(), connectionId: z.string() }))
       .describe(

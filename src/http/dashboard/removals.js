@@ -29,7 +29,7 @@ export function removalsCard(removals) {
 }
 
 /** @param {Asset} asset @param {() => unknown} then */
-export const holdButton = ({ id, held }, then) =>
+export const protectButton = ({ id, held }, then) =>
   ifMay(
     held ? 'release' : 'hold',
     () =>

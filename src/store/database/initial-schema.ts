@@ -587,7 +587,7 @@ const removals = `
     PRIMARY KEY (kind, id)
   );
   -- An asset that leaves what is protected stays protected, or a move in the library would end that.
-  CREATE FUNCTION hold_moved_asset() RETURNS trigger LANGUAGE plpgsql AS $$
+  CREATE FUNCTION protect_moved_asset() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN
     INSERT INTO holds (kind, id, reason, held_by)
     SELECT 'asset', old.id, h.reason, h.held_by FROM holds h
@@ -596,9 +596,9 @@ const removals = `
     LIMIT 1 ON CONFLICT DO NOTHING;
     RETURN NULL;
   END $$;
-  CREATE TRIGGER hold_moved_assets AFTER UPDATE OF project_id, company_id ON assets FOR EACH ROW
+  CREATE TRIGGER protect_moved_assets AFTER UPDATE OF project_id, company_id ON assets FOR EACH ROW
     WHEN ((old.project_id, old.company_id) IS DISTINCT FROM (new.project_id, new.company_id))
-    EXECUTE FUNCTION hold_moved_asset();
+    EXECUTE FUNCTION protect_moved_asset();
 
   -- Assets that are never mirrored again, by the SHA-256 of their id.
   CREATE TABLE tombstones (
@@ -621,7 +621,7 @@ const removals = `
     hash text NOT NULL,
     -- Null: it is erased, or a hold protects it.
     asset_id text,
-    state text NOT NULL CHECK (state IN ('waiting', 'erased', 'held')),
+    state text NOT NULL CHECK (state IN ('waiting', 'erased', 'protected')),
     -- What was in the bucket when its removal began.
     objects bigint,
     bytes bigint,

@@ -22,10 +22,10 @@ function within(scope: ErasureScope): RawBuilder<boolean> {
 
 /** What an erasure would remove. */
 export async function previewErasure(db: Database, scope: ErasureScope) {
-  const { rows } = await sql<{ assets: number; bytes: number; held: number }>`
-    SELECT count(*) FILTER (WHERE NOT held) AS assets, coalesce(sum(bytes) FILTER (WHERE NOT held), 0)::bigint AS bytes,
-      count(*) FILTER (WHERE held) AS held
-    FROM (SELECT a.bytes, ${protectedByHold} AS held FROM assets a WHERE ${within(scope)}) AS them`.execute(db);
+  const { rows } = await sql<{ assets: number; bytes: number; protectedAssets: number }>`
+    SELECT count(*) FILTER (WHERE NOT is_protected) AS assets, count(*) FILTER (WHERE is_protected) AS protected_assets,
+      coalesce(sum(bytes) FILTER (WHERE NOT is_protected), 0)::bigint AS bytes
+    FROM (SELECT a.bytes, ${protectedByHold} AS is_protected FROM assets a WHERE ${within(scope)}) AS them`.execute(db);
   return rows[0]!;
 }
 
@@ -51,7 +51,7 @@ export async function requestErasure(
     await sql`INSERT INTO erasures (id, reason, requested_by) VALUES (${id}, ${reason}, ${by})`.execute(tx);
     await sql`
       INSERT INTO erasure_assets (erasure_id, hash, asset_id, state)
-      SELECT ${id}, ${rowHash}, CASE WHEN NOT ${protectedByHold} THEN a.id END, CASE WHEN ${protectedByHold} THEN 'held' ELSE 'waiting' END
+      SELECT ${id}, ${rowHash}, CASE WHEN NOT ${protectedByHold} THEN a.id END, CASE WHEN ${protectedByHold} THEN 'protected' ELSE 'waiting' END
       FROM assets a WHERE ${within(scope)}`.execute(tx);
     await sql`
       INSERT INTO tombstones (hash, erased_at, erased_by, reason)
@@ -134,7 +134,7 @@ interface Erasure {
   finishedAt: Date | null;
   waiting: number;
   erased: number;
-  held: number;
+  protectedAssets: number;
   objects: number;
   bytes: number;
   /** Objects that are still in the bucket. */
@@ -147,7 +147,7 @@ export async function erasures(db: Database, id?: string): Promise<Erasure[]> {
       SELECT * FROM erasures WHERE ${id ?? null}::text IS NULL OR id = ${id ?? null} ORDER BY requested_at DESC LIMIT 100
     ) AS e CROSS JOIN LATERAL (
       SELECT count(*) FILTER (WHERE state = 'waiting') AS waiting, count(*) FILTER (WHERE state = 'erased') AS erased,
-        count(*) FILTER (WHERE state = 'held') AS held, coalesce(sum(objects), 0)::bigint AS objects,
+        count(*) FILTER (WHERE state = 'protected') AS protected_assets, coalesce(sum(objects), 0)::bigint AS objects,
         coalesce(sum(bytes), 0)::bigint AS bytes,
         (SELECT count(*) FROM leftovers l JOIN erasure_assets x USING (hash) WHERE x.erasure_id = e.id) AS left
       FROM erasure_assets WHERE erasure_id = e.id
@@ -157,7 +157,7 @@ export async function erasures(db: Database, id?: string): Promise<Erasure[]> {
 
 interface ErasedAsset {
   hash: string;
-  state: 'erased' | 'held';
+  state: 'erased' | 'protected';
   objects: number | null;
   bytes: number | null;
   erasedAt: Date | null;

@@ -40,7 +40,7 @@ test('what a hold on a connection protects stays protected when another connecti
   await stage.sync(other.connectionId, 'full');
   expect(await store.assets.get(id!)).toMatchObject({ state: 'gone' });
 
-  expect(await store.removals.previewErasure({ assetIds: [id!] })).toMatchObject({ assets: 0, held: 1 });
+  expect(await store.removals.previewErasure({ assetIds: [id!] })).toMatchObject({ assets: 0, protectedAssets: 1 });
   expect(await remove()).toBe(0);
   await store.removals.release({ kind: 'connection', ids: [connectionId] });
   expect(await remove()).toBe(1);

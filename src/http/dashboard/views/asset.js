@@ -6,7 +6,7 @@ import { connectionName } from '../names.js';
 import { canRetry, empty, skeleton, statePill, time, trouble, withCode, withLocalTimes } from '../parts.js';
 import { ifMay, may, others } from '../permissions.js';
 import { fileLinks, previewOf } from '../preview.js';
-import { eraseDialog, holdButton } from '../removals.js';
+import { eraseDialog, protectButton } from '../removals.js';
 import { draw } from '../state.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { sentence, typeNames } from '../words.js';
@@ -76,7 +76,7 @@ export const assetView = {
         ${previewOf(asset, startAt)}
         ${explanationOf(asset)}
         <div class="actions">${fileLinks(asset)} ${canRetry(asset) && may('retryAsset') ? html`<button class="main" @click=${() => act(() => retryAsset(/** @type {Asset} */ (asset)), load)}>Retry</button>` : nothing}
-          ${holdButton(asset, load)} ${ifMay('erase', () => html`<button @click=${() => eraseDialog(/** @type {Asset} */ (asset), load)}>Erase …</button>`)}</div>
+          ${protectButton(asset, load)} ${ifMay('erase', () => html`<button @click=${() => eraseDialog(/** @type {Asset} */ (asset), load)}>Erase …</button>`)}</div>
         ${others({ Files: 'getMedia', ...(canRetry(asset) ? { Retry: 'retryAsset' } : {}), ...(asset.held ? { 'End protection': 'release' } : { Protect: 'hold' }), Erase: 'erase' })}
         <dl class="facts">
           <div><dt>Size</dt><dd>${(asset.bytes ?? asset.size) ? bytes(asset.bytes ?? asset.size ?? 0) : 'unknown'}${asset.variant === 'mp4' ? html` <small>mp4 rendition</small>` : nothing}</dd></div>
