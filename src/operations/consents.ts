@@ -21,7 +21,7 @@ const patienceMs = 20_000;
 /** How long a process owns a consent; one attempt takes at most half of it. */
 const leaseMs = 60_000;
 /** Longer than a refresh and one attempt take. */
-const refreshHoldMs = 180_000;
+const refreshLeaseMs = 180_000;
 const tickMs = 2000;
 
 interface Consented {
@@ -105,7 +105,7 @@ async function finishDue(deps: ConsentDeps, stopping: AbortSignal): Promise<void
 async function refreshed({ store, sealer, oauth }: ConsentDeps, consent: Consent): Promise<Consent> {
   const { refreshToken } = openConsent(sealer, consent);
   // No other process may send the same token meanwhile.
-  await store.consents.again(consent.id, refreshHoldMs);
+  await store.consents.again(consent.id, refreshLeaseMs);
   const issued = await oauth.refresh(refreshToken);
   const pair = { accessToken: issued.accessToken, refreshToken: issued.refreshToken ?? refreshToken };
   return store.consents.renew(consent.id, sealPair(sealer, purposeOf.consent(consent.id), pair), issued.accessMs);

@@ -27,7 +27,7 @@ export class TooSlow extends Error {
 export class RateWatch {
   readonly #least: MinRate;
   #fetching = 0;
-  #heldBack = 0;
+  #pauses = 0;
   #since = 0;
   #ms = 0;
   #bytes = 0;
@@ -56,20 +56,20 @@ export class RateWatch {
     return rate < this.#least.bytesPerSecond ? new TooSlow(rate, this.#least) : undefined;
   }
 
-  /** A chunk waits on this side, until `release`. */
-  hold(): void {
+  /** A chunk waits on this side, until `resume`. */
+  pause(): void {
     this.#advance();
-    this.#heldBack++;
+    this.#pauses++;
   }
 
-  release(): void {
+  resume(): void {
     this.#advance();
-    this.#heldBack--;
+    this.#pauses--;
   }
 
   #advance(): void {
     const now = performance.now();
-    if (this.#fetching > 0 && this.#heldBack === 0) this.#ms += now - this.#since;
+    if (this.#fetching > 0 && this.#pauses === 0) this.#ms += now - this.#since;
     this.#since = now;
   }
 }

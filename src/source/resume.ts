@@ -86,13 +86,13 @@ async function* paced(options: ResumeOptions, { link, signal }: Range, { body }:
   for await (const chunk of chunksOf(body, options.stallMs)) {
     const tooSlow = link.rate?.received(chunk.length);
     if (tooSlow) throw tooSlow;
-    link.rate?.hold();
+    link.rate?.pause();
     try {
       await Promise.all([link.throttle?.(chunk.length, signal), options.throttle?.(chunk.length, signal)]);
       yield chunk;
     } finally {
       // Also if the reader stops here, because other parts of the file share this clock.
-      link.rate?.release();
+      link.rate?.resume();
     }
   }
 }

@@ -115,9 +115,9 @@ describe('a change of filters', () => {
     await stage.sync(connectionId, 'full');
     const queued = (await stage.store.assets.dispatch({ perConnection: 1000 }))!.map(({ id }) => id);
     expect(queued).toEqual(expect.arrayContaining(films));
-    const held = (await stage.store.assets.take(films[1]!, 60_000))!;
-    expect(held.settings).toEqual({});
-    await stage.store.assets.failed(leaseOf(held), { code: 'error', text: 'as a test' });
+    const leased = (await stage.store.assets.take(films[1]!, 60_000))!;
+    expect(leased.settings).toEqual({});
+    await stage.store.assets.failed(leaseOf(leased), { code: 'error', text: 'as a test' });
 
     const narrowed = await patch(connectionId, { exclude: { assetTypes: ['videos'] } });
     expect(narrowed.changed).toEqual({ skipped: 3, unskipped: 0, unknown: nothing, syncId: null });

@@ -260,11 +260,11 @@ describe('the companies in /me', () => {
     const [second] = await stage.upload(other);
     await stage.sync(connectionId);
     expect(await dispatched(keptId, otherId, second!)).toHaveLength(3);
-    const held = (await stage.store.assets.take(otherId, 60_000))!;
+    const leased = (await stage.store.assets.take(otherId, 60_000))!;
     await stage.admin.setAccess(other, userId, false);
     await stage.sync(connectionId);
 
-    const lease = leaseOf(held);
+    const lease = leaseOf(leased);
     expect(await stage.store.assets.renew([lease], 60_000)).toEqual(new Set());
     expect(await stage.store.assets.failed(lease, { code: 'error', text: 'the library answered 404' })).toBe(false);
     for (const id of [otherId, second!]) {
@@ -391,8 +391,8 @@ describe('a company that two connections can read', () => {
   test('assets of a connection that ends continue with another one of the same company, whatever their state', async () => {
     const { companyId, first, second, ids } = await shared();
     expect(await dispatched(...ids.slice(0, 2))).toHaveLength(2);
-    const held = (await stage.store.assets.take(ids[0]!, 60_000))!;
-    expect(await stage.store.assets.startTransfer(leaseOf(held))).toBe(true);
+    const leased = (await stage.store.assets.take(ids[0]!, 60_000))!;
+    expect(await stage.store.assets.startTransfer(leaseOf(leased))).toBe(true);
 
     await stage.admin.endConnections(first.userId);
     expect(await stage.sync(first.connectionId)).toMatchObject({ status: 'failed', pages: 0 });
@@ -400,7 +400,7 @@ describe('a company that two connections can read', () => {
     expect((await stage.assets(companyId)).map(({ state, queuedAt }) => [state, queuedAt])).toEqual(
       ids.map(() => ['pending', null]),
     );
-    expect(await stage.store.assets.mirrored(leaseOf(held), {} as never)).toBe(false);
+    expect(await stage.store.assets.mirrored(leaseOf(leased), {} as never)).toBe(false);
     expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
   });
 

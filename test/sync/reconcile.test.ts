@@ -333,8 +333,8 @@ describe('a company of a full sync', () => {
     await stage.sync(connectionId);
     // Between the loss and the run that finds it out, a worker gets the answer that there is no such asset.
     await stage.store.assets.dispatch({ perConnection: 1000 });
-    const held = (await stage.store.assets.take(ids[0]!, 60_000))!;
-    await stage.store.assets.failed(leaseOf(held), { code: 'error', text: 'the library answered 404' });
+    const leased = (await stage.store.assets.take(ids[0]!, 60_000))!;
+    await stage.store.assets.failed(leaseOf(leased), { code: 'error', text: 'the library answered 404' });
 
     await stage.admin.setAccess(companyId, userId, false);
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 0, error: null });

@@ -260,8 +260,8 @@ test('syncs of the same page, a connection that comes and goes, workers and the 
       setCompanies(a, round % 3),
       setCompanies(b, (round + 1) % 3),
       store.assets.dispatch({ perConnection: 20 }).then(async (due) => {
-        const held = await Promise.all((due ?? []).map(({ id }) => store.assets.take(id, 60_000)));
-        const leases = held.flatMap((asset) => (asset ? [leaseOf(asset)] : []));
+        const leased = await Promise.all((due ?? []).map(({ id }) => store.assets.take(id, 60_000)));
+        const leases = leased.flatMap((asset) => (asset ? [leaseOf(asset)] : []));
         await store.assets.renew(leases.reverse(), 60_000);
         await Promise.all(leases.map((lease) => store.assets.again(lease, 0, { spent: false, reason: null })));
       }),
