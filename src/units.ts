@@ -44,7 +44,7 @@ export function parseRate(text: string): number | undefined {
 }
 
 /** `20%,10`: more than 20 percent, and more than 10. Undefined for any other text. */
-export function parseHoldLimit(text: string): { percent: number; assets: number } | undefined {
+export function parseChangeLimit(text: string): { percent: number; assets: number } | undefined {
   const match = /^(\d{1,3}) *% *, *(\d{1,9})$/.exec(text.trim());
   return match ? { percent: Number(match[1]), assets: Number(match[2]) } : undefined;
 }

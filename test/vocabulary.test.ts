@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 
 /** Old words, each with the standard one: docs/glossary.md defines those of this project. */
 const words: Record<string, string> = {
+  'brakes?': 'held changes',
   'broken off|broke off|breaks off': 'interrupted',
   'gather(s|ed|ing)?': 'batch',
   'gates?': 'circuit breaker',

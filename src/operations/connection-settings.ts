@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { bandwidthIn } from '../bandwidth-limit.ts';
-import { limitOf } from '../brake.ts';
 import { applyFilters } from '../filters/apply-filters.ts';
 import { type Choice, filtersOf, isWider } from '../filters/filters.ts';
+import { changeLimitOf } from '../held-changes.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import type { Connection } from '../store/database/schema.ts';
-import { parseDuration, parseHoldLimit, syncIntervals } from '../units.ts';
+import { parseChangeLimit, parseDuration, syncIntervals } from '../units.ts';
 import { within } from '../within.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text } from './fields.ts';
@@ -29,7 +29,7 @@ const percentAndAssets = z.strictObject({
   assets: z.int(wantedLimit).min(0, wantedLimit),
 });
 /** Percent and assets, or a text such as `20%,10`. */
-const holdLimit = z.union([percentAndAssets, text.transform(parseHoldLimit).pipe(percentAndAssets)], wantedLimit);
+const changeLimit = z.union([percentAndAssets, text.transform(parseChangeLimit).pipe(percentAndAssets)], wantedLimit);
 
 const names = z.array(text).max(1000).nullable().optional();
 
@@ -49,9 +49,9 @@ export const connectionSettingsRequest = z
     /** Download limit per process: bytes per second, a text such as `20MiB/s`, or a timetable. BANDWIDTH_LIMIT applies, too. */
     bandwidth: bandwidth.nullable().optional(),
     /** Holds a company of which more would be marked as gone at once: percent and number, or a text such as `50%,1`. */
-    holdMissing: holdLimit.nullable().optional(),
+    holdMissing: changeLimit.nullable().optional(),
     /** Holds a company of which more files would be replaced, or removed by GONE_RETENTION, at once. */
-    holdReplaced: holdLimit.nullable().optional(),
+    holdReplaced: changeLimit.nullable().optional(),
     tags: tagsChange.nullable().optional(),
     /** Accepts companies, projects and types that are unknown. */
     force: z.boolean().optional(),
@@ -110,8 +110,8 @@ export function settingsOf(
     ...filtersOf(settings, deps.filters),
     concurrency: ceilingOf(settings, deps.perConnection),
     ...showBandwidth(bandwidthIn(settings.bandwidth)),
-    holdMissing: limitOf(settings, 'missing'),
-    holdReplaced: limitOf(settings, 'replaced'),
+    holdMissing: changeLimitOf(settings, 'missing'),
+    holdReplaced: changeLimitOf(settings, 'replaced'),
     own: Object.entries(settings)
       .flatMap(([name, value]) =>
         isChoice(name) && value !== null && typeof value === 'object'

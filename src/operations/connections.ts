@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { HeldKind } from '../brake.ts';
+import type { HeldKind } from '../held-changes.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import { limitOf } from '../pacing/concurrency-limit.ts';
 import { byState, expectedOf, skipped } from '../store/assets/counts.ts';

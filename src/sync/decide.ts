@@ -17,7 +17,7 @@ interface DecideOptions {
  * Decides what to do with a listed asset. Pure. `full`: a full sync, which also retries failed, unavailable and given-up
  * assets; `requested`: an operator named this asset; `skipped`: the connection's filter that skips it. An asset that moved to
  * another company is written even if nothing else has changed. A file that would replace a stored one is set aside
- * (brake.ts).
+ * (held-changes.ts).
  */
 export function decide(
   before: KnownAsset | undefined,

@@ -1,14 +1,12 @@
-import { heldText, isTooMany, logHeld } from '../brake.ts';
 import { concurrently } from '../concurrently.ts';
 import { Rejected } from '../errors.ts';
+import { heldText, isTooMany, logHeld, sampleSize } from '../held-changes.ts';
 import { HttpError } from '../source/http.ts';
 import type { Run, SyncDeps } from './deps.ts';
 
 /** Missing assets that are marked as gone at a time. If each is requested first, few: an interruption repeats these requests. */
 const pageSize = 1000;
 const requestedSize = 50;
-/** How many ids a hold names. */
-const sampleSize = 10;
 /** Requests to the library at a time. */
 const requestsAtOnce = 4;
 

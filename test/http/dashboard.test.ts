@@ -232,8 +232,8 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
   test('an operator accepts the replaced files of a held company', async () => {
     const database = new pg.Client({ connectionString: scene.ground.environment.DATABASE_URL! });
     await database.connect();
-    const hold = { count: 60, known: 60, sample: ['ast_1'], since: new Date().toISOString() };
-    await database.query(`UPDATE access SET held = $1 WHERE company_id = 'acme'`, [{ replaced: hold }]);
+    const changes = { count: 60, known: 60, sample: ['ast_1'], since: new Date().toISOString() };
+    await database.query(`UPDATE access SET held = $1 WHERE company_id = 'acme'`, [{ replaced: changes }]);
     await page.goto(`${scene.ground.publicUrl}/#/connections/${scene.connectionId}`);
     await page.reload();
     await shows(/Acme is held: the library has other files for 60 of 60 mirrored assets/);
@@ -242,7 +242,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
       const { syncs } = await scene.mirror.api('GET', `/syncs?connectionId=${scene.connectionId}`);
       return syncs.some(({ scope }: { scope: object }) => 'acceptReplaced' in scope);
     });
-    await until('the end of the hold', async () => {
+    await until('the company to be no longer held', async () => {
       const { companies } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
       return companies.every(({ held }: { held: object[] }) => held.length === 0);
     });
@@ -291,8 +291,8 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await scene.mirror.assetIn(id, 'gone');
     const url = scene.ground.environment.DATABASE_URL!;
     await ask(url, `UPDATE assets SET gone_at = now() - interval '29 days' WHERE id = '${id}'`);
-    const hold = { count: 12, known: 30, sample: [id], since: new Date() };
-    await ask(url, `UPDATE access SET held = '${JSON.stringify({ removed: hold })}' WHERE company_id = 'acme'`);
+    const changes = { count: 12, known: 30, sample: [id], since: new Date() };
+    await ask(url, `UPDATE access SET held = '${JSON.stringify({ removed: changes })}' WHERE company_id = 'acme'`);
     await page.evaluate(`location.hash = '#/'`);
     await shows('Removed in the next 7 days');
     await shows('soon gone.txt');

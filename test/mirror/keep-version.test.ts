@@ -25,7 +25,7 @@ describe.each(stores)('a superseded file in $name', ({ s3, versions }) => {
     stage = await newStage({ s3, versions });
     worker = workerOf(stage);
     at = await stage.company();
-    // The tests replace more files than the brake lets pass.
+    // The tests replace more files than the usual limit, above which a company is held.
     await stage.mirror.api('PATCH', `/connections/${at.connectionId}`, { holdReplaced: '100%,0' });
   });
   afterAll(async () => {

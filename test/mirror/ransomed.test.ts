@@ -53,8 +53,8 @@ describe('a library in which all files are replaced at once', () => {
     expect(await contents()).toEqual(good());
     expect((await scene.record(ids[7]!)).media.key).toBe((await scene.mirror.asset(ids[7]!)).key);
 
-    const hold = { kind: 'replaced', count: 60, known: 60 };
-    expect(await connection()).toMatchObject({ condition: { code: 'held' }, companies: [{ held: [hold] }] });
+    const changes = { kind: 'replaced', count: 60, known: 60 };
+    expect(await connection()).toMatchObject({ condition: { code: 'held' }, companies: [{ held: [changes] }] });
     const { stdout } = await run('status');
     const advice = `asset-mirror resync ${scene.connectionId} --company acme --accept-replaced`;
     expect(stdout).toContain(`60 of 60 mirrored assets of Acme; none is replaced. To accept it: ${advice}`);
@@ -63,7 +63,7 @@ describe('a library in which all files are replaced at once', () => {
     expect(seen.by('asset_mirror_held_companies', 'kind')).toEqual({ missing: 0, removed: 0, replaced: 1 });
   });
 
-  test('a new asset is mirrored during a hold, and a lost record of a held asset is written again', async () => {
+  test('while a company is held, new assets are mirrored and a lost record is written again', async () => {
     const added = await scene.upload({ content: { text: 'new' }, uploadDate: Date.now() - 1000 });
     const { key } = await scene.mirror.asset(ids[3]!);
     const before = await scene.record(ids[3]!);
@@ -147,7 +147,7 @@ describe('a process that is killed while the library is replaced', () => {
     await until('the first page', async () => (await mirror.api('GET', `/syncs/${syncId}`)).pages === 1);
     await restart();
     const held = async () => (await mirror.api('GET', path)).companies[0].held;
-    await until('the hold', async () => (await held()).length > 0);
+    await until('the company to be held', async () => (await held()).length > 0);
     expect(await held()).toMatchObject([{ kind: 'replaced', count, known: count }]);
     await mirror.quiet();
     expect(await ransomed()).toBe(0);
@@ -156,6 +156,6 @@ describe('a process that is killed while the library is replaced', () => {
     await until('some to be replaced', async () => (await ransomed()) > 0);
     await restart();
     await until('all to be replaced', async () => (await ransomed()) === count && (await isMirrored()));
-    await until('the end of the hold', async () => (await held()).length === 0);
+    await until('the company to be no longer held', async () => (await held()).length === 0);
   });
 });

@@ -1,4 +1,4 @@
-import { heldText } from '../../brake.ts';
+import { heldText } from '../../held-changes.ts';
 import { tagsText } from '../../tags.ts';
 import { formatBytes, formatDuration } from '../../units.ts';
 import type { ConnectionQuery, ConnectionSummary } from '../answers.ts';
@@ -82,8 +82,8 @@ export function troubles(connections: ConnectionSummary[]): string[] {
         ? [`${paint('yellow', '!')} ${id}: the filters skip all assets; see \`asset-mirror set ${id}\``]
         : []),
       ...companies.flatMap((company) =>
-        company.held.map((hold) => {
-          const held = { ...hold, connectionId: id, companyId: company.id };
+        company.held.map((changes) => {
+          const held = { ...changes, connectionId: id, companyId: company.id };
           return `${paint('red', '!')} ${id}: ${heldText(held, harmless(company.name))}`;
         }),
       ),

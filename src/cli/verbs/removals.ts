@@ -1,4 +1,4 @@
-import { heldText } from '../../brake.ts';
+import { heldText } from '../../held-changes.ts';
 import { formatBytes, formatDuration } from '../../units.ts';
 import type { HoldRequest, Removals } from '../answers.ts';
 import type { ApiClient } from '../client.ts';

@@ -1,6 +1,6 @@
 import { type Bandwidth, parseBandwidth } from '../../bandwidth-limit.ts';
 import { type Tags, tagsText } from '../../tags.ts';
-import { formatBytes, formatDuration, parseDuration, parseHoldLimit } from '../../units.ts';
+import { formatBytes, formatDuration, parseChangeLimit, parseDuration } from '../../units.ts';
 import type { ConnectionSettingsRequest, ConnectionSummary, Settings } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { RefusedByService, UsageError } from '../failures.ts';
@@ -110,7 +110,7 @@ function intervalOf(text: string): number | null {
 }
 
 function limitOf(option: string, text: string) {
-  const limit = text === 'default' ? null : parseHoldLimit(text);
+  const limit = text === 'default' ? null : parseChangeLimit(text);
   if (limit === undefined)
     throw new UsageError(`--${option} ${text}: expected percent and assets, such as 20%,10, or default`);
   return limit;

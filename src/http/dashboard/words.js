@@ -115,7 +115,7 @@ function companyWords(kind, data) {
   return undefined;
 }
 
-/** What is held: the changes that are too many. @param {{ kind: string, count: number, known: number }} hold */
+/** Changes that are held because they are too many. @param {{ kind: string, count: number, known: number }} changes */
 export const heldWords = ({ kind, count, known }) => {
   const share = `${number(count)} of ${number(known)}`;
   if (kind === 'missing') return `${share} assets are missing in the library`;

@@ -1,4 +1,4 @@
-import { isTooMany, logHeld } from '../../brake.ts';
+import { isTooMany, logHeld } from '../../held-changes.ts';
 import { leaseForRemoval, type RemovalDeps, workOnEach } from './lease-for-removal.ts';
 import { purgeAsset } from './purge-asset.ts';
 
@@ -11,12 +11,12 @@ const pageSize = 100;
 export async function removeGone(deps: RemovalDeps, retentionMs: number): Promise<number> {
   const { store, log, signal } = deps;
   const companies = Number.isFinite(retentionMs) ? await store.removals.companiesDue(retentionMs) : [];
-  await store.removals.endHoldsExcept(companies.map(({ companyId }) => companyId));
+  await store.removals.endHeldRemovalsExcept(companies.map(({ companyId }) => companyId));
   let removed = 0;
   for (const { companyId, connectionId, settings, before, ...found } of companies) {
     signal.throwIfAborted();
     const isHeld = found.sample.length > 0 && isTooMany('removed', found, settings);
-    const isNew = await store.removals.holdCompany({ companyId, connectionId }, isHeld ? found : undefined);
+    const isNew = await store.removals.setHeldRemovals({ companyId, connectionId }, isHeld ? found : undefined);
     if (isNew) logHeld(log, { ...found, kind: 'removed', companyId, connectionId });
     removed += await removeOfCompany(deps, { companyId, before, onlyAccepted: isHeld });
   }

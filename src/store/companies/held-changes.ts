@@ -1,11 +1,11 @@
 import { sql } from 'kysely';
-import type { HeldChanges, HeldKind } from '../../brake.ts';
+import type { HeldChanges, HeldKind } from '../../held-changes.ts';
 import type { Database } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
 
 /**
- * Holds changes of a company until an operator accepts them, or ends that (undefined). The first time, an event reports it
- * and the result is true. Replacements and removals are of all connections that can read the company: one ends it for all.
+ * Saves which changes of a company wait until an operator accepts them (undefined: none). True if there were none before; an
+ * event then reports them. Replacements and removals are shared by all connections that can read the company.
  */
 export async function setHeld(
   tx: Database,

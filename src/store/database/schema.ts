@@ -1,5 +1,5 @@
 import type { Generated, Insertable, JSONColumnType, Kysely, Selectable } from 'kysely';
-import type { HeldChanges, HeldKind } from '../../brake.ts';
+import type { HeldChanges, HeldKind } from '../../held-changes.ts';
 import type { Reason } from '../../reasons.ts';
 import type { Role, SignInMethod } from '../../roles.ts';
 import type { Tags } from '../../tags.ts';

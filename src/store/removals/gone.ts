@@ -1,13 +1,11 @@
 import { type RawBuilder, sql } from 'kysely';
-import type { HeldChanges } from '../../brake.ts';
+import { type HeldChanges, sampleSize } from '../../held-changes.ts';
 import { setHeld } from '../companies/held-changes.ts';
 import type { Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';
 import { protectedByHold } from './holds.ts';
 
 const day = 86_400_000;
-/** How many ids a hold names. */
-const sampleSize = 10;
 
 /** Assets that were gone before a time, and may be removed. Written like the index `assets_gone`, which it uses. */
 const goneBefore = (time: RawBuilder<unknown>): RawBuilder<boolean> => sql`
@@ -62,13 +60,13 @@ export async function removable(
   return rows;
 }
 
-/** Holds the removals of a company until an operator accepts them, or ends that (undefined). True if that is new. */
-export async function holdCompany(db: Database, of: Of, held: HeldChanges | undefined): Promise<boolean> {
+/** Saves which removals of a company wait until an operator accepts them (undefined: none). True if there were none before. */
+export async function setHeldRemovals(db: Database, of: Of, held: HeldChanges | undefined): Promise<boolean> {
   return db.transaction().execute((tx) => setHeld(tx, of, 'removed', held));
 }
 
-/** Ends the holds of companies other than these: nothing of them is to be removed any more. */
-export async function endHoldsExcept(db: Database, companyIds: string[]): Promise<void> {
+/** Companies other than these have no held removals any more: none of their assets is due. */
+export async function endHeldRemovalsExcept(db: Database, companyIds: string[]): Promise<void> {
   await sql`
     UPDATE access SET held = held - 'removed'
     WHERE held ? 'removed' AND company_id <> ALL(${companyIds}::text[])`.execute(db);

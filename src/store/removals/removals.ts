@@ -10,7 +10,7 @@ export {
   unknownAssets,
   waitingErasures,
 } from './erasures.ts';
-export { accept, companiesDue, endHoldsExcept, holdCompany, removable, upcoming } from './gone.ts';
+export { accept, companiesDue, endHeldRemovalsExcept, removable, setHeldRemovals, upcoming } from './gone.ts';
 export { hold, holds, isProtected, release } from './holds.ts';
 export {
   dueLeftovers,

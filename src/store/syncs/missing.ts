@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
-import type { HeldChanges } from '../../brake.ts';
 import { clockToleranceMs } from '../../clock.ts';
+import type { HeldChanges } from '../../held-changes.ts';
 import type { Reason } from '../../reasons.ts';
 import { free } from '../assets/leases.ts';
 import { setHeld } from '../companies/held-changes.ts';

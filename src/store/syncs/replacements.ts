@@ -1,14 +1,11 @@
 import { sql } from 'kysely';
-import type { HeldChanges } from '../../brake.ts';
+import { type HeldChanges, sampleSize } from '../../held-changes.ts';
 import { setHeld } from '../companies/held-changes.ts';
 import type { Database } from '../database/schema.ts';
 import { type Listed, underLease } from './lease.ts';
 
 /** Replacements of these hours count together, so that several syncs may not replace more than a single one. */
 const windowHours = 24;
-
-/** How many ids a hold names. */
-const sampleSize = 10;
 
 const inWindow = sql`(r.released_at IS NULL OR r.released_at > now() - ${windowHours}::int * interval '1 hour')`;
 

@@ -26,7 +26,7 @@ describe.each(stores)('a removal from $name whose process dies', { timeout: 240_
     stage = await newStage({ s3, versions });
     worker = workerOf(stage);
     at = await stage.company();
-    // The tests replace and remove more than the brake lets pass.
+    // The tests replace and remove more than the usual limit, above which a company is held.
     await stage.mirror.api('PATCH', `/connections/${at.connectionId}`, { holdReplaced: '100%,0' });
     await newAsset();
   });

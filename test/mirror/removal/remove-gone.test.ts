@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { isTooMany } from '../../../src/brake.ts';
 import { RetryLater, StorageUnavailable } from '../../../src/errors.ts';
+import { isTooMany } from '../../../src/held-changes.ts';
 import { removeGone, removeLeftovers } from '../../../src/mirror/removal/remove-gone.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { ask } from '../../support/database.ts';
@@ -20,7 +20,7 @@ test.each([
   { count: 3, known: 9, holdReplaced: { percent: 30, assets: 2 }, held: true },
   { count: 3, known: 10, holdReplaced: { percent: 30, assets: 2 }, held: false },
 ])(
-  'with $count of $known assets to be removed within a day, the brake holds: $held',
+  'with $count of $known assets to be removed within a day, the company is held: $held',
   ({ held, holdReplaced, ...found }) => {
     expect(isTooMany('removed', found, { ...(holdReplaced && { holdReplaced }) })).toBe(held);
   },
@@ -138,22 +138,22 @@ describe('GONE_RETENTION', { timeout: 60_000 }, () => {
     expect(await pass()).toBe(0);
     expect(await pass()).toBe(0);
     const sample = ids.toSorted().slice(0, 10);
-    const hold = { kind: 'removed', count: 14, known: 18, sample };
+    const changes = { kind: 'removed', count: 14, known: 18, sample };
     const events = await scene.mirror.store.events.search({ kind: 'company.held', limit: 10 });
     const ofRemovals = events.filter(({ data }) => data.kind === 'removed');
-    expect(ofRemovals).toMatchObject([{ connectionId, data: { companyId: 'acme', companyName: 'Acme', ...hold } }]);
-    expect((await removals()).heldCompanies).toMatchObject([{ companyId: 'acme', connectionId, ...hold }]);
-    expect(await connection()).toMatchObject({ condition: { code: 'held' }, companies: [{ held: [hold] }] });
+    expect(ofRemovals).toMatchObject([{ connectionId, data: { companyId: 'acme', companyName: 'Acme', ...changes } }]);
+    expect((await removals()).heldCompanies).toMatchObject([{ companyId: 'acme', connectionId, ...changes }]);
+    expect(await connection()).toMatchObject({ condition: { code: 'held' }, companies: [{ held: [changes] }] });
     expect(await scene.mirror.store.connections.countHeld()).toEqual({ missing: 0, replaced: 0, removed: 1 });
     for (const id of ids) expect(await scene.keys(id)).toHaveLength(2);
 
     await scene.resync({ mode: 'full', companyId: 'acme', acceptRemoved: true });
-    await until('the end of the hold', async () => (await removals()).heldCompanies.length === 0);
+    await until('the company to be no longer held', async () => (await removals()).heldCompanies.length === 0);
     expect(await pass()).toBe(12);
     for (const id of ids) expect(await scene.keys(id)).toEqual([]);
   });
 
-  test('the limit of the connection holds for removals, and a hold ends when nothing is to be removed', async () => {
+  test('the limit of the connection applies to removals, and a company is not held if none is due', async () => {
     await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { holdReplaced: '0%,0' });
     await ask(url, 'UPDATE companies SET removal_accepted_before = NULL');
     const [id] = await gone(1, 31);
@@ -175,7 +175,7 @@ describe('GONE_RETENTION', { timeout: 60_000 }, () => {
     { what: 'as if the whole bucket were closed', error: new StorageUnavailable('this may not be removed') },
     { what: 'for now', error: new RetryLater('this may not be removed', 60_000) },
   ])('an asset that is refused $what delays no other, and is removed in the next pass', async ({ error }) => {
-    // More are removed within the day than the brake lets pass.
+    // More are removed within the day than the limit, above which a company is held.
     await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { holdReplaced: '100%,0' });
     const [refused, ...others] = await gone(3, 31);
     const refusing = purging(async (at) => {
@@ -192,7 +192,7 @@ describe('GONE_RETENTION', { timeout: 60_000 }, () => {
     expect(await scene.keys(refused!)).toEqual([]);
   });
 
-  test('what becomes due during a pass is not removed by it, because the brake has not counted it', async () => {
+  test('what becomes due during a pass is not removed by it, because it was not counted', async () => {
     const { removals } = scene.mirror.store;
     const [due, later] = await gone(2, 31);
     const { companyId, before } = (await removals.companiesDue(30 * day))[0]!;

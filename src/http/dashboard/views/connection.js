@@ -80,7 +80,7 @@ export const connectionView = {
         <div class="head"><div><h1 id="connection-title" tabindex="-1">${nameOf(connection)}</h1>
           <p class="soft">${[connection.user.email, companiesOf(connection)].filter(Boolean).join(' · ')}</p>${tagPills(connection)}</div>
           <p class="state">${pill(condition.tone, condition.word)}${condition.more ? html`<small>${condition.more}</small>` : nothing}</p></div>
-        ${connection.companies.flatMap((company) => company.held.map((hold) => holdBanner(company, hold)))}
+        ${connection.companies.flatMap((company) => company.held.map((changes) => heldBanner(company, changes)))}
         ${connection.lastError ? html`<p class="banner ${condition.tone === 'bad' ? 'bad' : 'warn'}"><strong>Reason:</strong> ${connection.lastError}</p>` : nothing}
         ${bar(byState)}
         <ul class="legend">${states
@@ -138,19 +138,19 @@ export const connectionView = {
 };
 
 /** What waits for an operator, by kind. */
-const brakes = {
+const heldKinds = {
   missing: { flag: 'acceptGone', until: 'Nothing is marked as gone', accept: 'Accept as gone' },
   replaced: { flag: 'acceptReplaced', until: 'No file is replaced', accept: 'Accept the new files' },
   removed: { flag: 'acceptRemoved', until: 'Nothing is removed from the bucket', accept: 'Accept the removal' },
 };
 
-/** @param {Connection['companies'][number]} company @param {Connection['companies'][number]['held'][number]} hold */
-function holdBanner({ id: companyId, name }, hold) {
-  const { flag, until, accept } = brakes[hold.kind];
+/** @param {Connection['companies'][number]} company @param {Connection['companies'][number]['held'][number]} changes */
+function heldBanner({ id: companyId, name }, changes) {
+  const { flag, until, accept } = heldKinds[changes.kind];
   const request = { mode: 'full', companyId, [flag]: true };
-  return html`<div class="banner bad"><p><strong>${name} is held:</strong> ${heldWords(hold)} since ${time(hold.since)}.
+  return html`<div class="banner bad"><p><strong>${name} is held:</strong> ${heldWords(changes)} since ${time(changes.since)}.
     ${until} until you accept it.
-    For example ${hold.sample.slice(0, 3).map((id, index) => html`${index > 0 ? ', ' : ''}<a href="#/assets/${encodeURIComponent(id)}">${id}</a>`)}.</p>
+    For example ${changes.sample.slice(0, 3).map((id, index) => html`${index > 0 ? ', ' : ''}<a href="#/assets/${encodeURIComponent(id)}">${id}</a>`)}.</p>
     ${ifMay('acceptHeldChanges', () => html`<p class="row"><button @click=${() => act(() => resync(id, request), again)}>${accept}</button></p>`)}
     ${others({ [accept]: 'acceptHeldChanges' })}</div>`;
 }

@@ -44,7 +44,7 @@ async function replace(ids: string[], { date = true } = {}): Promise<void> {
 
 const pending = async (companyId: string) =>
   (await stage.assets(companyId)).filter(({ state }) => state === 'pending').map(({ id }) => id);
-const holds = async (connectionId: string) => {
+const heldChanges = async (connectionId: string) => {
   const { companies } = await stage.mirror.api('GET', `/connections/${connectionId}`);
   return companies.flatMap(({ held }: { held: object[] }) => held);
 };
@@ -72,7 +72,7 @@ describe('a listing in which many mirrored files are others', () => {
     expect(await stage.events({ kind: 'company.held', connectionId })).toMatchObject([
       { data: { companyId, kind: 'replaced', count: 60, known: 60, sample } },
     ]);
-    expect(await holds(connectionId)).toMatchObject([{ kind: 'replaced', count: 60, known: 60, sample }]);
+    expect(await heldChanges(connectionId)).toMatchObject([{ kind: 'replaced', count: 60, known: 60, sample }]);
     const shown = await stage.mirror.api('GET', `/connections/${connectionId}`);
     expect(shown).toMatchObject({ condition: { code: 'held' }, lastError: null });
     const { explanation } = await stage.mirror.api('GET', `/assets/${ids[0]}`);
@@ -87,7 +87,7 @@ describe('a listing in which many mirrored files are others', () => {
     expect(await stage.store.syncs.get(syncId)).toMatchObject(isOver);
     expect((await pending(companyId)).sort()).toEqual([...ids].sort());
     expect((await stage.assets(companyId))[0]!.uploadDate).toBeGreaterThanOrEqual(later);
-    expect(await holds(connectionId)).toEqual([]);
+    expect(await heldChanges(connectionId)).toEqual([]);
     // Accepted replacements do not count.
     await mirrorAll(companyId);
     await replace(ids.slice(0, 5));
@@ -103,7 +103,7 @@ describe('a listing in which many mirrored files are others', () => {
     const run = await stage.sync(connectionId, 'full', { companyId, acceptReplaced: true });
     expect(run.held).toMatch(/30 of 40/);
     expect((await pending(companyId)).sort()).toEqual(ids.slice(0, 20).sort());
-    expect(await holds(connectionId)).toMatchObject([{ kind: 'replaced', count: 30 }]);
+    expect(await heldChanges(connectionId)).toMatchObject([{ kind: 'replaced', count: 30 }]);
   });
 
   test('up to a fifth, and up to 10 of a small company, are replaced when the listing ends', async () => {
@@ -157,10 +157,10 @@ describe('a listing in which many mirrored files are others', () => {
     ]);
     expect(await stage.sync(connectionId)).toMatchObject(isOver);
     expect((await pending(companyId)).sort()).toEqual(ids.slice(8, 16).sort());
-    expect(await holds(connectionId)).toEqual([]);
+    expect(await heldChanges(connectionId)).toEqual([]);
   });
 
-  test('a hold ends by itself when the library has the old files again', async () => {
+  test('a company is no longer held when the library has the old files again', async () => {
     const { companyId, connectionId, ids } = await mirroredCompany(20);
     const before = await stage.assets(companyId);
     await replace(ids);
@@ -169,7 +169,7 @@ describe('a listing in which many mirrored files are others', () => {
       await stage.admin.changeAsset(id, { override: { size, uploadDate } });
     }
     expect(await stage.sync(connectionId, 'full')).toMatchObject(isOver);
-    expect(await holds(connectionId)).toEqual([]);
+    expect(await heldChanges(connectionId)).toEqual([]);
     expect(await pending(companyId)).toEqual([]);
     expect(await stage.query('SELECT FROM replacements WHERE company_id = $1', [companyId])).toEqual([]);
   });
@@ -241,13 +241,13 @@ describe('two connections that read the same company', () => {
     await replace(ids);
     for (const id of [connectionId, other.connectionId, connectionId]) await stage.sync(id, 'full');
     expect(await pending(companyId)).toEqual([]);
-    expect(await holds(connectionId)).toMatchObject([{ count: 20 }]);
-    expect(await holds(other.connectionId)).toMatchObject([{ count: 20 }]);
+    expect(await heldChanges(connectionId)).toMatchObject([{ count: 20 }]);
+    expect(await heldChanges(other.connectionId)).toMatchObject([{ count: 20 }]);
     const events = await stage.events({ kind: 'company.held' });
     expect(events.filter(({ data }) => data.companyId === companyId)).toHaveLength(1);
     expect(await stage.sync(other.connectionId, 'full', { companyId, acceptReplaced: true })).toMatchObject(isOver);
     expect(await pending(companyId)).toHaveLength(20);
-    expect(await holds(connectionId)).toEqual([]);
+    expect(await heldChanges(connectionId)).toEqual([]);
   });
 
   test('a sync releases nothing of another one whose listing has not ended', async () => {
@@ -263,7 +263,7 @@ describe('two connections that read the same company', () => {
     });
     expect(await pending(companyId)).toEqual([]);
     await stage.run(connectionId);
-    expect(await holds(connectionId)).toMatchObject([{ kind: 'replaced', count: 50, known: 150 }]);
+    expect(await heldChanges(connectionId)).toMatchObject([{ kind: 'replaced', count: 50, known: 150 }]);
     expect(await pending(companyId)).toEqual([]);
   });
 });

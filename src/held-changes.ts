@@ -1,7 +1,10 @@
 import type { Log } from './log.ts';
 
-/** Changes of a company that wait until an operator accepts them, if they are too many at once. */
+/** Changes of a company that wait until an operator accepts them, because they are too many at once. */
 export type HeldKind = 'missing' | 'replaced' | 'removed';
+
+/** How many ids the held changes of a company name. */
+export const sampleSize = 10;
 
 /** `count` of `known` assets would change. */
 export interface HeldChanges {
@@ -11,14 +14,14 @@ export interface HeldChanges {
   sample: string[];
 }
 
-/** A change of more than `assets` assets of a company, and of `percent` of all that are known, is held. */
-export interface HoldLimit {
+/** Changes of more than `assets` assets of a company, and of more than `percent` of all that are known, are held. */
+export interface ChangeLimit {
   percent: number;
   assets: number;
 }
 
 /** The limits, unless the settings of a connection have others. */
-const limits: Record<string, HoldLimit> = {
+const limits: Record<string, ChangeLimit> = {
   holdMissing: { percent: 50, assets: 1 },
   holdReplaced: { percent: 20, assets: 10 },
 };
@@ -30,18 +33,18 @@ const kinds = {
   removed: { setting: 'holdReplaced', accept: '--accept-removed' },
 };
 
-export function limitOf(settings: Record<string, unknown>, kind: HeldKind): HoldLimit {
+export function changeLimitOf(settings: Record<string, unknown>, kind: HeldKind): ChangeLimit {
   const { setting } = kinds[kind];
-  return (settings[setting] ?? limits[setting]) as HoldLimit;
+  return (settings[setting] ?? limits[setting]) as ChangeLimit;
 }
 
-/** Whether a change looks like an error or an attack. Missing assets are held from the percentage on, others above it. */
+/** Whether this many changes look like an error or an attack. For missing assets, exactly the percentage is enough. */
 export function isTooMany(
   kind: HeldKind,
   { count, known }: Pick<HeldChanges, 'count' | 'known'>,
   settings: Record<string, unknown>,
 ): boolean {
-  const { percent, assets } = limitOf(settings, kind);
+  const { percent, assets } = changeLimitOf(settings, kind);
   const excess = count * 100 - percent * known;
   return count > assets && (kind === 'missing' ? excess >= 0 : excess > 0);
 }
