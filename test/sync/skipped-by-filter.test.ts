@@ -84,11 +84,11 @@ test('an asset in transfer when the filters change is skipped if its attempt fai
   const id = await scene.film({ overrideDetail: { asset: { download: { url: 7 } } } as never });
   await scene.admin.addFault({ endpoint: 'asset', assetId: id, latency: 4000 });
   await scene.resync();
-  const inHand = async () =>
+  const isLeased = async () =>
     (await scene.mirror.asset(id)) !== undefined && (await scene.mirror.api('GET', `/assets/${id}`)).working;
-  await until('it to be in hand', inHand);
+  await until('it to be leased', isLeased);
   await patch({ exclude: { assetTypes: ['videos'] } });
-  expect([await inHand(), (await scene.mirror.asset(id)).skipped]).toEqual([true, null]);
+  expect([await isLeased(), (await scene.mirror.asset(id)).skipped]).toEqual([true, null]);
   await scene.admin.clearFaults();
   await until('it to be skipped', async () => (await scene.mirror.asset(id)).skipped === 'type videos');
   expect((await scene.mirror.asset(id)).state).toBe('pending');

@@ -3,7 +3,7 @@ import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';
 import type { AssetLease } from './leases.ts';
-import { free } from './leases.ts';
+import { notLeased } from './leases.ts';
 
 /**
  * Saves the key of an upload that is about to begin, so that it can be found if the process dies before it saves the
@@ -27,7 +27,7 @@ export async function giveUp(db: Database, patienceMs: number): Promise<number> 
     const { rows } = await sql<{ id: string }>`
       WITH given_up AS (
         SELECT id FROM assets a
-        WHERE upload IS NOT NULL AND ${free}
+        WHERE upload IS NOT NULL AND ${notLeased}
           AND (next_at IS NULL OR greatest(
             (SELECT begun_at FROM upload_keys k WHERE k.key = a.upload->>'key'),
             (SELECT max(stored_at) FROM upload_parts p WHERE p.asset_id = a.id)
@@ -55,7 +55,7 @@ export async function strays(
     LEFT JOIN upload_keys k ON k.key = o.key
     LEFT JOIN assets a ON a.id = k.asset_id
     WHERE (k.key IS NOT NULL OR NOT ${options.shared})
-      AND ${free}
+      AND ${notLeased}
       AND o.id NOT IN (SELECT upload->>'id' FROM assets WHERE upload IS NOT NULL)`.execute(db);
   return new Set(rows.map(({ id }) => id));
 }

@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { rowsWritten, wroteAny } from '../database/results.ts';
 import type { Asset, Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';
-import { free } from './leases.ts';
+import { notLeased } from './leases.ts';
 
 /** Due now. Failed and unavailable assets are pending again; waiting ones keep their state. */
 const restarted = sql`
@@ -48,7 +48,7 @@ export async function retry(db: Database, id: string): Promise<boolean> {
       transcript_deadline = CASE transcript_state WHEN 'gave_up' THEN NULL ELSE transcript_deadline END,
       transcript_state = CASE transcript_state WHEN 'gave_up' THEN 'pending' ELSE transcript_state END,
       thumbnail_state = CASE thumbnail_state WHEN 'gave_up' THEN 'pending' ELSE thumbnail_state END
-    WHERE id = ${id} AND state <> 'gone' AND listed <> '{}' AND skipped IS NULL AND ${free}
+    WHERE id = ${id} AND state <> 'gone' AND listed <> '{}' AND skipped IS NULL AND ${notLeased}
       AND (state <> 'mirrored' OR next_at IS NOT NULL OR transcript_state = 'gave_up' OR thumbnail_state = 'gave_up')
   `.execute(db);
   return wroteAny(result);
@@ -59,7 +59,7 @@ export async function retryFailed(db: Database, connectionId: string, limit: num
   const result = await sql`
     WITH work AS (
       SELECT id FROM assets WHERE connection_id = ${connectionId} AND state = 'failed' AND listed <> '{}'
-        AND ${free}
+        AND ${notLeased}
       ORDER BY id LIMIT ${limit} FOR UPDATE)
     UPDATE assets SET ${restarted} FROM work WHERE assets.id = work.id`.execute(db);
   return rowsWritten(result);

@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { prepared } from '../database/prepared.ts';
 import type { AssetState, Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';
-import { free, workable } from './leases.ts';
+import { notLeased, workable } from './leases.ts';
 
 /** An asset to be queued. Its last lease number (`lease`) distinguishes its job from an earlier one. */
 export interface QueuedAsset {
@@ -93,7 +93,7 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
         FROM spare CROSS JOIN LATERAL (
           SELECT id, upload_date FROM assets
           WHERE connection_id = spare.connection_id AND company_id = spare.company_id AND ${ofMedia} AND next_at <= now()
-            AND ${free}
+            AND ${notLeased}
           ORDER BY upload_date DESC NULLS LAST, id LIMIT spare.free
           FOR UPDATE SKIP LOCKED
         ) a
@@ -133,7 +133,7 @@ export async function overdue(db: Database, staleMs: number): Promise<QueuedAsse
   const { rows } = await sql<QueuedAsset & { queued: boolean }>`
     WITH late AS MATERIALIZED (
       SELECT id, sync_id, lease_until > queued_at AS lost FROM assets
-      WHERE queued_at IS NOT NULL AND ${free}
+      WHERE queued_at IS NOT NULL AND ${notLeased}
         AND (queued_at < lease_until OR queued_at < ${msAgo(staleMs)})
       ORDER BY queued_at LIMIT 1000 FOR UPDATE SKIP LOCKED
     ), logged AS (

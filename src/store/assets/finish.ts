@@ -5,7 +5,7 @@ import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addAssetEvent } from '../events/add-event.ts';
 import { type LeaseEnd, leaseRow } from './history.ts';
-import { type AssetLease, inHand } from './leases.ts';
+import { type AssetLease, stillLeased } from './leases.ts';
 
 /** Null becomes NULL, and not the JSON value. */
 const json = (reason: Reason | null) => sql`${reason && JSON.stringify(reason)}::jsonb`;
@@ -62,7 +62,7 @@ export async function handOver(db: Database, lease: AssetLease, connectionId: st
 /** The library has another file: it is set aside until the next sync, which decides whether it may replace the stored one. */
 export async function setAside(db: Database, lease: AssetLease): Promise<boolean> {
   const { rows } = await sql`
-    WITH leased AS (SELECT id, company_id FROM assets WHERE ${inHand(lease)} FOR UPDATE), aside AS (
+    WITH leased AS (SELECT id, company_id FROM assets WHERE ${stillLeased(lease)} FOR UPDATE), aside AS (
       INSERT INTO replacements AS old (asset_id, company_id) SELECT id, company_id FROM leased
       ON CONFLICT (asset_id) DO UPDATE SET listed = NULL, sync_id = NULL, found_at = now(), released_at = NULL
         WHERE old.released_at IS NOT NULL
@@ -109,7 +109,7 @@ async function endLease(
 ): Promise<boolean> {
   const result = await sql`
     WITH ended AS (
-      UPDATE assets SET queued_at = NULL, lease_until = NULL, ${values} WHERE ${inHand(lease)} RETURNING id, sync_id)
+      UPDATE assets SET queued_at = NULL, lease_until = NULL, ${values} WHERE ${stillLeased(lease)} RETURNING id, sync_id)
     ${leaseRow(lease, outcome)}`.execute(db);
   return wroteAny(result);
 }

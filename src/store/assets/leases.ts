@@ -21,12 +21,12 @@ export function leaseOf(asset: Asset & Pick<OwnedAsset, 'leasedAt'>): AssetLease
   return { assetId: id, number: lease, revision, size, uploadDate, stepLog: newStepLog(leasedAt) };
 }
 
-/** The worker still holds its lease. */
-export const inHand = ({ assetId, number }: AssetLease) =>
+/** The worker still has its lease. */
+export const stillLeased = ({ assetId, number }: AssetLease) =>
   sql<boolean>`id = ${assetId} AND lease = ${number}::int AND lease_until IS NOT NULL`;
 
-/** No worker holds a lease. An asset may be leased although it is not queued: it leaves the queue when its connection waits. */
-export const free = sql<boolean>`(lease_until IS NULL OR lease_until < now())`;
+/** No worker has a lease. An asset may be leased although it is not queued: it leaves the queue when its connection waits. */
+export const notLeased = sql<boolean>`(lease_until IS NULL OR lease_until < now())`;
 
 /** An asset has something due, and its connection may work on it now. */
 export const workable = sql`(assets.next_at IS NOT NULL AND EXISTS (

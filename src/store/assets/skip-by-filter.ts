@@ -3,7 +3,7 @@ import type { Reason } from '../../reasons.ts';
 import { recordset } from '../database/recordset.ts';
 import { rowsWritten } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
-import { free } from './leases.ts';
+import { notLeased } from './leases.ts';
 
 /** An asset that changed filters may skip, or no longer skip. */
 export interface SelectableRow {
@@ -32,7 +32,7 @@ export async function page(
     SELECT id, connection_id, company_id, project_id, asset_type, skipped FROM assets
     WHERE company_id = ${of.companyId} AND id > ${of.after} AND media IS NULL AND (
       skipped IS NOT NULL OR (connection_id = ${of.connectionId} AND (next_at IS NOT NULL OR state = 'failed')
-        AND listed <> '{}' AND ${free}))
+        AND listed <> '{}' AND ${notLeased}))
     ORDER BY id LIMIT ${of.limit}`.execute(db);
   return rows;
 }
@@ -46,7 +46,7 @@ export async function skip(db: Database, assets: { id: string; rule: string }[])
     WITH out AS (
       SELECT a.id, r.rule, r.reason FROM assets a
       JOIN ${recordset(skipped)} AS r (id text, rule text, reason jsonb) ON r.id = a.id
-      WHERE a.media IS NULL AND ${free}
+      WHERE a.media IS NULL AND ${notLeased}
       ORDER BY a.id FOR UPDATE OF a
     ), changed AS (
       UPDATE assets SET state = 'pending', skipped = out.rule, reason = out.reason, next_at = NULL, queued_at = NULL,
@@ -80,7 +80,7 @@ export async function handOver(db: Database, connectionId: string, ids: string[]
   if (ids.length === 0) return;
   await sql`
     WITH over AS (
-      SELECT id FROM assets WHERE id = ANY(${ids}::text[]) AND ${free}
+      SELECT id FROM assets WHERE id = ANY(${ids}::text[]) AND ${notLeased}
       ORDER BY id FOR UPDATE)
     UPDATE assets SET connection_id = ${connectionId}, queued_at = NULL, lease = lease + 1, lease_until = NULL,
       state = CASE WHEN state IN ('transferring', 'failed') THEN 'pending' ELSE state END,

@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { prepared } from '../database/prepared.ts';
 import type { Database, OwnedAsset } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
-import { type AssetLease, free, workable } from './leases.ts';
+import { type AssetLease, notLeased, workable } from './leases.ts';
 
 /** A pending asset is `transferring` from here on. */
 const begins = sql`lease = lease + 1, state = CASE state WHEN 'pending' THEN 'transferring' ELSE state END`;
@@ -23,7 +23,7 @@ export async function takeAssets(
     WITH locked AS MATERIALIZED (
       SELECT * FROM assets WHERE id = ANY(${ids}::text[]) ORDER BY id FOR UPDATE
     ), free AS (
-      SELECT assets.id FROM locked AS assets WHERE queued_at IS NOT NULL AND ${free} AND ${workable}
+      SELECT assets.id FROM locked AS assets WHERE queued_at IS NOT NULL AND ${notLeased} AND ${workable}
     )
     UPDATE assets SET ${begins}, lease_until = ${inMs(leaseMs)}
     FROM free WHERE assets.id = free.id AND assets.id = ANY(${ids}::text[])
@@ -35,7 +35,7 @@ export async function takeAssets(
     // If this fails, the dispatcher finds these assets when their jobs are overdue.
     await sql`
       WITH stopped AS (
-        SELECT id FROM assets WHERE id = ANY(${left}::text[]) AND queued_at IS NOT NULL AND ${free} AND NOT ${workable}
+        SELECT id FROM assets WHERE id = ANY(${left}::text[]) AND queued_at IS NOT NULL AND ${notLeased} AND NOT ${workable}
         ORDER BY id FOR UPDATE
       )
       UPDATE assets SET queued_at = NULL FROM stopped WHERE assets.id = stopped.id`

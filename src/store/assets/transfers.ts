@@ -3,12 +3,12 @@ import { prepared } from '../database/prepared.ts';
 import { recordset } from '../database/recordset.ts';
 import { wroteAny } from '../database/results.ts';
 import type { AssetVersion, Database, Media, UploadPart, UploadUnderWay } from '../database/schema.ts';
-import { type AssetLease, inHand } from './leases.ts';
+import { type AssetLease, stillLeased } from './leases.ts';
 import { add } from './versions.ts';
 
 /** Marks an asset as being transferred. Like all writes of a worker: false if it has lost the lease. */
 export async function startTransfer(db: Database, lease: AssetLease): Promise<boolean> {
-  return wroteAny(await sql`UPDATE assets SET state = 'transferring' WHERE ${inHand(lease)}`.execute(db));
+  return wroteAny(await sql`UPDATE assets SET state = 'transferring' WHERE ${stillLeased(lease)}`.execute(db));
 }
 
 /**
@@ -29,7 +29,7 @@ export async function replace(
     const result = await sql`
       UPDATE assets SET record_key = NULL, media = media || '{"version": ""}',
         superseded = ARRAY(SELECT DISTINCT unnest(superseded || ${superseded}::text[]))${isAnother}
-      WHERE ${inHand(lease)}`.execute(tx);
+      WHERE ${stillLeased(lease)}`.execute(tx);
     if (version && wroteAny(result)) await add(tx, [version]);
     return wroteAny(result);
   });
@@ -66,7 +66,7 @@ export async function saveMedia(db: Database, saves: { lease: AssetLease; media:
 export async function saveUpload(db: Database, lease: AssetLease, upload: UploadUnderWay | null): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     const result = await sql`
-      UPDATE assets SET upload = ${upload && JSON.stringify(upload)}::jsonb WHERE ${inHand(lease)}`.execute(tx);
+      UPDATE assets SET upload = ${upload && JSON.stringify(upload)}::jsonb WHERE ${stillLeased(lease)}`.execute(tx);
     if (!wroteAny(result)) return false;
     await tx.deleteFrom('uploadParts').where('assetId', '=', lease.assetId).execute();
     return true;
@@ -78,7 +78,7 @@ export async function savePart(db: Database, lease: AssetLease, part: UploadPart
   const result = await sql`
     INSERT INTO upload_parts (asset_id, number, bytes, etag, crc32, blocks)
     SELECT id, ${part.number}, ${part.bytes}, ${part.etag}, ${part.crc32}, ${part.blocks}::text[] FROM assets
-    WHERE ${inHand(lease)} AND upload IS NOT NULL FOR SHARE
+    WHERE ${stillLeased(lease)} AND upload IS NOT NULL FOR SHARE
     ON CONFLICT (asset_id, number) DO UPDATE
       SET bytes = excluded.bytes, etag = excluded.etag, crc32 = excluded.crc32, blocks = excluded.blocks,
         stored_at = now()`.execute(db);

@@ -3,7 +3,7 @@ import { recordset } from '../database/recordset.ts';
 import { rowsWritten, wroteAny } from '../database/results.ts';
 import type { AssetVersion, Database } from '../database/schema.ts';
 import { inMs, msAgo } from '../database/time.ts';
-import { type AssetLease, inHand } from './leases.ts';
+import { type AssetLease, stillLeased } from './leases.ts';
 
 /**
  * Begins to keep a version of a leased asset, and returns its time. A version that an earlier lease began, and did not finish, is
@@ -14,13 +14,13 @@ export async function begin(db: Database, lease: AssetLease): Promise<Date | und
   const { rows } = await sql<{ keepingAt: Date }>`
     UPDATE assets SET keeping_at = coalesce(keeping_at, greatest(date_trunc('milliseconds', clock_timestamp()),
       (SELECT max(replaced_at) FROM asset_versions WHERE asset_id = assets.id) + interval '1 ms'))
-    WHERE ${inHand(lease)} RETURNING keeping_at`.execute(db);
+    WHERE ${stillLeased(lease)} RETURNING keeping_at`.execute(db);
   return rows[0]?.keepingAt;
 }
 
 /** The version will not be kept, and nothing of it is in the bucket. */
 export async function forget(db: Database, lease: AssetLease): Promise<boolean> {
-  return wroteAny(await sql`UPDATE assets SET keeping_at = NULL WHERE ${inHand(lease)}`.execute(db));
+  return wroteAny(await sql`UPDATE assets SET keeping_at = NULL WHERE ${stillLeased(lease)}`.execute(db));
 }
 
 /** Assets of which a version was begun more than `ms` ago, and not recorded. Usually they have no work any more. */

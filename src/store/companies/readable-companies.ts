@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { free } from '../assets/leases.ts';
+import { notLeased } from '../assets/leases.ts';
 import type { ConnectionStatus, Database } from '../database/schema.ts';
 
 /** `highWaterMark` is in epoch milliseconds, as in `access`. */
@@ -52,5 +52,5 @@ export const adoptable = (id: string) =>
   idleReaders(
     id,
     sql`JOIN assets ON assets.connection_id = c.id AND assets.company_id = mine.company_id
-      AND ${free}`,
+      AND ${notLeased}`,
   );

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { free } from '../assets/leases.ts';
+import { notLeased } from '../assets/leases.ts';
 import { recordset } from '../database/recordset.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Asset, Database } from '../database/schema.ts';
@@ -38,7 +38,7 @@ export async function takeForRemoval(
     WITH taken AS (SELECT a.id FROM assets a WHERE a.id = ${id} ${still} FOR UPDATE)
     UPDATE assets SET state = 'gone', mirrored_at = NULL, media = media || '{"version": ""}', next_at = NULL, queued_at = NULL, skipped = NULL, revision = revision + 1,
       lease = lease + 1, lease_until = ${inMs(leaseMs)}
-    FROM taken WHERE assets.id = taken.id AND ${free} RETURNING assets.*`.execute(db);
+    FROM taken WHERE assets.id = taken.id AND ${notLeased} RETURNING assets.*`.execute(db);
   return rows[0];
 }
 

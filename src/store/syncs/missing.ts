@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { clockToleranceMs } from '../../clock.ts';
 import type { HeldChanges } from '../../held-changes.ts';
 import type { Reason } from '../../reasons.ts';
-import { free } from '../assets/leases.ts';
+import { notLeased } from '../assets/leases.ts';
 import { setHeld } from '../companies/held-changes.ts';
 import { type Database, unreadablePrefix } from '../database/schema.ts';
 import { type Listed, positionOf, underLease } from './lease.ts';
@@ -50,7 +50,7 @@ export async function gone(db: Database, listed: Listed, ids: string[]): Promise
     const { rows } = await sql<{ count: number }>`
       WITH lacking AS (
         SELECT a.id FROM assets a
-        WHERE a.id = ANY(${ids}::text[]) AND ${known(listed)} AND ${free}
+        WHERE a.id = ANY(${ids}::text[]) AND ${known(listed)} AND ${notLeased}
         ORDER BY a.id FOR UPDATE
       ), changed AS (
         UPDATE assets SET state = 'gone', next_at = NULL, queued_at = NULL, lease = lease + 1, lease_until = NULL,

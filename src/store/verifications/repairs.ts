@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { free } from '../assets/leases.ts';
+import { notLeased } from '../assets/leases.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database, ObjectKind, Remedy } from '../database/schema.ts';
 
@@ -74,7 +74,7 @@ export async function requestRepair(
     .where('id', '=', id)
     .where('state', '=', 'mirrored')
     .where('queuedAt', 'is', null)
-    .where(free)
+    .where(notLeased)
     .returning(['id', 'syncId']);
   const data = JSON.stringify({ objects: what.map(({ kind }) => kind) });
   const result = await sql`
