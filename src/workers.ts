@@ -101,7 +101,7 @@ export async function startWorkers(context: Context) {
           ...context,
           url: config.heartbeatUrl,
           syncInterval: filters.interval,
-          bucketTrouble: () => breaker.open,
+          bucketTrouble: () => breaker.openReason,
         });
   await Promise.all([breaker.check(), queues.ready()]);
   const sweeping = startSweeping({ ...context, breaker });

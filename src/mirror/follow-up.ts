@@ -61,7 +61,7 @@ export async function followUp(all: MirrorDeps, leased: LeasedAsset): Promise<Ou
   const { asset, lease } = leased;
   const { media } = asset;
   try {
-    if (deps.breaker.open !== undefined) throw new Interrupted(deps.breaker.open);
+    if (deps.breaker.openReason !== undefined) throw new Interrupted(deps.breaker.openReason);
     if (asset.state !== 'mirrored' || !media) return await startOver(deps, leased);
     const detail = await askLibrary(deps, leased);
     note(lease, 'library_answered', { status: detail.status ?? null });

@@ -26,7 +26,7 @@ import { forgetUpload } from './transfer-in-parts.ts';
 export async function mirrorAsset(all: MirrorDeps, leased: LeasedAsset): Promise<Outcome> {
   const deps = { ...all, storage: fenced(all.storage, leased) };
   try {
-    if (deps.breaker.open !== undefined) throw new Interrupted(deps.breaker.open);
+    if (deps.breaker.openReason !== undefined) throw new Interrupted(deps.breaker.openReason);
     const skipped = await skippedNow(deps, leased.asset);
     if (skipped) return await skip(deps, leased, skipped);
 

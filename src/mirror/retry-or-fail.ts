@@ -118,7 +118,7 @@ async function judgeRefusal(
 ): Promise<Verdict> {
   const text = reasonOf(error);
   if (error.scope === 'all') await breaker.check();
-  if (error.scope === 'all' && breaker.open !== undefined) {
+  if (error.scope === 'all' && breaker.openReason !== undefined) {
     const reason: Reason = { code: 'bucket_unavailable', text };
     return { outcome: 'bucket_unavailable', waitMs: 5000 + Math.random() * 10_000, reason };
   }

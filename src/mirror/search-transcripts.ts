@@ -50,7 +50,7 @@ export function startSearchingTranscripts({
     log.warn({ event: 'transcript.reading_failed', err }, 'transcript not read for search, will retry');
   if (!config.transcripts.search) return every(hour, (signal) => forgetWords(store, signal), { failed });
   const read = async (signal: AbortSignal) => {
-    if (breaker.open !== undefined || !(await store.chores.take(chore, afterDeathMs))) return 'not due';
+    if (breaker.openReason !== undefined || !(await store.chores.take(chore, afterDeathMs))) return 'not due';
     const isMore = await readTranscripts({ ...deps, signal });
     await store.chores.done(chore, isMore ? timings.poll : timings.sweep);
     return undefined;

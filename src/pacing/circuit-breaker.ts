@@ -45,7 +45,7 @@ export function createCircuitBreaker(options: { storage: Storage; log: Log; timi
 
   return {
     /** Why the breaker is open; undefined while it is closed. */
-    get open(): string | undefined {
+    get openReason(): string | undefined {
       return reason;
     },
 

@@ -109,7 +109,7 @@ export class Dispatcher {
   }
 
   async #round(): Promise<void> {
-    if (this.#options.breaker.open === undefined) await this.#dispatch();
+    if (this.#options.breaker.openReason === undefined) await this.#dispatch();
     if (performance.now() - this.#lastSweep > this.#options.timings.sweep) {
       this.#lastSweep = performance.now();
       await sweep(this.#options, this.#stopping.signal);

@@ -33,7 +33,7 @@ export function startExpiring(
 ) {
   const { store, breaker, log, config } = options;
   async function expireIfDue(signal: AbortSignal): Promise<void> {
-    if (breaker.open !== undefined) return;
+    if (breaker.openReason !== undefined) return;
     // With a short KEEP_VERSIONS, the time between two checks must not look like a time in which nothing ran.
     const grace = Math.max(2 * checkMs, Math.min(graceMs, config.keepVersions));
     if (!(await store.chores.take('versions', everyMs, grace))) return;

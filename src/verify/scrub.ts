@@ -19,7 +19,7 @@ import { inspectAsset } from './inspect-asset.ts';
 export interface ScrubDeps {
   store: Store;
   storage: Storage;
-  breaker: Pick<CircuitBreaker, 'open'>;
+  breaker: Pick<CircuitBreaker, 'openReason'>;
   log: Log;
   /** Called with the number of bytes that were read. */
   onRead: (bytes: number) => void;
@@ -71,7 +71,7 @@ export class Scrubber {
   /** Reads all assets that are due now, if no other process does. */
   async round(stop: AbortSignal): Promise<'not due' | undefined> {
     const { store, breaker, instance, timings } = this.#deps;
-    if (performance.now() < this.#notBefore || breaker.open !== undefined) return 'not due';
+    if (performance.now() < this.#notBefore || breaker.openReason !== undefined) return 'not due';
     const owner = `${instance} ${randomUUID()}`;
     const leaseMs = timings.verificationLease;
     const state = await store.scrub.take(owner, leaseMs);

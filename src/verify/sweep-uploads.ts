@@ -17,7 +17,7 @@ export function startSweeping(options: { store: Store; storage: Storage; breaker
   const { store, storage, breaker, log } = options;
 
   async function sweepIfDue(signal: AbortSignal): Promise<void> {
-    if (breaker.open !== undefined || !(await store.chores.take('uploads', retryMs))) return;
+    if (breaker.openReason !== undefined || !(await store.chores.take('uploads', retryMs))) return;
     const ended = await sweepUploads({ store, storage }, { ...ages, signal });
     await store.chores.done('uploads', day);
     if (ended > 0) log.info({ event: 'upload.removed', uploads: ended }, 'abandoned uploads removed');

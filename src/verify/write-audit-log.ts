@@ -20,11 +20,11 @@ const pageSize = 1000;
 
 /** Writes the audit log of each day (UTC) into the bucket, soon after its end. One process at a time does so. */
 export function startWritingAuditLog(
-  deps: WriteAuditLogDeps & { store: Store; breaker: Pick<CircuitBreaker, 'open'> },
+  deps: WriteAuditLogDeps & { store: Store; breaker: Pick<CircuitBreaker, 'openReason'> },
 ) {
   const { store, breaker, log } = deps;
   async function writeIfDue(signal: AbortSignal): Promise<void> {
-    if (breaker.open !== undefined || !(await store.chores.take('audit', retryMs))) return;
+    if (breaker.openReason !== undefined || !(await store.chores.take('audit', retryMs))) return;
     try {
       await writeAuditLog(deps, signal);
     } finally {

@@ -21,10 +21,12 @@ const retryMs = 300_000;
 const pageSize = 1000;
 
 /** Writes the changes of each hour into the bucket, soon after its end. One process at a time does so. */
-export function startWritingChanges(deps: WriteChangesDeps & { store: Store; breaker: Pick<CircuitBreaker, 'open'> }) {
+export function startWritingChanges(
+  deps: WriteChangesDeps & { store: Store; breaker: Pick<CircuitBreaker, 'openReason'> },
+) {
   const { store, breaker, log } = deps;
   async function writeIfDue(signal: AbortSignal): Promise<unknown> {
-    if (breaker.open !== undefined || !(await store.chores.take('changes', retryMs))) return 'not due';
+    if (breaker.openReason !== undefined || !(await store.chores.take('changes', retryMs))) return 'not due';
     try {
       return await writeChanges(deps, signal);
     } finally {

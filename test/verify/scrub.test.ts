@@ -39,7 +39,7 @@ describe('the scrub', () => {
   const stop = new AbortController().signal;
   function scrubber(options: { cycle?: number; bandwidth?: number; storage?: Storage } = {}) {
     const { context } = scene.mirror.service;
-    const breaker = { open: undefined };
+    const breaker = { openReason: undefined };
     const onRead = (bytes: number) => context.metrics.scrubbedBytes.inc(bytes);
     return new Scrubber({
       onRead,

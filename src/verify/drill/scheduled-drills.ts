@@ -16,7 +16,7 @@ export const usualSample = 20;
 export interface ScheduledDrillDeps extends DrillDeps {
   /** Where reports are written. */
   storage: Storage;
-  breaker: Pick<CircuitBreaker, 'open'>;
+  breaker: Pick<CircuitBreaker, 'openReason'>;
   instance: string;
   timings: Timings;
   /** In ms; undefined: only requested ones. */
@@ -45,7 +45,7 @@ export function startDrills(deps: ScheduledDrillDeps) {
 async function makeDrill(deps: ScheduledDrillDeps, stop: AbortSignal): Promise<void> {
   const { store, log, storage, breaker } = deps;
   const { verificationLease: leaseMs, verificationRetry: waitMs } = deps.timings;
-  if (breaker.open !== undefined) return;
+  if (breaker.openReason !== undefined) return;
   const abandoned = await store.drills.failAbandoned();
   if (abandoned) log.error({ event: 'drill.failed', drillId: abandoned }, 'restore drill failed');
   const owner = `${deps.instance} ${randomUUID()}`;
