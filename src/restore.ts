@@ -23,11 +23,11 @@ export interface RestoreRequest extends Selection {
 }
 
 /** Called during a restore or an export. */
-export interface CopyReport<So> {
+export interface CopyReport<Progress> {
   start: (from: string, to: string) => void;
   /** Called with one sentence for each asset that could not be copied. */
   problem: (line: string) => void;
-  progress: (progress: Readonly<So>) => void;
+  progress: (progress: Readonly<Progress>) => void;
 }
 
 /**

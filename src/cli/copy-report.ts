@@ -8,33 +8,33 @@ import { runReported } from './work-report.ts';
  * Shows the progress of a restore or an export, and a summary. `doneOf`: the assets that are complete at the target. Returns how many
  * could not be copied. @throws UsageError
  */
-export async function runCopy<So extends Copying>(
-  work: (report: CopyReport<So>) => Promise<So>,
+export async function runCopy<Progress extends Copying>(
+  work: (report: CopyReport<Progress>) => Promise<Progress>,
   options: {
     verb: string;
-    /** `restored`. */
+    /** The participle for the summary, such as `restored`. */
     past: string;
-    first: So;
-    doneOf: (so: Readonly<So>) => number;
+    initial: Progress;
+    doneOf: (progress: Readonly<Progress>) => number;
     json?: boolean;
     stop: AbortSignal;
   },
 ): Promise<number> {
-  const { verb, past, first, doneOf, json = false, stop } = options;
+  const { verb, past, initial, doneOf, json = false, stop } = options;
   const title = (from: string, to: string) => `${paint('bold', verb)}  from ${from} to ${to}`;
-  const { failed } = await runReported<So>(
+  const { failed } = await runReported<Progress>(
     (report) => work({ ...report, start: (from, to) => report.start(title(from, to)) }),
     {
-      ...{ json, stop, first },
-      summaryOf: (so, end) => summaryOf(so, { ...end, past, done: doneOf(so) }),
+      ...{ json, stop, initial },
+      summaryOf: (progress, end) => summaryOf(progress, { ...end, past, done: doneOf(progress) }),
       format: ` ${paint('cyan', '{bar}')} {percentage}%  {count}  {bytes}  {rate}`,
-      facts: (so, ms) => {
-        const { total, failed, bytes } = so;
+      facts: (progress, ms) => {
+        const { total, failed, bytes } = progress;
         const left = Math.max(0, (total?.bytes ?? bytes) - bytes);
         return {
           done: bytes,
           of: total?.bytes ?? 0,
-          count: `${number(doneOf(so) + failed)} of ${counted(total?.assets ?? 0, 'asset')}`,
+          count: `${number(doneOf(progress) + failed)} of ${counted(total?.assets ?? 0, 'asset')}`,
           bytes: formatBytes(bytes),
           rate:
             bytes > 0 && ms > 2000

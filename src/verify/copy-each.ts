@@ -15,12 +15,12 @@ export interface Copying {
   failed: number;
 }
 
-export interface CopyOptions<So extends Copying> {
+export interface CopyOptions<Progress extends Copying> {
   /** Replaces files at the target that have other content. */
   overwrite: boolean;
   /** Called with one sentence for each problem. */
   onProblem: (line: string) => void;
-  onProgress: (progress: Readonly<So>) => void;
+  onProgress: (progress: Readonly<Progress>) => void;
   signal: AbortSignal;
 }
 
@@ -49,11 +49,11 @@ export async function countSelected<T extends { bytes: number }>(
  * Copies the files of the selected assets, each verified, and notes it in `progress`. Files that are at the target already are
  * compared and stay, so that it can be continued. `onCopied`: called when all files of an asset are there.
  */
-export async function copyEach<T extends { assetId: string; files: FileToCopy[] }, So extends Copying>(
+export async function copyEach<T extends { assetId: string; files: FileToCopy[] }, Progress extends Copying>(
   places: { storage: Storage; target: Storage },
   selected: AsyncIterable<Selected<T>>,
-  progress: So,
-  options: CopyOptions<So> & { onCopied: (one: T) => void },
+  progress: Progress,
+  options: CopyOptions<Progress> & { onCopied: (one: T) => void },
 ): Promise<void> {
   const { onProblem, onProgress, signal } = options;
   const failed = (assetId: string, problem: string) => {
@@ -84,11 +84,11 @@ export async function copyEach<T extends { assetId: string; files: FileToCopy[] 
 }
 
 /** False: all files were there before. Length and checksum of each file are known afterwards. */
-async function copyAsset<So extends Copying>(
+async function copyAsset<Progress extends Copying>(
   places: { storage: Storage; target: Storage },
   { files }: { files: FileToCopy[] },
-  progress: So,
-  { overwrite, onProgress, signal }: CopyOptions<So>,
+  progress: Progress,
+  { overwrite, onProgress, signal }: CopyOptions<Progress>,
 ): Promise<boolean> {
   let isNew = false;
   for (const file of files) {

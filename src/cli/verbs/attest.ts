@@ -46,7 +46,7 @@ export async function attest(
         progress: report.progress,
       }),
     {
-      ...{ json, stop, first: nothingAttested, summaryOf: (so, end) => summaryOf(so, { ...end, key }) },
+      ...{ json, stop, initial: nothingAttested, summaryOf: (progress, end) => summaryOf(progress, { ...end, key }) },
       format: ` ${paint('cyan', '{bar}')} {percentage}%  {count}  {bytes}  {rate}`,
       facts: ({ assets, total, bytes }, ms) => ({
         done: assets,
@@ -68,10 +68,10 @@ function trustOf({ keyId, manifests }: Readonly<Attested>, key: string | undefin
 }
 
 function summaryOf(
-  so: Readonly<Attested>,
+  progress: Readonly<Attested>,
   { interrupted, ms, key }: { interrupted: boolean; ms: number; key: string | undefined },
 ): string {
-  const { manifests, days, day, objects, bytes, unproven, problems } = so;
+  const { manifests, days, day, objects, bytes, unproven, problems } = progress;
   const lead = interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
   const isGood = problems === 0 && unproven === 0 && !interrupted;
   const none = isGood ? 'All is as it was signed' : 'No problem found';
@@ -80,6 +80,6 @@ function summaryOf(
     `\n${lead}${paint(isGood ? 'green' : 'red', paint('bold', result))}: ${counted(objects, 'object')}, ${formatBytes(bytes)} read in ${formatDuration(ms)}`,
     `  ${counted(manifests, 'manifest')}, ${number(days)} intact ${days === 1 ? 'inventory' : 'inventories'}; the last is of ${day ?? 'no day'}`,
     ...(unproven > 0 ? [`  ${counted(unproven, 'object')} not proven`] : []),
-    trustOf(so, key),
+    trustOf(progress, key),
   ].join('\n');
 }

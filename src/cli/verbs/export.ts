@@ -52,7 +52,7 @@ export const exportAssets = (
   runCopy(work, {
     ...options,
     ...{ verb: 'export', past: 'exported', doneOf: ({ exported }) => exported },
-    first: { total: undefined, exported: 0, bytes: 0, present: 0, failed: 0 },
+    initial: { total: undefined, exported: 0, bytes: 0, present: 0, failed: 0 },
   }).catch(ofFilter);
 
 /** Writes the list of what would be exported. @throws UsageError */

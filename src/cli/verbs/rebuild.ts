@@ -8,12 +8,21 @@ export async function rebuild(
   work: (report: RebuildReport) => Promise<Rebuilding>,
   { json = false, stop }: { json?: boolean; stop: AbortSignal },
 ): Promise<number> {
-  const first = { objects: 0, total: undefined, restored: 0, bytes: 0, known: 0, pending: 0, versions: 0, skipped: 0 };
+  const initial = {
+    objects: 0,
+    total: undefined,
+    restored: 0,
+    bytes: 0,
+    known: 0,
+    pending: 0,
+    versions: 0,
+    skipped: 0,
+  };
   const title = (storage: string) => `${paint('bold', 'rebuild')}  the database, from the records in ${storage}`;
   const { pending, skipped } = await runReported<Rebuilding>(
     (report) => work({ ...report, start: (storage) => report.start(title(storage)) }),
     {
-      ...{ json, stop, first, summaryOf },
+      ...{ json, stop, initial, summaryOf },
       format: ` ${paint('cyan', '{bar}')} {percent}  {count}  {bytes}  {rate}`,
       facts: ({ objects, total, restored, known, bytes }, ms) => ({
         done: objects,
@@ -28,17 +37,18 @@ export async function rebuild(
   return pending + skipped;
 }
 
-function summaryOf(so: Readonly<Rebuilding>, { interrupted, ms }: { interrupted: boolean; ms: number }): string {
+function summaryOf(progress: Readonly<Rebuilding>, { interrupted, ms }: { interrupted: boolean; ms: number }): string {
   const lead = interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
-  const well = so.pending + so.skipped === 0 && !interrupted;
-  const sum = paint(well ? 'green' : 'yellow', paint('bold', `${counted(so.restored, 'asset')} restored`));
-  const found = so.known > 0 ? ` (${so.known} already known)` : '';
-  const lines = [`\n${lead}${sum}${found}, ${formatBytes(so.bytes)} in the bucket, in ${formatDuration(ms)}`];
-  if (so.versions > 0) lines.push(`  ${counted(so.versions, 'superseded file')} restored`);
-  if (so.pending > 0) lines.push(`  ${so.pending} differ from their record and are fetched again`);
-  if (so.skipped > 0) lines.push(`  ${so.skipped} record files ignored: not a valid record, or an older version`);
+  const well = progress.pending + progress.skipped === 0 && !interrupted;
+  const sum = paint(well ? 'green' : 'yellow', paint('bold', `${counted(progress.restored, 'asset')} restored`));
+  const found = progress.known > 0 ? ` (${progress.known} already known)` : '';
+  const lines = [`\n${lead}${sum}${found}, ${formatBytes(progress.bytes)} in the bucket, in ${formatDuration(ms)}`];
+  if (progress.versions > 0) lines.push(`  ${counted(progress.versions, 'superseded file')} restored`);
+  if (progress.pending > 0) lines.push(`  ${progress.pending} differ from their record and are fetched again`);
+  if (progress.skipped > 0)
+    lines.push(`  ${progress.skipped} record files ignored: not a valid record, or an older version`);
   if (interrupted) lines.push('Run it again to continue.');
-  else if (so.restored + so.known > 0) {
+  else if (progress.restored + progress.known > 0) {
     lines.push('Users must connect again (`asset-mirror connect-link`). Restored assets are not downloaded again.');
   } else lines.push('No records found. Check STORAGE_URL and its prefix.');
   return lines.join('\n');

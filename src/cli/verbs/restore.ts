@@ -45,5 +45,5 @@ export const restore = (
   runCopy(work, {
     ...options,
     ...{ verb: 'restore', past: 'restored', doneOf: ({ restored }) => restored },
-    first: { total: undefined, restored: 0, bytes: 0, present: 0, failed: 0 },
+    initial: { total: undefined, restored: 0, bytes: 0, present: 0, failed: 0 },
   });
