@@ -39,7 +39,7 @@ export const withAssetFilters = (verb: Command): Command =>
     .option('--skipped', 'assets skipped by filters')
     .option('--search <text>', 'part of the name, ignoring case, or an id');
 
-/** The same conditions as the API has them; the connection is as the user named it. */
+/** The same conditions, as the API names them. `connectionId` is what the user typed: an id, an e-mail or a name. */
 export const filterOf = (options: AssetFilterOptions): FacetQuery => {
   const { connection, connectionTag, company, project, search, ...others } = options;
   const { state, type, tag, mimeType, uploadedFrom, uploadedBefore, minSize, maxSize, skipped } = others;

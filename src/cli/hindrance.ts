@@ -2,7 +2,7 @@ import type { AssetList, ConnectionSummary, Status } from './answers.ts';
 import type { ApiClient } from './client.ts';
 import { counted, harmless } from './output.ts';
 
-/** A wait that ends sooner is waited for. */
+/** A shorter delay is waited for. */
 const patienceMs = 5 * 60_000;
 
 const isFarOff = (time: string | null) => time !== null && Date.parse(time) > Date.now() + patienceMs;

@@ -35,7 +35,7 @@ export function size(text: string): number {
   throw new InvalidArgumentError('Expected a size, such as 10MiB.');
 }
 
-/** A day means its end, in UTC; a time needs its zone. */
+/** A time with its zone, or the end of a day in UTC. */
 export function date(text: string): Date {
   const [, day, time] = /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d))?$/.exec(text) ?? [];
   const at = new Date(time ? text : `${day}T23:59:59.999Z`);
@@ -47,7 +47,7 @@ export function date(text: string): Date {
   );
 }
 
-/** A day as it is, in UTC. */
+/** A day, which stays a text. */
 export function day(text: string): string {
   date(text);
   if (/^\d{4}-\d\d-\d\d$/.test(text)) return text;
@@ -61,7 +61,7 @@ const address = (expected: string, protocols: RegExp) => (text: string) => {
 export const httpAddress = address('an address, such as https://library.example.com', /^https?:$/);
 export const httpsAddress = address('an https address', /^https:$/);
 
-export function words(text: string): string {
+export function nonEmptyText(text: string): string {
   if (text.trim() !== '') return text;
   throw new InvalidArgumentError('Expected a text that is not empty.');
 }

@@ -1,5 +1,5 @@
 import { Option } from 'commander';
-import { collect, directory, httpAddress, httpsAddress, size, wholeNumber, words } from './options.ts';
+import { collect, directory, httpAddress, httpsAddress, nonEmptyText, size, wholeNumber } from './options.ts';
 import type { NewVerb, Verbs } from './verb.ts';
 
 /** The verbs that start something and run until they are stopped. */
@@ -36,7 +36,7 @@ export function runVerbs(verb: NewVerb, verbs: Pick<Verbs, 'start' | 'demo' | 'l
     .option('--media <dir>', 'serve a folder', directory)
     .option('--synthetic <n>', 'serve n generated assets', wholeNumber(0, 10_000_000))
     .option('--max-size <size>', 'with --synthetic: maximum size of a file, such as 10MiB', size)
-    .option('--seed <n>', 'a number; each number gives other content', wholeNumber(0, 2 ** 31))
+    .option('--seed <n>', 'a number: the same one generates the same content', wholeNumber(0, 2 ** 31))
     .addOption(
       new Option('--database <url>', 'PostgreSQL that keeps apps, grants and tokens (default: one under DATA_DIR)').env(
         'LIBRARY_DATABASE_URL',
@@ -51,9 +51,9 @@ export function runVerbs(verb: NewVerb, verbs: Pick<Verbs, 'start' | 'demo' | 'l
       'redirect URI of the app; may be repeated (default: http://localhost:8080/oauth/callback)',
       collect,
     )
-    .option('--app-name <name>', 'name of the app, as users see it', words)
+    .option('--app-name <name>', 'name of the app, as users see it', nonEmptyText)
     .option('--logo-url <url>', 'logo of the app: https, PNG or SVG', httpsAddress)
     .option('--website-url <url>', 'website of the app', httpAddress)
-    .option('--auto-consent', 'approve without showing pages')
+    .option('--auto-consent', 'give consent at once, without showing pages')
     .action((options) => verbs.library(options));
 }

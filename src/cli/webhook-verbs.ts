@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { webhookKinds } from '../webhook-kinds.ts';
 import type { ApiClient } from './client.ts';
-import { collect, mostRows, wholeNumber, words } from './options.ts';
+import { collect, mostRows, nonEmptyText, wholeNumber } from './options.ts';
 import { examples, failIf } from './verb.ts';
 import * as webhooks from './verbs/webhooks.ts';
 
@@ -33,7 +33,7 @@ export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>):
     verb('set', 'Change a webhook endpoint. New filters replace all old ones.', 'set ENDPOINT --rotate-secret'),
   )
     .argument('<endpoint>', endpoint)
-    .option('--url <url>', 'another address', words)
+    .option('--url <url>', 'another address', nonEmptyText)
     .option('--no-filters', 'remove all filters')
     .option('--enable', 'send it events again, and those that wait')
     .addOption(new Option('--disable', 'send it nothing').conflicts('enable'))

@@ -27,20 +27,20 @@ export async function events(api: ApiClient, options: EventsOptions): Promise<vo
 
   const say = (event: MirrorEvent) => (options.json ? printJsonLine(event) : print(lineOf(event)));
   // Events that arrive while the past ones are fetched are printed after them, once.
-  let early: MirrorEvent[] | undefined = [];
-  let good = true;
+  let buffered: MirrorEvent[] | undefined = [];
+  let isConnected = true;
   const following = api.followEvents(filter, {
-    onEvent: (event) => (early ? early.push(event) : say(event)),
+    onEvent: (event) => (buffered ? buffered.push(event) : say(event)),
     onLine(now) {
-      if (now !== good) printError(now ? 'Connected again.' : 'Connection lost, reconnecting …');
-      good = now;
+      if (now !== isConnected) printError(now ? 'Connected again.' : 'Connection lost, reconnecting …');
+      isConnected = now;
     },
   });
   const before = await Promise.race([following.open.then(past), following.end]);
   for (const event of before.events.reverse()) say(event);
   const shown = new Set(before.events.map(({ id }) => id));
-  const missed = early.filter(({ id }) => !shown.has(id));
-  early = undefined;
+  const missed = buffered.filter(({ id }) => !shown.has(id));
+  buffered = undefined;
   for (const event of missed) say(event);
   await following.end;
 }

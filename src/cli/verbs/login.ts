@@ -31,14 +31,14 @@ export async function login(api: ApiClient, credentials: Credentials, { json }: 
 /** Ends the session of `login`, and forgets it. */
 export async function logout(credentials: Credentials, { json }: { json?: boolean }): Promise<void> {
   const api = await credentials.api();
-  const ended = api && (await endOwn(api));
+  const ended = api && (await endOwnSession(api));
   await credentials.save(undefined);
   if (json) printJson({ ended: ended ?? null });
   else print(ended === undefined ? 'There was no session.' : `Signed out ${ended}.`);
 }
 
-/** The name of the operator. Undefined: the session had ended. */
-async function endOwn(api: ApiClient): Promise<string | undefined> {
+/** Returns the name of the operator; undefined if the session had ended already. */
+async function endOwnSession(api: ApiClient): Promise<string | undefined> {
   try {
     const { sessionId, name } = await api.me();
     if (sessionId !== null) await api.endSession(sessionId);
@@ -49,7 +49,7 @@ async function endOwn(api: ApiClient): Promise<string | undefined> {
   }
 }
 
-/** Shows who the service takes this program for. */
+/** Shows the operator as whom this program is signed in. */
 export async function whoami(api: ApiClient, { json }: { json?: boolean }): Promise<void> {
   const me = await api.me();
   if (json) return printJson(me);

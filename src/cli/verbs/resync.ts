@@ -23,7 +23,7 @@ export interface ResyncOptions {
 }
 
 const pollMs = 500;
-/** Between two checks whether any pending asset is due soon. */
+/** How often to check whether all pending assets are stuck. */
 const checkMs = 10_000;
 
 /**
@@ -86,9 +86,9 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
       const verification =
         sync.verificationId === null
           ? undefined
-          : await kept(api.verification(sync.verificationId, { after: 0, limit: 0 }));
+          : await unlessForgotten(api.verification(sync.verificationId, { after: 0, limit: 0 }));
       const compared = verification === undefined || verification.finishedAt !== null;
-      // The counts include assets to repair in the next round at the latest.
+      // Assets to repair may be counted only after the verification has ended: the state must be over in two rounds.
       const isOver = ended && compared && pending + transferring === 0;
       if (isOver && wasCompared) return { sync, connection, verification };
       wasCompared = ended && compared;
@@ -98,15 +98,26 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
         nextCheck = performance.now() + checkMs;
       }
       if (hindrance) throw new Error(`stopped waiting: ${hindrance}`);
-      if (!reportWaits(status, connection)) {
-        const waits = pending + transferring > 0 || verification === undefined;
-        live.show(!ended ? listingLine(sync) : waits ? transferLine(connection, status) : bucketLine(verification));
-      }
+      if (!reportWaits(status, connection)) live.show(progressLine({ sync, connection, status, verification }));
       await sleep(pollMs);
     }
   } finally {
     live.end();
   }
+}
+
+/** The progress of the step that runs: the listing, the transfers or the verification. */
+function progressLine(now: {
+  sync: Sync;
+  connection: ConnectionSummary;
+  status: Status;
+  verification: Verification | undefined;
+}): string {
+  const { sync, connection, status, verification } = now;
+  const { pending, transferring } = connection.counts.byState;
+  if (sync.finishedAt === null) return listingLine(sync);
+  if (pending + transferring > 0 || verification === undefined) return transferLine(connection, status);
+  return bucketLine(verification);
 }
 
 const listingLine = ({ status, pages, seen, new: fresh, changed }: Sync) =>
@@ -135,8 +146,8 @@ const bucketLine = ({ status, progress: { done, total } }: Verification) =>
       ? 'verification: starting'
       : `verification: ${number(done)} of ${counted(total, 'asset')}`;
 
-/** Only the last verifications are kept; one that is not kept has ended. */
-const kept = (answer: Promise<Verification>) =>
+/** Undefined if the verification is no longer kept; then it has ended. */
+const unlessForgotten = (answer: Promise<Verification>) =>
   answer.catch((error) => {
     if (error instanceof RefusedByService && error.problem.status === 404) return undefined;
     throw error;

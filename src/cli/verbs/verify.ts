@@ -156,7 +156,7 @@ function terminalView(): View {
   };
 }
 
-const phases = {
+const phaseNotes = {
   library: 'listing the library',
   assets: 'checking assets that are new or not mirrored',
   versions: 'checking superseded files',
@@ -169,7 +169,7 @@ function noteOf({ status, phase, progress, counts, error }: Verification): strin
   if (error) return `waiting: ${harmless(error)}`;
   if (status === 'waiting') return 'waiting for a worker';
   if (phase === null) return '';
-  if (phase !== 'objects') return phases[phase];
+  if (phase !== 'objects') return phaseNotes[phase];
   const read = counts.bytesRead > 0 ? `, ${formatBytes(counts.bytesRead)} read` : '';
   return `${progress.done}/${progress.total} assets${read}`;
 }
