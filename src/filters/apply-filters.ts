@@ -33,22 +33,10 @@ export async function applyFilters(
     for (let after = ''; ; ) {
       signal.throwIfAborted();
       const page = await store.filters.page({ connectionId, companyId: company.id, after, limit: pageSize });
-      const out: { id: string; rule: string }[] = [];
-      const wanted: string[] = [];
-      const over = new Map<string, string[]>();
-      for (const row of page) {
-        const rule = skippingRule(filters, row);
-        if (rule === null) {
-          if (row.skipped !== null) wanted.push(row.id);
-        } else if (row.connectionId === connectionId && row.skipped !== rule) {
-          const otherConnectionId = otherReaderOf(others, row);
-          if (otherConnectionId === undefined) out.push({ id: row.id, rule });
-          else over.set(otherConnectionId, [...(over.get(otherConnectionId) ?? []), row.id]);
-        }
-      }
-      for (const [otherConnectionId, ids] of over) await store.filters.handOver(otherConnectionId, ids);
-      found.unskipped += await store.filters.unskip(connectionId, wanted);
-      found.skipped += await store.filters.skip(out);
+      const { toSkip, toUnskip, toHandOver } = decisionsFor(page, { connectionId, filters, others });
+      for (const [otherConnectionId, ids] of toHandOver) await store.filters.handOver(otherConnectionId, ids);
+      found.unskipped += await store.filters.unskip(connectionId, toUnskip);
+      found.skipped += await store.filters.skip(toSkip);
       if (page.length < pageSize) break;
       after = page.at(-1)!.id;
     }
@@ -59,7 +47,28 @@ export async function applyFilters(
   return found;
 }
 
-/** Applies filters that were changed and not applied to the end, such as those of the environment. */
+/** What to do with each asset of a page. Assets for which nothing changes are omitted. */
+function decisionsFor(
+  page: SelectableRow[],
+  { connectionId, filters, others }: { connectionId: string; filters: Filters; others: Reader[] },
+) {
+  const toSkip: { id: string; rule: string }[] = [];
+  const toUnskip: string[] = [];
+  const toHandOver = new Map<string, string[]>();
+  for (const row of page) {
+    const rule = skippingRule(filters, row);
+    if (rule === null) {
+      if (row.skipped !== null) toUnskip.push(row.id);
+    } else if (row.connectionId === connectionId && row.skipped !== rule) {
+      const otherConnectionId = otherReaderOf(others, row);
+      if (otherConnectionId === undefined) toSkip.push({ id: row.id, rule });
+      else toHandOver.set(otherConnectionId, [...(toHandOver.get(otherConnectionId) ?? []), row.id]);
+    }
+  }
+  return { toSkip, toUnskip, toHandOver };
+}
+
+/** Applies filters whose change was not applied to all assets yet, such as those of the environment. */
 export function startApplyingFilters(deps: { store: Store; log: Log; filters: FilterDefaults; timings: Timings }) {
   const { store, log, timings } = deps;
   async function applyPending(signal: AbortSignal): Promise<void> {
@@ -70,8 +79,19 @@ export function startApplyingFilters(deps: { store: Store; log: Log; filters: Fi
   return every(timings.sweep, applyPending, { failed, stopMs: 1000 });
 }
 
-/** The other connections that want assets of a company, and their filters, the oldest first. */
-async function otherReaders(store: Store, companyId: string, except: string, defaults: FilterDefaults) {
+/** Another connection that can read a company. */
+interface Reader {
+  id: string;
+  filters: Filters;
+}
+
+/** The other connections that want assets of a company, the oldest first. */
+async function otherReaders(
+  store: Store,
+  companyId: string,
+  except: string,
+  defaults: FilterDefaults,
+): Promise<Reader[]> {
   const readers = await store.filters.readers(companyId);
   return readers
     .filter(({ id }) => id !== except)
@@ -80,7 +100,7 @@ async function otherReaders(store: Store, companyId: string, except: string, def
 }
 
 function otherReaderOf(
-  readers: { id: string; filters: Filters }[],
+  readers: Reader[],
   asset: Pick<SelectableRow, 'companyId' | 'projectId' | 'assetType'>,
 ): string | undefined {
   return readers.find(({ filters }) => skippingRule(filters, asset) === null)?.id;
