@@ -3,12 +3,12 @@ import uPlot from './vendor/uplot/dist/uPlot.esm.js';
 
 /**
  * @typedef {{ label: string, colour: string, values: number[], bars?: boolean }} Series
- * @typedef {{ times: number[], series: Series[], format: (value: number) => string, withDay: boolean, base: 2 | 10 }} ChartData times in seconds; of bytes the steps are powers of 2
+ * @typedef {{ times: number[], series: Series[], format: (value: number) => string, withDay: boolean, base: 2 | 10 }} ChartData times in seconds; `base` of the steps of the axis: 2 for bytes
  */
 
-/** Steps of the axes. */
-const powers = Array.from({ length: 60 }, (_, i) => 2 ** i);
-const counts = Array.from({ length: 12 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat();
+/** Steps of an axis. */
+const binarySteps = Array.from({ length: 60 }, (_, i) => 2 ** i);
+const decimalSteps = Array.from({ length: 12 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat();
 
 const dark = matchMedia('(prefers-color-scheme: dark)');
 
@@ -63,7 +63,7 @@ class TimeChart extends HTMLElement {
   #show() {
     const data = this.#data;
     if (!data || !this.isConnected || this.clientWidth === 0) return;
-    const { times, series, withDay, base } = data;
+    const { times, series, withDay } = data;
     const columns = /** @type {uPlot.AlignedData} */ ([times, ...series.map((_, i) => stacked(series, i))]);
     const shape = `${series.map(({ label }) => label)} ${withDay} ${times.length}`;
     if (this.#plot && shape === this.#shape) {
@@ -72,6 +72,11 @@ class TimeChart extends HTMLElement {
     }
     this.#shape = shape;
     this.#plot?.destroy();
+    this.#plot = new uPlot(this.#options(data), columns, this);
+  }
+
+  /** @param {ChartData} data @returns {uPlot.Options} */
+  #options({ times, series, withDay, base }) {
     const style = getComputedStyle(this);
     const step = (times[1] ?? 0) - (times[0] ?? 0);
     /** @param {string} name */
@@ -82,52 +87,48 @@ class TimeChart extends HTMLElement {
       grid: { stroke: colour('line'), width: 1 },
       ticks: { show: false },
     };
-    this.#plot = new uPlot(
-      {
-        width: this.clientWidth,
-        height: this.clientHeight,
-        legend: { show: false },
-        padding: [8, 20, 0, 0],
-        cursor: { y: false, drag: { x: false, y: false }, points: { show: false } },
-        scales: {
-          // Half a step on both sides, so that the first bar and the last are whole.
-          x: { range: (_plot, low, high) => [low - step / 2, high + step / 2] },
-          y: { range: (_plot, _low, high) => [0, Math.max(high * 1.1, 1)] },
-        },
-        axes: [
-          {
-            ...axis,
-            grid: { show: false },
-            size: 28,
-            space: withDay ? 80 : 56,
-            values: (_plot, values) => values.map((at) => hour(at * 1000, withDay)),
-          },
-          {
-            ...axis,
-            size: base === 2 ? 76 : 44,
-            space: 28,
-            incrs: base === 2 ? powers : counts,
-            values: (_plot, values) => values.map((value) => this.#data?.format(value) ?? ''),
-          },
-        ],
-        series: [
-          {},
-          ...series.map(({ label, colour: name, bars }) => ({
-            label,
-            stroke: colour(name),
-            fill: bars ? colour(name) : `color-mix(in srgb, ${colour(name)} 16%, transparent)`,
-            width: bars ? 0 : 2,
-            points: { show: false },
-            paths: /** @type {uPlot.Series.PathBuilder} */ (
-              bars ? uPlot.paths.bars?.({ size: [0.72, 40], radius: 0.25 }) : uPlot.paths.spline?.()
-            ),
-          })),
-        ],
-        hooks: { setCursor: [(plot) => this.#read(plot.cursor.idx ?? null)] },
+    return {
+      width: this.clientWidth,
+      height: this.clientHeight,
+      legend: { show: false },
+      padding: [8, 20, 0, 0],
+      cursor: { y: false, drag: { x: false, y: false }, points: { show: false } },
+      scales: {
+        // Half a step on both sides, so that the first bar and the last are whole.
+        x: { range: (_plot, low, high) => [low - step / 2, high + step / 2] },
+        y: { range: (_plot, _low, high) => [0, Math.max(high * 1.1, 1)] },
       },
-      columns,
-      this,
-    );
+      axes: [
+        {
+          ...axis,
+          grid: { show: false },
+          size: 28,
+          space: withDay ? 80 : 56,
+          values: (_plot, values) => values.map((at) => hour(at * 1000, withDay)),
+        },
+        {
+          ...axis,
+          size: base === 2 ? 76 : 44,
+          space: 28,
+          incrs: base === 2 ? binarySteps : decimalSteps,
+          values: (_plot, values) => values.map((value) => this.#data?.format(value) ?? ''),
+        },
+      ],
+      series: [
+        {},
+        ...series.map(({ label, colour: name, bars }) => ({
+          label,
+          stroke: colour(name),
+          fill: bars ? colour(name) : `color-mix(in srgb, ${colour(name)} 16%, transparent)`,
+          width: bars ? 0 : 2,
+          points: { show: false },
+          paths: /** @type {uPlot.Series.PathBuilder} */ (
+            bars ? uPlot.paths.bars?.({ size: [0.72, 40], radius: 0.25 }) : uPlot.paths.spline?.()
+          ),
+        })),
+      ],
+      hooks: { setCursor: [(plot) => this.#read(plot.cursor.idx ?? null)] },
+    };
   }
 
   /** @param {number | null} at */

@@ -6,8 +6,8 @@ import { draw } from './state.js';
 const names = new Map();
 /** Ids that were requested, or that have no name. */
 const requested = new Set();
-/** Requests names one after the other, in the order in which they are shown. */
-let line = Promise.resolve();
+/** The requests of names, one after the other, in the order in which they are shown. */
+let queue = Promise.resolve();
 
 /** What people call a connection. @param {Connection} connection */
 export const nameOf = ({ user }) => user.name || user.email || user.id;
@@ -23,13 +23,13 @@ function learnAssets(assets) {
 }
 
 /**
- * A name that is known. An unknown one is requested, and shown later.
+ * The name of an id, if it is known. Otherwise it is requested, and shown later.
  * @param {string} id @param {() => Promise<unknown>} request learns the name
  */
 function nameFor(id, request) {
   if (!names.has(id) && !requested.has(id)) {
     requested.add(id);
-    line = line.then(request).then(draw, () => {
+    queue = queue.then(request).then(draw, () => {
       // The id is shown instead.
     });
   }

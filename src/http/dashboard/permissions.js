@@ -16,10 +16,10 @@ export const may = (operation) => state.me?.may.includes(operation) ?? false;
 export const ifMay = (operation, content) => (may(operation) ? content() : nothing);
 
 /**
- * Says who can do what this operator may not.
+ * For actions that this operator may not take: the roles that may, and who has them.
  * @param {Record<string, string>} actions the operation of each: `{ Disconnect: 'disconnectConnection' }`
  */
-export function others(actions) {
+export function rolesNeeded(actions) {
   const { me } = state;
   if (!me) return nothing;
   /** @type {Map<Me['role'], string[]>} */

@@ -49,7 +49,7 @@ function tagChange(before, lines) {
 
 const lists = /** @type {const} */ (['assetTypes', 'projectIds', 'companyIds']);
 
-/** The labels of the fields; for a list, after its side. @type {Record<string, string>} */
+/** The labels of the fields. That of a list follows that of `include` or `exclude`. @type {Record<string, string>} */
 const labels = {
   syncInterval: 'Time between syncs',
   concurrency: 'Maximum of assets at once',
@@ -110,7 +110,7 @@ export function settingsDialog(connection, seenTypes, then) {
           ${lists.map((list) => choices.picker(side, list))}</fieldset>`,
         )
       }
-      <fieldset class="fields two"><legend>Hold a company until you accept it, if more than this changes at once (percentage, number)</legend>
+      <fieldset class="fields two"><legend>Hold a company until you accept its changes, if more than this changes at once (percentage, number)</legend>
         ${ifMay('acceptHeldChanges', () => [field('holdMissing', limit(settings.holdMissing)), field('holdReplaced', limit(settings.holdReplaced))])}
       </fieldset>
       <fieldset class="fields"><legend>${labels.tags}</legend>
@@ -169,9 +169,9 @@ class Choices {
   }
 
   /** @param {Side} side @param {List} list */
-  #own = (side, list) => (this.settings.own.includes(`${side}.${list}`) ? this.settings[side][list] : []);
+  #saved = (side, list) => (this.settings.own.includes(`${side}.${list}`) ? this.settings[side][list] : []);
   /** @param {Side} side @param {List} list */
-  #now = (side, list) => this.#chosen.get(`${side}.${list}`) ?? this.#own(side, list);
+  #current = (side, list) => this.#chosen.get(`${side}.${list}`) ?? this.#saved(side, list);
   /** @param {Side} side @param {List} list @param {string[]} values */
   #choose(side, list, values) {
     this.#chosen.set(`${side}.${list}`, [...new Set(values)]);
@@ -184,8 +184,8 @@ class Choices {
     const change = {};
     for (const side of /** @type {const} */ (['include', 'exclude'])) {
       for (const list of lists) {
-        const values = this.#now(side, list);
-        if (values.join('\n') === this.#own(side, list).join('\n')) continue;
+        const values = this.#current(side, list);
+        if (values.join('\n') === this.#saved(side, list).join('\n')) continue;
         change[side] = { ...change[side], [list]: values.length > 0 ? values : null };
       }
     }
@@ -209,7 +209,7 @@ class Choices {
   /** The filter in effect while nothing is chosen, or how to choose more. @param {Side} side @param {List} list */
   #hint(side, list) {
     if (list === 'projectIds' && this.projects === undefined) return 'Asking the library …';
-    if (this.#now(side, list).length > 0) return 'Add …';
+    if (this.#current(side, list).length > 0) return 'Add …';
     const { own, [side]: inEffect } = this.settings;
     const inherited = own.includes(`${side}.${list}`) ? [] : inEffect[list];
     return inherited.map((value) => this.#nameOf(list, value)).join(', ') || (side === 'include' ? 'All' : 'None');
@@ -217,7 +217,7 @@ class Choices {
 
   /** @param {Side} side @param {List} list */
   picker(side, list) {
-    const values = this.#now(side, list);
+    const values = this.#current(side, list);
     if (list === 'projectIds' && this.projects === null) {
       const type = (/** @type {Event} */ event) =>
         this.#choose(side, list, /** @type {HTMLInputElement} */ (event.target).value.split(/[\s,]+/).filter(Boolean));

@@ -86,7 +86,7 @@ function moreOf({ condition: { code, until }, counts }) {
 }
 
 /** Events: the text after the name of the asset or connection. @type {Record<string, string>} */
-const happened = {
+const eventTexts = {
   'connection.connected': 'connected',
   'connection.reconnected': 'reconnected',
   'connection.recovered': 'works again',
@@ -124,10 +124,10 @@ export const heldWords = ({ kind, count, known }) => {
 };
 
 /** @param {string} action */
-export const actionWords = (action) => sentence(actions[action] ?? action);
+export const actionWords = (action) => sentence(actionTexts[action] ?? action);
 
 /** Operator actions: the text before the name of the object. @type {Record<string, string>} */
-const actions = {
+const actionTexts = {
   signIn: 'signed in',
   signOut: 'signed out',
   createConnectLink: 'created a connect link',
@@ -166,7 +166,7 @@ const actions = {
 };
 
 /** Events without an asset or connection. @type {Record<string, string>} */
-const happenedHere = {
+const generalEventTexts = {
   'drill.passed': 'A restore drill passed',
   'drill.failed': 'A restore drill failed',
   'bucket.differs': 'The bucket differs from the database; a repair has started',
@@ -190,7 +190,7 @@ export function eventWords({ kind, data }) {
     const action = kind.slice('operator.'.length);
     const refused = data.outcome === 'refused';
     return {
-      before: `${typeof data.by === 'string' ? data.by : 'Someone'} ${actions[action] ?? `did ${action}`}`,
+      before: `${typeof data.by === 'string' ? data.by : 'Someone'} ${actionTexts[action] ?? `did ${action}`}`,
       after: refused ? '(refused)' : '',
       tone: refused ? 'warn' : 'plain',
       ...more,
@@ -203,8 +203,8 @@ export function eventWords({ kind, data }) {
       : /recovered|connected|caught_up|mirrored|passed/.test(kind)
         ? 'good'
         : 'plain';
-  const after = companyWords(kind, data) ?? happened[kind];
+  const after = companyWords(kind, data) ?? eventTexts[kind];
   return after === undefined
-    ? { before: happenedHere[kind] ?? kind, after: '', tone, ...more }
+    ? { before: generalEventTexts[kind] ?? kind, after: '', tone, ...more }
     : { before: '', after, tone, ...more };
 }

@@ -15,6 +15,9 @@ const sessions = listOf('/sessions', 'sessions');
 /** @type {ReturnType<typeof listOf<Token>>} */
 const tokens = listOf('/tokens', 'tokens');
 
+/** How many sessions the API lists. */
+const mostSessions = 1000;
+
 const refresh = () => Promise.all([sessions.refresh(), may('listTokens') ? tokens.refresh() : undefined]);
 
 /** @type {Record<Me['method'], string>} */
@@ -117,9 +120,7 @@ const sessionTable = (rows) => html`<table role="table" class="cards small-figur
           : html`<button class="small" @click=${() => act(() => end(session), refresh)} aria-label="End the session of ${session.name}, from ${session.address}">End</button>`
       }</td></tr>`,
   )}</tbody></table>
-  ${rows.length >= most ? html`<p class="soft small">The ${number(most)} used last.</p>` : nothing}`;
-const most = 1000;
-
+  ${rows.length >= mostSessions ? html`<p class="soft small">Only the ${number(mostSessions)} that were used last are listed.</p>` : nothing}`;
 /** `Firefox, Linux` @param {string | null} userAgent */
 function browserOf(userAgent) {
   const found = /(Firefox|Edg|OPR|Chrome|Safari)\//.exec(userAgent ?? '')?.[1];

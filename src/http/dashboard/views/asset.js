@@ -4,7 +4,7 @@ import { api } from '../api.js';
 import { bytes, when } from '../format.js';
 import { connectionName } from '../names.js';
 import { canRetry, empty, skeleton, statePill, time, trouble, withCode, withLocalTimes } from '../parts.js';
-import { ifMay, may, others } from '../permissions.js';
+import { ifMay, may, rolesNeeded } from '../permissions.js';
 import { fileLinks, previewOf } from '../preview.js';
 import { eraseDialog, protectButton } from '../removals.js';
 import { draw } from '../state.js';
@@ -77,7 +77,7 @@ export const assetView = {
         ${explanationOf(asset)}
         <div class="actions">${fileLinks(asset)} ${canRetry(asset) && may('retryAsset') ? html`<button class="main" @click=${() => act(() => retryAsset(/** @type {Asset} */ (asset)), load)}>Retry</button>` : nothing}
           ${protectButton(asset, load)} ${ifMay('erase', () => html`<button @click=${() => eraseDialog(/** @type {Asset} */ (asset), load)}>Erase …</button>`)}</div>
-        ${others({ Files: 'getMedia', ...(canRetry(asset) ? { Retry: 'retryAsset' } : {}), ...(asset.held ? { 'End protection': 'release' } : { Protect: 'hold' }), Erase: 'erase' })}
+        ${rolesNeeded({ Files: 'getMedia', ...(canRetry(asset) ? { Retry: 'retryAsset' } : {}), ...(asset.held ? { 'End protection': 'release' } : { Protect: 'hold' }), Erase: 'erase' })}
         <dl class="facts">
           <div><dt>Size</dt><dd>${(asset.bytes ?? asset.size) ? bytes(asset.bytes ?? asset.size ?? 0) : 'unknown'}${asset.variant === 'mp4' ? html` <small>mp4 rendition</small>` : nothing}</dd></div>
           <div><dt>Uploaded</dt><dd>${when(asset.uploadDate)}</dd></div>

@@ -3,7 +3,7 @@ import { act } from '../actions.js';
 import { api } from '../api.js';
 import { ago, bytes, duration, number, when } from '../format.js';
 import { empty, pill, skeleton, trouble } from '../parts.js';
-import { ifMay, others } from '../permissions.js';
+import { ifMay, rolesNeeded } from '../permissions.js';
 import { draw } from '../state.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { stateNames } from '../words.js';
@@ -211,7 +211,7 @@ const inventoryCard = ({ inventory }) =>
 const drillsCard = () => html`<section class="card" aria-labelledby="drills-title">
   <div class="head"><h2 id="drills-title">Restore drills</h2>
     ${ifMay('startDrill', () => html`<button class="no-print" @click=${() => act(start, load)}>Start a drill</button>`)}</div>
-  ${others({ 'Start a drill': 'startDrill' })}
+  ${rolesNeeded({ 'Start a drill': 'startDrill' })}
   ${
     drills.length === 0
       ? empty('No drill yet.')

@@ -2,7 +2,7 @@
 import { api, queryOf } from '../api.js';
 import { later, listOf } from '../lists.js';
 import { empty, moreButton, pill, skeleton, time, trouble } from '../parts.js';
-import { may, others } from '../permissions.js';
+import { may, rolesNeeded } from '../permissions.js';
 import { searched, typed } from '../search-field.js';
 import { say } from '../state.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
@@ -46,7 +46,7 @@ export const auditView = {
           )}</select></label>
           <button @click=${exportAll}>Export</button>
         </div></div>
-      ${trouble(entries.error)}${others({ 'The audit log': 'listAudit' })}
+      ${trouble(entries.error)}${rolesNeeded({ 'The audit log': 'listAudit' })}
       ${
         !may('listAudit')
           ? nothing

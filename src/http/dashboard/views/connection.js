@@ -18,7 +18,7 @@ import {
   time,
   trouble,
 } from '../parts.js';
-import { ifMay, may, others } from '../permissions.js';
+import { ifMay, may, rolesNeeded } from '../permissions.js';
 import { resyncDialog } from '../resync-dialog.js';
 import { settingsDialog } from '../settings-dialog.js';
 import { draw, say, state } from '../state.js';
@@ -152,7 +152,7 @@ function heldBanner({ id: companyId, name }, changes) {
     ${until} until you accept it.
     For example ${changes.sample.slice(0, 3).map((id, index) => html`${index > 0 ? ', ' : ''}<a href="#/assets/${encodeURIComponent(id)}">${id}</a>`)}.</p>
     ${ifMay('acceptHeldChanges', () => html`<p class="row"><button @click=${() => act(() => resync(id, request), again)}>${accept}</button></p>`)}
-    ${others({ [accept]: 'acceptHeldChanges' })}</div>`;
+    ${rolesNeeded({ [accept]: 'acceptHeldChanges' })}</div>`;
 }
 
 /** @param {Connection} connection */
@@ -188,7 +188,7 @@ function buttons(of) {
     ${ifMay('createConnectLink', () => html`<button class=${of.status === 'disconnected' ? 'main' : ''} @click=${() => linkDialog(of).catch(failed)}>Reconnect link</button>`)}
     ${of.status === 'disconnected' || !may('disconnectConnection') ? nothing : html`<button class="danger-quiet" @click=${() => disconnectDialog(of, again)}>Disconnect …</button>`}
   </div>
-  ${others({ Sync: 'resyncConnection', Verify: 'verify', Pause: 'pauseConnection', Settings: 'changeConnection', 'Connect link': 'createConnectLink', Disconnect: 'disconnectConnection' })}`;
+  ${rolesNeeded({ Sync: 'resyncConnection', Verify: 'verify', Pause: 'pauseConnection', Settings: 'changeConnection', 'Connect link': 'createConnectLink', Disconnect: 'disconnectConnection' })}`;
 }
 
 /** The types of the assets that are shown. */

@@ -6,7 +6,7 @@ import { counted, number } from '../format.js';
 import { listOf } from '../lists.js';
 import { subjectOf } from '../names.js';
 import { empty, moreButton, pill, skeleton, time, trouble } from '../parts.js';
-import { ifMay, may, others } from '../permissions.js';
+import { ifMay, may, rolesNeeded } from '../permissions.js';
 import { draw } from '../state.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
@@ -87,7 +87,7 @@ export const webhookView = {
         </dl>
         <div class="actions">${ifMay('testWebhookOf', () => html`<button @click=${() => act(sendTest, refresh)}>Send test</button>`)}
           ${ifMay('redeliver', () => html`<button @click=${redeliverDialog}>Redeliver failed …</button>`)}${fromEnvironment || !may('changeWebhook') ? nothing : changes(/** @type {Webhook} */ (webhook))}</div>
-        ${others({ 'Send test': 'testWebhookOf', Redeliver: 'redeliver', ...(fromEnvironment ? {} : { 'Change the endpoint': 'changeWebhook' }) })}
+        ${rolesNeeded({ 'Send test': 'testWebhookOf', Redeliver: 'redeliver', ...(fromEnvironment ? {} : { 'Change the endpoint': 'changeWebhook' }) })}
       </section>
       <section class="card" aria-labelledby="log-title">
         <div class="head"><h2 id="log-title">Messages</h2>

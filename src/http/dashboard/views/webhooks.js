@@ -2,7 +2,7 @@
 import { number } from '../format.js';
 import { listOf } from '../lists.js';
 import { empty, pill, skeleton, trouble } from '../parts.js';
-import { ifMay, others } from '../permissions.js';
+import { ifMay, rolesNeeded } from '../permissions.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html } from '../vendor/lit-html/lit-html.js';
 import { webhookDetail, webhookDialog, webhookName } from '../webhook-dialogs.js';
@@ -28,7 +28,7 @@ export const webhooksView = {
     <section class="card" aria-labelledby="webhooks-title">
       <div class="head"><h1 id="webhooks-title" tabindex="-1">Webhooks</h1>
         ${ifMay('addWebhook', () => html`<button class="main" @click=${() => webhookDialog(undefined, webhooks.refresh)}>Add endpoint …</button>`)}</div>
-      ${others({ 'Add and change endpoints': 'addWebhook' })}
+      ${rolesNeeded({ 'Add and change endpoints': 'addWebhook' })}
       ${trouble(webhooks.error)}
       ${
         webhooks.rows === undefined
