@@ -6,7 +6,7 @@ import type { Database } from './database/schema.ts';
 import { pruneAudit } from './operators/audit.ts';
 import { pruneSessions } from './operators/sessions.ts';
 import * as chores from './settings/chores.ts';
-import { part } from './syncs/end-sync.ts';
+import { syncLimits } from './syncs/end-sync.ts';
 import { pruneReplacements } from './syncs/replacements.ts';
 
 /** How long things are kept, in days. */
@@ -67,7 +67,7 @@ async function pruneSyncs(db: Database): Promise<number> {
         SELECT id, finished_at,
           status = 'done' AND new = 0 AND changed = 0 AND gone = 0 AND error IS NULL AS quiet,
           row_number() OVER (
-            PARTITION BY connection_id, mode, status, ${part} = '{}' ORDER BY finished_at DESC, id) AS rank
+            PARTITION BY connection_id, mode, status, ${syncLimits} = '{}' ORDER BY finished_at DESC, id) AS rank
         FROM syncs WHERE finished_at IS NOT NULL
       ) AS finished
       WHERE rank > 1

@@ -4,7 +4,7 @@ export interface ChangePosition {
   id: number;
 }
 
-/** `feed`: positions mean nothing in another feed. */
+/** Contains the id of the feed, because positions mean nothing in another one. */
 export const cursorOf = (feed: string, { xact, id }: ChangePosition) => `${feed}-${xact}-${id}`;
 
 /** Undefined: it is not a cursor. */

@@ -33,7 +33,7 @@ export async function endSync(
 ): Promise<EndedSync | undefined> {
   return db.transaction().execute(async (tx) => {
     const { connectionId } = sync;
-    const row = await end(tx, sync, lease, outcome);
+    const row = await writeEnd(tx, sync, lease, outcome);
     if (!row) return undefined;
     const { lastSyncAt: last, connectedAt, ...ended } = row;
     if (outcome.status === 'failed') await reportFailure(tx, sync, outcome.error);
@@ -42,23 +42,27 @@ export async function endSync(
       const verificationId = await requestScheduledOf(tx, connectionId);
       await tx.updateTable('syncs').set({ verificationId }).where('id', '=', sync.id).execute();
     }
-    if (!last || last >= connectedAt || !isWhole(sync) || outcome.status !== 'done') return ended;
-    const { rows } = await sql<{ count: number; from: number | null; to: number | null }>`
-      SELECT count(*) AS count, min(upload_date) AS from, max(upload_date) AS to FROM assets
-      WHERE connection_id = ${connectionId} AND first_seen_at > ${last}`.execute(tx);
-    const { count, from, to } = rows[0]!;
-    const caughtUp = { since: last.toISOString(), new: count, from: dateOf(from), to: dateOf(to) };
-    await addEvent(tx, { kind: 'connection.caught_up', connectionId, data: caughtUp });
-    return { ...ended, caughtUp };
+    const isFirstAfterReconnect = last && last < connectedAt && isWhole(sync) && outcome.status === 'done';
+    return isFirstAfterReconnect ? { ...ended, caughtUp: await reportCaughtUp(tx, connectionId, last) } : ended;
   });
 }
 
+/** Adds an event about the assets that were first seen after `last`, the end of the sync before. */
+async function reportCaughtUp(tx: Database, connectionId: string, last: Date): Promise<CaughtUp> {
+  const { rows } = await sql<{ count: number; from: number | null; to: number | null }>`
+    SELECT count(*) AS count, min(upload_date) AS from, max(upload_date) AS to FROM assets
+    WHERE connection_id = ${connectionId} AND first_seen_at > ${last}`.execute(tx);
+  const { count, from, to } = rows[0]!;
+  const caughtUp = { since: last.toISOString(), new: count, from: dateOf(from), to: dateOf(to) };
+  await addEvent(tx, { kind: 'connection.caught_up', connectionId, data: caughtUp });
+  return caughtUp;
+}
+
 /**
- * Writes the end of a sync, and returns the earlier `lastSyncAt`. The connection gets the error of this sync.
- * Without one, a full sync clears it; after a smaller sync it is that of the last full sync since the user connected, because a
- * smaller sync does not show that the problem is over.
+ * Writes the end of a sync, and returns the earlier `lastSyncAt`. The connection gets the error of this sync. A full sync without
+ * one clears it. A smaller one leaves that of the last full sync, because it does not show that the problem is over.
  */
-async function end(
+async function writeEnd(
   tx: Database,
   sync: Sync,
   { owner }: SyncLease,
@@ -66,18 +70,18 @@ async function end(
 ): Promise<(EndedSync & { lastSyncAt: Date | null; connectedAt: Date }) | undefined> {
   const { connectionId } = sync;
   // A sync of one company is full if the connection could read only that one.
-  const full = sql`mode = 'full' AND (${part} = '{}' OR ${part} = (
+  const full = sql`mode = 'full' AND (${syncLimits} = '{}' OR ${syncLimits} = (
       SELECT jsonb_build_object('companyId', min(company_id)) FROM access
       WHERE connection_id = ${connectionId} AND gained_at <= coalesce(finished_at, now())
         AND (lost_at IS NULL OR lost_at > coalesce(finished_at, now()))
       HAVING count(*) = 1))`;
-  const known = sql`(
+  const errorOfLastFull = sql`(
     SELECT error FROM syncs
     WHERE connection_id = ${connectionId} AND ${full} AND finished_at IS NOT NULL
       AND finished_at >= (SELECT connected_at FROM connections WHERE id = ${connectionId})
     ORDER BY finished_at DESC LIMIT 1)`;
-  const shown = sql`CASE WHEN EXISTS (SELECT FROM syncs WHERE id = ${sync.id} AND ${full}) THEN NULL ELSE ${known} END`;
-  const lastError = error !== null ? sql`${error}::text` : sync.mode === 'full' ? shown : known;
+  const errorAfterFull = sql`CASE WHEN EXISTS (SELECT FROM syncs WHERE id = ${sync.id} AND ${full}) THEN NULL ELSE ${errorOfLastFull} END`;
+  const lastError = error !== null ? sql`${error}::text` : sync.mode === 'full' ? errorAfterFull : errorOfLastFull;
   // A sync requested at this moment finds the lease released, or the dispatcher starts it.
   const { rows } = await sql<EndedSync & { lastSyncAt: Date | null; connectedAt: Date }>`
     WITH before AS (
@@ -102,12 +106,12 @@ async function end(
   return rows[0];
 }
 
-/** What a sync is limited to. */
-export const part = sql`(scope - '{acceptGone,acceptReplaced,acceptRemoved}'::text[])`;
+/** What a sync is limited to, as in its request; `{}`: nothing. */
+export const syncLimits = sql`(scope - '{acceptGone,acceptReplaced,acceptRemoved}'::text[])`;
 
 /** It covers everything that its connection can read. */
-function isWhole({ scope: { acceptGone: _, acceptReplaced: __, acceptRemoved: ___, ...part } }: Sync): boolean {
-  return Object.keys(part).length === 0;
+function isWhole({ scope: { acceptGone: _, acceptReplaced: __, acceptRemoved: ___, ...limits } }: Sync): boolean {
+  return Object.keys(limits).length === 0;
 }
 
 /** Adds an event for the first of several failures in a row; the others would repeat it every few minutes. */

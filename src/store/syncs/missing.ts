@@ -15,6 +15,7 @@ const known = ({ sync, companyId }: Listed) => sql`
     a.connection_id = ${sync.connectionId} AND a.company_id = ${companyId} AND a.state <> 'gone'
       AND (a.first_seen_at < ${sync.startedAt} OR a.first_seen_at > now() + ${clockToleranceMs} * interval '1 ms') AND NOT starts_with(a.id, ${unreadablePrefix})`;
 
+/** Ids on the pages of the listing. */
 const sighted = ({ sync, companyId }: Listed) => sql`
     (SELECT DISTINCT unnest(ids) AS id FROM sightings WHERE sync_id = ${sync.id} AND company_id = ${companyId})`;
 
@@ -85,8 +86,8 @@ export async function addSighted(db: Database, listed: Listed, ids: string[]): P
 }
 
 /**
- * Ends the listing of a company. `held`: too many are missing, so an operator must confirm
- * it before any is marked as gone. True if that is new.
+ * Ends the listing of a company. `held`: the missing assets, if they are too many to be marked as gone without an operator.
+ * True if they were not held before.
  * @throws LeaseLost
  */
 export async function settle(db: Database, listed: Listed, held: HeldChanges | undefined): Promise<boolean> {

@@ -75,6 +75,7 @@ export async function recordPage(
 /** Writes a page asset by asset. One that the database refuses becomes a problem of that asset, and is returned in `refused`. */
 async function recordOneByOne(tx: Database, page: ListedPage): Promise<Counts> {
   const counts: Counts = { new: 0, changed: 0, again: 0, refused: [] };
+  /** Returns why the database refused the asset; undefined if it did not. */
   const record = async (asset: ListedAsset): Promise<unknown> => {
     await sql`SAVEPOINT one`.execute(tx);
     try {
@@ -99,6 +100,6 @@ async function recordOneByOne(tx: Database, page: ListedPage): Promise<Counts> {
   return counts;
 }
 
-/** Whether the values of a statement are the reason why it failed: data exceptions, constraints and limits (SQLSTATE). */
+/** Whether a statement failed because of its values: data exceptions, constraints and limits (classes of SQLSTATE). */
 const isRefusal = (error: unknown): boolean =>
   error instanceof pg.DatabaseError && /^(22|23|54)/.test(error.code ?? '');

@@ -1,8 +1,8 @@
 import { sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
 
-/** How many open findings are returned. */
-const most = 10;
+/** How many open findings are returned as examples. */
+const mostExamples = 10;
 
 /** An object that a verification or the scrub found missing, different or unreadable, and that was not repaired since. */
 interface OpenFinding {
@@ -23,17 +23,17 @@ export interface Findings {
   oldest: Date | null;
   /** Some of them, the newest first. */
   examples: OpenFinding[];
-  /** Objects that were found so since `since`, and how many of these were repaired, or found intact again. */
+  /** Objects with a finding since `since`, and how many of these were repaired since, or found intact again. */
   found: number;
   repaired: number;
 }
 
-/** Of those that are kept: lines of verifications, and events of the scrub. Events do not say how an object is repaired. */
+/** All findings that are kept: lines of verifications, and events of the scrub. Events do not say how an object is repaired. */
 const found = sql`
   SELECT l.asset_id, l.key, l.text, v.id AS verification_id, v.started_at AS begun,
     coalesce(v.finished_at, 'infinity') AS ended, coalesce(v.finished_at, v.started_at) AS at,
     v.options @> '{"deep": true}' AND l.mark <> '-' AS needs_deep, l.remedy IS NOT NULL AS is_repairable,
-    l.remedy IS NOT NULL AND v.options @> '{"repair": true}' AS is_requested
+    l.remedy IS NOT NULL AND v.options @> '{"repair": true}' AS is_repair_requested
   FROM verifications v JOIN verification_lines l ON l.verification_id = v.id
   WHERE (v.counts->>'missing' <> '0' OR v.counts->>'different' <> '0' OR v.counts->>'errors' <> '0')
     AND l.difference AND l.asset_id IS NOT NULL AND l.key IS NOT NULL
@@ -42,7 +42,7 @@ const found = sql`
     coalesce((e.data->>'repaired')::boolean, false)
   FROM events e CROSS JOIN jsonb_array_elements(e.data->'objects') AS object WHERE e.kind = 'asset.damaged'`;
 
-/** A later verification that reads as much has checked it. Scheduled ones leave out superseded files, which have no repair. */
+/** A later verification compared it again, as deeply. A scheduled one omits superseded files, which cannot be repaired. */
 const isCheckedAgain = sql`EXISTS (
   SELECT FROM verifications w
   WHERE w.status = 'done' AND w.started_at > f.begun AND (w.connection_id IS NULL OR w.connection_id = a.connection_id)
@@ -64,7 +64,7 @@ export async function findings(
           -- Media that was read or stored since is intact. The rest of an asset is only read by a later verification or scrub.
           a.verified_at > CASE WHEN a.media->>'key' = f.key AND (f.is_repairable OR f.verification_id IS NULL)
             THEN f.begun ELSE f.ended END, false) AS is_open,
-        f.is_requested AND a.media->>'key' <> f.key AND ${isWritten} AS is_rewritten
+        f.is_repair_requested AND a.media->>'key' <> f.key AND ${isWritten} AS is_rewritten
       FROM found f JOIN assets a ON a.id = f.asset_id WHERE ${scope}
     ), objects AS (
       SELECT asset_id, key, max(at) AS at, min(at) AS first_at, (array_agg(text ORDER BY begun DESC))[1] AS text,
@@ -78,7 +78,7 @@ export async function findings(
       count(*) FILTER (WHERE at >= ${since}) AS found, count(*) FILTER (WHERE at >= ${since} AND NOT is_open) AS repaired,
       (SELECT coalesce(jsonb_agg(jsonb_build_object('assetId', asset_id, 'key', key, 'text', text, 'at', at,
           'verificationId', verification_id)), '[]')
-        FROM (SELECT * FROM objects WHERE is_open ORDER BY at DESC, key LIMIT ${most}) AS newest) AS examples
+        FROM (SELECT * FROM objects WHERE is_open ORDER BY at DESC, key LIMIT ${mostExamples}) AS newest) AS examples
     FROM objects`.execute(db);
   const { examples, ...counts } = rows[0]!;
   return { ...counts, examples: examples.map(({ at, ...example }) => ({ ...example, at: new Date(at) })) };
