@@ -1,6 +1,6 @@
 /**
  * Calls `work` for each item, at most `limit` at a time. Returns the results in the order of the items.
- * After an error it begins no more, waits for those that run, and throws the first error.
+ * After an error it starts no other items, waits for those that have started, and throws the first error.
  */
 export async function concurrently<T, R>(
   items: readonly T[],

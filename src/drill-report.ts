@@ -30,7 +30,7 @@ export interface DrillReport {
     objects: number;
     bytes: number;
     ms: number;
-    /** Superseded files that were read, besides. */
+    /** Superseded files that were also read. */
     versions: number;
     damaged: { assetId: string; key: string; text: string }[];
     /** Objects whose content is not known: the bucket answered with an error twice. */
@@ -43,7 +43,7 @@ export interface DrillReport {
   problems: { count: number; lines: string[] };
 }
 
-const failures = {
+const failureTexts = {
   record_missing: ['record is missing or cannot be read', 'records are missing or cannot be read'],
   record_differs: ['record differs from the database', 'records differ from the database'],
   media_missing: ['media file is missing', 'media files are missing'],
@@ -66,8 +66,8 @@ const failures = {
     'tokens or secrets cannot be decrypted with ENCRYPTION_KEYS',
   ],
 } as const;
-export type DrillFailure = keyof typeof failures;
-export const drillFailures = Object.keys(failures) as DrillFailure[];
+export type DrillFailure = keyof typeof failureTexts;
+export const drillFailures = Object.keys(failureTexts) as DrillFailure[];
 
 /** What would be lost with the database. Missing media, transcripts and thumbnails are downloaded again. */
 export const losses: ReadonlySet<DrillFailure> = new Set<DrillFailure>([
@@ -80,5 +80,5 @@ export const losses: ReadonlySet<DrillFailure> = new Set<DrillFailure>([
 
 /** `2 media files are missing` */
 export function failureText({ code, count }: { code: DrillFailure; count: number }): string {
-  return `${count} ${failures[code][count === 1 ? 0 : 1]}`;
+  return `${count} ${failureTexts[code][count === 1 ? 0 : 1]}`;
 }

@@ -17,6 +17,7 @@ export const findingsOn = (area: Finding['area']) => ({
   ok(what: string, found: string, chosen?: string): Finding {
     return { area, what, found, ...(chosen && { chosen }), level: 'ok' };
   },
+  /** What is not as it should be, or what the operator should know. */
   not(level: 'note' | 'wrong', what: string, found: string, remedy?: string): Finding {
     return { area, what, found, ...(remedy && { remedy }), level };
   },

@@ -1,4 +1,4 @@
-/** The kinds of events that webhooks deliver, and whether an endpoint gets them unless it names its kinds. */
+/** The kinds of events that webhooks deliver. `true`: also to an endpoint that names no kinds. */
 const kinds = {
   'connection.disconnected': true,
   'connection.recovered': true,

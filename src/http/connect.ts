@@ -24,9 +24,9 @@ export interface ConnectDeps extends ConsentDeps {
 }
 
 // A wrong parameter gets a page that says what to do, not a problem for programs.
-const word = z.string().optional().catch(undefined);
-const connectQuery = z.looseObject({ link: word });
-const callbackQuery = z.looseObject({ state: word, code: word, error: word });
+const optionalText = z.string().optional().catch(undefined);
+const connectQuery = z.looseObject({ link: optionalText });
+const callbackQuery = z.looseObject({ state: optionalText, code: optionalText, error: optionalText });
 
 const descriptions = {
   200: 'Connected, or cancelled by the user.',
@@ -37,7 +37,7 @@ const descriptions = {
   410: 'The link has expired or was ended.',
   '5xx': 'asset-mirror or the library cannot do it now.',
 } as const;
-const inABrowser = (
+const pageSchema = (
   operationId: string,
   summary: string,
   querystring: z.ZodType,
@@ -56,13 +56,13 @@ const inABrowser = (
   ),
 });
 const schemas = {
-  connect: inABrowser('connect', "Open a connect link: redirects to the library's consent page", connectQuery, [
+  connect: pageSchema('connect', "Open a connect link: redirects to the library's consent page", connectQuery, [
     302,
     400,
     410,
     '5xx',
   ]),
-  callback: inABrowser('finishConnect', 'Receive the user after consent, and show a page', callbackQuery, [
+  callback: pageSchema('finishConnect', 'Receive the user after consent, and show a page', callbackQuery, [
     200,
     202,
     400,

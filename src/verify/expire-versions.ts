@@ -14,7 +14,7 @@ const everyMs = 3_600_000;
 const checkMs = 10 * 60_000;
 /** When a version that could not be removed, such as a locked one, is tried again. */
 const retryMs = 24 * 3_600_000;
-/** How long expiry is put off after a time in which nothing ran, or after a step of the clock. */
+/** After a downtime or a jump of the clock, nothing expires for this long. */
 const graceMs = 24 * 3_600_000;
 const abandonedMs = 2 * retryMs;
 /** Versions per page, and how many are removed at once. */
@@ -37,7 +37,7 @@ export function startExpiring(
     // With a short KEEP_VERSIONS, the time between two checks must not look like a time in which nothing ran.
     const grace = Math.max(2 * checkMs, Math.min(graceMs, config.keepVersions));
     if (!(await store.chores.take('versions', everyMs, grace))) return;
-    await removeAbandoned(options, { ms: abandonedMs, signal });
+    await removeAbandoned(options, { olderThanMs: abandonedMs, signal });
     await expireVersions(options, { keepMs: config.keepVersions, signal });
   }
 
@@ -48,15 +48,15 @@ export function startExpiring(
 }
 
 /**
- * Removes what is left of versions whose keeping was begun `ms` ago and never ended, for instance because their asset is gone.
- * A worker never continues one that is older than a day.
+ * Removes objects of versions that a worker began to keep `olderThanMs` ago and never finished, for instance because the asset is
+ * gone. No worker continues one that is older than a day.
  */
 export async function removeAbandoned(
   { store, storage, log }: ExpireDeps,
-  { ms, signal }: { ms: number; signal: AbortSignal },
+  { olderThanMs, signal }: { olderThanMs: number; signal: AbortSignal },
 ): Promise<void> {
   for (let after = ''; ; ) {
-    const page = await store.versions.abandoned({ ms, after, limit: pageSize });
+    const page = await store.versions.abandoned({ ms: olderThanMs, after, limit: pageSize });
     await concurrently(page, atOnce, async ({ id, keepingAt }) => {
       signal.throwIfAborted();
       try {
@@ -126,8 +126,8 @@ async function remove({ store, storage }: ExpireDeps, version: AssetVersion): Pr
 }
 
 /**
- * Whether an object of a version is also the current one, or that of another version. That happens in a bucket with versions: a
- * process dies when it has just kept a file, before it replaces it, and a rebuild finds both.
+ * Whether an object of a version is also the current file, or belongs to another version. This happens in a bucket with versions if
+ * a process dies after it has kept a file and before it replaces it: a rebuild then finds both.
  */
 async function isInUse(storage: Storage, { at, versionId }: VersionFile, others: AssetVersion[]): Promise<boolean> {
   if (versionId === undefined) return false;

@@ -4,7 +4,7 @@ export interface Manifest {
   day: string;
   storage: string;
   writtenAt: string;
-  /** The feed from here on has all later changes. */
+  /** A position in the feed: from there on, it has all later changes. */
   cursor: string;
   assets: number;
   byState: Record<string, number>;
@@ -36,6 +36,6 @@ interface InventoryFile {
 }
 
 /** How many assets of an inventory were pending or transferring when it was written. */
-export function onTheirWay({ byState }: Manifest): number {
+export function unfinishedIn({ byState }: Manifest): number {
   return (byState.pending ?? 0) + (byState.transferring ?? 0);
 }

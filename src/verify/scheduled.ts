@@ -10,7 +10,7 @@ import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
 import type { Timings } from '../timings.ts';
 import { dayOf, writeInventory } from './inventory.ts';
-import { onTheirWay } from './manifest.ts';
+import { unfinishedIn } from './manifest.ts';
 import { verify } from './verify.ts';
 
 export interface ScheduledDeps {
@@ -112,7 +112,7 @@ export async function runInventory(
   const lease = keepLease(`the inventory of ${day}`, leaseMs, renew);
   try {
     const manifest = await writeInventory(deps, { day, now, signal: AbortSignal.any([stop, lease.lost]) });
-    await store.inventories.written(day, owner, onTheirWay(manifest));
+    await store.inventories.written(day, owner, unfinishedIn(manifest));
     return true;
   } catch (error) {
     await store.inventories.release(day, owner, stop.aborted ? 0 : laterMs).catch(() => {});

@@ -192,7 +192,8 @@ describe.each(stores)('a superseded file in $name', ({ s3, versions }) => {
     await worker.complete(other);
     const { log } = stage.mirror.service.context;
     const { signal } = new AbortController();
-    const pass = (ms: number) => removeAbandoned({ store: stage.store, storage: storage(), log }, { ms, signal });
+    const pass = (olderThanMs: number) =>
+      removeAbandoned({ store: stage.store, storage: storage(), log }, { olderThanMs, signal });
     await pass(86_400_000);
     expect(await stage.store.assets.get(id)).toMatchObject({ state: 'gone', keepingAt: expect.any(Date) });
     await pass(0);

@@ -15,7 +15,7 @@ import { agentsTo, connect, memoryKeyOf, type S3Options, stoppedBy, unquoted, wr
 import { classify, gotNoAnswer, isUnsupported, statusOf } from './errors.ts';
 import { createSender, type Send } from './send.ts';
 
-/** A header holds printable ASCII (RFC 9110, section 8.3.1), but the library may send any text as a content type. */
+/** A header may contain printable ASCII only (RFC 9110, section 8.3.1), but the library may send any text as a content type. */
 const isType = (contentType: string) => /^[\x20-\x7e]{1,255}$/.test(contentType);
 
 /** Classes whose objects cannot be read without a restore (S3 user guide, "Understanding archival storage classes"). */
@@ -38,7 +38,7 @@ export class Bucket {
   /** Whether the bucket never had versions. False if the store does not say. */
   readonly hasNoVersions = recent(() => this.#hasNoVersions());
   #proof: Promise<Proof> | undefined;
-  #asking: Promise<boolean> | undefined;
+  #answering: Promise<boolean> | undefined;
 
   constructor(options: S3Options) {
     this.options = options;
@@ -48,7 +48,7 @@ export class Bucket {
     this.send = createSender(this.client, agents, options);
   }
 
-  /** The key in the bucket of a key below the prefix. */
+  /** The key in the bucket: with the prefix. */
   full(key: string): string {
     return this.options.prefix ? `${this.options.prefix}/${key}` : key;
   }
@@ -112,7 +112,7 @@ export class Bucket {
     return this.client.send(command).then(({ Status }) => Status === undefined, isUnsupported);
   }
 
-  /** Undefined without the object. */
+  /** Undefined: there is no such object. */
   async describe(key: string, signal?: AbortSignal, VersionId?: string): Promise<StoredObject | undefined> {
     try {
       const head = await this.client.send(new HeadObjectCommand({ ...this.at(key), VersionId }), stoppedBy(signal));
@@ -127,8 +127,8 @@ export class Bucket {
   }
 
   /**
-   * What to throw for an error, or the reason of an abort. Without an answer it concerns only its call, unless the store
-   * does not answer at all.
+   * The error to throw in place of `error`; after an abort, its reason. An error without an answer makes the store unavailable only
+   * if the store does not answer another request either.
    */
   async failure(error: unknown, signal?: AbortSignal): Promise<unknown> {
     if (signal?.aborted) return signal.reason;
@@ -139,15 +139,15 @@ export class Bucket {
 
   /** Whether the store answers at all, with any status. Callers at the same time share one request. */
   async #answers(signal: AbortSignal | undefined): Promise<boolean> {
-    this.#asking ??= this.client
+    this.#answering ??= this.client
       .send(new HeadObjectCommand(this.at(bucketIdKey)), { abortSignal: AbortSignal.timeout(10_000) })
       .then(
         () => true,
         (error) => statusOf(error) !== undefined,
       )
       .finally(() => {
-        this.#asking = undefined;
+        this.#answering = undefined;
       });
-    return unlessAborted(this.#asking, signal).catch(() => true);
+    return unlessAborted(this.#answering, signal).catch(() => true);
   }
 }

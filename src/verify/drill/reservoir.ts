@@ -9,8 +9,8 @@ export class Reservoir<T> {
   }
 
   add(item: T): void {
-    const place = Math.floor(Math.random() * ++this.#seen);
+    const index = Math.floor(Math.random() * ++this.#seen);
     if (this.chosen.length < this.#size) this.chosen.push(item);
-    else if (place < this.#size) this.chosen[place] = item;
+    else if (index < this.#size) this.chosen[index] = item;
   }
 }
