@@ -119,7 +119,7 @@ describe('login', () => {
     expect((await run(['whoami'], { ASSET_MIRROR_TOKEN: token!.token })).code).toBe(2);
   });
 
-  test('a person without a role is refused', { timeout: 60_000 }, async () => {
+  test('login refuses a person without a role', { timeout: 60_000 }, async () => {
     const { code, errors } = await login('nora');
     expect(code).toBe(1);
     expect(errors()).toContain('nora has no role here. Ask an administrator of your sign-in for one of these');

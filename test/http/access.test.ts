@@ -203,7 +203,7 @@ describe('the audit log', () => {
   const last = async (action: string) =>
     (await scene.mirror.service.operations.auditLog({ action, limit: 1 })).entries[0];
 
-  test('an entry has who, from where, what, the values before and after, and the request id', async () => {
+  test('an entry of the audit log has who, from where, what, the values before and after, and the request id', async () => {
     const answer = await fetch(`${api}/connections/${scene.connectionId}`, {
       method: 'PATCH',
       headers: {
@@ -226,7 +226,7 @@ describe('the audit log', () => {
     });
   });
 
-  test('no content of a request keeps a change out of it, and no secret gets into it', async () => {
+  test('no content of a request keeps a change out of the audit log, or brings a secret into it', async () => {
     const pause = `/connections/${scene.connectionId}/pause`;
     await ask('POST', pause, tokens.operator, {
       'a\u0000': ['b\u0000', '\ud800'],
@@ -253,7 +253,7 @@ describe('the audit log', () => {
     });
   });
 
-  test('a request from another site is in it', async () => {
+  test('a request from another site is in the audit log', async () => {
     const form = await fetch(`${scene.ground.publicUrl}/sign-in`, {
       method: 'POST',
       redirect: 'manual',
@@ -272,7 +272,7 @@ describe('the audit log', () => {
     });
   });
 
-  test('refused attempts are in it: with too low a role, also reads', async () => {
+  test('refused attempts are in the audit log: with too low a role, also reads', async () => {
     await ask('POST', `/connections/${scene.connectionId}/disconnect`, tokens.operator);
     expect(await last('disconnectConnection')).toMatchObject({
       by: { name: 'a operator' },
@@ -285,7 +285,7 @@ describe('the audit log', () => {
     expect(await last('getMedia')).toMatchObject({ by: { name: 'a viewer' }, outcome: 'refused', assetId: 'some' });
   });
 
-  test('it is searched by person, action, outcome and time, in pages', async () => {
+  test('the audit log is searched by person, action, outcome and time, in pages', async () => {
     const audit = async (query: string) => (await ask('GET', `/audit?${query}`, tokens.admin)).body;
     const refused = await audit('outcome=refused&limit=250');
     expect(refused.entries.length).toBeGreaterThan(1);

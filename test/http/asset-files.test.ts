@@ -120,7 +120,7 @@ describe('files of assets in a directory', () => {
     expect(headers.get('content-security-policy')).toBeNull();
   });
 
-  test('an empty file is sent', async () => {
+  test('an empty file of an asset is sent', async () => {
     const id = await scene.upload({ name: 'empty.txt', mimeType: 'text/plain', content: { text: '' } });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -187,7 +187,7 @@ describe('files of assets in a directory', () => {
     expect((await get(`${id}/media`)).status).toBe(404);
   });
 
-  test('files are for operators only', async () => {
+  test('files of assets are sent to operators only', async () => {
     for (const kind of ['media', 'thumbnail', 'captions', 'record']) {
       const answer = await fetch(`${scene.ground.publicUrl}/api/assets/${ids.film}/${kind}`);
       expect(answer.status).toBe(401);

@@ -110,7 +110,7 @@ describe.skipIf(!chromium)(`the page Assurance${leftOut}`, () => {
     await expect(scene.mirror.api('GET', '/assurance?connectionId=nobody')).rejects.toThrow('connection_not_found');
   });
 
-  test('answers six questions, each with a date and its evidence', async () => {
+  test('the page Assurance answers six questions, each with a date and its evidence', async () => {
     await go('#/assurance');
     await hands.shows('2 of 3 assets with a file are mirrored');
     await hands.shows('4.8 MiB in 1 asset');
@@ -124,7 +124,7 @@ describe.skipIf(!chromium)(`the page Assurance${leftOut}`, () => {
     expect(await page.evaluate('location.hash')).toBe('#/assurance');
   });
 
-  test('prints on paper, without buttons, with exact times', async () => {
+  test('the page Assurance prints on paper, without buttons, with exact times', async () => {
     await page.emulateMediaType('print');
     const shown = await page.evaluate(
       `[...document.querySelectorAll('button, header.top')].filter((it) => it.checkVisibility()).length`,
@@ -187,7 +187,7 @@ describe.skipIf(!chromium)(`the page Assurance${leftOut}`, () => {
     expect((await assurance()).inventory).toMatchObject({ ok: true, inBucket: 'same' });
   });
 
-  test('shows a failed drill, why it failed, and what would be lost', async () => {
+  test('the page Assurance shows a failed drill, why it failed, and what would be lost', async () => {
     await scene.storage.remove(sidecarKeys.record((await scene.mirror.asset(film)).key));
     const { id } = await drill();
     await go('#/assurance');

@@ -243,7 +243,7 @@ describe('the provider changes', () => {
     expect(good.find(({ what }) => what === 'OIDC_ISSUER')).toMatchObject({ level: 'ok' });
   });
 
-  test('it rotates its keys: sessions continue, and the next sign-in works', async () => {
+  test('the provider rotates its keys: sessions continue, and the next sign-in works', async () => {
     const { browser } = await signIn('olga');
     await provider.rotateKeys();
     expect(await me(browser)).toMatchObject({ name: 'olga@example.com' });

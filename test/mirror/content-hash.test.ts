@@ -40,7 +40,7 @@ describe.each(stores)('the content hash of a file in $name', { timeout: 240_000 
     ['of one block', 10, 0],
     ['of several blocks', 40 * MiB + 7, 0],
     ['in parts that are not whole blocks', 21 * MiB + 7, 1],
-  ])('a file %s has it in the database and in its record', async (_, size, attempts) => {
+  ])('a file %s has its content hash in the database and in its record', async (_, size, attempts) => {
     const id = await listed(size);
     await stage.query('UPDATE assets SET attempts = $2 WHERE id = $1', [id, attempts]);
     await worker.work(id);
@@ -48,7 +48,7 @@ describe.each(stores)('the content hash of a file in $name', { timeout: 240_000 
     expect({ known, recorded }).toEqual({ known: stored, recorded: stored });
   });
 
-  test('it is right for a file whose process died at any step, and that was resumed with the stored parts', async () => {
+  test('the content hash is right if a process died at any step, and another resumed with the stored parts', async () => {
     // A part whose process has died is tried again for seconds, so each store has every other step.
     let step = kind.s3 ? 0 : -1;
     for (let died = true; died; ) {

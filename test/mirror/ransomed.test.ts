@@ -135,7 +135,7 @@ describe('a process that is killed while the library is replaced', () => {
   };
   const isMirrored = async () => (await mirror.api('GET', '/status')).assets.byState.mirrored === count;
 
-  test('no good copy is lost, whether it is killed between two pages or while accepted files replace them', async () => {
+  test('no good copy is lost if a process is killed between two pages or while accepted files replace them', async () => {
     const connectionId = await mirror.connect();
     await until('all to be mirrored', isMirrored);
     await mirror.quiet();

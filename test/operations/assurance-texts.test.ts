@@ -25,7 +25,7 @@ const good: Answers = {
 const texts = (answers: Partial<Answers>, interval: number | undefined = 7 * dayMs) =>
   textsOf({ ...good, ...answers }, interval);
 
-test('good answers say what is good', () => {
+test('good answers of Assurance say what is good', () => {
   expect(texts({})).toEqual({
     completeness: '3,000 of 3,000 assets with a file are mirrored (100 %), 1.0 KiB',
     onlyInLibrary: 'Nothing: everything that is not skipped is in the bucket',
@@ -37,7 +37,7 @@ test('good answers say what is good', () => {
   });
 });
 
-test('answers that are not good say why', () => {
+test('answers of Assurance that are not good say why', () => {
   const { verification, inventory } = good;
   expect(texts({ completeness: { expected: 3000, mirrored: 2999, bytes: 0 } }).completeness).toContain('(99.9 %)');
   expect(texts({ onlyInLibrary: { assets: 2, bytes: 1024, unknownSize: 1 } }).onlyInLibrary).toBe(
@@ -81,7 +81,7 @@ test('an inventory is not proven by its signature if the bucket lost its manifes
   expect(of('unknown')).toContain('whether the bucket still has it is unknown');
 });
 
-test('without a drill, they say when there will be one', () => {
+test('without a drill, the answers of Assurance say when there will be one', () => {
   expect(texts({ drill: null }).drill).toContain('within a day of the first connection');
   expect(textsOf({ ...good, drill: null }, undefined).drill).toContain('DRILL_INTERVAL is off');
 });

@@ -50,7 +50,7 @@ test('the rate grows again after a refusal, and a refusal long after it begins w
   expect(allowed(rate, later + 3 * second)).toBeLessThan(70);
 });
 
-test('what would wait for long reserves nothing, so that it need not wait so long when the library allows more', () => {
+test('a request that would wait long reserves nothing, so that it can be sent once the library allows more', () => {
   const rate = new RequestRate();
   answers(rate, 10, 0, second);
   rate.refused(second);

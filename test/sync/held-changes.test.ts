@@ -192,7 +192,7 @@ describe('a listing in which many mirrored files are others', () => {
     expect(named.nextAt).not.toBeNull();
   });
 
-  test('the limits of a connection can be changed', async () => {
+  test('the limits above which a company is held can be changed for a connection', async () => {
     const { companyId, connectionId, ids } = await mirroredCompany(10);
     const path = `/connections/${connectionId}`;
     const { settings } = await stage.mirror.api('GET', path);

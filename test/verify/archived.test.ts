@@ -73,7 +73,7 @@ describe.skipIf(!s3)('media that the bucket has archived', { timeout: 120_000 },
     expect(await downloads()).toBe(before);
   });
 
-  test('archived media is explained', async () => {
+  test('the explanation of an asset says that its media is archived', async () => {
     archive();
     const { explanation } = await scene.mirror.api('GET', `/assets/${id}`);
     expect(explanation.join('\n')).toContain(
@@ -116,7 +116,7 @@ describe.skipIf(!s3)('media that the bucket has archived', { timeout: 120_000 },
 });
 
 describe.skipIf(!s3)('S3_STORAGE_CLASS', () => {
-  test('applies to media and its parts, and to nothing else', async () => {
+  test('S3_STORAGE_CLASS applies to media and its parts, and to nothing else', async () => {
     const line = await newHttpLine(s3!.endpoint);
     const ground = await newBucket(s3!);
     const storage = await openBucket(

@@ -79,7 +79,7 @@ describe.each(grounds())('a restore drill ($name)', (kind) => {
     return version!;
   }
 
-  test('fails for a superseded file without its objects, also if its record is there', async () => {
+  test('a drill fails for a superseded file without its objects, also if its record is there', async () => {
     const { files, assetId, replacedAt } = await superseded();
     expect(await drill()).toMatchObject({ passed: true, sample: { versions: 1 }, restored: { versions: 1 } });
     const { at, versionId } = files.find(({ role }) => role === 'media')!;
@@ -93,7 +93,7 @@ describe.each(grounds())('a restore drill ($name)', (kind) => {
     });
   });
 
-  test('fails for a superseded file whose record is missing or names other files', async () => {
+  test('a drill fails for a superseded file whose record is missing or names other files', async () => {
     const { assetId, replacedAt } = await superseded();
     const at = versionKeys.record(assetId, replacedAt);
     const record = JSON.parse((await contentOf(stage.ground.storage, at))!.toString());
@@ -104,14 +104,14 @@ describe.each(grounds())('a restore drill ($name)', (kind) => {
     expect(await failuresOf()).toEqual({ version_missing: 1, object_damaged: 1 });
   });
 
-  test.skipIf(kind.s3)('reads superseded files, too', async () => {
+  test.skipIf(kind.s3)('a drill reads superseded files, too', async () => {
     const { files } = await superseded();
     const { at } = files.find(({ role }) => role === 'media')!;
     await stage.ground.storage.put(at, 'b file');
     expect(await failuresOf()).toEqual({ object_damaged: 1 });
   });
 
-  test('skips a superseded file whose removal is tried again', async () => {
+  test('a drill skips a superseded file whose removal is tried again', async () => {
     const { files, replacedAt, assetId } = await superseded();
     for (const { at, versionId } of files) await stage.ground.storage.remove(at, { versionId });
     await stage.store.versions.retryLater({ assetId, replacedAt }, 60_000);
@@ -121,14 +121,14 @@ describe.each(grounds())('a restore drill ($name)', (kind) => {
   test.each([
     ['due', `next_at = now() - interval '3 days'`],
     ['queued', `queued_at = now() - interval '3 days', next_at = now() - interval '3 days'`],
-  ])('fails for a lost record of an asset that is %s', async (_, set) => {
+  ])('a drill fails for a lost record of an asset that is %s', async (_, set) => {
     const { ids, keys } = await mirrored(2);
     await stage.query(`UPDATE assets SET ${set} WHERE id = $1`, [ids[0]]);
     for (const key of [keys[0]!, sidecarKeys.record(keys[0]!)]) await stage.ground.storage.remove(key);
     expect(await drill(1)).toMatchObject({ passed: false, loss: { inProgress: 0 } });
   });
 
-  test('compares an asset again in the end: a record that a worker has written meanwhile is no failure', async () => {
+  test('a drill compares again in the end: a record that a worker has written meanwhile is no failure', async () => {
     const { keys } = await mirrored(2);
     const [lost, damaged] = keys.map(sidecarKeys.record) as [string, string];
     const was = (await contentOf(stage.ground.storage, lost))!;
@@ -140,7 +140,7 @@ describe.each(grounds())('a restore drill ($name)', (kind) => {
     expect(loss).toMatchObject({ compared: 2, inProgress: 0, examples: [{ key: keys[1] }] });
   });
 
-  test('fails for a lost record whose lease ends during the drill', async () => {
+  test('a drill fails for a lost record whose lease ends during the drill', async () => {
     const { ids, keys } = await mirrored(1);
     await stage.ground.storage.remove(sidecarKeys.record(keys[0]!));
     await stage.query(`UPDATE assets SET lease_until = now() + interval '1 hour' WHERE id = $1`, ids);
@@ -156,7 +156,7 @@ describe.each(grounds())('a restore drill ($name)', (kind) => {
     ['another content hash', ({ media }) => ({ media: withHash(media, 'ff'.repeat(32)) })],
     ['an earlier time', () => ({ mirroredAt: '2001-01-01T00:00:00.000Z' })],
     ['another company', () => ({ companyId: 'another' })],
-  ] as Change[])('fails for a record with %s', async (_, change) => {
+  ] as Change[])('a drill fails for a record with %s', async (_, change) => {
     const { keys, ids } = await mirrored(1);
     await stage.query(
       `UPDATE assets SET media = jsonb_set(media, '{checksums,sha256}', to_jsonb(repeat('a', 64))) WHERE id = $1`,
@@ -168,13 +168,13 @@ describe.each(grounds())('a restore drill ($name)', (kind) => {
     expect(await failuresOf(1)).toMatchObject({ record_differs: 1 });
   });
 
-  test('passes if the database has learned the content hash later', async () => {
+  test('a drill passes if the database has learned the content hash later', async () => {
     const { keys } = await mirrored(1);
     await changeRecord(keys[0]!, ({ media }) => ({ media: withHash(media, undefined) }));
     expect(await failuresOf(1)).not.toHaveProperty('record_differs');
   });
 
-  test('fails for the record of an asset that the database does not have', async () => {
+  test('a drill fails for the record of an asset that the database does not have', async () => {
     const { ids, keys } = await mirrored(2);
     const key = keys[0]!.replaceAll(ids[0]!, 'forged');
     const record = (await contentOf(stage.ground.storage, sidecarKeys.record(keys[0]!)))!.toString();
@@ -186,7 +186,7 @@ describe.each(grounds())('a restore drill ($name)', (kind) => {
     });
   });
 
-  test('fails for a newer record of an asset at another key', async () => {
+  test('a drill fails for a newer record of an asset at another key', async () => {
     const { ids, keys } = await mirrored(1);
     const key = keys[0]!.replaceAll(ids[0]!, 'forged');
     const record = JSON.parse((await contentOf(stage.ground.storage, sidecarKeys.record(keys[0]!)))!.toString());
@@ -195,7 +195,7 @@ describe.each(grounds())('a restore drill ($name)', (kind) => {
     expect(await failuresOf()).toEqual({ record_differs: 1 });
   });
 
-  test('passes while an asset is removed, and fails for the forged tombstone of one that was not', async () => {
+  test('a drill passes while an asset is removed, and fails for the forged tombstone of one that was not', async () => {
     const { ids } = await mirrored(2);
     await stage.query(`UPDATE assets SET state = 'gone', next_at = NULL WHERE id = $1`, [ids[0]]);
     const first = () => stage.query('DELETE FROM assets WHERE id = $1', [ids[0]]);

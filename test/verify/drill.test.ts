@@ -48,7 +48,7 @@ describe.each(grounds())('a restore drill ($name)', { timeout: minutes(3) }, (ki
   afterEach(() => scene.close());
   const keyOf = async (id: string): Promise<string> => (await scene.mirror.asset(id)).key;
 
-  test('passes with a complete copy, says what a recovery takes, and leaves nothing behind', async () => {
+  test('a drill passes with a complete copy, says what a recovery takes, and leaves nothing behind', async () => {
     const live = () =>
       scene.query(`SELECT (SELECT count(*) FROM asset_changes) AS changes, (SELECT jsonb_agg(a ORDER BY id) FROM assets a) AS assets,
         (SELECT max(id) FROM events WHERE kind NOT LIKE 'drill.%' AND kind NOT LIKE 'operator.%') AS event`);
@@ -82,7 +82,7 @@ describe.each(grounds())('a restore drill ($name)', { timeout: minutes(3) }, (ki
     expect((await drill(scene)).key).toBe(found.key.replace('.json', '.2.json'));
   });
 
-  test('fails for lost records, missing objects and flipped bits, and names each', async () => {
+  test('a drill fails for lost records, missing objects and flipped bits, and names each', async () => {
     const [one, two, large, film] = (await Promise.all(ids.map(keyOf))) as [string, string, string, string];
     await scene.storage.remove(sidecarKeys.record(one));
     await scene.storage.remove(two);
@@ -129,7 +129,7 @@ describe('a restore drill', { timeout: minutes(3) }, () => {
     return id;
   }
 
-  test('fails when the key is missing that sealed the tokens of a connection', async () => {
+  test('a drill fails when the key is missing that sealed the tokens of a connection', async () => {
     await begin();
     const key = scene.ground.environment.ENCRYPTION_KEYS!;
     await scene.restart({ ENCRYPTION_KEYS: randomBytes(32).toString('base64') });
@@ -143,7 +143,7 @@ describe('a restore drill', { timeout: minutes(3) }, () => {
     expect(await drill(scene)).toMatchObject({ status: 'passed' });
   });
 
-  test('fails for an erased asset without tombstone, which a recovery would mirror again', async () => {
+  test('a drill fails for an erased asset without tombstone, which a recovery would mirror again', async () => {
     await begin();
     await scene.query(`INSERT INTO tombstones VALUES ('${'ab'.repeat(32)}', '2026-01-01', 'ada', 'asked for')`);
     expect(await drill(scene)).toMatchObject({
@@ -152,7 +152,7 @@ describe('a restore drill', { timeout: minutes(3) }, () => {
     });
   });
 
-  test('of a process that died begins again in another one, which drops the schema of the first', async () => {
+  test('a drill of a process that died begins again in another one, which drops the schema of the first', async () => {
     await begin();
     await scene.mirror.stop();
     const [row] = await scene.query<{ value: string }>(`SELECT value FROM settings WHERE name = 'installation'`);
@@ -169,7 +169,7 @@ describe('a restore drill', { timeout: minutes(3) }, () => {
     expect(await schemas(scene)).toEqual([]);
   });
 
-  test('is made by the schedule, the first time a day after the first connection', async () => {
+  test('a drill is made by the schedule, the first time a day after the first connection', async () => {
     await begin({ environment: { DRILL_INTERVAL: '7d' } });
     await until(
       'the first one to be planned',
@@ -185,7 +185,7 @@ describe('a restore drill', { timeout: minutes(3) }, () => {
     expect(await until('the drill to end', ended, 60_000)).toMatchObject({ scheduled: true });
   });
 
-  test('cannot be made without the bucket, and then it has failed', async () => {
+  test('a drill cannot be made without the bucket, and then it has failed', async () => {
     await begin();
     await scene.mirror.store.drills.request({ sample: 1 });
     for (let attempt = 1; attempt <= 3; attempt++) {
@@ -206,7 +206,7 @@ describe('a restore drill', { timeout: minutes(3) }, () => {
     expect(await eventsOf(scene, 'drill.failed')).toMatchObject([{ data: { reason: 'no bucket' } }]);
   });
 
-  test('that lost its lease ends without a result', async () => {
+  test('a drill that lost its lease ends without a result', async () => {
     await begin();
     const report = {
       ...JSON.parse((await contentOf(scene.storage, (await drill(scene)).key))!.toString()),
@@ -221,7 +221,7 @@ describe('a restore drill', { timeout: minutes(3) }, () => {
     expect(await eventsOf(scene, 'drill.passed')).toHaveLength(2);
   });
 
-  test('passes while an asset is being changed, and counts it as neither failed nor lost', async () => {
+  test('a drill passes while an asset is being changed, and counts it as neither failed nor lost', async () => {
     const id = await begin();
     await scene.storage.remove(sidecarKeys.record((await scene.mirror.asset(id)).key));
     await scene.query(`UPDATE assets SET lease_until = now() + interval '1 hour' WHERE id = '${id}'`);
@@ -231,7 +231,7 @@ describe('a restore drill', { timeout: minutes(3) }, () => {
     });
   });
 
-  test('fails for a record that is not written again', async () => {
+  test('a drill fails for a record that is not written again', async () => {
     const id = await begin();
     await scene.storage.remove(sidecarKeys.record((await scene.mirror.asset(id)).key));
     await scene.query(`UPDATE assets SET record_key = NULL, next_at = NULL WHERE id = '${id}'`);
@@ -241,13 +241,13 @@ describe('a restore drill', { timeout: minutes(3) }, () => {
     expect(found.text).toContain('1 record would be lost');
   });
 
-  test('fails for a missing media file, which is no loss: it is downloaded again', async () => {
+  test('a drill fails for a missing media file, which is no loss: it is downloaded again', async () => {
     const id = await begin();
     await scene.storage.remove((await scene.mirror.asset(id)).key);
     expect(await drill(scene)).toMatchObject({ status: 'failed', lost: 0, oldestLoss: null });
   });
 
-  test('tells objects that cannot be read from damaged ones', async () => {
+  test('a drill tells objects that cannot be read from damaged ones', async () => {
     const id = await begin();
     const { key } = await scene.mirror.asset(id);
     const { store, storage } = scene.mirror.service.context;
@@ -261,7 +261,7 @@ describe('a restore drill', { timeout: minutes(3) }, () => {
     expect(found).toMatchObject({ assets: 1, damaged: [], unreadable: [{ assetId: id, key }] });
   });
 
-  test('is started by the command line, which waits and exits with 1 if it fails', async () => {
+  test('a drill is started by the command line, which waits and exits with 1 if it fails', async () => {
     const id = await begin();
     const env = { ...spawned, ...scene.ground.environment, ASSET_MIRROR_URL: scene.ground.publicUrl };
     const command = (...words: string[]) => run(process.execPath, ['src/main.ts', 'drill', ...words], { env });

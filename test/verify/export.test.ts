@@ -88,7 +88,7 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
     }
     const sorted = (files: Map<string, string>) => [...files].sort();
 
-    test('files get readable names, and a manifest lists them', async () => {
+    test('exported files get readable names, and a manifest lists them', async () => {
       const path = newPlace();
       expect(await exported({ to: { kind: 'directory', path } })).toMatchObject({
         ...{ exported: 3, present: 0, failed: 0, problems: [] },
@@ -110,7 +110,7 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
       expect(await exported({ to: { kind: 'directory', path } })).toMatchObject({ exported: 3, present: 3 });
     });
 
-    test('conditions, sidecars and names can be chosen', async () => {
+    test('an export has the assets, sidecars and names that were chosen', async () => {
       const path = newPlace();
       const request = { filter: { companyId, tag: ['red', 'blue'] }, names: '{uploadDate:yyyy}/{id}', sidecars: true };
       expect(await exported({ ...request, to: { kind: 'directory', path } })).toMatchObject({ exported: 1, failed: 0 });
@@ -123,7 +123,7 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
       expect(files.get(`2024/${asset.id}.mp4`)).toBe('two, longer');
     });
 
-    test('the list alone has the paths, or the keys for rclone', async () => {
+    test('an export of the list alone has the paths, or the keys for rclone', async () => {
       const { log } = stage.mirror.service.context;
       const list = async (format: 'csv' | 'rclone') =>
         (
@@ -158,7 +158,7 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
       return entries;
     };
 
-    test('a .zip file has the same files', async () => {
+    test('an export to a .zip file has the same files', async () => {
       const path = `${newPlace()}.zip`;
       expect(await exported({ to: { kind: 'zip', path } })).toMatchObject({ exported: 3, failed: 0, bytes: 14 });
       const entries = await entriesOf(await readFile(path));
@@ -167,7 +167,7 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
       expect(sorted(entries)).toEqual(sorted(contents));
     });
 
-    test('a page downloads what matches as an archive', async () => {
+    test('the dashboard downloads the matching assets as an archive', async () => {
       const ask = (query: string) =>
         fetch(`${stage.ground.publicUrl}/api/asset-zip?${query}`, {
           headers: { authorization: `Bearer ${stage.ground.environment.ADMIN_TOKEN}` },

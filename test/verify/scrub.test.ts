@@ -111,7 +111,7 @@ describe('the scrub', () => {
     expect(await fresh()).toEqual([0, 1, 2, 3]);
   });
 
-  test('one process at a time scrubs, and another continues when it has died', async () => {
+  test('one process at a time runs the scrub, and another continues when it has died', async () => {
     for (const id of ids) await age(id, 10);
     const { scrub } = scene.mirror.store;
     expect(await scrub.take('another', 60_000)).toBeDefined();
@@ -226,7 +226,7 @@ describe('the scrub', () => {
     expect(await broken.round(stop)).toBe('not due');
   });
 
-  test('it waits for transfers, unless it would be late', async () => {
+  test('the scrub waits for transfers, unless it would be late', async () => {
     const id = await scene.upload({ content: { seed: 'slow', size: 300_000 } });
     await scene.admin.addFault({ endpoint: 'media', assetId: id, stallAfter: 100_000 });
     await scene.resync({ mode: 'incremental', since: '2024-01-01T00:00:00Z' });
@@ -247,7 +247,7 @@ describe('the scrub', () => {
     await database.query('DELETE FROM assets WHERE id = $1', [id]);
   });
 
-  test('a file is read no faster than the bandwidth', async () => {
+  test('the scrub reads a file no faster than SCRUB_BANDWIDTH', async () => {
     const size = 1_000_000;
     const id = await scene.upload({ content: { seed: 'large', size } });
     await scene.resync({ mode: 'incremental', since: '2024-01-01T00:00:00Z' });

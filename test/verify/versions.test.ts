@@ -101,7 +101,7 @@ describe.each([
     );
   });
 
-  test('a rebuild restores them from the bucket', async () => {
+  test('a rebuild restores superseded files from the bucket', async () => {
     const database = await newDatabase({ empty: true });
     const config = readConfig({
       ...stage.ground.environment,

@@ -32,7 +32,7 @@ async function add(at: string, action = 'pauseConnection'): Promise<void> {
 const ids = (entries: { requestId: string }[]) => entries.map(({ requestId }) => requestId);
 const today = () => new Date().toISOString().slice(0, 10);
 
-test('each day that is over is written once, with all its entries', async () => {
+test('each day of the audit log is written once, when it is over, with all its entries', async () => {
   const days = ['2026-01-30T00:00:00.000Z', '2026-01-30T23:59:59.999Z', '2026-02-01T12:00:00.000Z'];
   for (const at of days) await add(at);
   await add(`${today()}T00:00:00.000Z`);
@@ -61,7 +61,7 @@ test('a restored database writes no file over one that has more entries', async 
   expect(ids(await lines('2026-01-30.2'))).toEqual(['2026-01-30T23:59:59.999Z']);
 });
 
-test('entries are deleted after their time, but not before they are in the bucket', async () => {
+test('entries of the audit log are deleted after their time, but not before they are in the bucket', async () => {
   const left = async () =>
     (
       await stage.query<{ id: string }>(

@@ -115,7 +115,7 @@ describe.each(grounds())('the files of changes ($name)', (kind) => {
     expect(found.slice(0, 2)).toEqual(before.slice(0, 2));
   });
 
-  test('of several processes that write at once, none replaces or loses anything', async () => {
+  test('of several processes that write changes at once, none replaces or loses anything', async () => {
     for (let hour = 0; hour < 4; hour++) await change(`2026-01-31T0${hour}:10:00Z`, `a${hour}`);
     await feed();
     const results = await Promise.allSettled(Array.from({ length: 4 }, () => writeChanges(deps(), signal)));

@@ -48,7 +48,7 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
       };
     }
 
-    test('an erasure ends, leaves nothing, and its certificate has all assets', async () => {
+    test('an erasure whose process is killed again and again ends, leaves nothing, and certifies all assets', async () => {
       const { ground, api, killWhile, end } = await start();
       const { id } = await api('POST', '/erasures', { companyId: 'acme', reason: 'requested' });
       await killWhile(async () => (await api('GET', `/erasures/${id}`)).assets.erased);

@@ -240,7 +240,7 @@ describe('GONE_RETENTION', { timeout: 60_000 }, () => {
 });
 
 describe('a mirror with a short GONE_RETENTION', { timeout: 60_000 }, () => {
-  test('removes by itself what is gone', async () => {
+  test('a mirror with a short GONE_RETENTION removes by itself what is gone', async () => {
     const scene = await newScene({ environment: { GONE_RETENTION: '1s' } });
     const id = await scene.film();
     const stays = await scene.upload();

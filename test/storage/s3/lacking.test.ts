@@ -150,7 +150,7 @@ describe.runIf(modern)('a store that takes no PUT without a checksum', () => {
 });
 
 describe.runIf(server)('a store that answers with a checksum of another kind than was sent', () => {
-  test('the length of an object is still compared', async () => {
+  test('an object is compared by length if the store answers with a checksum of another kind', async () => {
     const ground = await newBucket(server!);
     const line = await newHttpLine(server!.endpoint);
     const storage = await openBucket(

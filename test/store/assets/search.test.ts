@@ -101,7 +101,7 @@ const orders: Order[] = sortKeys.flatMap((by) => [
 ]);
 
 describe('a search', () => {
-  test.each(filters)('finds what matches %j, once, page by page, in any order', async (filter) => {
+  test.each(filters)('a search finds what matches %j, once, page by page, in any order', async (filter) => {
     const expected = rows.filter((row) => matches(row, filter)).map(({ id }) => id);
     for (const order of orders) {
       const found: { id: string; key: string | number }[] = [];
@@ -118,7 +118,7 @@ describe('a search', () => {
     }
   });
 
-  test('sorts by what the order names', async () => {
+  test('a search sorts by what the order names', async () => {
     const first = async (by: Order['by'], descending: boolean) =>
       (await store.assets.search({ order: { by, descending }, limit: 1 }))[0]!;
     expect((await first('size', true)).size).toBe(16_000);
@@ -132,7 +132,7 @@ const compare = (a: string | number, b: string | number) =>
   typeof a === 'string' ? Buffer.compare(Buffer.from(a), Buffer.from(String(b))) : a - Number(b);
 
 describe('facets', () => {
-  test.each(filters)('count what matches %j', async (filter) => {
+  test.each(filters)('facets count what matches %j', async (filter) => {
     const expected = rows.filter((row) => matches(row, filter));
     const { matching, counts } = await store.assets.facets({ ...filter, most: 5000 });
     expect(matching).toBe(expected.length);
@@ -151,7 +151,7 @@ describe('facets', () => {
     expect(of('tag')).toEqual(count(expected.flatMap(({ tags }) => tags)));
   });
 
-  test('have names for people, and stop counting at a maximum', async () => {
+  test('facets have names for people, and stop counting at a maximum', async () => {
     const { matching, counts } = await store.assets.facets({ most: 50 });
     expect(matching).toBe(50);
     expect(counts.find(({ facet }) => facet === 'companyId')!.name).toMatch(/^(Acme|Other)$/);

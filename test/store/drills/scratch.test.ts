@@ -61,7 +61,7 @@ test('a drill whose schema was dropped writes nowhere else', async () => {
   expect(await counts('public')).toEqual([{ assets: 0, changes: 0 }]);
 });
 
-test('it sends no notices to the processes of the service', async () => {
+test('a scratch schema sends no notices to the processes of the service', async () => {
   const { schema, close } = await store.openScratch();
   let notices = 0;
   const stop = store.onEvents(() => notices++);

@@ -44,16 +44,16 @@ test('files that were stored at the same time are spread over the whole cycle', 
   expect(await pace('0')).toBeCloseTo(1, 1);
 });
 
-test('files whose verifications are spread over the cycle are read at the same pace', async () => {
+test('files whose verifications are spread over the cycle are read at the same rate', async () => {
   expect(await pace(`i * ${cycle / count}`)).toBeCloseTo(1, 1);
 });
 
-test('what remains is spread over the remaining time', async () => {
+test('files that are still to be read are spread over the rest of the cycle', async () => {
   // Half of the cycle is over, and nothing was read.
   expect(await pace(`${cycle / 2}`)).toBeCloseTo(2, 0);
 });
 
-test('what is overdue is caught up within a twentieth of the cycle, and not at once', async () => {
+test('overdue files are read within a twentieth of the cycle, and not at once', async () => {
   expect(await pace(`CASE WHEN i < 50 THEN ${2 * cycle} ELSE i * ${cycle / count} / 2 END`)).toBeCloseTo(1, 0);
   expect(await pace(`${2 * cycle}`)).toBeCloseTo(20, 0);
 });
