@@ -133,7 +133,7 @@ export class InUse extends Error {
   override readonly name = 'InUse';
 }
 
-/** A wrong or missing setting. `problems` holds one sentence each, `remedy` is the common solution. */
+/** A wrong or missing setting. `problems`: one sentence each, `remedy` is the common solution. */
 export class ConfigurationError extends Error {
   override readonly name = 'ConfigurationError';
   readonly problems: readonly string[];

@@ -24,7 +24,7 @@ export function withFields<T>(fields: Record<string, unknown>, work: () => T): T
 /** The log fields of the current work, for lines that are written later outside its context. */
 export const fieldsHere = (): Record<string, unknown> => ({ ...correlated.getStore() });
 
-/** Names of fields that hold secrets, at any depth. */
+/** Names of fields that contain secrets, at any depth. */
 const secretKey = /(authorization|cookie|password|secret|tokens?|verifier|^url|^mp4Url|^thumbnailUrl)$/i;
 
 /**

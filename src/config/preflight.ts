@@ -6,7 +6,7 @@ import type { Log } from '../log.ts';
 
 /** Checks of the machine before asset-mirror starts. */
 
-/** Makes DATA_DIR, or closes an existing one to other accounts, because it holds secrets. @throws ConfigurationError */
+/** Makes DATA_DIR, or closes an existing one to other accounts, because it contains secrets. @throws ConfigurationError */
 export async function makeDataDir(path: string, log: Log): Promise<void> {
   try {
     await make(path, 0o700);

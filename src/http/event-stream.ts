@@ -16,7 +16,7 @@ const stuckMs = 30_000;
 const mostStreams = 200;
 /** How often the token or session of a reader is checked. */
 const checkMs = 10_000;
-/** Events read and held for one stream at a time. */
+/** Maximum events that are in memory for one stream. */
 const pageSize = 100;
 
 /**

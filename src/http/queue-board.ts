@@ -9,7 +9,7 @@ import { notFound, problemHandler, problemOf } from './problems.ts';
 
 const descriptions = {
   syncs: 'Runs of the listing, one per connection at a time.',
-  assets: 'Assets to be transferred or checked. A job holds only the id; the dashboard shows the asset.',
+  assets: 'Assets to be transferred or checked. A job has only the id; the dashboard shows the asset.',
 } as const;
 
 /**

@@ -4,7 +4,7 @@ import type { QueuedAsset } from '../store/assets/due.ts';
 import { defaultTimings, type Timings } from '../timings.ts';
 import { Backend, type BackendOptions } from './backend.ts';
 
-/** Jobs hold ids only: the queue dashboard shows them, and the records have the rest. */
+/** Jobs contain ids only: the queue dashboard shows them, and the records have the rest. */
 export interface SyncJob {
   connectionId: string;
   /** On a scheduled job: the sync it asks for. */

@@ -119,7 +119,7 @@ export class LibraryClient {
     return value.asset;
   }
 
-  /** The transcript: one request for the JSON, which holds captions and text (spec, section 4.8). */
+  /** The transcript: one request for the JSON, which contains captions and text (spec, section 4.8). */
   async getTranscript(call: Call & { assetId: string }): Promise<Transcript> {
     const path = `/assets/${encodeURIComponent(call.assetId)}/transcript`;
     const what = `read the transcript of asset ${call.assetId}`;

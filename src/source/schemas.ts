@@ -24,7 +24,7 @@ const text = z.string().nullish();
 /** No decision depends on it: a value that is not text counts as absent. */
 const optional = text.catch(undefined);
 
-/** An index entry of the database holds a company's id and one other value together (2,704 bytes in all). */
+/** An index entry of the database has space for a company's id and one other value (2,704 bytes in all). */
 const most = { companyId: 1600, other: 1000 };
 const fits = (bytes: number) => (value: string) => Buffer.byteLength(value) <= bytes;
 const indexed = z.string().refine(fits(most.other), `expected at most ${most.other} bytes`).nullish();

@@ -6,19 +6,19 @@ import { versionName } from '../version-name.ts';
 /** Prefix of the mirror's own objects; no asset's key begins with it. */
 export const ours = '_mirror/';
 
-/** Holds the tombstones of erased assets. */
+/** Contains the tombstones of erased assets. */
 export const tombstones = `${ours}tombstones/`;
 
 /** `hash`: of the asset's id. */
 export const tombstoneKey = (hash: string) => `${tombstones}${hash}.json`;
 
-/** Holds the mirror id. */
+/** Contains the mirror id. */
 export const bucketIdKey = `${ours}id`;
 
 /** `day`: `2026-01-31`. */
 export const inventoryPrefix = (day: string) => `${ours}inventory/${day}/`;
 
-/** Holds the chain of manifests. */
+/** Contains the chain of manifests. */
 export const manifests = `${ours}manifests/`;
 export const manifestKey = (number: number) => `${manifests}${String(number).padStart(8, '0')}.json`;
 /** The reverse of `manifestKey`; undefined for other keys. */
@@ -27,7 +27,7 @@ export function numberOf(key: string): number | undefined {
   return number > 0 && key === manifestKey(number) ? number : undefined;
 }
 
-/** Holds the public keys that sign manifests. */
+/** Contains the public keys that sign manifests. */
 export const publicKeys = `${ours}keys/`;
 export const publicKeyAt = (keyId: string) => `${publicKeys}${keyId}.json`;
 

@@ -5,7 +5,7 @@ import type { StoredObject } from '../storage.ts';
 import { classify, isMissing } from './errors.ts';
 import { caseCheck, ignoresCase } from './letter-case.ts';
 
-/** Holds drafts; never listed, and swept when the store is opened. */
+/** Contains drafts; never listed, and swept when the store is opened. */
 export const draftFolder = '.asset-mirror-tmp';
 
 /** The directory of a store, and the disk it must be on. */

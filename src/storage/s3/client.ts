@@ -137,7 +137,7 @@ type SignedRequest = { method: string; protocol: string; path: string; headers: 
 /** The SDK's option that aborts a call. */
 export const stoppedBy = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
 
-/** An ETag without its quotes (RFC 9110, section 8.8.3), as the records hold it. */
+/** An ETag without its quotes (RFC 9110, section 8.8.3), as in the records. */
 export const unquoted = (etag: string | undefined) => etag?.replace(/^"|"$/g, '');
 
 /** Checksums are hex in records and base64 in headers. */
