@@ -63,7 +63,7 @@ export function openPool({ url, log }: { url: string; log: Log }, options: pg.Po
   return pool;
 }
 
-/** A notice of a change to other processes. A missed one is found in the database at the next heartbeat. */
+/** A notice of a change to other processes. A missed change is found when the process listens again, or at the next heartbeat. */
 export interface Notice {
   connectionId?: string;
   settings?: true;
@@ -114,6 +114,9 @@ export function listen(options: {
     try {
       await c.connect();
       await c.query(`LISTEN ${channel}; LISTEN ${eventChannel}`);
+      // Earlier notices were missed.
+      options.onNotice({ settings: true });
+      options.onEvents();
     } catch {
       if (client === c) again();
     }

@@ -63,11 +63,13 @@ test('a drill whose schema was dropped writes nowhere else', async () => {
 
 test('a scratch schema sends no notices to the processes of the service', async () => {
   const { schema, close } = await store.openScratch();
+  const other = await openStore({ url: database.url, log: silent });
   let notices = 0;
-  const stop = store.onEvents(() => notices++);
+  other.onEvents(() => notices++);
+  await expect.poll(() => notices, { message: 'the other process listens' }).toBe(1);
   await ask(database.url, `INSERT INTO ${schema}.events (kind) VALUES ('of the drill')`);
   await store.events.add({ kind: 'of the service' });
-  await expect.poll(() => notices).toBe(1);
-  stop();
+  await expect.poll(() => notices).toBe(2);
+  await other.close();
   await close();
 });
