@@ -26,6 +26,7 @@ const options = {
   // No test fails because the machine is slow; one that hangs does.
   testTimeout: 120_000,
   hookTimeout: 180_000,
+  expect: { poll: { timeout: 60_000 } },
 };
 
 export default defineConfig({

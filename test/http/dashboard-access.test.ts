@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Browser, Page } from 'puppeteer-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { chromium, leftOut, startChromium } from '../support/chromium.ts';
-import { eventually, flawsOn, handsOn, openPage } from '../support/dashboard.ts';
+import { flawsOn, handsOn, openPage } from '../support/dashboard.ts';
 import { type OpenIdProvider, startOpenIdProvider } from '../support/openid-provider.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 
@@ -117,16 +117,16 @@ describe.skipIf(!chromium)(`the dashboard of operators with roles${leftOut}`, ()
     await page.keyboard.type('ci');
     expect(await flaws()).toEqual([]);
     await page.keyboard.press('Enter');
-    await eventually(hands.dialogs).toEqual(['The new API token']);
+    await expect.poll(hands.dialogs).toEqual(['The new API token']);
     const token = await page.$eval('#copied', (field) => (field as unknown as { value: string }).value);
     expect(token).toMatch(/^am_[0-9a-f]{48}$/);
     const use = () => fetch(`${scene.ground.publicUrl}/api/me`, { headers: { authorization: `Bearer ${token}` } });
     expect(await (await use()).json()).toMatchObject({ name: 'ci', role: 'viewer' });
     await page.keyboard.press('Escape');
-    await eventually(hands.dialogs).toEqual([]);
+    await expect.poll(hands.dialogs).toEqual([]);
     expect(await flaws()).toEqual([]);
     await pressNamed('Revoke ci …');
-    await eventually(hands.dialogs).toEqual(['Revoke ci?']);
+    await expect.poll(hands.dialogs).toEqual(['Revoke ci?']);
     await hands.press('Revoke');
     await hands.shows('ci was revoked.');
     expect((await use()).status).toBe(401);
@@ -147,7 +147,7 @@ describe.skipIf(!chromium)(`the dashboard of operators with roles${leftOut}`, ()
     });
     await hands.press('Export');
     const file = join(directory, 'audit.jsonl');
-    await eventually(async () => existsSync(file)).toBe(true);
+    await expect.poll(async () => existsSync(file)).toBe(true);
     const lines = readFileSync(file, 'utf8').trimEnd().split('\n');
     expect(lines.map((line) => JSON.parse(line).action)).toEqual(expect.arrayContaining(['endSession', 'revokeToken']));
     await go('#/audit?outcome=refused');
@@ -165,7 +165,7 @@ describe.skipIf(!chromium)(`the dashboard of operators with roles${leftOut}`, ()
     await signInAs('vera');
     await hands.shows('vera@example.com');
     await hands.press('Sign out');
-    await eventually(async () => page.url()).toContain(`${provider.issuer}/session/end`);
+    await expect.poll(async () => page.url()).toContain(`${provider.issuer}/session/end`);
     await page.goto(`${scene.ground.publicUrl}/`);
     expect(page.url()).toContain('/sign-in');
     complaints.splice(0);

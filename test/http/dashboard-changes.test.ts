@@ -1,7 +1,7 @@
 import type { Browser, Page } from 'puppeteer-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { chromium, leftOut, startChromium } from '../support/chromium.ts';
-import { eventually, flawsOn, handsOn, openPage, signIn } from '../support/dashboard.ts';
+import { flawsOn, handsOn, openPage, signIn } from '../support/dashboard.ts';
 import { ask } from '../support/database.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
@@ -51,7 +51,7 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     await hands.shows('No webhook endpoint yet.');
     await hands.tabTo('button', 'Add endpoint …');
     await page.keyboard.press('Enter');
-    await eventually(hands.dialogs).toEqual(['Add a webhook endpoint']);
+    await expect.poll(hands.dialogs).toEqual(['Add a webhook endpoint']);
     await hands.tabTo('textbox', 'Address');
     await page.keyboard.type(receiver.url);
     await hands.tabTo('textbox', 'Description');
@@ -79,12 +79,12 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     // The browser reports the refusal, too.
     await until('the console message', () => complaints.splice(0).length > 0);
     await hands.press('no such company ×');
-    await eventually(hands.focused).toMatchObject({ role: 'combobox', name: 'Companies' });
+    await expect.poll(hands.focused).toMatchObject({ role: 'combobox', name: 'Companies' });
     await page.keyboard.type('Acme');
     await page.keyboard.press('Enter');
     await hands.shows('Acme ×');
     await hands.press('Add');
-    await eventually(hands.dialogs).toEqual(['Secret of the webhook endpoint']);
+    await expect.poll(hands.dialogs).toEqual(['Secret of the webhook endpoint']);
     expect(await flaws()).toEqual([]);
     const secret = await page.$eval('#copied', (field) => (field as unknown as { value: string }).value);
     expect(secret).toMatch(/^whsec_/);
@@ -92,7 +92,7 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     await hands.shows(/Copied|Selected/);
     await hands.tabTo('button', 'Close');
     await page.keyboard.press('Enter');
-    await eventually(hands.focused).toEqual({ role: 'button', name: 'Add endpoint …' });
+    await expect.poll(hands.focused).toEqual({ role: 'button', name: 'Add endpoint …' });
 
     own.push(secret);
     const { webhooks } = await scene.mirror.api('GET', '/webhooks');
@@ -117,7 +117,7 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     await hands.shows(/Only of connections\s+Ada Lindqvist/);
     await hands.shows(/Only of companies\s+Acme/);
     await hands.press('Change …');
-    await eventually(hands.dialogs).toEqual(['Change The archive']);
+    await expect.poll(hands.dialogs).toEqual(['Change The archive']);
     await hands.press('Save');
     await hands.shows('Nothing was changed.');
     await hands.press('Change …');
@@ -138,18 +138,18 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     await hands.shows('Working');
 
     await hands.press('Rotate the secret …');
-    await eventually(hands.dialogs).toEqual(['Rotate the secret of Second archive?']);
+    await expect.poll(hands.dialogs).toEqual(['Rotate the secret of Second archive?']);
     await hands.press('Rotate the secret');
-    await eventually(hands.dialogs).toEqual(['Secret of the webhook endpoint']);
+    await expect.poll(hands.dialogs).toEqual(['Secret of the webhook endpoint']);
     await page.keyboard.press('Escape');
     await hands.shows('Old secret ends');
     expect((await one()).oldSecretUntil).not.toBeNull();
 
     await hands.press('Remove …');
-    await eventually(hands.dialogs).toEqual(['Remove Second archive?']);
+    await expect.poll(hands.dialogs).toEqual(['Remove Second archive?']);
     expect(await flaws()).toEqual([]);
     await page.keyboard.press('Escape');
-    await eventually(hands.focused).toEqual({ role: 'button', name: 'Remove …' });
+    await expect.poll(hands.focused).toEqual({ role: 'button', name: 'Remove …' });
     await page.keyboard.press('Enter');
     await hands.press('Remove');
     await hands.shows('No webhook endpoint yet.');
@@ -161,11 +161,11 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     await go('#/');
     await hands.tabTo('link', 'client=Acme Ltd');
     await page.keyboard.press('Enter');
-    await eventually(hash).toBe('#/?tag=client%3DAcme+Ltd');
+    await expect.poll(hash).toBe('#/?tag=client%3DAcme+Ltd');
     await hands.shows('Ada Lindqvist');
-    await eventually(() => page.$eval('.tag-field', (field) => (field as unknown as { value: string }).value)).toBe(
-      'client=Acme Ltd',
-    );
+    await expect
+      .poll(() => page.$eval('.tag-field', (field) => (field as unknown as { value: string }).value))
+      .toBe('client=Acme Ltd');
     expect(await flaws()).toEqual([]);
     await hands.tabTo('link', 'Assets of these connections');
     await page.keyboard.press('Enter');
@@ -176,13 +176,13 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     await hands.shows('No connection matches.');
     expect(await flaws()).toEqual([]);
     await hands.press('Clear filters');
-    await eventually(hash).toBe('#/');
+    await expect.poll(hash).toBe('#/');
     await hands.shows('Ada Lindqvist');
     await hands.tabTo('searchbox', 'Search connections');
     await page.keyboard.type('nobody ');
-    await eventually(hash).toBe('#/?q=nobody');
+    await expect.poll(hash).toBe('#/?q=nobody');
     await page.keyboard.type('here');
-    await eventually(hash).toBe('#/?q=nobody+here');
+    await expect.poll(hash).toBe('#/?q=nobody+here');
     await go('#/?status=paused');
     await hands.shows('No connection matches.');
     await go('#/?tag=wrong');
@@ -209,7 +209,7 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     // They stay selected in the grid, and when others are shown.
     await go('#/assets?view=grid&q=gamma');
     await hands.shows('Gamma.pdf');
-    await eventually(async () => (await hands.text()).includes('Alpha.pdf')).toBe(false);
+    await expect.poll(async () => (await hands.text()).includes('Alpha.pdf')).toBe(false);
     await hands.tabTo('checkbox', 'Select all 1 shown');
     await page.keyboard.press('Space');
     await hands.shows('4 assets selected');
@@ -222,7 +222,7 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     for (const name of names) expect(form[1]).toContain(`Campaign/${name}`);
     await hands.tabTo('button', 'Clear');
     await page.keyboard.press('Enter');
-    await eventually(async () => (await hands.text()).includes('selected')).toBe(false);
+    await expect.poll(async () => (await hands.text()).includes('selected')).toBe(false);
   });
 
   test('a selection without files in the bucket says so', async () => {

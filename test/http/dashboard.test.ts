@@ -6,7 +6,7 @@ import type { Browser, BrowserContext, Page } from 'puppeteer-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { newBrowser } from '../support/browser.ts';
 import { chromium, flawsOf, leftOut, startChromium } from '../support/chromium.ts';
-import { dress, eventually, handsOn, openPage } from '../support/dashboard.ts';
+import { dress, handsOn, openPage } from '../support/dashboard.ts';
 import { ask } from '../support/database.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { newStage } from '../support/stage.ts';
@@ -56,11 +56,11 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
   test('the dashboard asks for the token, and shows the overview', async () => {
     await page.goto(`${scene.ground.publicUrl}/`);
     // Everything here is done with a keyboard and a screen reader.
-    await eventually(focused).toEqual({ role: 'textbox', name: 'Token' });
+    await expect.poll(focused).toEqual({ role: 'textbox', name: 'Token' });
     await page.keyboard.type('another');
     await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
     await shows('This token is wrong.');
-    await eventually(focused).toEqual({ role: 'textbox', name: 'Token' });
+    await expect.poll(focused).toEqual({ role: 'textbox', name: 'Token' });
     // The browser logs each refusal to its console, with a delay.
     await until('the console message', () => complaints.length > 0);
     expect(complaints.splice(0)).toEqual([expect.stringContaining('401')]);
@@ -69,7 +69,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows('Live');
     await shows('No assets yet');
     await page.keyboard.press('Tab');
-    await eventually(focused).toEqual({ role: 'link', name: 'Skip to the content' });
+    await expect.poll(focused).toEqual({ role: 'link', name: 'Skip to the content' });
   });
 
   test('the dashboard follows a running sync without a reload', async () => {
@@ -115,22 +115,22 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows('Not mirrored');
     await tabTo('button', 'Sync …');
     await page.keyboard.press('Enter');
-    await eventually(dialogs).toEqual(['Sync Ada Lindqvist']);
-    await eventually(focused).toEqual({ role: 'radio', name: expect.stringMatching(/^Incremental/) });
+    await expect.poll(dialogs).toEqual(['Sync Ada Lindqvist']);
+    await expect.poll(focused).toEqual({ role: 'radio', name: expect.stringMatching(/^Incremental/) });
     await page.keyboard.press('Escape');
-    await eventually(dialogs).toEqual([]);
-    await eventually(focused).toEqual({ role: 'button', name: 'Sync …' });
+    await expect.poll(dialogs).toEqual([]);
+    await expect.poll(focused).toEqual({ role: 'button', name: 'Sync …' });
     await page.keyboard.press('Enter');
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('ArrowDown');
-    await eventually(focused).toEqual({ role: 'radio', name: expect.stringMatching(/^A part/) });
+    await expect.poll(focused).toEqual({ role: 'radio', name: expect.stringMatching(/^A part/) });
     await page.waitForSelector('select[name=project]:not([disabled])');
     await tabTo('combobox', 'Project');
     await page.keyboard.type('Camp');
     await tabTo('button', 'Sync now');
     await page.keyboard.press('Enter');
     await shows('Project campaign');
-    await eventually(focused).toEqual({ role: 'button', name: 'Sync …' });
+    await expect.poll(focused).toEqual({ role: 'button', name: 'Sync …' });
     const { syncs } = await scene.mirror.api('GET', `/syncs?connectionId=${scene.connectionId}`);
     expect(syncs[0]).toMatchObject({ mode: 'full', scope: { companyId: 'acme', projectId: 'campaign' } });
   });
@@ -146,16 +146,16 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows('No failed assets.');
     await scene.mirror.assetIn(broken, 'mirrored');
     // The button no longer exists; the focus stays near it.
-    await eventually(focused).toEqual({ role: 'heading', name: 'Not mirrored' });
+    await expect.poll(focused).toEqual({ role: 'heading', name: 'Not mirrored' });
   });
 
   test('an operator verifies library, database and bucket, every byte', async () => {
     await page.evaluate(`location.hash = '#/'`);
     await tabTo('button', 'Verify …');
     await page.keyboard.press('Enter');
-    await eventually(dialogs).toEqual(['Verify everything']);
+    await expect.poll(dialogs).toEqual(['Verify everything']);
     await page.keyboard.press('ArrowDown');
-    await eventually(focused).toEqual({ role: 'radio', name: expect.stringMatching(/^Every byte/) });
+    await expect.poll(focused).toEqual({ role: 'radio', name: expect.stringMatching(/^Every byte/) });
     await tabTo('button', 'Verify');
     await page.keyboard.press('Enter');
     await shows('comparing every byte');
@@ -192,7 +192,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows('Acme ×');
     expect(await flawsOf(page)).toEqual([]);
     await press('Videos ×');
-    await eventually(focused).toMatchObject({ role: 'combobox', name: 'Types' });
+    await expect.poll(focused).toMatchObject({ role: 'combobox', name: 'Types' });
     await page.type('input[name="syncInterval"]', 'often');
     await page.type('input[name="concurrency"]', 'many');
     await press('Save');
@@ -302,8 +302,8 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.keyboard.press('Enter');
     await tabTo('button', 'Accept the removal');
     await page.keyboard.press('Enter');
-    await eventually(async () => (await scene.mirror.api('GET', '/removals')).heldCompanies).toEqual([]);
-    await eventually(async () => (await text()).includes('GONE_RETENTION would remove')).toBe(false);
+    await expect.poll(async () => (await scene.mirror.api('GET', '/removals')).heldCompanies).toEqual([]);
+    await expect.poll(async () => (await text()).includes('GONE_RETENTION would remove')).toBe(false);
     await page.evaluate(`location.hash = '#/assets/${id}'`);
     await shows(/Its files are removed from the bucket after .* \(GONE_RETENTION\)/);
   });
@@ -321,7 +321,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows('No longer protected from removal.');
     await tabTo('button', 'Erase …');
     await page.keyboard.press('Enter');
-    await eventually(dialogs).toEqual(['Erase to be erased.txt?']);
+    await expect.poll(dialogs).toEqual(['Erase to be erased.txt?']);
     await shows(/It is never mirrored again\. This cannot be undone\./);
     await tabTo('textbox', 'Reason');
     await page.keyboard.type('requested by the owner');
@@ -329,7 +329,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await tabTo('button', 'Erase for good');
     await page.keyboard.press('Enter');
     await shows(/Erasure started\. Print the certificate: asset-mirror erasures/);
-    await eventually(() => scene.keys(id)).toEqual([]);
+    await expect.poll(() => scene.keys(id)).toEqual([]);
     const { erasures } = await scene.mirror.api('GET', '/erasures');
     expect(erasures).toMatchObject([{ reason: 'requested by the owner', requestedBy: 'ADMIN_TOKEN' }]);
     await page.evaluate(`location.hash = '#/connections/${scene.connectionId}'`);
@@ -341,11 +341,11 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
   test('an operator disconnects a connection after a confirmation, and its user reconnects by a link', async () => {
     await tabTo('button', 'Disconnect …');
     await page.keyboard.press('Enter');
-    await eventually(dialogs).toEqual(['Disconnect Ada Lindqvist?']);
+    await expect.poll(dialogs).toEqual(['Disconnect Ada Lindqvist?']);
     await shows(/The bucket keeps its files/);
-    await eventually(focused).toEqual({ role: 'button', name: 'Cancel' });
+    await expect.poll(focused).toEqual({ role: 'button', name: 'Cancel' });
     await page.keyboard.press('Escape');
-    await eventually(focused).toEqual({ role: 'button', name: 'Disconnect …' });
+    await expect.poll(focused).toEqual({ role: 'button', name: 'Disconnect …' });
     expect((await scene.mirror.api('GET', `/connections/${scene.connectionId}`)).status).toBe('active');
     await page.keyboard.press('Enter');
     await tabTo('button', 'Disconnect');
@@ -353,7 +353,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows('Disconnected.');
     await shows('The user must connect again.');
     expect(await text()).not.toMatch(/Next sync|Assets at once|slowed down/);
-    await eventually(focused).toEqual({ role: 'heading', name: 'Ada Lindqvist' });
+    await expect.poll(focused).toEqual({ role: 'heading', name: 'Ada Lindqvist' });
     await tabTo('button', 'Reconnect link');
     await page.keyboard.press('Enter');
     await page.waitForSelector('#copied');
@@ -425,11 +425,11 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await scene.resync();
     for (const id of [picture, film]) await scene.mirror.assetIn(id, 'mirrored');
     await page.evaluate(`location.hash = '#/assets/${picture}'`);
-    await eventually(() => page.evaluate(`document.querySelector('.preview img')?.naturalWidth`)).toBeGreaterThan(100);
+    await expect.poll(() => page.evaluate(`document.querySelector('.preview img')?.naturalWidth`)).toBeGreaterThan(100);
     await page.evaluate(`location.hash = '#/assets/${film}'`);
-    await eventually(() => page.evaluate(`document.querySelector('video')?.duration`)).toBeGreaterThan(1);
+    await expect.poll(() => page.evaluate(`document.querySelector('video')?.duration`)).toBeGreaterThan(1);
     await page.evaluate(`document.querySelector('video').play()`);
-    await eventually(() => page.evaluate(`document.querySelector('video').currentTime`)).toBeGreaterThan(0.2);
+    await expect.poll(() => page.evaluate(`document.querySelector('video').currentTime`)).toBeGreaterThan(0.2);
     const saved = await page.evaluate(
       `fetch([...document.querySelectorAll('a.button')].find((it) => it.innerText === 'Download').href)
         .then((answer) => answer.headers.get('content-disposition'))`,
@@ -440,35 +440,37 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await tabTo('button', 'Grid');
     await page.keyboard.press('Enter');
     const loaded = `[...document.querySelectorAll('.grid img')].filter((it) => it.naturalWidth > 0).length`;
-    await eventually(() => page.evaluate(loaded)).toBeGreaterThan(1);
+    await expect.poll(() => page.evaluate(loaded)).toBeGreaterThan(1);
     expect(await page.evaluate('location.hash')).toBe('#/assets?view=grid');
     await tabTo('button', 'List');
     await page.keyboard.press('Enter');
-    await eventually(() => page.evaluate('location.hash')).toBe('#/assets');
+    await expect.poll(() => page.evaluate('location.hash')).toBe('#/assets');
   });
 
   test('assets are filtered and sorted in the address, with counts, and downloaded as an archive', async () => {
     await page.evaluate(`location.hash = '#/assets'`);
     await shows(/Assets\s\d+/);
-    await eventually(async () => (await optionsOf('Type')).join()).toMatch(/Videos \(\d+\)/);
+    await expect.poll(async () => (await optionsOf('Type')).join()).toMatch(/Videos \(\d+\)/);
     await choose('Type', 'videos');
-    await eventually(() => page.evaluate('location.hash')).toBe('#/assets?type=videos');
+    await expect.poll(() => page.evaluate('location.hash')).toBe('#/assets?type=videos');
     const { matching } = await scene.mirror.api('GET', '/asset-facets?type=videos');
     await shows(new RegExp(`Assets\\s${matching}\\b`));
     // The facet that is filtered by still shows the alternatives.
-    await eventually(async () => (await optionsOf('Type')).filter((text) => /\(/.test(text)).length).toBeGreaterThan(1);
+    await expect
+      .poll(async () => (await optionsOf('Type')).filter((text) => /\(/.test(text)).length)
+      .toBeGreaterThan(1);
     await choose('Sort', '-size');
-    await eventually(() => page.evaluate('location.hash')).toBe('#/assets?type=videos&sort=-size');
+    await expect.poll(() => page.evaluate('location.hash')).toBe('#/assets?type=videos&sort=-size');
     const href = await page.$eval(
       'a[download][href*="asset-zip"]',
       (link) => (link as unknown as { href: string }).href,
     );
     expect(href).toMatch(/\/api\/asset-zip\?type=videos$/);
     await press('Clear filters');
-    await eventually(() => page.evaluate('location.hash')).toBe('#/assets');
-    await eventually(() => page.$eval(fieldOf('Type'), (field) => (field as unknown as { value: string }).value)).toBe(
-      '',
-    );
+    await expect.poll(() => page.evaluate('location.hash')).toBe('#/assets');
+    await expect
+      .poll(() => page.$eval(fieldOf('Type'), (field) => (field as unknown as { value: string }).value))
+      .toBe('');
     await page.evaluate(`location.hash = '#/assets?mimeType=image%2F*&minSize=10000000'`);
     await shows('No asset matches.');
     await shows('Uploaded before');
@@ -492,13 +494,13 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.evaluate(`location.hash = '#/assets'`);
     await tabTo('searchbox', 'Spoken words');
     await page.keyboard.type('"a penguin"');
-    await eventually(() => page.evaluate('location.hash')).toBe('#/assets?said=%22a+penguin%22');
-    await eventually(() => page.evaluate(`document.querySelector('.hits mark')?.innerText`)).toBe('penguin');
+    await expect.poll(() => page.evaluate('location.hash')).toBe('#/assets?said=%22a+penguin%22');
+    await expect.poll(() => page.evaluate(`document.querySelector('.hits mark')?.innerText`)).toBe('penguin');
     expect(await page.evaluate(`document.querySelector('.hits li').innerText`)).toBe('0:01 A penguin & a rabbit');
     await picture('assets-said');
     await page.evaluate(`document.querySelector('.hits a').click()`);
-    await eventually(() => page.evaluate('location.hash')).toBe(`#/assets/${film}?at=1.5`);
-    await eventually(() => page.evaluate(`document.querySelector('video')?.currentTime`)).toBeGreaterThanOrEqual(1.5);
+    await expect.poll(() => page.evaluate('location.hash')).toBe(`#/assets/${film}?at=1.5`);
+    await expect.poll(() => page.evaluate(`document.querySelector('video')?.currentTime`)).toBeGreaterThanOrEqual(1.5);
   });
 
   test('the page of an asset that a filter skips says so', async () => {
@@ -511,9 +513,9 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.evaluate(`location.hash = '#/assets/${id}'`);
     await shows('It is skipped by a filter');
     const state = () => page.$eval('.state', (it) => (it as { innerText: string }).innerText);
-    await eventually(state).toBe('Skipped');
+    await expect.poll(state).toBe('Skipped');
     await change(null);
-    await eventually(state).toBe('Mirrored');
+    await expect.poll(state).toBe('Mirrored');
   });
 
   test('the page of a connection says that the bucket is unavailable', async () => {
@@ -524,7 +526,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows(/The bucket is unavailable, so all assets wait:.*a file has the path/);
     await rm(bucket);
     await rename(`${bucket}.aside`, bucket);
-    await eventually(async () => (await text()).includes('The bucket is unavailable')).toBe(false);
+    await expect.poll(async () => (await text()).includes('The bucket is unavailable')).toBe(false);
   });
 
   test('an operator sends a test message to a webhook endpoint, and redelivers what failed', async () => {
@@ -564,7 +566,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows(message!.id);
     const before = receiver.of('asset.mirrored').length;
     await press('Redeliver failed …');
-    await eventually(dialogs).toEqual(['Redeliver failed messages']);
+    await expect.poll(dialogs).toEqual(['Redeliver failed messages']);
     await page.$eval('input[name=since]', (input) => {
       (input as unknown as { value: string }).value = '2026-01-01T00:00';
     });
@@ -643,7 +645,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
         await picture(`dialog-${label.split(' ')[0]!.toLowerCase()}-${width}`);
       }
       await page.keyboard.press('Escape');
-      await eventually(dialogs).toEqual([]);
+      await expect.poll(dialogs).toEqual([]);
     }
     expect(flaws).toEqual([]);
   });

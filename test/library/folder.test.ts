@@ -103,7 +103,7 @@ describe('a folder', () => {
         const isThere = assets.has('new.mp4') && assets.get('notes')!.size === 15 && !assets.has('photo.JPG');
         return isThere && assets;
       },
-      { timeout: 20_000 },
+      { timeout: 60_000 },
     );
     expect(after.get('new.mp4')).toMatchObject({ projectName: 'Autumn', status: 'processing' });
     expect(after.get('new.mp4')!.uploadDate).toBeGreaterThan(Date.now() - 60_000);
@@ -113,7 +113,7 @@ describe('a folder', () => {
 
   it('a changed file is never served as the version that was listed', async () => {
     put('draft', 'first', LONG_AGO);
-    const draft = await vi.waitUntil(async () => (await listing()).get('draft'), { timeout: 20_000 });
+    const draft = await vi.waitUntil(async () => (await listing()).get('draft'), { timeout: 60_000 });
     put('draft', 'second', new Date());
     const download = contentOf(draft).catch(() => 'interrupted');
     expect(await download).not.toBe('secon');

@@ -78,7 +78,7 @@ test('an asset is added, gets a transcript, other metadata and another file, is 
   await sync();
   expect((await kinds(id)).slice(0, 7)).toEqual([...sofar, 'gone', 'added']);
   // A follow-up check may still write its record again.
-  await vi.waitFor(async () => expectObjects(id, (await of(id)).at(-1)!), 20_000);
+  await vi.waitFor(async () => expectObjects(id, (await of(id)).at(-1)!), 60_000);
 });
 
 test('a thumbnail that comes later is a change', async () => {

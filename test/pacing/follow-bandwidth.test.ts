@@ -87,4 +87,4 @@ test('a timetable changes the limit of a process and of a connection within seco
     stop();
     await one.close().catch(() => {});
   }
-}, 30_000);
+});

@@ -1,5 +1,4 @@
 import type { Browser, BrowserContext, Page } from 'puppeteer-core';
-import { expect } from 'vitest';
 import { flawsOf } from './chromium.ts';
 import { until } from './until.ts';
 
@@ -9,9 +8,6 @@ interface Spoken {
   focused?: boolean;
   children?: Spoken[];
 }
-
-/** A browser moves the focus of a new page when it next draws, which may be after it has loaded. */
-export const eventually = <T>(what: () => Promise<T>) => expect.poll(what, { timeout: 60_000 });
 
 export async function dress(on: Page, { width, isDark = false }: { width: number; isDark?: boolean }): Promise<void> {
   await on.setViewport({ width, height: width < 500 ? 780 : 900, deviceScaleFactor: width < 500 ? 2 : 1 });

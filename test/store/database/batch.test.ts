@@ -1,4 +1,4 @@
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { batched } from '../../../src/store/database/batch.ts';
 
 test('calls at the same moment share one statement, each with its own result', async () => {
@@ -24,11 +24,11 @@ test('calls during a running statement share the next one', async () => {
     return items;
   });
   const first = call('one');
-  await vi.waitFor(() => expect(groups).toHaveLength(1));
+  await expect.poll(() => groups).toHaveLength(1);
   const others = [call('two'), call('three')];
   groups[0]!.end();
   expect(await first).toBe('one');
-  await vi.waitFor(() => expect(groups).toHaveLength(2));
+  await expect.poll(() => groups).toHaveLength(2);
   groups[1]!.end();
   expect(await Promise.all(others)).toEqual(['two', 'three']);
   expect(groups.map(({ items }) => items)).toEqual([['one'], ['two', 'three']]);
