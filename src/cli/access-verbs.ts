@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { roles } from '../roles.ts';
 import { mostRows, wholeNumber } from './options.ts';
-import { examples, type NewVerb, type Verbs } from './verb.ts';
+import { type NewVerb, type Verbs, verbsOf } from './verb.ts';
 import { type AuditOptions, audit } from './verbs/audit.ts';
 import { login, logout, whoami } from './verbs/login.ts';
 import { endSession, listSessions } from './verbs/sessions.ts';
@@ -40,13 +40,6 @@ export function accessVerbs(verb: NewVerb, group: NewGroup, verbs: Pick<Verbs, '
     .option('--all', 'all rows; with --json, one per line')
     .action(async (options: AuditOptions) => audit(await verbs.api(), options));
 }
-
-const verbsOf = (group: Command) => (name: string, text: string, example: string) =>
-  group
-    .command(name)
-    .description(text)
-    .option('--json', 'print JSON')
-    .addHelpText('after', examples(`asset-mirror ${group.name()} ${example}`));
 
 function tokenVerbs(group: Command, { api }: Pick<Verbs, 'api'>): void {
   const verb = verbsOf(group);

@@ -1,58 +1,16 @@
 import type { Operations } from '../operations/operations.ts';
 
-export type { TokenRequest } from '../operations/api-tokens.ts';
-export type { AssetQuery, FacetQuery } from '../operations/asset-search.ts';
-export type { MonthReport } from '../operations/assurance-report.ts';
-export type { AuditQuery } from '../operations/audit.ts';
-export type { ChangeQuery } from '../operations/changes.ts';
-export type { ConnectLinkRequest } from '../operations/connect-links.ts';
-export type { ConnectionSettingsRequest } from '../operations/connection-settings.ts';
-export type { ConnectionQuery } from '../operations/connections.ts';
-export type { DeliveryQuery, RedeliverRequest } from '../operations/deliveries.ts';
-export type { DrillRequest } from '../operations/drills.ts';
-export type { ErasureRequest, ErasureScopeRequest } from '../operations/erasures.ts';
-export type { EventFilter, EventQuery } from '../operations/events.ts';
+export type { EventFilter } from '../operations/events.ts';
 export type { Plan, PlanProgress } from '../operations/plan.ts';
-export type { HoldRequest, ReleaseRequest } from '../operations/removals.ts';
-export type { SettingsRequest } from '../operations/settings.ts';
-export type { ResyncRequest, SyncQuery } from '../operations/syncs.ts';
-export type { VerifyRequest } from '../operations/verifications.ts';
-export type { WebhookChange, WebhookRequest } from '../operations/webhooks.ts';
 
-type Answer<Verb extends keyof Operations> = Awaited<ReturnType<Operations[Verb]>>;
-export type Verification = Answer<'verification'>;
-export type SignedReport = Answer<'assuranceReport'>;
-export type Drill = Answer<'drill'>;
-export type Removals = Answer<'removals'>;
-export type HoldList = Answer<'holds'>;
-export type ErasurePreview = Answer<'previewErasure'>;
-export type Erasure = Answer<'erasure'>;
-export type ErasureList = Answer<'erasures'>;
-export type ErasureCertificate = Answer<'certificate'>;
-export type TestedWebhook = Answer<'testWebhook'>;
-export type WebhookList = Answer<'webhooks'>;
-export type Webhook = WebhookList['webhooks'][number];
-export type DeliveryList = Answer<'deliveries'>;
-export type ChangedWebhook = Answer<'changeWebhook'>;
-export type RotatedKeys = Answer<'rotateKeys'>;
-export type ChangedConnection = Answer<'changeConnection'>;
-export type Scrub = Answer<'scrub'>;
-export type Settings = Answer<'settings'>;
-export type Status = Answer<'status'>;
-export type ConnectionList = Answer<'connections'>;
+export type Verb = keyof Operations;
+/** What an operation answers. */
+export type Answer<Name extends Verb> = Awaited<ReturnType<Operations[Name]>>;
+/** What an operation takes, as its argument number `At`. */
+export type Asked<Name extends Verb, At extends number = 0> = NonNullable<Parameters<Operations[Name]>[At]>;
+
 export type ConnectionSummary = Answer<'connection'>;
-export type Disconnected = Answer<'disconnect'>;
-export type AssetList = Answer<'assets'>;
-export type FacetList = Answer<'facets'>;
-export type Asset = Answer<'asset'>;
-export type VersionList = Answer<'versions'>;
-export type SyncList = Answer<'syncs'>;
+export type MirrorEvent = Answer<'events'>['events'][number];
+export type Status = Answer<'status'>;
 export type Sync = Answer<'sync'>;
-export type EventList = Answer<'events'>;
-export type ChangeList = Answer<'changes'>;
-export type Me = Answer<'me'>;
-export type SessionList = Answer<'sessions'>;
-export type TokenList = Answer<'tokens'>;
-export type CreatedToken = Answer<'createToken'>;
-export type AuditList = Answer<'auditLog'>;
-export type MirrorEvent = EventList['events'][number];
+export type Verification = Answer<'verification'>;

@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import type { FacetQuery } from './answers.ts';
+import type { Asked } from './answers.ts';
 import { collect, size } from './options.ts';
 
 /** The conditions on assets, as options of a verb. */
@@ -8,7 +8,7 @@ export interface AssetFilterOptions {
   connectionTag?: string[];
   company?: string;
   project?: string;
-  state?: FacetQuery['state'];
+  state?: Asked<'facets'>['state'];
   type?: string;
   tag?: string[];
   mimeType?: string;
@@ -40,7 +40,7 @@ export const withAssetFilters = (verb: Command): Command =>
     .option('--search <text>', 'part of the name, ignoring case, or an id');
 
 /** The same conditions, as the API names them. `connectionId` is what the user typed: an id, an e-mail or a name. */
-export const filterOf = (options: AssetFilterOptions): FacetQuery => {
+export const filterOf = (options: AssetFilterOptions): Asked<'facets'> => {
   const { connection, connectionTag, company, project, search, ...others } = options;
   const { state, type, tag, mimeType, uploadedFrom, uploadedBefore, minSize, maxSize, skipped } = others;
   return {

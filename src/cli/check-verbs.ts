@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { withAssetFilters } from './asset-filters.ts';
 import { date, day, wholeNumber } from './options.ts';
-import { examples, failIf, type NewVerb, type Verbs } from './verb.ts';
+import { failIf, type NewVerb, type Verbs, verbsOf } from './verb.ts';
 import type { AttestOptions } from './verbs/attest.ts';
 import { type DrillVerbOptions, drill } from './verbs/drill.ts';
 import { rotateKeys } from './verbs/encryption-keys.ts';
@@ -134,11 +134,10 @@ export function checkVerbs(
     .option('--day <day>', 'with --asset: of this day, such as 2026-01-31 (default: the last one)', day)
     .action((place: string | undefined, options: AttestOptions) => verbs.attest(place, options));
 
-  group('keys', 'manage the keys that encrypt tokens and secrets')
-    .command('rotate')
-    .description('Encrypt all tokens and webhook secrets again with the first of ENCRYPTION_KEYS.')
-    .option('--json', 'print JSON')
-    .addHelpText('after', examples('asset-mirror keys rotate'))
-    .action(async (options) => failIf(await rotateKeys(await verbs.api(), options)));
+  verbsOf(group('keys', 'manage the keys that encrypt tokens and secrets'))(
+    'rotate',
+    'Encrypt all tokens and webhook secrets again with the first of ENCRYPTION_KEYS.',
+    'rotate',
+  ).action(async (options) => failIf(await rotateKeys(await verbs.api(), options)));
   webhookVerbs(group('webhooks', 'manage webhook endpoints'), verbs.api);
 }

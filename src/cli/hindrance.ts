@@ -1,4 +1,4 @@
-import type { AssetList, ConnectionSummary, Status } from './answers.ts';
+import type { Answer, ConnectionSummary, Status } from './answers.ts';
 import type { ApiClient } from './client.ts';
 import { counted, harmless } from './output.ts';
 
@@ -27,8 +27,8 @@ export async function stuckAssets(
   { id: connectionId, counts }: ConnectionSummary,
 ): Promise<string | undefined> {
   if (counts.byState.pending === 0 || counts.byState.transferring > 0) return undefined;
-  const unreadable: AssetList['assets'] = [];
-  const later: AssetList['assets'] = [];
+  const unreadable: Answer<'assets'>['assets'] = [];
+  const later: Answer<'assets'>['assets'] = [];
   for await (const { assets } of api.assetPages({ connectionId, state: 'pending' })) {
     for (const asset of assets) {
       if (asset.reason?.code === 'no_reader') unreadable.push(asset);

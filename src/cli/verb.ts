@@ -25,6 +25,14 @@ export interface Verbs {
 export const examples = (...lines: string[]) =>
   `\n${lines.length > 1 ? 'Examples' : 'Example'}:\n${lines.map((line) => `  ${line}`).join('\n')}`;
 
+/** Adds verbs to a group. */
+export const verbsOf = (group: Command) => (name: string, text: string, example: string) =>
+  group
+    .command(name)
+    .description(text)
+    .option('--json', 'print JSON')
+    .addHelpText('after', examples(`asset-mirror ${group.name()} ${example}`));
+
 /** Adds a verb. Its own help says `more` below the summary, and ends with the examples. */
 export type NewVerb = (name: string, summary: string, example: string | string[], more?: string) => Command;
 

@@ -2,17 +2,12 @@ import { type Command, Option } from 'commander';
 import { webhookKinds } from '../webhook-kinds.ts';
 import type { ApiClient } from './client.ts';
 import { collect, mostRows, nonEmptyText, wholeNumber } from './options.ts';
-import { examples, failIf } from './verb.ts';
+import { failIf, verbsOf } from './verb.ts';
 import * as webhooks from './verbs/webhooks.ts';
 
 /** The verbs that manage webhook endpoints. */
 export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>): void {
-  const verb = (name: string, text: string, example: string) =>
-    group
-      .command(name)
-      .description(text)
-      .option('--json', 'print JSON')
-      .addHelpText('after', examples(`asset-mirror webhooks ${example}`));
+  const verb = verbsOf(group);
   const endpoint = 'its id, from `asset-mirror webhooks list`';
 
   verb('list', 'List the webhook endpoints.', 'list').action(async (options) =>

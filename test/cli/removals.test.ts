@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { ErasureCertificate } from '../../src/cli/answers.ts';
+import type { Answer } from '../../src/cli/answers.ts';
 import { summaryOf } from '../../src/cli/verbs/erase.ts';
 import { hashOf } from '../../src/store/removals/tombstones.ts';
 import { ask } from '../support/database.ts';
@@ -40,7 +40,7 @@ describe('the verbs that remove on purpose', { timeout: 60_000 }, () => {
   test('the summary of an erasure counts what is locked apart from what was removed', () => {
     const remaining = [{ key: 'a', versionId: 'v', bytes: 2048, lockedUntil: null }];
     const assets = { waiting: 0, erased: 1, held: 2 };
-    const certificate = { assets, objects: 3, bytes: 3072, remaining } as unknown as ErasureCertificate;
+    const certificate = { assets, objects: 3, bytes: 3072, remaining } as unknown as Answer<'certificate'>;
     expect(stripVTControlCharacters(summaryOf(certificate)).split('\n')).toEqual([
       'Erased 1 asset: 2 objects of 1.0 KiB.',
       'Locked, and removed when the lock ends: 1 object of 2.0 KiB.',

@@ -1,5 +1,5 @@
 import { formatBytes, formatClock } from '../../units.ts';
-import type { AssetList, AssetQuery, FacetList } from '../answers.ts';
+import type { Answer, Asked } from '../answers.ts';
 import { type AssetFilterOptions, filterOf } from '../asset-filters.ts';
 import type { ApiClient } from '../client.ts';
 import { RefusedByService, UsageError } from '../failures.ts';
@@ -9,14 +9,14 @@ import { ago, type Cell, counted, harmless, number, paint, print, printJson, pri
 
 export interface AssetsOptions extends AssetFilterOptions {
   said?: string;
-  sort: AssetQuery['sort'];
+  sort: Asked<'assets'>['sort'];
   limit: number;
   counts?: boolean;
   all?: boolean;
   json?: boolean;
 }
 
-type AssetSummary = AssetList['assets'][number];
+type AssetSummary = Answer<'assets'>['assets'][number];
 type Hit = NonNullable<AssetSummary['said']>[number];
 
 export const colours: Record<AssetSummary['state'], 'green' | 'red' | 'yellow' | 'cyan' | 'dim'> = {
@@ -40,7 +40,7 @@ export async function assets(api: ApiClient, options: AssetsOptions): Promise<vo
     const counts = await api.facets(filter);
     return options.json ? printJson(counts) : print(counts.matching === 0 ? none : facetTable(counts));
   }
-  const query: AssetQuery = { ...filter, sort: options.sort };
+  const query: Asked<'assets'> = { ...filter, sort: options.sort };
   if (options.all) {
     let found = 0;
     for await (const page of api.assetPages(query)) {
@@ -58,7 +58,7 @@ export async function assets(api: ApiClient, options: AssetsOptions): Promise<vo
   if (page.nextCursor !== null) print(paint('dim', `\nThere are more. Use --limit (up to ${mostRows}) or --all.`));
 }
 
-const facetTitles: Record<keyof FacetList['facets'], string> = {
+const facetTitles: Record<keyof Answer<'facets'>['facets'], string> = {
   state: 'State',
   type: 'Type',
   mimeType: 'MIME type',
@@ -68,7 +68,7 @@ const facetTitles: Record<keyof FacetList['facets'], string> = {
   connectionId: 'Connection',
 };
 
-function facetTable({ matching, isComplete, facets }: FacetList): string {
+function facetTable({ matching, isComplete, facets }: Answer<'facets'>): string {
   const rows = Object.entries(facetTitles).flatMap(([facet, title]) =>
     facets[facet as keyof typeof facets].map(({ value, name, count }, index): Cell[] => [
       index === 0 ? title : '',

@@ -1,4 +1,4 @@
-import type { AuditList, AuditQuery } from '../answers.ts';
+import type { Answer, Asked } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { print, printJson, printJsonLine, table } from '../output.ts';
 
@@ -16,7 +16,7 @@ export interface AuditOptions {
 /** Lists the audit log, newest first; with `all` every entry, and as JSON one per line. */
 export async function audit(api: ApiClient, options: AuditOptions): Promise<void> {
   const { search: q, action, refused, since, until, limit, all, json } = options;
-  const query: AuditQuery = { q, action, since, until, ...(refused && { outcome: 'refused' as const }) };
+  const query: Asked<'auditLog'> = { q, action, since, until, ...(refused && { outcome: 'refused' as const }) };
   if (json && !all) return printJson(await api.audit({ ...query, limit }));
   const pages = all ? api.auditPages(query) : [await api.audit({ ...query, limit })];
   let isFirst = true;
@@ -28,7 +28,7 @@ export async function audit(api: ApiClient, options: AuditOptions): Promise<void
   }
 }
 
-function rowsOf(entries: AuditList['entries'], withTitles: boolean): string {
+function rowsOf(entries: Answer<'auditLog'>['entries'], withTitles: boolean): string {
   const columns = [
     { title: 'TIME' },
     { title: 'WHO', least: 12 },
@@ -54,7 +54,7 @@ function rowsOf(entries: AuditList['entries'], withTitles: boolean): string {
 }
 
 /** `interval: 300000 → 60000`, or the request. */
-function detailsOf({ before, after, request }: AuditList['entries'][number]): string {
+function detailsOf({ before, after, request }: Answer<'auditLog'>['entries'][number]): string {
   const [old, now] = [before, after] as (Record<string, unknown> | undefined)[];
   if (!old || !now) return request === undefined ? '' : JSON.stringify(request);
   return Object.keys({ ...old, ...now })

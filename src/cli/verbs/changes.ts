@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes } from '../../units.ts';
-import type { ChangeList } from '../answers.ts';
+import type { Answer } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { NotReachable, RefusedByService } from '../failures.ts';
 import { harmless, paint, print, printError, printJson, printJsonLine } from '../output.ts';
@@ -50,7 +50,7 @@ const tones = {
 } as const;
 
 /** `2026-01-31T12:00:00.000Z  added  ast_1  Film  cmp_1/prj_1/ast_1/film.mov (1 MiB)` */
-function lineOf({ at, kind, assetId, name, objects: [media] }: ChangeList['changes'][number]): string {
+function lineOf({ at, kind, assetId, name, objects: [media] }: Answer<'changes'>['changes'][number]): string {
   const file = media && `${media.key}${media.bytes === null ? '' : ` (${formatBytes(media.bytes)})`}`;
   return `${paint('dim', at)}  ${paint(tones[kind], kind)}  ${harmless([assetId, name, file].filter(Boolean).join('  '))}`;
 }

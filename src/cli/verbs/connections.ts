@@ -1,7 +1,7 @@
 import { heldText } from '../../held-changes.ts';
 import { tagsText } from '../../tags.ts';
 import { formatBytes, formatDuration } from '../../units.ts';
-import type { ConnectionQuery, ConnectionSummary } from '../answers.ts';
+import type { Asked, ConnectionSummary } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { confirmed, requireTerminal } from '../confirm.ts';
 import { findConnection } from '../find-connection.ts';
@@ -97,7 +97,7 @@ export function troubles(connections: ConnectionSummary[]): string[] {
 
 export async function connections(
   api: ApiClient,
-  options: { status?: ConnectionQuery['status']; search?: string; tag?: string[]; json?: boolean },
+  options: { status?: Asked<'connections'>['status']; search?: string; tag?: string[]; json?: boolean },
 ): Promise<void> {
   const found = await api.allConnections({ status: options.status, q: options.search, tag: options.tag });
   if (options.json) return printJson({ connections: found });

@@ -7,6 +7,7 @@ import { type LibraryOptions, startLibrary } from '../../library/index.ts';
 import { createLog, type Log } from '../../log.ts';
 import type { Operations } from '../../operations/operations.ts';
 import { formatBytes, formatDuration } from '../../units.ts';
+import type { Status } from '../answers.ts';
 import { connectLikeABrowser } from '../browser.ts';
 import { counted, harmless, paint, print, printJson } from '../output.ts';
 import type { StartDatabase } from './library.ts';
@@ -134,8 +135,6 @@ Everything keeps running. Press Ctrl-C to stop.`);
 function pick(environment: DemoDeps['environment'], names: string[]) {
   return Object.fromEntries(Object.entries(environment).filter(([name]) => names.includes(name)));
 }
-
-type Status = Awaited<ReturnType<Operations['status']>>;
 
 /** How long the demo waits for processing videos and retries before it sums up. */
 const patienceMs = 60_000;

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes, formatDuration } from '../../units.ts';
-import type { Drill } from '../answers.ts';
+import type { Answer } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { counted, harmless, number, paint, print, printError, printJson } from '../output.ts';
 
@@ -32,7 +32,7 @@ export async function drill(api: ApiClient, { sample, json }: DrillVerbOptions):
   }
 }
 
-function describe(run: Drill): string {
+function describe(run: Answer<'drill'>): string {
   const { report, recovery, failures } = run;
   const head = run.status === 'passed' ? paint('green', 'The drill passed.') : paint('red', 'The drill failed.');
   if (!report || !recovery) return `${head} It could not be made: ${harmless(run.error ?? 'unknown')}`;

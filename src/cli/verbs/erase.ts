@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes } from '../../units.ts';
-import type { Erasure, ErasureCertificate, ErasureScopeRequest } from '../answers.ts';
+import type { Answer, Asked } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { confirmed, requireTerminal } from '../confirm.ts';
 import { UsageError } from '../failures.ts';
@@ -41,7 +41,7 @@ export async function erase(api: ApiClient, ids: string[], options: EraseOptions
   return finish(api, await follow(api, id, options), options);
 }
 
-async function follow(api: ApiClient, id: string, { json }: EraseOptions): Promise<Erasure> {
+async function follow(api: ApiClient, id: string, { json }: EraseOptions): Promise<Answer<'erasure'>> {
   if (!json) print(paint('dim', `Erasure ${id} continues if this command is interrupted.`));
   for (;;) {
     const erasure = await api.erasure(id);
@@ -51,7 +51,7 @@ async function follow(api: ApiClient, id: string, { json }: EraseOptions): Promi
 }
 
 /** Writes the certificate to a file, or prints it as JSON. */
-async function finish(api: ApiClient, erasure: Erasure, options: Pick<EraseOptions, 'certificate' | 'json'>) {
+async function finish(api: ApiClient, erasure: Answer<'erasure'>, options: Pick<EraseOptions, 'certificate' | 'json'>) {
   const certificate = await api.erasureCertificate(erasure.id);
   const { certificate: path } = options;
   if (path !== undefined) await writeFile(path, `${jsonOf(certificate, 2)}\n`, { flag: 'wx' });
@@ -61,7 +61,7 @@ async function finish(api: ApiClient, erasure: Erasure, options: Pick<EraseOptio
 }
 
 /** What was erased, and what of it remains. */
-export function summaryOf({ assets, objects, bytes, remaining }: ErasureCertificate): string {
+export function summaryOf({ assets, objects, bytes, remaining }: Answer<'certificate'>): string {
   const locked = remaining.reduce((sum, object) => sum + object.bytes, 0);
   const amount = (count: number, size: number) => `${counted(count, 'object')} of ${formatBytes(size)}`;
   const lines = [`Erased ${counted(assets.erased, 'asset')}: ${amount(objects - remaining.length, bytes - locked)}.`];
@@ -105,7 +105,7 @@ async function scopeOf(
   api: ApiClient,
   ids: string[],
   { project, company, connection }: EraseOptions,
-): Promise<ErasureScopeRequest> {
+): Promise<Asked<'previewErasure'>> {
   const named = [ids.length > 0, project, company, connection].filter((it) => it !== undefined && it !== false);
   if (named.length !== 1) throw new UsageError('name either assets, or --project, or --company, or --connection');
   if (ids.length > 0) return { assetIds: ids };

@@ -1,5 +1,5 @@
 import { formatBytes, formatDuration } from '../../units.ts';
-import type { Plan, PlanProgress, Scrub } from '../answers.ts';
+import type { Answer, Plan, PlanProgress } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { UsageError } from '../failures.ts';
 import { findOptional } from '../find-connection.ts';
@@ -30,7 +30,16 @@ export async function plan(api: ApiClient, connectionId: string | undefined, opt
   return found.problems.length;
 }
 
-function describeScrub({ cycle, perDay, assets, objects, bytes, bandwidth, bytesPerSecond, ...state }: Scrub): string {
+function describeScrub({
+  cycle,
+  perDay,
+  assets,
+  objects,
+  bytes,
+  bandwidth,
+  bytesPerSecond,
+  ...state
+}: Answer<'scrub'>): string {
   const what = `${number(assets)} assets, ${number(objects)} objects, ${formatBytes(bytes)}`;
   if (cycle === null || perDay === null) return `The scrub is off (SCRUB_CYCLE). It would read ${what} in each cycle.`;
   return [

@@ -1,6 +1,6 @@
 import { heldText } from '../../held-changes.ts';
 import { formatBytes, formatDuration } from '../../units.ts';
-import type { HoldRequest, Removals } from '../answers.ts';
+import type { Answer, Asked } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { UsageError } from '../failures.ts';
 import { findConnection } from '../find-connection.ts';
@@ -13,7 +13,7 @@ export async function removals(api: ApiClient, { json }: { json?: boolean }): Pr
   print(describe(found));
 }
 
-function describe({ goneRetentionSeconds, nextWeek, heldCompanies }: Removals): string {
+function describe({ goneRetentionSeconds, nextWeek, heldCompanies }: Answer<'removals'>): string {
   if (goneRetentionSeconds === null)
     return 'Assets deleted in the library stay in the bucket (GONE_RETENTION=forever).';
   const lines = [
@@ -69,7 +69,7 @@ async function list(api: ApiClient, { json }: HoldOptions): Promise<void> {
   print(table([...columns, { title: 'REASON', least: 12 }], rows));
 }
 
-const namesOf = ({ kind, ids }: Pick<HoldRequest, 'kind' | 'ids'>) =>
+const namesOf = ({ kind, ids }: Pick<Asked<'hold'>, 'kind' | 'ids'>) =>
   harmless(ids.length === 1 ? `${kind} ${ids[0]}` : counted(ids.length, kind));
 
 /** @throws UsageError unless exactly one kind of thing is named */
@@ -77,7 +77,7 @@ async function targetOf(
   api: ApiClient,
   ids: string[],
   { project, connection }: HoldOptions,
-): Promise<Pick<HoldRequest, 'kind' | 'ids'>> {
+): Promise<Pick<Asked<'hold'>, 'kind' | 'ids'>> {
   const named = [ids.length > 0, project !== undefined, connection !== undefined].filter(Boolean).length;
   if (named !== 1) throw new UsageError('name either assets, or --project, or --connection');
   if (project !== undefined) return { kind: 'project', ids: [project] };

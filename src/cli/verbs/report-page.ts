@@ -1,9 +1,10 @@
+import type { MonthReport } from '../../operations/assurance-report.ts';
 import { formatBytes } from '../../units.ts';
-import type { MonthReport, SignedReport } from '../answers.ts';
+import type { Answer } from '../answers.ts';
 import { counted, number } from '../output.ts';
 
 /** The report as one page without scripts and other files, for screens and for paper. */
-export function reportPage(report: MonthReport, signed: SignedReport): string {
+export function reportPage(report: MonthReport, signed: Answer<'assuranceReport'>): string {
   const { month, isMonthOver, connection, from, to, madeAt, madeBy, mirrorId, now } = report;
   const of = connection ? `${connection.userName} (${connection.userEmail})` : 'all connections';
   return `<!doctype html>
@@ -52,7 +53,7 @@ type Fact = [string, string];
 
 const safe = (text: string) => text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
 const howTo = 'https://github.com/asset-mirror/asset-mirror/blob/main/docs/operate/assurance.md#check-a-report';
-const howToCheck = ({ keyId }: SignedReport) =>
+const howToCheck = ({ keyId }: Answer<'assuranceReport'>) =>
   keyId === null
     ? `<a href="${howTo}">How to sign reports</a>`
     : `To check the signature, and that the key is the one of the operator: <a href="${howTo}">${howTo}</a>`;

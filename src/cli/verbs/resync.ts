@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes, formatDuration } from '../../units.ts';
-import type { ConnectionSummary, ResyncRequest, Status, Sync, Verification } from '../answers.ts';
+import type { Asked, ConnectionSummary, Status, Sync, Verification } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { RefusedByService, UsageError } from '../failures.ts';
 import { findConnection } from '../find-connection.ts';
@@ -37,7 +37,7 @@ export async function resync(api: ApiClient, given: string, options: ResyncOptio
     ...(options.acceptReplaced && { acceptReplaced: true as const }),
     ...(options.acceptRemoved && { acceptRemoved: true as const }),
   };
-  const request: ResyncRequest = {
+  const request: Asked<'resync', 1> = {
     mode: options.full || Object.keys(accepted).length > 0 ? 'full' : 'incremental',
     ...(options.since !== undefined && { since: timeOf(options.since) }),
     ...(options.company !== undefined && { companyId: options.company }),

@@ -1,7 +1,7 @@
 import { type Bandwidth, parseBandwidth } from '../../bandwidth-limit.ts';
 import { type Tags, tagsText } from '../../tags.ts';
 import { formatBytes, formatDuration, parseChangeLimit, parseDuration } from '../../units.ts';
-import type { ConnectionSettingsRequest, ConnectionSummary, Settings } from '../answers.ts';
+import type { Answer, Asked, ConnectionSummary } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { RefusedByService, UsageError } from '../failures.ts';
 import { findConnection } from '../find-connection.ts';
@@ -67,13 +67,13 @@ async function setForAll(api: ApiClient, { json, ...options }: SetOptions): Prom
   );
 }
 
-function describeAll({ from, ...settings }: Settings): string {
+function describeAll({ from, ...settings }: Answer<'settings'>): string {
   const limit = bandwidthText(settings, 'no limit');
   const whose = from === 'settings' ? '' : paint('dim', '  (BANDWIDTH_LIMIT of the process that answered)');
   return `bandwidth    ${limit}${whose}\nShow the settings of a connection with \`asset-mirror set CONNECTION\`.`;
 }
 
-function requestOf(options: SetOptions): ConnectionSettingsRequest {
+function requestOf(options: SetOptions): Asked<'changeConnection', 1> {
   const { interval, include, exclude, concurrency, bandwidth, holdMissing, holdReplaced, tag, untag } = options;
   return {
     ...(interval !== undefined && { syncInterval: intervalOf(interval) }),
@@ -96,7 +96,7 @@ function bandwidthOf(text: string): Bandwidth | null {
 
 /** `20.0 MiB/s in each process`, with its timetable. */
 function bandwidthText(
-  { bandwidth, bandwidthTimetable }: Pick<Settings, 'bandwidth' | 'bandwidthTimetable'>,
+  { bandwidth, bandwidthTimetable }: Pick<Answer<'settings'>, 'bandwidth' | 'bandwidthTimetable'>,
   none: string,
 ): string {
   const now = bandwidth === null ? none : `${formatBytes(bandwidth)}/s in each process`;
@@ -125,7 +125,7 @@ function concurrencyOf(text: string): number | null {
 const lists = { company: 'companyIds', project: 'projectIds', type: 'assetTypes' } as const;
 
 /** Turns `type=videos company=acme` into lists. `default` is null, `none` clears every list. */
-function choiceOf(option: 'include' | 'exclude', words: string[]): ConnectionSettingsRequest['include'] {
+function choiceOf(option: 'include' | 'exclude', words: string[]): Asked<'changeConnection', 1>['include'] {
   if (words.length === 1 && words[0] === 'default') return null;
   if (words.length === 1 && words[0] === 'none') return { companyIds: [], projectIds: [], assetTypes: [] };
   const choice: { [list in (typeof lists)[keyof typeof lists]]?: string[] } = {};

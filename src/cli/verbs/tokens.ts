@@ -1,9 +1,9 @@
-import type { TokenRequest } from '../answers.ts';
+import type { Asked } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { agoShort, paint, print, printError, printJson, table } from '../output.ts';
 
 export interface AddTokenOptions {
-  role: TokenRequest['role'];
+  role: Asked<'createToken'>['role'];
   days: number;
   json?: boolean;
 }

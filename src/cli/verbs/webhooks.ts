@@ -1,11 +1,11 @@
-import type { ChangedWebhook, DeliveryQuery, Webhook, WebhookChange } from '../answers.ts';
+import type { Answer, Asked } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { UsageError } from '../failures.ts';
 import { findConnection } from '../find-connection.ts';
 import { agoShort, counted, harmless, number, paint, print, printJson, table } from '../output.ts';
 
 export interface ValueOptions {
-  kind?: Webhook['kinds'];
+  kind?: Answer<'changeWebhook'>['kinds'];
   connection?: string[];
   company?: string[];
   project?: string[];
@@ -70,7 +70,7 @@ export async function remove(api: ApiClient, id: string, { json }: { json?: bool
   print(`Removed ${harmless(removed.id)}.`);
 }
 
-export interface DeliveriesOptions extends Pick<DeliveryQuery, 'state'> {
+export interface DeliveriesOptions extends Pick<Asked<'deliveries', 1>, 'state'> {
   limit: number;
   json?: boolean;
 }
@@ -136,7 +136,7 @@ export async function test(api: ApiClient, id: string | undefined, options: { js
 }
 
 /** What the options name. Filters are all of them, or none. */
-async function valuesOf(api: ApiClient, options: ValueOptions): Promise<Omit<WebhookChange, 'url'>> {
+async function valuesOf(api: ApiClient, options: ValueOptions): Promise<Omit<Asked<'changeWebhook', 1>, 'url'>> {
   const { kind, connection = [], company, project, type, description } = options;
   const connectionIds = await Promise.all(connection.map((name) => findConnection(api, name)));
   const filters = {
@@ -146,13 +146,13 @@ async function valuesOf(api: ApiClient, options: ValueOptions): Promise<Omit<Web
     ...(type && { assetTypes: type }),
   };
   return {
-    ...(kind && { kinds: kind as NonNullable<WebhookChange['kinds']> }),
+    ...(kind && { kinds: kind as NonNullable<Asked<'changeWebhook', 1>['kinds']> }),
     ...(Object.keys(filters).length > 0 && { filters }),
     ...(description !== undefined && { description: description || null }),
   };
 }
 
-function say({ secret, ...webhook }: ChangedWebhook, { json }: { json?: boolean }): void {
+function say({ secret, ...webhook }: Answer<'changeWebhook'>, { json }: { json?: boolean }): void {
   if (json) {
     printJson({ ...webhook, secret });
     return;
