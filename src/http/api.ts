@@ -4,7 +4,6 @@ import type { Permissions } from '../operations/permissions.ts';
 import type { EventStreams } from './event-stream.ts';
 import { accessRoutes } from './routes/access.ts';
 import { assetRoutes } from './routes/assets.ts';
-import { changeRoutes } from './routes/changes.ts';
 import { connectionRoutes } from './routes/connections.ts';
 import { eventRoutes } from './routes/events.ts';
 import { removalRoutes } from './routes/removals.ts';
@@ -30,7 +29,6 @@ export function apiRoutes(plain: FastifyInstance, { operations, permissions, str
   assetRoutes(app, { operations, permissions, sender });
   syncRoutes(app, operations);
   eventRoutes(app, operations, streams);
-  changeRoutes(app, operations);
   verificationRoutes(app, operations);
   removalRoutes(app, operations);
   webhookRoutes(app, operations);

@@ -22,7 +22,7 @@ const descriptions = {
   429: 'Too many wrong tokens from this address; wait as `Retry-After` says.',
   '5xx': 'asset-mirror cannot answer now; try again later.',
 } as const;
-type RefusedStatus = keyof typeof descriptions;
+export type RefusedStatus = keyof typeof descriptions;
 
 /** These errors, for the responses of a route. Those of all routes with the same method and parameters are added to them. */
 export const refused = <const Statuses extends readonly RefusedStatus[]>(...statuses: Statuses) =>

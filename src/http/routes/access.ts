@@ -1,41 +1,33 @@
 import { createdToken, revokedToken, tokenList, tokenRequest } from '../../operations/api-tokens.ts';
 import { auditList, auditQuery } from '../../operations/audit.ts';
-import { idParams } from '../../operations/fields.ts';
 import { meAnswer } from '../../operations/me.ts';
 import type { Operations } from '../../operations/operations.ts';
 import { endedSession, sessionList } from '../../operations/sessions.ts';
 import { refused } from '../openapi.ts';
-import { type Api, route } from './route.ts';
+import { type Api, answering, ofOne, routesOf } from './route.ts';
+
+const route = routesOf('access');
 
 export function accessRoutes(app: Api, operations: Operations): void {
   app.get(
     '/me',
-    route('access', 'getMe', 'Get who sends this request, and what that operator may do', {
-      response: { 200: meAnswer },
-    }),
+    route('getMe', 'Get who sends this request, and what that operator may do', answering(meAnswer)),
     async (request) => operations.me(request.operator!),
   );
   app.get(
     '/sessions',
-    route('access', 'listSessions', 'List own sessions; an admin sees those of all operators', {
-      response: { 200: sessionList },
-    }),
+    route('listSessions', 'List own sessions; an admin sees those of all operators', answering(sessionList)),
     async (request) => operations.sessions(request.operator!),
   );
   app.delete(
     '/sessions/:id',
-    route('access', 'endSession', 'End an own session; an admin ends any', {
-      params: idParams,
-      response: { 200: endedSession, ...refused(404) },
-    }),
+    route('endSession', 'End an own session; an admin ends any', ofOne(endedSession, 404)),
     async (request) => operations.endSession(request.params.id, request.operator!),
   );
-  app.get('/tokens', route('access', 'listTokens', 'List API tokens', { response: { 200: tokenList } }), async () =>
-    operations.tokens(),
-  );
+  app.get('/tokens', route('listTokens', 'List API tokens', answering(tokenList)), async () => operations.tokens());
   app.post(
     '/tokens',
-    route('access', 'createToken', 'Create an API token; the answer has it', {
+    route('createToken', 'Create an API token; the answer has it', {
       body: tokenRequest,
       response: { 201: createdToken, ...refused(409) },
     }),
@@ -43,15 +35,12 @@ export function accessRoutes(app: Api, operations: Operations): void {
   );
   app.delete(
     '/tokens/:id',
-    route('access', 'revokeToken', 'Revoke an API token, by id or name; it stops working at once', {
-      params: idParams,
-      response: { 200: revokedToken, ...refused(404) },
-    }),
+    route('revokeToken', 'Revoke an API token, by id or name; it stops working at once', ofOne(revokedToken, 404)),
     async (request) => operations.revokeToken(request.params.id),
   );
   app.get(
     '/audit',
-    route('access', 'listAudit', 'List what operators did and tried to do, newest first', {
+    route('listAudit', 'List what operators did and tried to do, newest first', {
       querystring: auditQuery,
       response: { 200: auditList },
     }),

@@ -12,7 +12,9 @@ import { versionList } from '../../operations/versions.ts';
 import type { Operator } from '../../roles.ts';
 import { refused } from '../openapi.ts';
 import type { FileSender } from '../send-file.ts';
-import { type Api, route, typed } from './route.ts';
+import { type Api, ofOne, routesOf, typed } from './route.ts';
+
+const route = routesOf('assets');
 
 interface AssetRoutesDeps {
   operations: Operations;
@@ -28,7 +30,7 @@ export function assetRoutes(app: Api, { operations, permissions, sender }: Asset
 
   app.get(
     '/assets',
-    route('assets', 'listAssets', 'List assets; all conditions must match', {
+    route('listAssets', 'List assets; all conditions must match', {
       querystring: assetQuery,
       response: { 200: assetList, ...refused(404, 409) },
     }),
@@ -39,7 +41,7 @@ export function assetRoutes(app: Api, { operations, permissions, sender }: Asset
   );
   app.get(
     '/asset-facets',
-    route('assets', 'countAssets', 'Count the matching assets, and the most frequent values of each facet', {
+    route('countAssets', 'Count the matching assets, and the most frequent values of each facet', {
       querystring: facetQuery,
       response: { 200: facetList, ...refused(404, 409) },
     }),
@@ -50,7 +52,7 @@ export function assetRoutes(app: Api, { operations, permissions, sender }: Asset
   );
   app.get(
     '/asset-zip',
-    route('assets', 'getAssetZip', 'Get the media files of the matching assets as a ZIP archive, at most 1000', {
+    route('getAssetZip', 'Get the media files of the matching assets as a ZIP archive, at most 1000', {
       querystring: zipQuery,
       response: archive,
     }),
@@ -61,7 +63,7 @@ export function assetRoutes(app: Api, { operations, permissions, sender }: Asset
     await plain.register(formbody);
     typed(plain).post(
       '/asset-zip',
-      route('assets', 'getAssetZipOf', 'Get the media files of these assets as a ZIP archive, at most 1000', {
+      route('getAssetZipOf', 'Get the media files of these assets as a ZIP archive, at most 1000', {
         body: zipRequest,
         response: archive,
       }),
@@ -70,24 +72,18 @@ export function assetRoutes(app: Api, { operations, permissions, sender }: Asset
   });
   app.get(
     '/assets/:id',
-    route('assets', 'getAsset', 'Get everything that the database has about an asset', {
-      params: idParams,
-      response: { 200: assetAnswer, ...refused(404) },
-    }),
+    route('getAsset', 'Get everything that the database has about an asset', ofOne(assetAnswer, 404)),
     async (request) => operations.asset(request.params.id),
   );
   app.get(
     '/assets/:id/versions',
-    route('assets', 'listVersions', 'List the superseded files of an asset that are kept, newest first', {
-      params: idParams,
-      response: { 200: versionList, ...refused(404) },
-    }),
+    route('listVersions', 'List the superseded files of an asset that are kept, newest first', ofOne(versionList, 404)),
     async (request) => operations.versions(request.params.id),
   );
   for (const [kind, operationId, summary] of files) {
     app.get(
       `/assets/:id/${kind}`,
-      route('assets', operationId, summary, {
+      route(operationId, summary, {
         params: idParams,
         querystring: fileQuery,
         response: {
@@ -101,7 +97,7 @@ export function assetRoutes(app: Api, { operations, permissions, sender }: Asset
   }
   app.post(
     '/assets/:id/retry',
-    route('assets', 'retryAsset', 'Retry an asset now, with a transcript or thumbnail that was given up', {
+    route('retryAsset', 'Retry an asset now, with a transcript or thumbnail that was given up', {
       params: idParams,
       response: { 202: assetSummary, ...refused(404, 409) },
     }),
@@ -109,7 +105,7 @@ export function assetRoutes(app: Api, { operations, permissions, sender }: Asset
   );
   app.get(
     '/upcoming',
-    route('assets', 'listUpcoming', 'List the assets that are checked or retried soon, and when', {
+    route('listUpcoming', 'List the assets that are checked or retried soon, and when', {
       querystring: upcomingQuery,
       response: { 200: upcomingAnswer },
     }),

@@ -14,12 +14,14 @@ import type { Permissions } from '../../operations/permissions.ts';
 import { projectList } from '../../operations/projects.ts';
 import { acceptsChanges, resyncAnswer, resyncRequest } from '../../operations/syncs.ts';
 import { refused } from '../openapi.ts';
-import { type Api, route } from './route.ts';
+import { type Api, ofOne, routesOf } from './route.ts';
+
+const route = routesOf('connections');
 
 export function connectionRoutes(app: Api, operations: Operations, permissions: Permissions): void {
   app.post(
     '/connect-links',
-    route('connections', 'createConnectLink', 'Create a signed link with which a user connects or reconnects', {
+    route('createConnectLink', 'Create a signed link with which a user connects or reconnects', {
       body: connectLinkRequest.nullish(),
       response: { 201: connectLink, ...refused(404) },
     }),
@@ -27,7 +29,7 @@ export function connectionRoutes(app: Api, operations: Operations, permissions: 
   );
   app.get(
     '/connections',
-    route('connections', 'listConnections', 'List connections, in the order in which they connected', {
+    route('listConnections', 'List connections, in the order in which they connected', {
       querystring: connectionQuery,
       response: { 200: connectionList },
     }),
@@ -35,15 +37,12 @@ export function connectionRoutes(app: Api, operations: Operations, permissions: 
   );
   app.get(
     '/connections/:id',
-    route('connections', 'getConnection', 'Get one connection', {
-      params: idParams,
-      response: { 200: connectionAnswer, ...refused(404) },
-    }),
+    route('getConnection', 'Get one connection', ofOne(connectionAnswer, 404)),
     async (request) => operations.connection(request.params.id),
   );
   app.patch(
     '/connections/:id',
-    route('connections', 'changeConnection', 'Change the settings of a connection; they apply at once', {
+    route('changeConnection', 'Change the settings of a connection; they apply at once', {
       params: idParams,
       body: connectionSettingsRequest,
       response: { 200: changedConnection, ...refused(404) },
@@ -59,15 +58,16 @@ export function connectionRoutes(app: Api, operations: Operations, permissions: 
   );
   app.get(
     '/connections/:id/projects',
-    route('connections', 'listProjects', 'List the projects that a connection can read, with their current names', {
-      params: idParams,
-      response: { 200: projectList, ...refused(404, 409) },
-    }),
+    route(
+      'listProjects',
+      'List the projects that a connection can read, with their current names',
+      ofOne(projectList, 404, 409),
+    ),
     async (request) => operations.projects(request.params.id),
   );
   app.post(
     '/connections/:id/resync',
-    route('connections', 'resyncConnection', 'Start an incremental, full or partial sync', {
+    route('resyncConnection', 'Start an incremental, full or partial sync', {
       params: idParams,
       body: resyncRequest,
       response: { 202: resyncAnswer, ...refused(404, 409) },
@@ -79,31 +79,26 @@ export function connectionRoutes(app: Api, operations: Operations, permissions: 
   );
   app.post(
     '/connections/:id/pause',
-    route('connections', 'pauseConnection', 'Stop all work for a connection until it is resumed', {
-      params: idParams,
-      response: { 200: connectionAnswer, ...refused(404, 409) },
-    }),
+    route('pauseConnection', 'Stop all work for a connection until it is resumed', ofOne(connectionAnswer, 404, 409)),
     async (request) => operations.pause(request.params.id),
   );
   app.post(
     '/connections/:id/resume',
-    route('connections', 'resumeConnection', 'Continue a paused connection', {
-      params: idParams,
-      response: { 200: connectionAnswer, ...refused(404, 409) },
-    }),
+    route('resumeConnection', 'Continue a paused connection', ofOne(connectionAnswer, 404, 409)),
     async (request) => operations.resume(request.params.id),
   );
   app.post(
     '/connections/:id/disconnect',
-    route('connections', 'disconnectConnection', 'End a connection and revoke its grant; the bucket keeps its files', {
-      params: idParams,
-      response: { 200: disconnectAnswer, ...refused(404) },
-    }),
+    route(
+      'disconnectConnection',
+      'End a connection and revoke its grant; the bucket keeps its files',
+      ofOne(disconnectAnswer, 404),
+    ),
     async (request) => operations.disconnect(request.params.id),
   );
   app.post(
     '/connections/:id/retry-failed',
-    route('connections', 'retryFailedOfConnection', 'Retry all failed assets of a connection', {
+    route('retryFailedOfConnection', 'Retry all failed assets of a connection', {
       params: idParams,
       response: { 202: retriedAnswer, ...refused(404, 409) },
     }),

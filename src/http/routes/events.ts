@@ -1,10 +1,13 @@
 import { z } from 'zod';
+import { changeList, changeQuery } from '../../operations/changes.ts';
 import { eventList, eventQuery } from '../../operations/events.ts';
 import type { Operations } from '../../operations/operations.ts';
 import { historyAnswer, historyQuery } from '../../operations/throughput.ts';
 import type { EventStreams } from '../event-stream.ts';
 import { refused } from '../openapi.ts';
-import { type Api, route } from './route.ts';
+import { type Api, routesOf } from './route.ts';
+
+const route = routesOf('events');
 
 export function eventRoutes(app: Api, operations: Operations, streams: EventStreams): void {
   app.get(
@@ -12,7 +15,7 @@ export function eventRoutes(app: Api, operations: Operations, streams: EventStre
     {
       // A stream never ends, so it has no HEAD.
       exposeHeadRoute: false,
-      ...route('events', 'listEvents', 'List past events, or follow new ones', {
+      ...route('listEvents', 'List past events, or follow new ones', {
         description:
           'With `Accept: application/json` a page of events, newest first. Otherwise Server-Sent Events: each new event, ' +
           'with an id to resume from (`Last-Event-ID`), and `progress`, the status whenever it has changed.',
@@ -38,10 +41,18 @@ export function eventRoutes(app: Api, operations: Operations, streams: EventStre
   );
   app.get(
     '/history',
-    route('events', 'getHistory', 'Get the number of assets mirrored and failed over time', {
+    route('getHistory', 'Get the number of assets mirrored and failed over time', {
       querystring: historyQuery,
       response: { 200: historyAnswer },
     }),
     async (request) => operations.history(request.query),
+  );
+  app.get(
+    '/changes',
+    route('listChanges', 'List changes of the copy, in order and without gaps', {
+      querystring: changeQuery,
+      response: { 200: changeList, ...refused(410) },
+    }),
+    async (request) => operations.changes(request.query),
   );
 }

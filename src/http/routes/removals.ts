@@ -6,30 +6,27 @@ import {
   erasureRequest,
   erasureScope,
 } from '../../operations/erasures.ts';
-import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
 import { changedHolds, holdList, holdRequest, releaseRequest, removalsAnswer } from '../../operations/removals.ts';
 import { refused } from '../openapi.ts';
-import { type Api, route } from './route.ts';
+import { type Api, answering, ofOne, routesOf } from './route.ts';
+
+const route = routesOf('removals');
 
 export function removalRoutes(app: Api, operations: Operations): void {
   app.get(
     '/removals',
-    route('removals', 'listRemovals', 'List what is removed from the bucket in the next 7 days', {
-      response: { 200: removalsAnswer },
-    }),
+    route('listRemovals', 'List what is removed from the bucket in the next 7 days', answering(removalsAnswer)),
     async () => operations.removals(),
   );
   app.get(
     '/holds',
-    route('removals', 'listHolds', 'List what is protected from removal, newest first, up to 1,000', {
-      response: { 200: holdList },
-    }),
+    route('listHolds', 'List what is protected from removal, newest first, up to 1,000', answering(holdList)),
     async () => operations.holds(),
   );
   app.post(
     '/holds',
-    route('removals', 'hold', 'Protect assets, projects or connections from removal', {
+    route('hold', 'Protect assets, projects or connections from removal', {
       body: holdRequest,
       response: { 200: changedHolds, ...refused(404) },
     }),
@@ -37,7 +34,7 @@ export function removalRoutes(app: Api, operations: Operations): void {
   );
   app.post(
     '/holds/release',
-    route('removals', 'release', 'End this protection', {
+    route('release', 'End this protection', {
       body: releaseRequest,
       response: { 200: changedHolds },
     }),
@@ -45,7 +42,7 @@ export function removalRoutes(app: Api, operations: Operations): void {
   );
   app.post(
     '/erasures/preview',
-    route('removals', 'previewErasure', 'Say what an erasure would remove; changes nothing', {
+    route('previewErasure', 'Say what an erasure would remove; changes nothing', {
       body: erasureScope,
       response: { 200: erasurePreview, ...refused(404) },
     }),
@@ -53,7 +50,7 @@ export function removalRoutes(app: Api, operations: Operations): void {
   );
   app.post(
     '/erasures',
-    route('removals', 'erase', 'Erase assets for good, with all versions and their history', {
+    route('erase', 'Erase assets for good, with all versions and their history', {
       body: erasureRequest,
       response: { 202: erasureAnswer, ...refused(404) },
     }),
@@ -61,23 +58,21 @@ export function removalRoutes(app: Api, operations: Operations): void {
   );
   app.get(
     '/erasures',
-    route('removals', 'listErasures', 'List erasures, newest first, up to 100', { response: { 200: erasureList } }),
+    route('listErasures', 'List erasures, newest first, up to 100', answering(erasureList)),
     async () => operations.erasures(),
   );
   app.get(
     '/erasures/:id',
-    route('removals', 'getErasure', 'Get the progress of an erasure', {
-      params: idParams,
-      response: { 200: erasureAnswer, ...refused(404) },
-    }),
+    route('getErasure', 'Get the progress of an erasure', ofOne(erasureAnswer, 404)),
     async (request) => operations.erasure(request.params.id),
   );
   app.get(
     '/erasures/:id/certificate',
-    route('removals', 'getErasureCertificate', 'Get what an erasure removed, and what it could not remove', {
-      params: idParams,
-      response: { 200: certificateAnswer, ...refused(404) },
-    }),
+    route(
+      'getErasureCertificate',
+      'Get what an erasure removed, and what it could not remove',
+      ofOne(certificateAnswer, 404),
+    ),
     async (request) => operations.certificate(request.params.id),
   );
 }

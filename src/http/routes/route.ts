@@ -1,5 +1,8 @@
 import type { FastifyInstance } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
+import type { z } from 'zod';
+import { idParams } from '../../operations/fields.ts';
+import { type RefusedStatus, refused } from '../openapi.ts';
 
 export const typed = (app: FastifyInstance) => app.withTypeProvider<ZodTypeProvider>();
 export type Api = ReturnType<typeof typed>;
@@ -15,12 +18,23 @@ type Tag =
   | 'verification'
   | 'webhooks';
 
-/** A route as /openapi.json describes it. `operationId` also names the operator's action in the audit log. */
-export const route = <Schema extends { response: object; [part: string]: unknown }>(
-  tag: Tag,
-  operationId: string,
-  summary: string,
-  schema: Schema,
-) => ({
-  schema: { tags: [tag], operationId, summary, ...schema },
-});
+/** Routes as /openapi.json describes them. `operationId` also names the operator's action in the audit log. */
+export const routesOf =
+  (tag: Tag) =>
+  <Schema extends { response: object; [part: string]: unknown }>(
+    operationId: string,
+    summary: string,
+    schema: Schema,
+  ) => ({ schema: { tags: [tag], operationId, summary, ...schema } });
+
+/** The schema of a route that answers with 200, or with these errors. */
+export const answering = <Answer extends z.ZodType, const Statuses extends readonly RefusedStatus[]>(
+  answer: Answer,
+  ...statuses: Statuses
+) => ({ response: { 200: answer, ...refused(...statuses) } });
+
+/** The same for a route with an id in its path. */
+export const ofOne = <Answer extends z.ZodType, const Statuses extends readonly RefusedStatus[]>(
+  answer: Answer,
+  ...statuses: Statuses
+) => ({ params: idParams, ...answering(answer, ...statuses) });

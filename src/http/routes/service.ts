@@ -3,31 +3,31 @@ import type { Operations } from '../../operations/operations.ts';
 import { scrubAnswer } from '../../operations/scrub.ts';
 import { settingsAnswer, settingsRequest } from '../../operations/settings.ts';
 import { statusAnswer } from '../../operations/status.ts';
-import { type Api, route } from './route.ts';
+import { type Api, answering, routesOf } from './route.ts';
+
+const route = routesOf('service');
 
 export function serviceRoutes(app: Api, operations: Operations): void {
   app.get(
     '/status',
-    route('service', 'getStatus', 'Get totals, transfer rate, queue depths and time left', {
-      response: { 200: statusAnswer },
-    }),
+    route('getStatus', 'Get totals, transfer rate, queue depths and time left', answering(statusAnswer)),
     async () => operations.status(),
   );
   app.get(
     '/scrub',
-    route('service', 'getScrub', 'Get the progress of the scrub, and how many requests and bytes it needs', {
-      response: { 200: scrubAnswer },
-    }),
+    route(
+      'getScrub',
+      'Get the progress of the scrub, and how many requests and bytes it needs',
+      answering(scrubAnswer),
+    ),
     async () => operations.scrub(),
   );
-  app.get(
-    '/settings',
-    route('service', 'getSettings', 'Get the settings of all processes', { response: { 200: settingsAnswer } }),
-    async () => operations.settings(),
+  app.get('/settings', route('getSettings', 'Get the settings of all processes', answering(settingsAnswer)), async () =>
+    operations.settings(),
   );
   app.patch(
     '/settings',
-    route('service', 'changeSettings', 'Change the settings of all processes; they apply at once', {
+    route('changeSettings', 'Change the settings of all processes; they apply at once', {
       body: settingsRequest,
       response: { 200: settingsAnswer },
     }),
@@ -35,9 +35,11 @@ export function serviceRoutes(app: Api, operations: Operations): void {
   );
   app.post(
     '/keys/rotate',
-    route('service', 'rotateKeys', 'Encrypt all tokens and webhook secrets again with the first of ENCRYPTION_KEYS', {
-      response: { 200: rotatedKeysAnswer },
-    }),
+    route(
+      'rotateKeys',
+      'Encrypt all tokens and webhook secrets again with the first of ENCRYPTION_KEYS',
+      answering(rotatedKeysAnswer),
+    ),
     async () => operations.rotateKeys(),
   );
 }

@@ -1,10 +1,11 @@
-import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
 import { planLine, planQuery } from '../../operations/plan.ts';
 import { syncAnswer, syncList, syncQuery } from '../../operations/syncs.ts';
 import { refused } from '../openapi.ts';
 import { streamWork } from '../stream-progress.ts';
-import { type Api, route } from './route.ts';
+import { type Api, ofOne, routesOf } from './route.ts';
+
+const route = routesOf('syncs');
 
 export function syncRoutes(app: Api, operations: Operations): void {
   const stopping = new AbortController();
@@ -12,25 +13,20 @@ export function syncRoutes(app: Api, operations: Operations): void {
 
   app.get(
     '/syncs',
-    route('syncs', 'listSyncs', 'List syncs, newest first', {
+    route('listSyncs', 'List syncs, newest first', {
       querystring: syncQuery,
       response: { 200: syncList, ...refused(404) },
     }),
     async (request) => operations.syncs(request.query),
   );
-  app.get(
-    '/syncs/:id',
-    route('syncs', 'getSync', 'Get one sync', {
-      params: idParams,
-      response: { 200: syncAnswer, ...refused(404) },
-    }),
-    async (request) => operations.sync(request.params.id),
+  app.get('/syncs/:id', route('getSync', 'Get one sync', ofOne(syncAnswer, 404)), async (request) =>
+    operations.sync(request.params.id),
   );
   app.get(
     '/plan',
     {
       exposeHeadRoute: false,
-      ...route('syncs', 'plan', 'List the library and say what a full sync would transfer', {
+      ...route('plan', 'List the library and say what a full sync would transfer', {
         description:
           'Listing takes a while, so the answer comes as lines of JSON: `progress` at intervals, and finally `result` or ' +
           '`error`. Nothing is written. Closing the connection stops it.',

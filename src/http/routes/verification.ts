@@ -12,12 +12,14 @@ import {
   verifyRequest,
 } from '../../operations/verifications.ts';
 import { refused } from '../openapi.ts';
-import { type Api, route } from './route.ts';
+import { type Api, ofOne, routesOf } from './route.ts';
+
+const route = routesOf('verification');
 
 export function verificationRoutes(app: Api, operations: Operations): void {
   app.post(
     '/verify',
-    route('verification', 'verify', 'Start a verification of library, database and bucket', {
+    route('verify', 'Start a verification of library, database and bucket', {
       body: verifyRequest.nullish(),
       response: { 202: verifyAnswer, ...refused(404) },
     }),
@@ -25,7 +27,7 @@ export function verificationRoutes(app: Api, operations: Operations): void {
   );
   app.get(
     '/verify',
-    route('verification', 'listVerifications', 'List verifications: open ones and the last of each kind', {
+    route('listVerifications', 'List verifications: open ones and the last of each kind', {
       querystring: verificationQuery,
       response: { 200: verificationList, ...refused(404) },
     }),
@@ -33,7 +35,7 @@ export function verificationRoutes(app: Api, operations: Operations): void {
   );
   app.get(
     '/verify/:id',
-    route('verification', 'getVerification', 'Get the progress and the findings of a verification', {
+    route('getVerification', 'Get the progress and the findings of a verification', {
       params: idParams,
       querystring: linesQuery,
       response: { 200: verificationAnswer, ...refused(404) },
@@ -42,7 +44,7 @@ export function verificationRoutes(app: Api, operations: Operations): void {
   );
   app.post(
     '/drills',
-    route('verification', 'startDrill', 'Start a restore drill', {
+    route('startDrill', 'Start a restore drill', {
       body: drillRequest.nullish(),
       response: { 202: drillAccepted },
     }),
@@ -50,7 +52,7 @@ export function verificationRoutes(app: Api, operations: Operations): void {
   );
   app.get(
     '/drills',
-    route('verification', 'listDrills', 'List restore drills, the newest first', {
+    route('listDrills', 'List restore drills, the newest first', {
       querystring: drillQuery,
       response: { 200: drillList },
     }),
@@ -58,15 +60,12 @@ export function verificationRoutes(app: Api, operations: Operations): void {
   );
   app.get(
     '/drills/:id',
-    route('verification', 'getDrill', 'Get the report of a restore drill', {
-      params: idParams,
-      response: { 200: drillAnswer, ...refused(404) },
-    }),
+    route('getDrill', 'Get the report of a restore drill', ofOne(drillAnswer, 404)),
     async (request) => operations.drill(request.params.id),
   );
   app.get(
     '/assurance',
-    route('verification', 'getAssurance', 'Get whether the copy is complete, fresh, verified, proven and recoverable', {
+    route('getAssurance', 'Get whether the copy is complete, fresh, verified, proven and recoverable', {
       querystring: assuranceQuery,
       response: { 200: assuranceAnswer, ...refused(404) },
     }),
@@ -74,7 +73,7 @@ export function verificationRoutes(app: Api, operations: Operations): void {
   );
   app.get(
     '/assurance/report',
-    route('verification', 'getAssuranceReport', 'Get the signed report of a month', {
+    route('getAssuranceReport', 'Get the signed report of a month', {
       querystring: reportQuery,
       response: { 200: reportAnswer, ...refused(404) },
     }),

@@ -10,17 +10,17 @@ import {
   webhookRequest,
 } from '../../operations/webhooks.ts';
 import { refused } from '../openapi.ts';
-import { type Api, route } from './route.ts';
+import { type Api, answering, ofOne, routesOf } from './route.ts';
+
+const route = routesOf('webhooks');
 
 export function webhookRoutes(app: Api, operations: Operations): void {
-  app.get(
-    '/webhooks',
-    route('webhooks', 'listWebhooks', 'List webhook endpoints', { response: { 200: webhookList } }),
-    async () => operations.webhooks(),
+  app.get('/webhooks', route('listWebhooks', 'List webhook endpoints', answering(webhookList)), async () =>
+    operations.webhooks(),
   );
   app.post(
     '/webhooks',
-    route('webhooks', 'addWebhook', 'Add a webhook endpoint; the answer has its secret', {
+    route('addWebhook', 'Add a webhook endpoint; the answer has its secret', {
       body: webhookRequest,
       response: { 201: changedWebhook, ...refused(404) },
     }),
@@ -28,7 +28,7 @@ export function webhookRoutes(app: Api, operations: Operations): void {
   );
   app.patch(
     '/webhooks/:id',
-    route('webhooks', 'changeWebhook', 'Change a webhook endpoint, or make a new secret for it', {
+    route('changeWebhook', 'Change a webhook endpoint, or make a new secret for it', {
       params: idParams,
       body: webhookChange,
       response: { 200: changedWebhook, ...refused(404, 409) },
@@ -37,15 +37,12 @@ export function webhookRoutes(app: Api, operations: Operations): void {
   );
   app.delete(
     '/webhooks/:id',
-    route('webhooks', 'removeWebhook', 'Remove a webhook endpoint with what waits for it', {
-      params: idParams,
-      response: { 200: removedWebhook, ...refused(404, 409) },
-    }),
+    route('removeWebhook', 'Remove a webhook endpoint with what waits for it', ofOne(removedWebhook, 404, 409)),
     async (request) => operations.removeWebhook(request.params.id),
   );
   app.get(
     '/webhooks/:id/deliveries',
-    route('webhooks', 'listDeliveries', 'List the messages of a webhook endpoint, newest events first', {
+    route('listDeliveries', 'List the messages of a webhook endpoint, newest events first', {
       params: idParams,
       querystring: deliveryQuery,
       response: { 200: deliveryList, ...refused(404) },
@@ -54,7 +51,7 @@ export function webhookRoutes(app: Api, operations: Operations): void {
   );
   app.post(
     '/webhooks/:id/redeliver',
-    route('webhooks', 'redeliver', 'Send one message again, or all that failed since a time', {
+    route('redeliver', 'Send one message again, or all that failed since a time', {
       params: idParams,
       body: redeliverRequest,
       response: { 202: redeliverAnswer, ...refused(404) },
@@ -63,17 +60,12 @@ export function webhookRoutes(app: Api, operations: Operations): void {
   );
   app.post(
     '/webhooks/:id/test',
-    route('webhooks', 'testWebhookOf', 'Send a test message to a webhook endpoint, once', {
-      params: idParams,
-      response: { 200: testedWebhook, ...refused(404, 409) },
-    }),
+    route('testWebhookOf', 'Send a test message to a webhook endpoint, once', ofOne(testedWebhook, 404, 409)),
     async (request) => operations.testWebhookOf(request.params.id),
   );
   app.post(
     '/webhooks/test',
-    route('webhooks', 'testWebhook', 'Send a test message to the endpoint in WEBHOOK_URL, once', {
-      response: { 200: testedWebhook, ...refused(409) },
-    }),
+    route('testWebhook', 'Send a test message to the endpoint in WEBHOOK_URL, once', answering(testedWebhook, 409)),
     async () => operations.testWebhook(),
   );
 }
