@@ -9,7 +9,7 @@ import { textsOf } from './assurance-texts.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { drillSummary, drillSummaryOf } from './drills.ts';
-import { count, reasonAnswer, shownReason, text, time } from './fields.ts';
+import { count, isoTimes, reasonAnswer, shownReason, text, time } from './fields.ts';
 import { inBucketStates, manifestInBucket } from './manifest-in-bucket.ts';
 import { scrubStatus, scrubStatusOf } from './scrub.ts';
 
@@ -142,25 +142,22 @@ export async function assuranceOf(deps: Deps, connectionId: string | undefined):
       expected: expectedOf(states),
       mirrored: states.mirrored,
       bytes: counted.reduce((sum, row) => sum + row.bytes, 0),
-      missing: missing.map(({ unknown, reason, since, ...row }) => ({
-        ...row,
+      missing: missing.map(({ unknown, reason, ...row }) => ({
+        ...isoTimes(row),
         reason: shownReason(reason),
         unknownSize: unknown,
-        since: since.toISOString(),
       })),
     },
     findings: {
       objects: found.objects,
       assets: found.assets,
       oldest: found.oldest?.toISOString() ?? null,
-      examples: found.examples.map((example) => ({ ...example, at: example.at.toISOString() })),
+      examples: found.examples.map(isoTimes),
     },
     onlyInLibrary: onlyInLibrary(missing),
     freshness: {
       ok: freshness.late === 0 && freshness.connections > 0,
-      ...freshness,
-      newestSync: freshness.newestSync?.toISOString() ?? null,
-      oldestSync: freshness.oldestSync?.toISOString() ?? null,
+      ...isoTimes(freshness),
     },
     verification: {
       ...scrub,

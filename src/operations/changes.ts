@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { OperationsDeps } from './deps.ts';
-import { count, text, time } from './fields.ts';
+import { count, isoTimes, text, time } from './fields.ts';
 import { numberIn } from './pagination.ts';
 import { Refused } from './refused.ts';
 
@@ -54,7 +54,7 @@ export function changeOperations({ store }: Pick<OperationsDeps, 'store'>) {
         const why = 'Changes after this cursor are missing: it is too old, or of another database.';
         throw new Refused(410, 'cursor_expired', `${why} Begin again from the inventory.`);
       }
-      return { ...page, changes: page.changes.map((change) => ({ ...change, at: change.at.toISOString() })) };
+      return { ...page, changes: page.changes.map(isoTimes) };
     },
   };
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { deliveryStates } from '../store/events/delivery-log.ts';
 import type { OperationsDeps } from './deps.ts';
-import { count, text, time } from './fields.ts';
+import { count, isoTimes, text, time } from './fields.ts';
 import { nextCursor, pageOf, positionOf, rowsOfPage } from './pagination.ts';
 import { Refused } from './refused.ts';
 import { existingWebhook } from './webhooks.ts';
@@ -62,10 +62,8 @@ export const deliveryOperations = ({ store }: Pick<OperationsDeps, 'store'>) => 
     });
     const page = pageOf(found, limit, (last) => ({ at: last.position, id: last.id }));
     return {
-      deliveries: page.rows.map(({ position: _, at, attemptedAt, nextAt, ...delivery }) => ({
-        ...delivery,
-        at: at.toISOString(),
-        attemptedAt: attemptedAt?.toISOString() ?? null,
+      deliveries: page.rows.map(({ position: _, nextAt, ...delivery }) => ({
+        ...isoTimes(delivery),
         nextAt: delivery.state === 'waiting' ? nextAt.toISOString() : null,
       })),
       nextCursor: page.nextCursor,

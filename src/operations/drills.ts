@@ -4,7 +4,7 @@ import type { Drill } from '../store/drills/drills.ts';
 import { roughDuration } from '../units.ts';
 import { usualSample } from '../verify/drill/scheduled-drills.ts';
 import type { OperationsDeps } from './deps.ts';
-import { count, numberOf, time } from './fields.ts';
+import { count, isoTimes, numberOf, time } from './fields.ts';
 import { rowsOfPage } from './pagination.ts';
 import { Refused } from './refused.ts';
 
@@ -112,14 +112,11 @@ export function drillOperations({ store }: Pick<OperationsDeps, 'store'>) {
   };
 }
 
-export function drillSummaryOf({ report, sample: _, requestedAt, startedAt, finishedAt, ...drill }: Drill) {
+export function drillSummaryOf({ report, sample: _, ...drill }: Drill) {
   const failures = report?.failures.map((failure) => ({ ...failure, text: failureText(failure) })) ?? [];
   const lost = failures.reduce((sum, { code, count }) => (losses.has(code) ? sum + count : sum), 0);
   const summary = {
-    ...drill,
-    requestedAt: requestedAt.toISOString(),
-    startedAt: startedAt?.toISOString() ?? null,
-    finishedAt: finishedAt?.toISOString() ?? null,
+    ...isoTimes(drill),
     failures,
     recovery: report?.recovery ?? null,
     lost: report ? lost : null,

@@ -4,7 +4,7 @@ import type { ErasureScope } from '../store/removals/erasures.ts';
 import type { Store } from '../store/store.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
-import { count, text, time } from './fields.ts';
+import { count, isoTimes, text, time } from './fields.ts';
 import { Refused } from './refused.ts';
 
 export const erasureScope = z
@@ -109,10 +109,7 @@ export function erasureOperations({ store }: Pick<OperationsDeps, 'store'>) {
         notErased: assets
           .filter(({ state }) => state === 'protected')
           .map(({ hash }) => ({ sha256: hash, reason: 'held' as const })),
-        remaining: left.map(({ lockedUntil, ...object }) => ({
-          ...object,
-          lockedUntil: lockedUntil?.toISOString() ?? null,
-        })),
+        remaining: left.map(isoTimes),
       };
     },
   };
@@ -142,12 +139,10 @@ async function scopeOf(store: Store, request: ErasureScopeRequest): Promise<Eras
 }
 
 function describe(found: Awaited<ReturnType<Store['removals']['erasures']>>[number]) {
-  const { waiting, erased, protectedAssets, requestedAt, finishedAt, ...rest } = found;
+  const { waiting, erased, protectedAssets, ...rest } = found;
   return {
-    ...rest,
-    status: finishedAt ? ('done' as const) : ('running' as const),
-    requestedAt: requestedAt.toISOString(),
-    finishedAt: finishedAt?.toISOString() ?? null,
+    ...isoTimes(rest),
+    status: rest.finishedAt ? ('done' as const) : ('running' as const),
     assets: { waiting, erased, held: protectedAssets },
   };
 }

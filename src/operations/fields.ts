@@ -17,6 +17,12 @@ export const time = z.iso.datetime();
 /** Epoch milliseconds as a time in an answer. Null: none, or not of a year with four digits. */
 export const isoOf = (ms: number | null): string | null =>
   ms !== null && ms >= Date.UTC(0, 0) && ms < Date.UTC(10_000, 0) ? new Date(ms).toISOString() : null;
+type IsoTimes<T> = { [K in keyof T]: T[K] extends Date ? string : T[K] extends Date | null ? string | null : T[K] };
+/** A row with its times as in answers. */
+export const isoTimes = <T extends object>(row: T) =>
+  Object.fromEntries(
+    Object.entries(row).map(([name, value]) => [name, value instanceof Date ? value.toISOString() : value]),
+  ) as IsoTimes<T>;
 /** A count, or a number of bytes. */
 export const count = z.int().min(0);
 

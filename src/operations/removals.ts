@@ -5,7 +5,7 @@ import { holdKinds } from '../store/removals/holds.ts';
 import type { Store } from '../store/store.ts';
 import { existingConnection, heldChanges } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
-import { count, text, time } from './fields.ts';
+import { count, isoTimes, text, time } from './fields.ts';
 import { Refused } from './refused.ts';
 
 const week = 7 * 86_400_000;
@@ -69,7 +69,7 @@ export async function nextWeekOf(store: Store, goneRetention: number) {
     : await store.removals.upcoming(goneRetention, week, mostNamed);
   return {
     goneRetentionSeconds: isForever ? null : goneRetention / 1000,
-    nextWeek: { assets, bytes, first: first.map(({ at, ...asset }) => ({ ...asset, at: at.toISOString() })) },
+    nextWeek: { assets, bytes, first: first.map(isoTimes) },
     heldCompanies: held.map(({ held: what, ...of }) => ({ ...of, kind: 'removed' as const, ...what })),
   };
 }

@@ -3,7 +3,7 @@ import type { Sync } from '../store/database/schema.ts';
 import { within } from '../within.ts';
 import { existingConnection, stopped } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
-import { count, isoOf, text, time } from './fields.ts';
+import { count, isoOf, isoTimes, text, time } from './fields.ts';
 import { nextCursor, pageOf, positionOf, rowsOfPage } from './pagination.ts';
 import { Refused } from './refused.ts';
 import { type NamesDeps, unknownNames, unknownNamesRefused } from './unknown-names.ts';
@@ -148,20 +148,8 @@ export function syncOperations(deps: Pick<OperationsDeps, 'store' | 'queues'> & 
   };
 }
 
-const describeSync = (sync: Sync) => ({
-  id: sync.id,
-  connectionId: sync.connectionId,
-  mode: sync.mode,
-  scope: { ...sync.scope, since: isoOf(sync.scope.since ?? null) ?? undefined },
-  status: sync.status,
-  pages: sync.pages,
-  seen: sync.seen,
-  new: sync.new,
-  changed: sync.changed,
-  gone: sync.gone,
-  verificationId: sync.verificationId,
-  error: [sync.error, sync.held].filter((text) => text !== null).join('; ') || null,
-  requestedAt: sync.requestedAt.toISOString(),
-  startedAt: sync.startedAt?.toISOString() ?? null,
-  finishedAt: sync.finishedAt?.toISOString() ?? null,
+const describeSync = ({ scope, error, held, ...sync }: Sync) => ({
+  ...isoTimes(sync),
+  scope: { ...scope, since: isoOf(scope.since ?? null) ?? undefined },
+  error: [error, held].filter((text) => text !== null).join('; ') || null,
 });

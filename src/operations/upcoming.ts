@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { recent } from '../recent.ts';
 import { expectedKinds, mostCounted } from '../store/assets/upcoming.ts';
 import type { OperationsDeps } from './deps.ts';
-import { count, reasonAnswer, shownReason, time } from './fields.ts';
+import { count, isoTimes, reasonAnswer, shownReason, time } from './fields.ts';
 import { numberIn, rowsOfPage } from './pagination.ts';
 
 const mostMinutes = 1440;
@@ -57,11 +57,7 @@ export function upcomingOperations({ store }: Pick<OperationsDeps, 'store'>) {
         counts: Object.fromEntries(
           expectedKinds.map((name) => [name, found.filter((one) => one.kind === name).length]),
         ) as Record<(typeof expectedKinds)[number], number>,
-        assets: found.slice(0, limit).map(({ at, reason, ...one }) => ({
-          ...one,
-          at: at.toISOString(),
-          reason: shownReason(reason),
-        })),
+        assets: found.slice(0, limit).map((one) => ({ ...isoTimes(one), reason: shownReason(one.reason) })),
       };
     },
   };
