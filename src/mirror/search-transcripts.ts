@@ -1,8 +1,8 @@
-import type { Readable } from 'node:stream';
 import { concurrently } from '../concurrently.ts';
 import { every } from '../every.ts';
 import type { Log } from '../log.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
+import { shortText } from '../short-text.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 import { throwIfUnavailable } from '../storage/throw-if-unavailable.ts';
@@ -85,20 +85,12 @@ async function readTranscripts(deps: Deps): Promise<boolean> {
 /** A transcript that is missing, too long, or no WebVTT has no words. */
 async function readTranscript({ store, storage, signal }: Deps, transcript: UnreadTranscript): Promise<void> {
   const { key } = transcript;
-  const read = async (key: string) => textOf(await storage.get(key, { signal }));
+  const read = async (key: string) => {
+    const body = await storage.get(key, { signal });
+    return (body && (await shortText(body, mostBytes))) ?? '';
+  };
   const [vtt, json] = await Promise.all([read(sidecarKeys.captions(key)), read(sidecarKeys.transcript(key))]);
   await store.transcripts.saveWords(transcript, { language: languageOf(json), passages: passagesOf(vtt) });
-}
-
-async function textOf(body: Readable | undefined): Promise<string> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of body ?? []) {
-    size += chunk.length;
-    if (size > mostBytes) return '';
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString('utf8');
 }
 
 const names = new Intl.DisplayNames('en', { type: 'language' });
