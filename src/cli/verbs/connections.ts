@@ -36,7 +36,7 @@ export function mirroredOf({ counts }: ConnectionSummary): string {
 export const everyOf = ({ polling: { interval, reason } }: ConnectionSummary) =>
   `${formatDuration(interval)}${reason === 'active' ? ', active' : ''}`;
 
-export function connectionTable(connections: ConnectionSummary[], maxWidth?: number): string {
+export function connectionTable(connections: ConnectionSummary[]): string {
   const areTagged = connections.some(({ tags }) => Object.keys(tags).length > 0);
   const rows = connections.map((connection): Cell[] => {
     const { failed } = connection.counts.byState;
@@ -69,7 +69,6 @@ export function connectionTable(connections: ConnectionSummary[], maxWidth?: num
       { title: 'EVERY', spare: 5 },
     ],
     rows,
-    maxWidth,
   );
 }
 
