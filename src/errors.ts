@@ -7,9 +7,13 @@ import { formatDuration } from './units.ts';
  * away) is an ordinary Error and is retried with backoff.
  */
 
+/** An error with the name of its class. */
+export class NamedError extends Error {
+  override readonly name: string = this.constructor.name;
+}
+
 /** Nothing is wrong: try again after `waitMs`. Spends no attempt. */
-export class RetryLater extends Error {
-  override readonly name = 'RetryLater';
+export class RetryLater extends NamedError {
   readonly waitMs: number;
   /** `connection`: the library asked everyone of this connection to wait (429, 503 with Retry-After). */
   readonly scope: 'asset' | 'connection';
@@ -66,22 +70,17 @@ function httpDate(text: unknown): number {
 }
 
 /** The user ended the grant: the library answered `invalid_grant` to the connection's current refresh token (spec, section 7). */
-export class Disconnected extends Error {
-  override readonly name = 'Disconnected';
-}
+export class Disconnected extends NamedError {}
 
 /** Another process has taken over what this one had leased: this one must write nothing more. */
-export class LeaseLost extends Error {
-  override readonly name = 'LeaseLost';
-
+export class LeaseLost extends NamedError {
   constructor(leased: string) {
     super(`another process has taken over ${leased}`);
   }
 }
 
 /** An error that the mirror recognized. It is retried like any other error. */
-export class KnownError extends Error {
-  override readonly name: string = 'KnownError';
+export class KnownError extends NamedError {
   readonly reason: Reason;
 
   constructor(reason: Reason, options?: ErrorOptions) {
@@ -91,14 +90,10 @@ export class KnownError extends Error {
 }
 
 /** Can never work as it is: the asset fails at once. */
-export class Rejected extends KnownError {
-  override readonly name = 'Rejected';
-}
+export class Rejected extends KnownError {}
 
 /** The store has archived an object: it exists, and cannot be read before it is restored there. */
 export class Archived extends KnownError {
-  override readonly name = 'Archived';
-
   constructor(options?: ErrorOptions) {
     super({ code: 'archived' }, options);
   }
@@ -111,8 +106,7 @@ export interface Diagnosis {
 }
 
 /** The bucket accepts nothing at present (full, missing, wrong keys): all assets wait, and none fails. */
-export class StorageUnavailable extends Error {
-  override readonly name = 'StorageUnavailable';
+export class StorageUnavailable extends NamedError {
   /** `object`: only this object is not accepted at present. It waits; the others continue. */
   readonly scope: 'all' | 'object';
   /** The message in its parts, if it has a remedy. */
@@ -129,13 +123,10 @@ export class StorageUnavailable extends Error {
 }
 
 /** Another process uses the directory, which only one process may use at a time. */
-export class InUse extends Error {
-  override readonly name = 'InUse';
-}
+export class InUse extends NamedError {}
 
 /** A wrong or missing setting. `problems`: one sentence each, `remedy` is the common solution. */
-export class ConfigurationError extends Error {
-  override readonly name = 'ConfigurationError';
+export class ConfigurationError extends NamedError {
   readonly problems: readonly string[];
   readonly remedy: string | undefined;
 

@@ -1,15 +1,11 @@
 import { CommanderError } from 'commander';
-import { ConfigurationError, fullReasonOf } from '../errors.ts';
+import { ConfigurationError, fullReasonOf, NamedError } from '../errors.ts';
 
 /** Nothing answered, or something other than asset-mirror: exit code 3. */
-export class NotReachable extends Error {
-  override readonly name = 'NotReachable';
-}
+export class NotReachable extends NamedError {}
 
 /** Wrong use of the command line: exit code 2. */
-export class UsageError extends Error {
-  override readonly name = 'UsageError';
-}
+export class UsageError extends NamedError {}
 
 /** A problem document of asset-mirror (RFC 9457): the fields that verbs need. */
 export interface Problem {
@@ -21,8 +17,7 @@ export interface Problem {
 }
 
 /** asset-mirror refused the request: exit code 2 for a wrong request, 3 if it cannot answer now, else 1. */
-export class RefusedByService extends Error {
-  override readonly name = 'RefusedByService';
+export class RefusedByService extends NamedError {
   readonly problem: Problem;
 
   constructor(problem: Problem, message = problem.detail) {

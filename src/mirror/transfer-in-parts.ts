@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { backoff } from '../backoff.ts';
 import { concurrently } from '../concurrently.ts';
-import { Disconnected, Rejected, RetryLater, StorageUnavailable, toReason, withMargin } from '../errors.ts';
+import { Disconnected, NamedError, Rejected, RetryLater, StorageUnavailable, toReason, withMargin } from '../errors.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { renderReason } from '../reasons.ts';
 import { type Link, OtherVersion, type Pinned, RangeRefused } from '../source/download.ts';
@@ -26,9 +26,7 @@ const atOnce = 4;
 const triesPerPart = 4;
 
 /** The server announced that it serves ranges of one version, and served none. */
-export class NotInParts extends Error {
-  override readonly name = 'NotInParts';
-}
+export class NotInParts extends NamedError {}
 
 /**
  * Transfers the missing parts of an upload, several at once, and completes it. An interrupted upload can be resumed:

@@ -1,6 +1,6 @@
 import { type Dispatcher, request } from 'undici';
 import { z } from 'zod';
-import { namingSetting, reasonOf, retryAfter } from '../errors.ts';
+import { NamedError, namingSetting, reasonOf, retryAfter } from '../errors.ts';
 
 /** The answer of the token endpoint (spec, section 2.3). `refreshToken` is undefined when the library kept the one it has. */
 export interface IssuedTokens {
@@ -11,8 +11,7 @@ export interface IssuedTokens {
 }
 
 /** The library refused: HTTP status and the error code of its answer (RFC 6749, section 5.2). */
-export class OAuthError extends Error {
-  override readonly name = 'OAuthError';
+export class OAuthError extends NamedError {
   readonly status: number;
   readonly code: string | undefined;
   /** How long the library asked to wait, in ms. */
@@ -32,9 +31,7 @@ export class OAuthError extends Error {
 }
 
 /** A refresh got no usable answer: it is unknown whether the library has rotated the token. */
-export class Unanswered extends Error {
-  override readonly name = 'Unanswered';
-}
+export class Unanswered extends NamedError {}
 
 /** Lenient: the old token is spent already, so only an answer without an access token is refused. */
 const tokenAnswer = z.object({

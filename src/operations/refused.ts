@@ -1,3 +1,5 @@
+import { NamedError } from '../errors.ts';
+
 /** One wrong value of a request. */
 export interface WrongField {
   /** Such as `include.companyIds`. */
@@ -10,8 +12,7 @@ export interface WrongField {
 }
 
 /** A request that cannot be done: unknown id, wrong value, or wrong state. `code` is stable. */
-export class Refused extends Error {
-  override readonly name = 'Refused';
+export class Refused extends NamedError {
   readonly status: number;
   readonly code: string;
   readonly errors: WrongField[] | undefined;

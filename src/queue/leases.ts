@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { NamedError } from '../errors.ts';
 import type { Log } from '../log.ts';
 import { type AssetLease, leaseOf } from '../store/assets/leases.ts';
 import type { OwnedAsset } from '../store/database/schema.ts';
@@ -19,9 +20,7 @@ export interface LeasedAsset {
 }
 
 /** Work was stopped from outside; `message` says why. */
-export class Interrupted extends Error {
-  override readonly name = 'Interrupted';
-}
+export class Interrupted extends NamedError {}
 
 /** Ends the work of a worker whose write was refused: another worker has the asset. */
 export function requireLease(isHolder: boolean): void {

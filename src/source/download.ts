@@ -10,9 +10,7 @@ export type { Link } from './follow-link.ts';
 export { OtherVersion, RangeRefused } from './resume.ts';
 
 /** The file behind a signed link does not exist (any more). */
-export class Missing extends KnownError {
-  override readonly name = 'Missing';
-}
+export class Missing extends KnownError {}
 
 /** A version of a file that can be fetched in parts: its length, and the strong ETag that every part must have. */
 export interface Pinned {

@@ -6,7 +6,6 @@ import { shortText } from '../short-text.ts';
 
 /** An answer with a status that is not a success. */
 export class HttpError extends KnownError {
-  override readonly name = 'HttpError';
   readonly status: number;
 
   constructor(what: string, status: number) {

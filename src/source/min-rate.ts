@@ -1,3 +1,4 @@
+import { NamedError } from '../errors.ts';
 import { formatBytes, formatDuration } from '../units.ts';
 
 /** The minimum rate of a file, as a mean over `windowMs` of waiting for the source. */
@@ -7,8 +8,7 @@ export interface MinRate {
 }
 
 /** A file was slower than the minimum rate. Other files get its slot, and it is tried again later. */
-export class TooSlow extends Error {
-  override readonly name = 'TooSlow';
+export class TooSlow extends NamedError {
   readonly windowMs: number;
 
   constructor(bytesPerSecond: number, { bytesPerSecond: least, windowMs }: MinRate) {

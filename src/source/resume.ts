@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Dispatcher } from 'undici';
-import { Disconnected, Rejected, RetryLater } from '../errors.ts';
+import { Disconnected, NamedError, Rejected, RetryLater } from '../errors.ts';
 import type { Throttle } from './bandwidth.ts';
 import { chunksOf } from './body.ts';
 import { drop, isEncoded, type Link, type LinkOptions, requestLink } from './follow-link.ts';
@@ -16,14 +16,10 @@ export interface ResumeOptions extends LinkOptions {
 }
 
 /** The server no longer has the version that the download began with. */
-export class OtherVersion extends Error {
-  override readonly name: string = 'OtherVersion';
-}
+export class OtherVersion extends NamedError {}
 
 /** The server did not answer a range request with that range of the same version. */
-export class RangeRefused extends OtherVersion {
-  override readonly name = 'RangeRefused';
-}
+export class RangeRefused extends OtherVersion {}
 
 /** Bytes from `from` to before `to` of a file; `to` is undefined if its length is unknown, and then nothing can be resumed. */
 interface Range {

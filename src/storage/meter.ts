@@ -2,6 +2,7 @@ import { createHash, type Hash } from 'node:crypto';
 import { type Readable, Transform, type TransformCallback } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { crc32 } from 'node:zlib';
+import { NamedError } from '../errors.ts';
 import { BlockHashes, contentHashOf } from './content-hash.ts';
 import { hexOf } from './crc32.ts';
 import type { ReadOptions, Storage } from './storage.ts';
@@ -189,6 +190,4 @@ export async function crc32At(storage: Storage, key: string, options: ReadOption
 }
 
 /** A body is longer or shorter than declared, or was closed before its end. */
-export class WrongLength extends Error {
-  override readonly name = 'WrongLength';
-}
+export class WrongLength extends NamedError {}

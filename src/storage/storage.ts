@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream';
+import { NamedError } from '../errors.ts';
 import { blockBytes } from './content-hash.ts';
 
 /** An object as the store has it. */
@@ -167,9 +168,7 @@ interface ObjectLock {
 }
 
 /** The upload cannot be continued; a new one can begin. */
-export class UploadLost extends Error {
-  override readonly name = 'UploadLost';
-}
+export class UploadLost extends NamedError {}
 
 /** The length of a part in bytes; the first has number 1. */
 export function partLength(upload: { bytes: number; partBytes: number }, number: number): number {

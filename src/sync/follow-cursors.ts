@@ -1,13 +1,12 @@
 import { createHash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
+import { NamedError } from '../errors.ts';
 
 /** A listing is given up after more than this many pages in a row without a new asset. */
 const mostIdlePages = 1000;
 
 /** A listing does not end, although it has no new assets. */
-export class EndlessListing extends Error {
-  override readonly name = 'EndlessListing';
-}
+export class EndlessListing extends NamedError {}
 
 /** The progress of a listing: its assets so far, and its pages without a new one. */
 export interface Progress {

@@ -1,4 +1,4 @@
-import { Disconnected, LeaseLost, Rejected, RetryLater, reasonOf } from '../errors.ts';
+import { Disconnected, LeaseLost, NamedError, Rejected, RetryLater, reasonOf } from '../errors.ts';
 import { HttpError } from '../source/http.ts';
 
 /** The first five texts, and the number of others. */
@@ -43,9 +43,7 @@ export class Problems {
 }
 
 /** An error after at least one page of a listing: the next run resumes at its cursor. */
-export class ListingInterrupted extends Error {
-  override readonly name = 'ListingInterrupted';
-}
+export class ListingInterrupted extends NamedError {}
 
 /** @throws ListingInterrupted if resuming may help; otherwise `error`: without a page of progress, or if the answer would be the same */
 export function interruptListing(error: unknown, pages: number): never {

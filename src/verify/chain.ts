@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { text } from 'node:stream/consumers';
+import { NamedError } from '../errors.ts';
 import type { Log } from '../log.ts';
 import { parsed } from '../parsed.ts';
 import { isSignedBy, type Signer } from '../signing.ts';
@@ -107,8 +108,7 @@ async function readLink(
 }
 
 /** The next manifest would vouch for one that this mirror has not signed. */
-class ForeignManifest extends Error {
-  override readonly name = 'ForeignManifest';
+class ForeignManifest extends NamedError {
   constructor(key: string) {
     super(
       `${key} is not signed by a key of SIGNING_KEY, or does not continue the chain: add the key that signed it, or move ${ours}manifests and ${ours}inventory away to begin a new chain`,

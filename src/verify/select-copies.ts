@@ -1,3 +1,4 @@
+import { NamedError } from '../errors.ts';
 import { versionOf } from '../mirror/media.ts';
 import { storedFiles } from '../mirror/stored-files.ts';
 import { because } from '../reasons.ts';
@@ -28,9 +29,7 @@ export interface Copy {
 }
 
 /** The selection is wrong, or matches nothing. */
-export class WrongSelection extends Error {
-  override readonly name = 'WrongSelection';
-}
+export class WrongSelection extends NamedError {}
 
 const pageSize = 200;
 

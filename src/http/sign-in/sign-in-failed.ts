@@ -1,5 +1,5 @@
 import { AuthorizationResponseError } from 'openid-client';
-import { reasonOf, storable } from '../../errors.ts';
+import { NamedError, reasonOf, storable } from '../../errors.ts';
 
 /** The HTTP status of each reason why a sign-in did not succeed. */
 const statuses = {
@@ -11,8 +11,7 @@ const statuses = {
 } as const;
 
 /** A sign-in that did not succeed. The message is for the person who signs in. */
-export class SignInFailed extends Error {
-  override readonly name = 'SignInFailed';
+export class SignInFailed extends NamedError {
   readonly code: keyof typeof statuses;
 
   constructor(code: keyof typeof statuses, message: string, options?: ErrorOptions) {

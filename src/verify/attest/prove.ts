@@ -1,3 +1,4 @@
+import { NamedError } from '../../errors.ts';
 import { leafHash, type MerklePath, MerklePathOf } from '../../merkle.ts';
 import type { Envelope } from '../chain.ts';
 import type { PublishedKey } from '../publish-key.ts';
@@ -48,6 +49,4 @@ async function find(at: Attesting, manifest: Parameters<typeof linesOf>[1], asse
 }
 
 /** The bucket does not prove what was asked for. */
-class NotProven extends Error {
-  override readonly name = 'NotProven';
-}
+class NotProven extends NamedError {}
