@@ -102,3 +102,12 @@ export function copyField(label, value, changed) {
     button: () => html`<button type="button" class="main" @click=${copy}>${word}</button>`,
   };
 }
+
+/** Shows a new secret, once. @param {string} title @param {string} label @param {string} secret @param {unknown} use */
+export function secretDialog(title, label, secret, use) {
+  const field = copyField(label, secret, () => show());
+  const show = openDialog({
+    title,
+    content: () => html`<p>${use} It is shown only now.</p>${field.field()}<p class="row">${field.button()}</p>`,
+  });
+}

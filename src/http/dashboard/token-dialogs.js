@@ -1,6 +1,6 @@
 /** @import { Token } from './types.d.ts' */
 import { api } from './api.js';
-import { copyField, openDialog, textOf } from './dialog.js';
+import { openDialog, secretDialog, textOf } from './dialog.js';
 import { html } from './vendor/lit-html/lit-html.js';
 
 const lifetimes = [7, 30, 90, 365];
@@ -11,7 +11,7 @@ export function tokenDialog(refresh) {
   let token;
   const then = () => {
     refresh();
-    if (token !== undefined) createdDialog(token);
+    if (token !== undefined) secretDialog('The new API token', 'Token', token, howToUse);
   };
   openDialog({
     title: 'Create an API token',
@@ -31,16 +31,7 @@ export function tokenDialog(refresh) {
   });
 }
 
-/** Shows a new token, once. @param {string} token */
-function createdDialog(token) {
-  const field = copyField('Token', token, () => show());
-  const show = openDialog({
-    title: 'The new API token',
-    content: () => html`
-      <p>Programs send it as <code>Authorization: Bearer</code>, the command line as <code>ASSET_MIRROR_TOKEN</code>. It is shown only now.</p>
-      ${field.field()}<p class="row">${field.button()}</p>`,
-  });
-}
+const howToUse = html`Programs send it as <code>Authorization: Bearer</code>, the command line as <code>ASSET_MIRROR_TOKEN</code>.`;
 
 /** @param {Token} token @param {() => unknown} then */
 export function revokeTokenDialog({ id, name }, then) {

@@ -1,6 +1,6 @@
 /** @import { Webhook, WebhookChange, WebhookKind } from './types.d.ts' */
 import { api } from './api.js';
-import { copyField, openDialog, textOf } from './dialog.js';
+import { openDialog, secretDialog, textOf } from './dialog.js';
 import { withLabels } from './refusals.js';
 import { html } from './vendor/lit-html/lit-html.js';
 import { filterLabels, WebhookFilters } from './webhook-filters.js';
@@ -99,19 +99,10 @@ export function webhookDialog(webhook, refresh) {
 const afterwards = (refresh, secret) => () => {
   refresh();
   const made = secret();
-  if (made !== undefined) secretDialog(made);
+  if (made !== undefined) secretDialog('Secret of the webhook endpoint', 'Secret', made, howToUse);
 };
 
-/** Shows a new secret, once. @param {string} secret */
-function secretDialog(secret) {
-  const field = copyField('Secret', secret, () => show());
-  const show = openDialog({
-    title: 'Secret of the webhook endpoint',
-    content: () => html`
-      <p>The endpoint verifies the signature of each message with this secret. It is shown only now.</p>
-      ${field.field()}<p class="row">${field.button()}</p>`,
-  });
-}
+const howToUse = 'The endpoint verifies the signature of each message with this secret.';
 
 /** @param {Webhook} webhook @param {() => unknown} refresh */
 export function rotateSecretDialog(webhook, refresh) {
