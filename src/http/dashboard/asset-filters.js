@@ -2,7 +2,7 @@
 import { api, queryOf } from './api.js';
 import { number, counted as numberOf } from './format.js';
 import { may } from './permissions.js';
-import { searched } from './search-field.js';
+import { chosen, searched, select } from './search-field.js';
 import { draw, state } from './state.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
 import { stateNames, states, typeNames } from './words.js';
@@ -104,33 +104,31 @@ export function assetFilters(query, change, searchSoon) {
       ${choice(
         'State',
         options('state', stateValue, [...states, 'skipped'], (value) => stateNames[value] ?? 'Skipped'),
+        stateValue,
         (value) =>
           change(value === 'skipped' ? { state: undefined, skipped: 'true' } : { state: value, skipped: undefined }),
       )}
       ${choice(
         'Type',
         options('type', query.type, types, (value) => typeNames[value] ?? value),
+        query.type,
         (type) => change({ type }),
       )}
-      ${choice('Project', options('projectId', query.projectId), (projectId) => change({ projectId }))}
-      ${choice('Tag', options('tag', query.tag), (tag) => change({ tag }))}
-      ${choice(
-        'Sort',
-        Object.entries(orders).map(([value, text]) => option(value, text, query.sort)),
-        (sort) => change({ sort }),
-      )}
+      ${choice('Project', options('projectId', query.projectId), query.projectId, (projectId) => change({ projectId }))}
+      ${choice('Tag', options('tag', query.tag), query.tag, (tag) => change({ tag }))}
+      ${choice('Sort', Object.entries(orders), query.sort, (sort) => change({ sort }))}
     </div>
     <details class="more-filters" ?open=${rare.some((name) => query[name])}>
       <summary>More filters</summary>
       <div class="filters">
-        ${choice('Company', options('companyId', query.companyId), (companyId) => change({ companyId }))}
-        ${choice('Connection', options('connectionId', query.connectionId), (connectionId) => change({ connectionId }))}
+        ${choice('Company', options('companyId', query.companyId), query.companyId, (companyId) => change({ companyId }))}
+        ${choice('Connection', options('connectionId', query.connectionId), query.connectionId, (connectionId) => change({ connectionId }))}
         ${field('Connection tag', 'client=acme', query.connectionTag, (connectionTag) => change({ connectionTag }))}
-        ${choice('File format', options('mimeType', query.mimeType), (mimeType) => change({ mimeType }))}
+        ${choice('File format', options('mimeType', query.mimeType), query.mimeType, (mimeType) => change({ mimeType }))}
         ${day('Uploaded from', query.uploadedFrom, (uploadedFrom) => change({ uploadedFrom }))}
         ${day('Uploaded before', query.uploadedBefore, (uploadedBefore) => change({ uploadedBefore }))}
-        ${choice('At least', sizeOptions(query.minSize), (minSize) => change({ minSize }))}
-        ${choice('At most', sizeOptions(query.maxSize), (maxSize) => change({ maxSize }))}
+        ${choice('At least', sizeOptions(query.minSize), query.minSize, (minSize) => change({ minSize }))}
+        ${choice('At most', sizeOptions(query.maxSize), query.maxSize, (maxSize) => change({ maxSize }))}
       </div>
     </details>`;
 }
@@ -141,10 +139,6 @@ export function unreadNote({ said }) {
   return said && waiting > 0 ? html`<p class="soft">${numberOf(waiting, 'transcript')} not searched yet.</p>` : nothing;
 }
 
-/** @param {string} value @param {string} text @param {string | undefined} selected */
-const option = (value, text, selected) =>
-  html`<option value=${value} .selected=${value === (selected ?? '')}>${text}</option>`;
-
 /**
  * The values of a facet with their counts, and others that can be chosen.
  * @param {Facet} facet @param {string | undefined} selected @param {string[]} [always] @param {(value: string) => string} [toText]
@@ -153,10 +147,10 @@ function options(facet, selected, always = [], toText = (value) => value) {
   const found = counted?.facets[facet] ?? [];
   const values = [...new Set([...found.map(({ value }) => value), ...always, ...(selected ? [selected] : [])])];
   return [
-    option('', 'All', selected),
+    ['', 'All'],
     ...values.map((value) => {
       const one = found.find((it) => it.value === value);
-      return option(value, `${one?.name ?? toText(value)}${one ? ` (${number(one.count)})` : ''}`, selected);
+      return [value, `${one?.name ?? toText(value)}${one ? ` (${number(one.count)})` : ''}`];
     }),
   ];
 }
@@ -166,19 +160,16 @@ const sizeOptions = (selected) =>
   Object.entries({
     ...sizes,
     ...(selected && !(selected in sizes) && { [selected]: `${number(Number(selected))} bytes` }),
-  }).map(([value, text]) => option(value, text, selected));
+  });
 
-/** @param {string} label @param {unknown} choices @param {(value: string | undefined) => void} then */
-const choice = (label, choices, then) =>
-  html`<label><span>${label}</span><select @change=${(/** @type {Event} */ event) =>
-    then(/** @type {HTMLSelectElement} */ (event.target).value || undefined)}>${choices}</select></label>`;
+/** @param {string} label @param {string[][]} choices @param {string | undefined} value @param {(value: string | undefined) => void} then */
+const choice = (label, choices, value, then) =>
+  html`<label><span>${label}</span>${select(choices, value, then)}</label>`;
 
 /** @param {string} label @param {string} example @param {string | undefined} value @param {(value: string | undefined) => void} then */
 const field = (label, example, value, then) =>
-  html`<label><span>${label}</span><input placeholder=${example} .value=${value ?? ''} @change=${(/** @type {Event} */ event) => then(/** @type {HTMLInputElement} */ (event.target).value.trim() || undefined)}></label>`;
+  html`<label><span>${label}</span><input placeholder=${example} .value=${value ?? ''} @change=${chosen(then)}></label>`;
 
 /** @param {string} label @param {string | undefined} value @param {(value: string | undefined) => void} then */
 const day = (label, value, then) =>
-  html`<label><span>${label}</span><input type="date" .value=${value?.slice(0, 10) ?? ''} @change=${(
-    /** @type {Event} */ event,
-  ) => then(/** @type {HTMLInputElement} */ (event.target).value || undefined)}></label>`;
+  html`<label><span>${label}</span><input type="date" .value=${value?.slice(0, 10) ?? ''} @change=${chosen(then)}></label>`;

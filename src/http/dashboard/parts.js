@@ -71,16 +71,20 @@ export const outages = (now) =>
   html`${!now || now.bucket.ok ? nothing : html`<p class="banner bad" role="alert"><strong>The bucket is unavailable, so all assets wait:</strong> ${now.bucket.reason}</p>`}
     ${now?.queues === null ? html`<p class="banner warn"><strong>The queue does not answer.</strong> Jobs wait; nothing is lost.</p>` : nothing}`;
 
+/** The head of a table. @param {(string | { right?: string, hidden?: string })[]} titles */
+export const head = (...titles) =>
+  html`<thead role="rowgroup"><tr role="row">${titles.map((title) => {
+    if (typeof title === 'string') return html`<th role="columnheader" scope="col">${title}</th>`;
+    if (title.right) return html`<th role="columnheader" scope="col" class="right">${title.right}</th>`;
+    return html`<th role="columnheader" scope="col"><span class="hidden">${title.hidden}</span></th>`;
+  })}</tr></thead>`;
+
 /** @param {Connection} connection */
 export const companiesOf = ({ companies }) => companies.map(({ name }) => name).join(', ') || 'No company';
 
 /** @param {Connection[]} connections */
 export const connectionTable = (connections) => html`<table role="table" class="cards small-figures">
-  <thead role="rowgroup"><tr role="row">
-    <th role="columnheader" scope="col">Connection</th><th role="columnheader" scope="col">State</th>
-    <th role="columnheader" scope="col">Mirrored</th><th role="columnheader" scope="col" class="right">Stored</th>
-    <th role="columnheader" scope="col">Last sync</th><th role="columnheader" scope="col">Next sync</th>
-  </tr></thead>
+  ${head('Connection', 'State', 'Mirrored', { right: 'Stored' }, 'Last sync', 'Next sync')}
   <tbody role="rowgroup">${repeat(
     connections,
     ({ id }) => id,
@@ -131,12 +135,7 @@ function marked(text, marks) {
  * @param {(asset: AssetSummary) => unknown} [checkBox]
  */
 export const assetTable = (assets, retry, checkBox) => html`<table role="table" class="cards">
-  <thead role="rowgroup"><tr role="row">
-    ${checkBox ? html`<th role="columnheader" scope="col"><span class="hidden">Selected</span></th>` : nothing}
-    <th role="columnheader" scope="col">Asset</th><th role="columnheader" scope="col">State</th>
-    <th role="columnheader" scope="col">Reason and next step</th><th role="columnheader" scope="col" class="right">Size</th>
-    <th role="columnheader" scope="col"><span class="hidden">Actions</span></th>
-  </tr></thead>
+  ${head(...(checkBox ? [{ hidden: 'Selected' }] : []), 'Asset', 'State', 'Reason and next step', { right: 'Size' }, { hidden: 'Actions' })}
   <tbody role="rowgroup">${repeat(
     assets,
     ({ id }) => id,
@@ -208,6 +207,24 @@ export const eventList = (events) =>
       return html`<li class=${tone}><span>${before} ${link} ${after}${findings}${reason ? html`<small>${withCode(reason)}</small>` : nothing}</span>${time(event.at)}</li>`;
     },
   )}</ul>`;
+
+/**
+ * The rows of a list, or why there are none. `what`: the button for more names it.
+ * @template T
+ * @param {{ rows: T[] | undefined, error: Error | undefined, isMore: boolean, more: () => unknown }} list
+ * @param {number} lines while it loads
+ * @param {(rows: T[]) => unknown} show
+ * @param {string} none
+ * @param {string} [what]
+ */
+export function listed({ rows, error, isMore, more }, lines, show, none, what) {
+  if (rows === undefined) return html`${trouble(error)}${skeleton(lines)}`;
+  if (rows.length === 0) return html`${trouble(error)}${empty(none)}`;
+  return html`${trouble(error)}${show(rows)}${what ? moreButton(isMore, more, what) : nothing}`;
+}
+
+/** The page of something that is not there yet, or why it is not. @param {Error | undefined} error */
+export const notYet = (error) => (error ? trouble(error) : html`<section class="card">${skeleton(6)}</section>`);
 
 /** @param {boolean} isMore @param {() => void} more @param {string} what */
 export const moreButton = (isMore, more, what) =>

@@ -3,7 +3,7 @@ import { act } from '../actions.js';
 import { api } from '../api.js';
 import { number } from '../format.js';
 import { listOf } from '../lists.js';
-import { empty, pill, skeleton, time, trouble } from '../parts.js';
+import { head, listed, pill, time } from '../parts.js';
 import { ifMay, may } from '../permissions.js';
 import { state } from '../state.js';
 import { revokeTokenDialog, tokenDialog } from '../token-dialogs.js';
@@ -43,14 +43,7 @@ export const accessView = {
     ${ifMay('listTokens', tokensCard)}
     <section class="card" aria-labelledby="sessions-title">
       <h2 id="sessions-title">${may('listTokens') ? 'Sessions' : 'Your sessions'}</h2>
-      ${trouble(sessions.error)}
-      ${
-        sessions.rows === undefined
-          ? skeleton(3)
-          : sessions.rows.length > 0
-            ? sessionTable(sessions.rows)
-            : empty('Nobody is signed in with a browser or a terminal.')
-      }
+      ${listed(sessions, 3, sessionTable, 'Nobody is signed in with a browser or a terminal.')}
     </section>`,
 };
 
@@ -59,9 +52,7 @@ const youCard = ({ name, role, method, grants }) => html`
   <section class="card" aria-labelledby="access-title">
     <div class="head"><div><h1 id="access-title" tabindex="-1">${name}</h1><p class="soft">Signed in with: ${methods[method]}</p></div>
       <p class="state">${pill('go', role)}</p></div>
-    <table role="table" class="cards"><thead role="rowgroup"><tr role="row">
-      <th role="columnheader" scope="col">Role</th><th role="columnheader" scope="col">May</th><th role="columnheader" scope="col">Who has it</th>
-    </tr></thead><tbody role="rowgroup">${roleWords.map(
+    <table role="table" class="cards">${head('Role', 'May', 'Who has it')}<tbody role="rowgroup">${roleWords.map(
       ([of, words]) => html`<tr role="row">
         <th role="rowheader" scope="row">${of}${of === role ? html` <small>yours</small>` : nothing}</th>
         <td role="cell" data-label="May" class="why">${words}</td>
@@ -73,22 +64,12 @@ const tokensCard = () => html`
   <section class="card" aria-labelledby="tokens-title">
     <div class="head"><h2 id="tokens-title">API tokens</h2>
       <button class="main" @click=${() => tokenDialog(tokens.refresh)}>Create a token …</button></div>
-    ${trouble(tokens.error)}
-    ${
-      tokens.rows === undefined
-        ? skeleton(3)
-        : tokens.rows.length > 0
-          ? tokenTable(tokens.rows)
-          : empty('No API token yet. Programs use one instead of ADMIN_TOKEN.')
-    }
+    ${listed(tokens, 3, tokenTable, 'No API token yet. Programs use one instead of ADMIN_TOKEN.')}
   </section>`;
 
 /** @param {Token[]} rows */
 const tokenTable = (rows) => html`<table role="table" class="cards small-figures">
-  <thead role="rowgroup"><tr role="row">
-    <th role="columnheader" scope="col">Token</th><th role="columnheader" scope="col">Role</th><th role="columnheader" scope="col">Last used</th>
-    <th role="columnheader" scope="col">Expires</th><th role="columnheader" scope="col">Created by</th><th role="columnheader" scope="col"><span class="hidden">Actions</span></th>
-  </tr></thead><tbody role="rowgroup">${repeat(
+  ${head('Token', 'Role', 'Last used', 'Expires', 'Created by', { hidden: 'Actions' })}<tbody role="rowgroup">${repeat(
     rows,
     ({ id }) => id,
     (token) => html`<tr role="row">
@@ -102,10 +83,7 @@ const tokenTable = (rows) => html`<table role="table" class="cards small-figures
 
 /** @param {Session[]} rows */
 const sessionTable = (rows) => html`<table role="table" class="cards small-figures">
-  <thead role="rowgroup"><tr role="row">
-    <th role="columnheader" scope="col">Operator</th><th role="columnheader" scope="col">Role</th><th role="columnheader" scope="col">From</th>
-    <th role="columnheader" scope="col">Last used</th><th role="columnheader" scope="col">Ends</th><th role="columnheader" scope="col"><span class="hidden">Actions</span></th>
-  </tr></thead><tbody role="rowgroup">${repeat(
+  ${head('Operator', 'Role', 'From', 'Last used', 'Ends', { hidden: 'Actions' })}<tbody role="rowgroup">${repeat(
     rows,
     ({ id }) => id,
     (session) => html`<tr role="row">

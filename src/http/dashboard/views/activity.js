@@ -1,6 +1,6 @@
 /** @import { MirrorEvent } from '../types.d.ts' */
 import { listOf } from '../lists.js';
-import { empty, eventList, moreButton, skeleton, trouble } from '../parts.js';
+import { eventList, listed } from '../parts.js';
 import { html } from '../vendor/lit-html/lit-html.js';
 
 /** @type {ReturnType<typeof listOf<MirrorEvent>>} */
@@ -13,13 +13,6 @@ export const activity = {
   render: () => html`
     <section class="card" aria-labelledby="activity-title">
       <div class="head"><h1 id="activity-title" tabindex="-1">Activity</h1></div>
-      ${trouble(events.error)}
-      ${
-        events.rows === undefined
-          ? skeleton(6)
-          : events.rows.length > 0
-            ? html`${eventList(events.rows)}${moreButton(events.isMore, () => events.more(), 'events')}`
-            : empty('No activity yet.')
-      }
+      ${listed(events, 6, eventList, 'No activity yet.', 'events')}
     </section>`,
 };

@@ -3,7 +3,7 @@ import { act, retryAsset } from '../actions.js';
 import { api } from '../api.js';
 import { bytes, when } from '../format.js';
 import { connectionName } from '../names.js';
-import { canRetry, empty, skeleton, statePill, time, trouble, withCode, withLocalTimes } from '../parts.js';
+import { canRetry, empty, head, notYet, statePill, time, trouble, withCode, withLocalTimes } from '../parts.js';
 import { ifMay, may, rolesNeeded } from '../permissions.js';
 import { fileLinks, previewOf } from '../preview.js';
 import { eraseDialog, protectButton } from '../removals.js';
@@ -60,7 +60,7 @@ export const assetView = {
   },
   refresh: load,
   render() {
-    if (!asset) return html`${trouble(error)}${error ? nothing : html`<section class="card">${skeleton(6)}</section>`}`;
+    if (!asset) return notYet(error);
     const { checksums, sidecarFiles, upload } = asset;
     return html`
       <nav aria-label="You are here" class="crumbs"><a href="#/">Overview</a> <a href="#/assets">Assets</a>${
@@ -113,11 +113,7 @@ const explanationOf = ({ explanation }) =>
     : nothing;
 
 const versionTable = () => html`<table role="table" class="cards small-figures">
-  <thead role="rowgroup"><tr role="row">
-    <th role="columnheader" scope="col">Superseded</th><th role="columnheader" scope="col">Mirrored</th>
-    <th role="columnheader" scope="col">Size</th><th role="columnheader" scope="col">CRC-32</th>
-    <th role="columnheader" scope="col">Why</th><th role="columnheader" scope="col">Kept until</th>
-  </tr></thead>
+  ${head('Superseded', 'Mirrored', 'Size', 'CRC-32', 'Why', 'Kept until')}
   <tbody role="rowgroup">${versions.map(
     ({ version, replacedAt, mirroredAt, expiresAt, media, reason }) => html`<tr role="row">
       <th role="rowheader" scope="row">${time(replacedAt)} <small><code>${version}</code></small></th>

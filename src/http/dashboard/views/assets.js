@@ -3,7 +3,7 @@ import { act, retryAsset } from '../actions.js';
 import { addressOf, queryOf } from '../api.js';
 import { assetFilters, countFacets, filterNames, isFew, matchingWords, unreadNote } from '../asset-filters.js';
 import { later, listOf } from '../lists.js';
-import { assetGrid, assetTable, empty, moreButton, skeleton, trouble } from '../parts.js';
+import { assetGrid, assetTable, listed } from '../parts.js';
 import { ifMay, may } from '../permissions.js';
 import { typed } from '../search-field.js';
 import { checkBoxOf, isAnySelected, selectAll, selectionBar } from '../selection.js';
@@ -42,27 +42,20 @@ export const assetsView = {
           )}</div>
         </div></div>
       ${assetFilters(query, change, searchSoon)}
-      ${unreadNote(query)}${trouble(assets.error)}
-      ${
-        assets.rows === undefined
-          ? skeleton(6)
-          : assets.rows.length > 0
-            ? html`${ifMay('getAssetZipOf', () => selectAll(assets.rows ?? []))}${rowsOf(assets.rows)}${moreButton(assets.isMore, () => assets.more(), 'assets')}`
-            : empty(isFiltered() ? 'No asset matches.' : 'No assets yet.')
-      }
+      ${unreadNote(query)}
+      ${listed(assets, 6, rowsOf, isFiltered() ? 'No asset matches.' : 'No assets yet.', 'assets')}
     </section>
     ${selectionBar()}`,
 };
 
 /** @param {AssetSummary[]} rows */
-const rowsOf = (rows) =>
-  isGrid
-    ? assetGrid(rows, checkBoxes(rows))
-    : assetTable(
-        rows,
-        may('retryAsset') ? (asset) => act(() => retryAsset(asset), assets.refresh) : undefined,
-        checkBoxes(rows),
-      );
+const rowsOf = (rows) => {
+  const retry = may('retryAsset')
+    ? (/** @type {AssetSummary} */ asset) => act(() => retryAsset(asset), assets.refresh)
+    : undefined;
+  const shown = isGrid ? assetGrid(rows, checkBoxes(rows)) : assetTable(rows, retry, checkBoxes(rows));
+  return html`${ifMay('getAssetZipOf', () => selectAll(rows))}${shown}`;
+};
 
 /** Files are selected to be downloaded. @param {AssetSummary[]} rows */
 const checkBoxes = (rows) => (may('getAssetZipOf') ? checkBoxOf(rows) : undefined);

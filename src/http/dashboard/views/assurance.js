@@ -2,7 +2,7 @@
 import { act } from '../actions.js';
 import { api } from '../api.js';
 import { ago, bytes, duration, number, when } from '../format.js';
-import { empty, pill, skeleton, trouble } from '../parts.js';
+import { empty, head, pill, skeleton, trouble } from '../parts.js';
 import { ifMay, rolesNeeded } from '../permissions.js';
 import { draw } from '../state.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
@@ -70,10 +70,7 @@ const zone = new Intl.DateTimeFormat('en', { timeZoneName: 'short' })
 const summary = ({ completeness, findings, onlyInLibrary, freshness, verification, inventory, drill, texts, at }) => {
   const foundBy = findings.examples.find(({ verificationId }) => verificationId !== null)?.verificationId;
   return html`<table role="table" class="cards assurance">
-  <thead role="rowgroup"><tr role="row">
-    <th role="columnheader" scope="col">Question</th><th role="columnheader" scope="col">Answer</th>
-    <th role="columnheader" scope="col">As of</th><th role="columnheader" scope="col">Evidence</th>
-  </tr></thead>
+  ${head('Question', 'Answer', 'As of', 'Evidence')}
   <tbody role="rowgroup">
     ${row({
       question: 'Is it complete?',
@@ -151,10 +148,7 @@ const findingsCard = ({ findings: { objects, examples } }) =>
         <h2 id="findings-title">What was found in the bucket, and is not repaired</h2>
         ${objects > examples.length ? html`<p class="soft">The ${examples.length} newest of ${number(objects)}.</p>` : nothing}
         <table role="table" class="cards small-figures">
-          <thead role="rowgroup"><tr role="row">
-            <th role="columnheader" scope="col">Object</th><th role="columnheader" scope="col">Finding</th>
-            <th role="columnheader" scope="col">Found</th><th role="columnheader" scope="col">By</th>
-          </tr></thead>
+          ${head('Object', 'Finding', 'Found', 'By')}
           <tbody role="rowgroup">${examples.map(
             ({ assetId, key, text, at, verificationId }) => html`<tr role="row">
               <th role="rowheader" scope="row"><a href="#/assets/${encodeURIComponent(assetId)}"><code>${key}</code></a></th>
@@ -174,11 +168,7 @@ const missingCard = ({
     missing.length === 0
       ? empty('Nothing: all assets that the library lists are mirrored.')
       : html`<table role="table" class="cards small-figures">
-        <thead role="rowgroup"><tr role="row">
-          <th role="columnheader" scope="col">State</th><th role="columnheader" scope="col">Reason</th>
-          <th role="columnheader" scope="col" class="right">Assets</th><th role="columnheader" scope="col" class="right">Size</th>
-          <th role="columnheader" scope="col">Since</th>
-        </tr></thead>
+        ${head('State', 'Reason', { right: 'Assets' }, { right: 'Size' }, 'Since')}
         <tbody role="rowgroup">${missing.map(
           ({ state, skipped, reason, assets, bytes: size, unknownSize, since }) => html`<tr role="row">
             <th role="rowheader" scope="row"><a href="#/assets?${skipped ? 'skipped=true' : `state=${state}`}">${skipped ? 'Skipped by filters' : stateNames[state]}</a></th>
@@ -216,10 +206,7 @@ const drillsCard = () => html`<section class="card" aria-labelledby="drills-titl
     drills.length === 0
       ? empty('No drill yet.')
       : html`<table role="table" class="cards small-figures">
-        <thead role="rowgroup"><tr role="row">
-          <th role="columnheader" scope="col">Requested</th><th role="columnheader" scope="col">Result</th>
-          <th role="columnheader" scope="col" class="right">Records in</th><th role="columnheader" scope="col" class="right">Media in</th>
-        </tr></thead>
+        ${head('Requested', 'Result', { right: 'Records in' }, { right: 'Media in' })}
         <tbody role="rowgroup">${drills.map((drill) => {
           const { tone, word } = drillOutcome(drill);
           const { recordsMs, mediaMs = null } = drill.recovery ?? {};

@@ -1,9 +1,9 @@
 /** @import { AuditEntry } from '../types.d.ts' */
 import { api, queryOf } from '../api.js';
 import { later, listOf } from '../lists.js';
-import { empty, moreButton, pill, skeleton, time, trouble } from '../parts.js';
-import { may, rolesNeeded } from '../permissions.js';
-import { searched, typed } from '../search-field.js';
+import { head, listed, pill, time } from '../parts.js';
+import { ifMay, may, rolesNeeded } from '../permissions.js';
+import { chosen, searched, select, typed } from '../search-field.js';
 import { say } from '../state.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
@@ -12,6 +12,7 @@ import { actionWords } from '../words.js';
 /** @type {ReturnType<typeof listOf<AuditEntry>>} */
 const entries = listOf('/audit', 'entries');
 const filterNames = ['q', 'outcome', 'since', 'until'];
+const outcomes = Object.entries({ '': 'All', done: 'Done', refused: 'Refused' });
 /** @type {Record<string, string | undefined>} */
 let query = {};
 
@@ -35,40 +36,21 @@ export const auditView = {
         <div class="tools">
           <label><span class="hidden">Search</span><input id="audit-search" type="search" placeholder="Name, address or id" .value=${searched('audit-search', query.q)} @input=${searchSoon}></label>
           ${dateField('From', 'since')}${dateField('Before', 'until')}
-          <label><span class="hidden">Outcome</span><select @change=${(/** @type {Event} */ event) =>
-            change({ outcome: /** @type {HTMLSelectElement} */ (event.target).value || undefined })}>${[
-            ['', 'All'],
-            ['done', 'Done'],
-            ['refused', 'Refused'],
-          ].map(
-            ([value, name]) =>
-              html`<option value=${value} .selected=${value === (query.outcome ?? '')}>${name}</option>`,
-          )}</select></label>
+          <label><span class="hidden">Outcome</span>${select(outcomes, query.outcome, (outcome) => change({ outcome }))}</label>
           <button @click=${exportAll}>Export</button>
         </div></div>
-      ${trouble(entries.error)}${rolesNeeded({ 'The audit log': 'listAudit' })}
-      ${
-        !may('listAudit')
-          ? nothing
-          : entries.rows === undefined
-            ? skeleton(8)
-            : entries.rows.length > 0
-              ? html`${table(entries.rows)}${moreButton(entries.isMore, () => entries.more(), 'entries')}`
-              : empty('No matching entry.')
-      }
+      ${rolesNeeded({ 'The audit log': 'listAudit' })}
+      ${ifMay('listAudit', () => listed(entries, 8, table, 'No matching entry.', 'entries'))}
     </section>`,
 };
 
 /** @param {string} label @param {'since' | 'until'} name */
 const dateField = (label, name) => html`<label class="inline">${label} <input type="date" .value=${query[name] ?? ''}
-  @change=${(/** @type {Event} */ event) => change({ [name]: /** @type {HTMLInputElement} */ (event.target).value || undefined })}></label>`;
+  @change=${chosen((value) => change({ [name]: value }))}></label>`;
 
 /** @param {AuditEntry[]} rows */
 const table = (rows) => html`<table role="table" class="cards">
-  <thead role="rowgroup"><tr role="row">
-    <th role="columnheader" scope="col">When</th><th role="columnheader" scope="col">Who</th><th role="columnheader" scope="col">What</th>
-    <th role="columnheader" scope="col">Details</th><th role="columnheader" scope="col">Outcome</th>
-  </tr></thead><tbody role="rowgroup">${repeat(
+  ${head('When', 'Who', 'What', 'Details', 'Outcome')}<tbody role="rowgroup">${repeat(
     rows,
     ({ id }) => id,
     (entry) => html`<tr role="row">

@@ -9,11 +9,11 @@ import {
   assetTable,
   bar,
   companiesOf,
-  empty,
-  moreButton,
+  head,
+  listed,
+  notYet,
   outages,
   pill,
-  skeleton,
   tagPills,
   time,
   trouble,
@@ -51,6 +51,14 @@ async function load() {
   draw();
 }
 
+/** @type {Record<string, string>} */
+const noneOf = {
+  failed: 'No failed assets.',
+  pending: 'No pending assets.',
+  processing: 'No video is processing.',
+  unavailable: 'The library has a file for every asset.',
+};
+
 const again = () => Promise.all([load(), assets.refresh(), syncs.refresh()]);
 
 export const connectionView = {
@@ -68,10 +76,14 @@ export const connectionView = {
   },
   refresh: again,
   render() {
-    if (!connection)
-      return html`${trouble(error)}${error ? nothing : html`<section class="card">${skeleton(6)}</section>`}`;
+    if (!connection) return notYet(error);
     const condition = conditionOf(connection);
     const { byState } = connection.counts;
+    const isEnded = connection.status === 'disconnected';
+    const retry =
+      isEnded || !may('retryAsset')
+        ? undefined
+        : (/** @type {AssetSummary} */ asset) => act(() => retryAsset(asset), again);
     return html`
       <nav aria-label="You are here" class="crumbs"><a href="#/">Overview</a></nav>
       ${outages(state.status)}
@@ -113,26 +125,11 @@ export const connectionView = {
                 }}>${stateNames[name]} <b>${number(byState[name])}</b></button>`,
             )
           }</div>
-          ${shown === 'failed' && byState.failed > 0 && connection.status !== 'disconnected' && may('retryFailedOfConnection') ? html`<button @click=${() => act(() => retryFailed(id), again)}>Retry all failed</button>` : nothing}</div></div>
-        ${trouble(assets.error)}
-        ${
-          assets.rows === undefined
-            ? skeleton(3)
-            : assets.rows.length > 0
-              ? html`${assetTable(assets.rows, connection.status === 'disconnected' || !may('retryAsset') ? undefined : (asset) => act(() => retryAsset(asset), again))}${moreButton(assets.isMore, () => assets.more(), 'assets')}`
-              : empty(
-                  {
-                    failed: 'No failed assets.',
-                    pending: 'No pending assets.',
-                    processing: 'No video is processing.',
-                    unavailable: 'The library has a file for every asset.',
-                  }[shown] ?? '',
-                )
-        }
+          ${shown === 'failed' && byState.failed > 0 && !isEnded && may('retryFailedOfConnection') ? html`<button @click=${() => act(() => retryFailed(id), again)}>Retry all failed</button>` : nothing}</div></div>
+        ${listed(assets, 3, (rows) => assetTable(rows, retry), noneOf[shown] ?? '', 'assets')}
       </section>
       <section class="card" aria-labelledby="syncs-title"><h2 id="syncs-title">Syncs</h2>
-        ${trouble(syncs.error)}
-        ${syncs.rows === undefined ? skeleton(3) : syncs.rows.length > 0 ? html`${syncTable(syncs.rows)}${moreButton(syncs.isMore, () => syncs.more(), 'syncs')}` : empty('No syncs yet.')}
+        ${listed(syncs, 3, syncTable, 'No syncs yet.', 'syncs')}
       </section>`;
   },
 };
@@ -204,11 +201,7 @@ const syncStates = {
 
 /** @param {Sync[]} rows */
 const syncTable = (rows) => html`<table role="table" class="cards small-figures">
-  <thead role="rowgroup"><tr role="row">
-    <th role="columnheader" scope="col">Requested</th><th role="columnheader" scope="col">What</th><th role="columnheader" scope="col">State</th>
-    <th role="columnheader" scope="col" class="right">Seen</th><th role="columnheader" scope="col" class="right">New</th>
-    <th role="columnheader" scope="col" class="right">Changed</th><th role="columnheader" scope="col" class="right">Gone</th><th role="columnheader" scope="col">Duration</th>
-  </tr></thead>
+  ${head('Requested', 'What', 'State', { right: 'Seen' }, { right: 'New' }, { right: 'Changed' }, { right: 'Gone' }, 'Duration')}
   <tbody role="rowgroup">${repeat(
     rows,
     (sync) => sync.id,

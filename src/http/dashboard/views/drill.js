@@ -2,7 +2,7 @@
 import { api } from '../api.js';
 import { bytes, counted, duration, number, when } from '../format.js';
 import { later } from '../lists.js';
-import { pill, skeleton, time, trouble } from '../parts.js';
+import { notYet, pill, time, trouble } from '../parts.js';
 import { draw, say } from '../state.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 
@@ -54,7 +54,7 @@ export const drillView = {
   },
   refresh: () => (drill && ended(drill) ? Promise.resolve() : load()),
   render() {
-    if (!drill) return html`${trouble(error)}${error ? nothing : html`<section class="card">${skeleton(6)}</section>`}`;
+    if (!drill) return notYet(error);
     const { tone, word } = drillOutcome(drill);
     return html`
       <nav aria-label="You are here" class="crumbs"><a href="#/assurance">Assurance</a></nav>

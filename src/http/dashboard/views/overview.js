@@ -4,22 +4,10 @@ import '../chart.js';
 import { linkDialog } from '../dialogs.js';
 import { bytes, counted, duration, number } from '../format.js';
 import { later, listOf } from '../lists.js';
-import {
-  bar,
-  connectionTable,
-  empty,
-  eventList,
-  moreButton,
-  outages,
-  percent,
-  share,
-  skeleton,
-  time,
-  trouble,
-} from '../parts.js';
+import { bar, connectionTable, empty, eventList, listed, outages, percent, share, skeleton, time } from '../parts.js';
 import { ifMay, may } from '../permissions.js';
 import { removalsCard } from '../removals.js';
-import { searched, typed } from '../search-field.js';
+import { chosen, searched, select, typed } from '../search-field.js';
 import { draw, say, state } from '../state.js';
 import { live } from '../vendor/lit-html/directives/live.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
@@ -129,6 +117,9 @@ export const overview = {
   },
 };
 
+const statuses = Object.entries({ '': 'All', active: 'Active', paused: 'Paused', disconnected: 'Disconnected' });
+const noneYet = 'No connections yet. “Connect” creates a link. Send it to the user whose library you want to mirror.';
+
 const connectionsCard = () => html`
     <section class="card" aria-labelledby="connections-title">
       <div class="head"><h2 id="connections-title">Connections</h2>
@@ -136,32 +127,12 @@ const connectionsCard = () => html`
           ${isFiltered() ? html`<button class="small" @click=${() => change({ q: undefined, status: undefined, tag: undefined })}>Clear filters</button>` : nothing}
           <label><span class="hidden">Search connections</span><input id="connection-search" type="search" placeholder="Name, e-mail, company" .value=${searched('connection-search', query.q)} @input=${searchSoon}></label>
           <label><span class="hidden">Tag</span><input class="tag-field" placeholder="Tag: client=acme" .value=${live(query.tag ?? '')}
-            @change=${(/** @type {Event} */ event) => change({ tag: /** @type {HTMLInputElement} */ (event.target).value.trim() || undefined })}></label>
-          <label><span class="hidden">State</span><select @change=${(/** @type {Event} */ event) =>
-            change({ status: /** @type {HTMLSelectElement} */ (event.target).value || undefined })}>${[
-            ['', 'All'],
-            ['active', 'Active'],
-            ['paused', 'Paused'],
-            ['disconnected', 'Disconnected'],
-          ].map(
-            ([value, name]) =>
-              html`<option value=${value} .selected=${value === (query.status ?? '')}>${name}</option>`,
-          )}</select></label>
+            @change=${chosen((tag) => change({ tag }))}></label>
+          <label><span class="hidden">State</span>${select(statuses, query.status, (status) => change({ status }))}</label>
           ${ifMay('createConnectLink', () => html`<button class="main" @click=${() => linkDialog(undefined).catch((error) => say(error.message, 'bad'))}>Connect</button>`)}
         </div></div>
       ${query.tag ? html`<p class="soft small">With the tag ${query.tag}. <a href="#/assets${queryOf({ connectionTag: query.tag })}">Assets of these connections</a></p>` : nothing}
-      ${trouble(connections.error)}
-      ${
-        connections.rows === undefined
-          ? skeleton(4)
-          : connections.rows.length > 0
-            ? html`${connectionTable(connections.rows)}${moreButton(connections.isMore, () => connections.more(), 'connections')}`
-            : isFiltered()
-              ? empty('No connection matches.')
-              : empty(
-                  'No connections yet. “Connect” creates a link. Send it to the user whose library you want to mirror.',
-                )
-      }
+      ${listed(connections, 4, connectionTable, isFiltered() ? 'No connection matches.' : noneYet, 'connections')}
     </section>`;
 
 /** @param {Status | undefined} now */

@@ -4,7 +4,7 @@ import { api, queryOf } from '../api.js';
 import { bytes, counted, duration, number } from '../format.js';
 import { later } from '../lists.js';
 import { connectionName } from '../names.js';
-import { empty, moreButton, pill, skeleton, time, trouble } from '../parts.js';
+import { empty, moreButton, notYet, pill, time, trouble } from '../parts.js';
 import { may } from '../permissions.js';
 import { draw, say } from '../state.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
@@ -96,7 +96,7 @@ export const verificationView = {
   },
   refresh: () => (run && ended(run) ? Promise.resolve() : load()),
   render() {
-    if (!run) return html`${trouble(error)}${error ? nothing : html`<section class="card">${skeleton(6)}</section>`}`;
+    if (!run) return notYet(error);
     const { tone, word } = outcomeOf(run);
     const { counts, progress } = run;
     const share = progress.total > 0 ? Math.min(1, progress.done / progress.total) : 0;

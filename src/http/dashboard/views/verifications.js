@@ -2,7 +2,7 @@
 import { duration } from '../format.js';
 import { listOf } from '../lists.js';
 import { connectionName } from '../names.js';
-import { empty, pill, skeleton, time, trouble } from '../parts.js';
+import { head, listed, pill, time } from '../parts.js';
 import { ifMay } from '../permissions.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html } from '../vendor/lit-html/lit-html.js';
@@ -20,24 +20,13 @@ export const verificationsView = {
     <section class="card" aria-labelledby="verifications-title">
       <div class="head"><h1 id="verifications-title" tabindex="-1">Verifications</h1>
         ${ifMay('verify', () => html`<button class="main" @click=${() => verifyDialog(undefined)}>Verify …</button>`)}</div>
-      ${trouble(runs.error)}
-      ${
-        runs.rows === undefined
-          ? skeleton(6)
-          : runs.rows.length > 0
-            ? table(runs.rows)
-            : empty('No verification yet. A scheduled one compares database and bucket every RECONCILE_INTERVAL.')
-      }
+      ${listed(runs, 6, table, 'No verification yet. A scheduled one compares database and bucket every RECONCILE_INTERVAL.')}
     </section>`,
 };
 
 /** @param {VerificationSummary[]} rows */
 const table = (rows) => html`<table role="table" class="cards small-figures">
-  <thead role="rowgroup"><tr role="row">
-    <th role="columnheader" scope="col">Requested</th><th role="columnheader" scope="col">What</th>
-    <th role="columnheader" scope="col">How</th><th role="columnheader" scope="col">Result</th>
-    <th role="columnheader" scope="col">Duration</th>
-  </tr></thead>
+  ${head('Requested', 'What', 'How', 'Result', 'Duration')}
   <tbody role="rowgroup">${repeat(
     rows,
     ({ id }) => id,

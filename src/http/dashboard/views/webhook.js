@@ -5,7 +5,7 @@ import { openDialog, textOf } from '../dialog.js';
 import { counted, number } from '../format.js';
 import { listOf } from '../lists.js';
 import { subjectOf } from '../names.js';
-import { empty, moreButton, pill, skeleton, time, trouble } from '../parts.js';
+import { head, listed, notYet, pill, time, trouble } from '../parts.js';
 import { ifMay, may, rolesNeeded } from '../permissions.js';
 import { draw } from '../state.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
@@ -65,8 +65,7 @@ export const webhookView = {
   },
   refresh,
   render() {
-    if (!webhook)
-      return html`${trouble(error)}${error ? nothing : html`<section class="card">${skeleton(6)}</section>`}`;
+    if (!webhook) return notYet(error);
     const { waiting, kinds, filters, oldSecretUntil, fromEnvironment } = webhook;
     return html`
       <nav aria-label="You are here" class="crumbs"><a href="#/webhooks">Webhooks</a></nav>
@@ -95,14 +94,7 @@ export const webhookView = {
             ([state, word]) =>
               html`<button aria-pressed=${shown === state} @click=${() => filter(state)}>${word}</button>`,
           )}</div></div>
-        ${trouble(deliveries.error)}
-        ${
-          deliveries.rows === undefined
-            ? skeleton(6)
-            : deliveries.rows.length > 0
-              ? html`${table(deliveries.rows)}${moreButton(deliveries.isMore, () => deliveries.more(), 'messages')}`
-              : empty('No messages.')
-        }
+        ${listed(deliveries, 6, table, 'No messages.', 'messages')}
       </section>`;
   },
 };
@@ -134,11 +126,7 @@ const pills = { waiting: ['plain', 'Waiting'], delivered: ['good', 'Delivered'],
 
 /** @param {Delivery[]} rows */
 const table = (rows) => html`<table role="table" class="cards small-figures">
-  <thead role="rowgroup"><tr role="row">
-    <th role="columnheader" scope="col">Message</th><th role="columnheader" scope="col">State</th>
-    <th role="columnheader" scope="col">About</th><th role="columnheader" scope="col">Last attempt</th>
-    <th role="columnheader" scope="col"><span class="hidden">Actions</span></th>
-  </tr></thead>
+  ${head('Message', 'State', 'About', 'Last attempt', { hidden: 'Actions' })}
   <tbody role="rowgroup">${repeat(
     rows,
     (delivery) => delivery.id,

@@ -1,7 +1,7 @@
 /** @import { Webhook } from '../types.d.ts' */
 import { number } from '../format.js';
 import { listOf } from '../lists.js';
-import { empty, pill, skeleton, trouble } from '../parts.js';
+import { head, listed, pill } from '../parts.js';
 import { ifMay, rolesNeeded } from '../permissions.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html } from '../vendor/lit-html/lit-html.js';
@@ -29,23 +29,13 @@ export const webhooksView = {
       <div class="head"><h1 id="webhooks-title" tabindex="-1">Webhooks</h1>
         ${ifMay('addWebhook', () => html`<button class="main" @click=${() => webhookDialog(undefined, webhooks.refresh)}>Add endpoint …</button>`)}</div>
       ${rolesNeeded({ 'Add and change endpoints': 'addWebhook' })}
-      ${trouble(webhooks.error)}
-      ${
-        webhooks.rows === undefined
-          ? skeleton(4)
-          : webhooks.rows.length > 0
-            ? table(webhooks.rows)
-            : empty('No webhook endpoint yet.')
-      }
+      ${listed(webhooks, 4, table, 'No webhook endpoint yet.')}
     </section>`,
 };
 
 /** @param {Webhook[]} rows */
 const table = (rows) => html`<table role="table" class="cards small-figures">
-  <thead role="rowgroup"><tr role="row">
-    <th role="columnheader" scope="col">Endpoint</th><th role="columnheader" scope="col">State</th>
-    <th role="columnheader" scope="col" class="right">Waiting</th><th role="columnheader" scope="col">Kinds</th>
-  </tr></thead>
+  ${head('Endpoint', 'State', { right: 'Waiting' }, 'Kinds')}
   <tbody role="rowgroup">${repeat(
     rows,
     ({ id }) => id,
