@@ -5,13 +5,13 @@ import { dayMs } from '../units.ts';
 import { dayOf } from '../verify/inventory.ts';
 import type { Manifest } from '../verify/manifest.ts';
 import { version } from '../version.ts';
-import { type Assurance, assuranceOf } from './assurance.ts';
+import { assuranceOf } from './assurance.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
-import { type drillSummary, drillSummaryOf } from './drills.ts';
+import { drillSummaryOf } from './drills.ts';
 import { text } from './fields.ts';
 import { Refused } from './refused.ts';
-import { summaryOf, type verificationSummary } from './verifications.ts';
+import { summaryOf } from './verifications.ts';
 
 export const reportQuery = z.strictObject({
   month: z.string().regex(/^\d{4}-(0[1-9]|1[0-2])$/, 'must be a month such as 2026-10'),
@@ -28,58 +28,7 @@ export const reportAnswer = z
   .meta({ id: 'AssuranceReport' });
 
 /** What the text of a report contains. */
-export interface MonthReport {
-  version: 1;
-  kind: 'asset-mirror assurance report';
-  /** `2026-10`, in UTC. If the month is not over, `to` is the time of the report. */
-  month: string;
-  isMonthOver: boolean;
-  from: string;
-  to: string;
-  madeAt: string;
-  madeBy: string;
-  mirrorId: string | null;
-  /** The time of its first connection or copy, as far as the database knows. */
-  mirrorBegan: string;
-  connection: { id: string; userName: string; userEmail: string; tags: Record<string, string> } | null;
-  /**
-   * What happened in the month, of those assets that are still in the database. Events and replaced files before `eventsSince` are
-   * not known.
-   * `erased`: of the whole mirror, so null in the report of a connection.
-   */
-  inMonth: {
-    mirrored: number;
-    bytes: number;
-    gone: number;
-    replaced: number;
-    erased: number | null;
-    events: Record<string, number>;
-    eventsSince: string;
-  };
-  /** Of the whole mirror: what the last inventory of the month states. */
-  lastInventory: Pick<Manifest, 'day' | 'assets' | 'byState' | 'skipped' | 'objects' | 'bytes' | 'number'> | null;
-  inventories: { number: number; day: string; sha256: string; keyId: string | null }[];
-  /** From this one on, the database knows all; null: it knows none. Before another number than 1, some are only in the bucket. */
-  firstKnownInventory: { number: number; day: string } | null;
-  drills: z.infer<typeof drillSummary>[];
-  /** That ended in the month. Of one connection: also those of all. Those before `verificationsSince` may be missing here. */
-  verifications: Pick<
-    z.infer<typeof verificationSummary>,
-    | 'id'
-    | 'connectionId'
-    | 'deep'
-    | 'repair'
-    | 'routine'
-    | 'status'
-    | 'startedAt'
-    | 'finishedAt'
-    | 'counts'
-    | 'differences'
-  >[];
-  verificationsSince: string;
-  /** The state when the report was made. */
-  now: Assurance;
-}
+export type MonthReport = Awaited<ReturnType<typeof reportOf>>;
 
 type Deps = Pick<OperationsDeps, 'store' | 'storage' | 'scrub' | 'syncInterval' | 'drillInterval' | 'signer'>;
 
@@ -98,7 +47,7 @@ export const assuranceReportOperations = (deps: Deps) => ({
   },
 });
 
-async function reportOf(deps: Deps, month: string, connectionId: string | undefined): Promise<MonthReport> {
+async function reportOf(deps: Deps, month: string, connectionId: string | undefined) {
   const { store } = deps;
   const now = new Date(await store.now());
   const from = new Date(`${month}-01T00:00:00Z`);
@@ -119,24 +68,33 @@ async function reportOf(deps: Deps, month: string, connectionId: string | undefi
   const { verifications, since } = await store.verifications.endedIn({ from, to, connectionId });
   const manifests = await store.assurance.manifestsOf(dayOf(from), dayOf(new Date(end.getTime() - 1)));
   return {
-    version: 1,
-    kind: 'asset-mirror assurance report',
+    version: 1 as const,
+    kind: 'asset-mirror assurance report' as const,
+    /** `2026-10`, in UTC. If the month is not over, `to` is the time of the report. */
     month,
     isMonthOver,
     from: from.toISOString(),
     to: to.toISOString(),
     madeAt: now.toISOString(),
     madeBy: `asset-mirror ${version}`,
+    /** The time of its first connection or copy, as far as the database knows. */
     mirrorBegan: begun.toISOString(),
     mirrorId: (await store.bucket.known()) ?? null,
     connection: connection
       ? { id: connection.id, userName: connection.userName, userEmail: connection.userEmail, tags: connection.tags }
       : null,
+    /**
+     * What happened in the month, of those assets that are still in the database. Events and replaced files before `eventsSince` are
+     * not known. `erased`: of the whole mirror, so null in the report of a connection.
+     */
     inMonth: await store.assurance.happened({ from, to, eventsMs: remembered.events * dayMs, connectionId }),
+    /** Of the whole mirror: what the last inventory of the month states. */
     lastInventory: stated(manifests.at(-1)?.envelope),
     inventories: manifests.map(({ number, day, sha256, keyId }) => ({ number, day, sha256, keyId })),
+    /** From this one on, the database knows all; null: it knows none. Before another number than 1, some are only in the bucket. */
     firstKnownInventory: (await store.assurance.firstManifest()) ?? null,
     drills: (await store.drills.endedIn(from, to)).map(drillSummaryOf),
+    /** That ended in the month. Of one connection: also those of all. Those before `verificationsSince` may be missing here. */
     verifications: verifications.map((run) => {
       const {
         id,
@@ -153,11 +111,12 @@ async function reportOf(deps: Deps, month: string, connectionId: string | undefi
       return { id, connectionId: of, deep, repair, routine, status, startedAt, finishedAt, counts, differences };
     }),
     verificationsSince: since.toISOString(),
+    /** The state when the report was made. */
     now: await assuranceOf(deps, connectionId),
   };
 }
 
-function stated(envelope: string | undefined): MonthReport['lastInventory'] {
+function stated(envelope: string | undefined) {
   if (envelope === undefined) return null;
   const { day, assets, byState, skipped, objects, bytes, number } = JSON.parse(
     JSON.parse(envelope).manifest,
