@@ -69,7 +69,6 @@ export const assetQuery = z.strictObject({
   cursor: text.optional(),
   limit: rowsOfPage(50),
 });
-export type AssetQuery = z.input<typeof assetQuery>;
 const hit = z.object({
   startMs: count.describe('When this line starts.'),
   text: z.string(),
@@ -140,7 +139,7 @@ export function assetSearchOperations({ store, searchTranscripts }: Deps) {
   }
   return {
     /** A page of assets. */
-    async assets(query: AssetQuery) {
+    async assets(query: z.input<typeof assetQuery>) {
       const { cursor, limit, sort, ...filter } = assetQuery.parse(query);
       const position = positionOf(cursor, cursorPosition);
       if (position && position[0] !== sort) {

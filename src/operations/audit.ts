@@ -44,7 +44,6 @@ export const auditQuery = z.strictObject({
   cursor: text.optional(),
   limit: rowsOfPage(50),
 });
-export type AuditQuery = z.input<typeof auditQuery>;
 
 const value = z.unknown().optional();
 const auditEntry = z
@@ -81,7 +80,7 @@ export const auditList = z.object({ entries: z.array(auditEntry), nextCursor }).
 export function auditOperations({ store }: Pick<OperationsDeps, 'store'>) {
   return {
     /** A page of the audit log, newest first. */
-    async auditLog(query: AuditQuery = {}) {
+    async auditLog(query: z.input<typeof auditQuery> = {}) {
       const { cursor, limit, ...filter } = auditQuery.parse(query);
       const before = positionOf(cursor, z.int());
       const rows = await store.audit.search({ ...filter, before, limit: limit + 1 });

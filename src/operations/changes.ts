@@ -10,7 +10,6 @@ export const changeQuery = z.strictObject({
     .describe('The last `nextCursor`, or the `cursor` of a change; default: from the oldest change.'),
   limit: numberIn(1, 1000, 100),
 });
-export type ChangeQuery = z.input<typeof changeQuery>;
 
 const kinds = ['added', 'replaced', 'metadata', 'transcript', 'thumbnail', 'gone', 'erased'] as const;
 
@@ -40,7 +39,7 @@ export const changeList = z
 export function changeOperations({ store }: Pick<OperationsDeps, 'store'>) {
   return {
     /** Changes of the copy, in the order of the feed. */
-    async changes(query: ChangeQuery = {}) {
+    async changes(query: z.input<typeof changeQuery> = {}) {
       const { after, limit } = changeQuery.parse(query);
       const page = await store.changes.page(after, limit);
       if (page === 'unknown') {

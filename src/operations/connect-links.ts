@@ -22,7 +22,6 @@ export const connectLinkRequest = z
     tags: tagsRequest.optional().describe('Tags of the connection; they replace those of an earlier link.'),
   })
   .meta({ id: 'ConnectLinkRequest' });
-export type ConnectLinkRequest = z.input<typeof connectLinkRequest>;
 
 export const connectLink = z.object({ url: z.url(), expiresAt: time }).meta({ id: 'ConnectLink' });
 
@@ -34,7 +33,7 @@ export function connectLinkOperations({
 }: Pick<OperationsDeps, 'store' | 'sealer' | 'publicUrl' | 'returnOrigins'>) {
   return {
     /** Creates a signed link with which a user connects, or reconnects one connection. */
-    async createConnectLink(request: ConnectLinkRequest): Promise<{ url: string; expiresAt: string }> {
+    async createConnectLink(request: z.input<typeof connectLinkRequest>): Promise<{ url: string; expiresAt: string }> {
       const { connectionId, tags, ...wanted } = connectLinkRequest.parse(request);
       if (connectionId !== undefined) await existingConnection(store, connectionId);
       const returnUrl = wanted.returnUrl === undefined ? undefined : checkReturnUrl(wanted.returnUrl, returnOrigins);

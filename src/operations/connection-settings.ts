@@ -57,7 +57,6 @@ export const connectionSettingsRequest = z
     force: z.boolean().optional(),
   })
   .meta({ id: 'ConnectionSettingsRequest' });
-export type ConnectionSettingsRequest = z.input<typeof connectionSettingsRequest>;
 type Change = Omit<z.output<typeof connectionSettingsRequest>, 'force' | 'tags'>;
 
 const lists = ['companyIds', 'projectIds', 'assetTypes'] as const;
@@ -157,7 +156,7 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
      * Changes settings of a connection, in all processes at once. Assets that the new filters skip are no longer due;
      * assets that they no longer skip are due at once, and a full sync lists those that were never listed.
      */
-    async changeConnection(id: string, request: ConnectionSettingsRequest) {
+    async changeConnection(id: string, request: z.input<typeof connectionSettingsRequest>) {
       const { force, tags: tagChange, ...change } = connectionSettingsRequest.parse(request);
       await describe(id);
       const unknown = await unknownNames(deps, id, namesIn(change));

@@ -43,7 +43,6 @@ export const connectionQuery = z.strictObject({
   cursor: text.optional(),
   limit: rowsOfPage(100),
 });
-export type ConnectionQuery = z.input<typeof connectionQuery>;
 
 export const connectionAnswer = z
   .object({
@@ -193,7 +192,7 @@ export function connectionOperations(deps: Deps) {
 
   return {
     /** A page of connections, in the order in which they connected. */
-    async connections(query: ConnectionQuery = {}) {
+    async connections(query: z.input<typeof connectionQuery> = {}) {
       const { cursor, limit, tag, ...filter } = connectionQuery.parse(query);
       const after = positionOf(cursor, z.object({ connected: z.int(), id: text }));
       const found = await store.connections.search({ ...filter, tags: tagsIn(tag), after, limit: limit + 1 });

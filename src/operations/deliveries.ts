@@ -11,7 +11,6 @@ export const deliveryQuery = z.strictObject({
   cursor: text.optional(),
   limit: rowsOfPage(50),
 });
-export type DeliveryQuery = z.input<typeof deliveryQuery>;
 
 export const deliveryList = z
   .object({
@@ -45,14 +44,13 @@ export const redeliverRequest = z
     }),
   ])
   .meta({ id: 'RedeliverRequest' });
-export type RedeliverRequest = z.infer<typeof redeliverRequest>;
 export const redeliverAnswer = z.object({ redelivered: count }).meta({ id: 'Redelivered' });
 
 const position = z.object({ at: z.int(), id: text });
 
 export const deliveryOperations = ({ store }: Pick<OperationsDeps, 'store'>) => ({
   /** A page of the log of a webhook endpoint, newest events first. */
-  async deliveries(endpointId: string, query: DeliveryQuery = {}) {
+  async deliveries(endpointId: string, query: z.input<typeof deliveryQuery> = {}) {
     const { state, cursor, limit } = deliveryQuery.parse(query);
     await existingWebhook(store, endpointId);
     const found = await store.webhooks.log(endpointId, {
@@ -71,7 +69,7 @@ export const deliveryOperations = ({ store }: Pick<OperationsDeps, 'store'>) => 
   },
 
   /** Sends messages again, with the same ids. */
-  async redeliver(endpointId: string, request: RedeliverRequest) {
+  async redeliver(endpointId: string, request: z.infer<typeof redeliverRequest>) {
     await existingWebhook(store, endpointId);
     const isOne = 'messageId' in request;
     const which = isOne ? request : { failedSince: new Date(request.failedSince) };

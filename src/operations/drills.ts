@@ -13,7 +13,6 @@ export const drillRequest = z
     sample: z.number().int().min(1).max(10_000).optional().describe(`Assets to read (default ${usualSample}).`),
   })
   .meta({ id: 'DrillRequest' });
-export type DrillRequest = z.infer<typeof drillRequest>;
 
 export const drillAccepted = z.object({ id: z.string() }).meta({ id: 'DrillAccepted' });
 
@@ -91,7 +90,7 @@ export const drillQuery = z.strictObject({ limit: rowsOfPage(20) });
 export function drillOperations({ store }: Pick<OperationsDeps, 'store'>) {
   return {
     /** Requests a restore drill; a worker makes it. If one waits already, it is that one. */
-    async startDrill(request: DrillRequest = {}): Promise<{ id: string }> {
+    async startDrill(request: z.infer<typeof drillRequest> = {}): Promise<{ id: string }> {
       const { sample = usualSample } = drillRequest.parse(request);
       return { id: await store.drills.request({ sample }) };
     },

@@ -17,7 +17,6 @@ export const erasureScope = z
   .meta({ id: 'ErasureScope' });
 export const erasureRequest = erasureScope.extend({ reason: text }).meta({ id: 'ErasureRequest' });
 export type ErasureScopeRequest = z.infer<typeof erasureScope>;
-export type ErasureRequest = z.infer<typeof erasureRequest>;
 
 export const erasurePreview = z
   .object({
@@ -81,7 +80,7 @@ export function erasureOperations({ store }: Pick<OperationsDeps, 'store'>) {
     },
 
     /** Begins to erase assets for good. A worker does it, also if this process ends. */
-    async erase({ reason, ...request }: ErasureRequest, operator: Pick<Operator, 'name'>) {
+    async erase({ reason, ...request }: z.infer<typeof erasureRequest>, operator: Pick<Operator, 'name'>) {
       const scope = await scopeOf(store, request);
       return erasure(await store.removals.requestErasure({ scope, reason, by: operator.name }));
     },

@@ -9,7 +9,6 @@ import { text } from './fields.ts';
 
 export const planQuery = z.strictObject({ connectionId: text.optional() });
 export type { PlanProgress };
-export type PlanQuery = z.input<typeof planQuery>;
 
 const amount = z.object({ assets: z.int(), bytes: z.int() });
 const seconds = z.number().nullable();
@@ -90,7 +89,7 @@ export function planOperations(deps: Deps) {
      * find out, and reports its progress. Nothing is written.
      * @throws Refused when there is nothing to list
      */
-    async plan(query: PlanQuery = {}) {
+    async plan(query: z.input<typeof planQuery> = {}) {
       const { connectionId } = planQuery.parse(query);
       const connections =
         connectionId === undefined

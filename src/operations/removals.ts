@@ -44,7 +44,6 @@ const holdTarget = { kind: z.enum(holdKinds), ids: z.array(text).min(1).max(1000
 export const holdRequest = z.strictObject({ ...holdTarget, reason: text.optional() }).meta({ id: 'HoldRequest' });
 export const releaseRequest = z.strictObject(holdTarget).meta({ id: 'ReleaseRequest' });
 export type HoldRequest = z.infer<typeof holdRequest>;
-export type ReleaseRequest = z.infer<typeof releaseRequest>;
 
 export const changedHolds = z.object({ changed: count }).meta({ id: 'ChangedHolds' });
 export const holdList = z
@@ -103,7 +102,7 @@ export function removalOperations({ store, goneRetention }: Pick<OperationsDeps,
       return { changed: await store.removals.hold({ kind, ids, reason: reason ?? null, by: operator.name }) };
     },
 
-    async release({ kind, ids }: ReleaseRequest) {
+    async release({ kind, ids }: z.infer<typeof releaseRequest>) {
       return { changed: await store.removals.release({ kind, ids }) };
     },
   };

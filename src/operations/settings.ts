@@ -32,7 +32,6 @@ export const showBandwidth = (limit: Bandwidth | null) => ({
 
 /** The limit of each process; null: BANDWIDTH_LIMIT of the process. */
 export const settingsRequest = z.strictObject({ bandwidth: bandwidth.nullable() }).meta({ id: 'SettingsRequest' });
-export type SettingsRequest = z.input<typeof settingsRequest>;
 
 export const settingsAnswer = z
   .object({ ...shownBandwidth, from: z.enum(['settings', 'BANDWIDTH_LIMIT']).describe('Where the limit is set.') })
@@ -51,7 +50,7 @@ export function settingsOperations({ store, ownBandwidth }: Pick<OperationsDeps,
     settings,
 
     /** Changes the limit in all processes at once. */
-    async changeSettings(request: SettingsRequest) {
+    async changeSettings(request: z.input<typeof settingsRequest>) {
       await store.settings.setBandwidth(settingsRequest.parse(request).bandwidth);
       return settings();
     },

@@ -60,7 +60,6 @@ export const syncQuery = z.strictObject({
   cursor: text.optional(),
   limit: rowsOfPage(50),
 });
-export type SyncQuery = z.input<typeof syncQuery>;
 
 export const syncAnswer = z
   .object({
@@ -125,7 +124,7 @@ export function syncOperations(deps: Pick<OperationsDeps, 'store' | 'queues'> & 
     },
 
     /** A page of syncs, newest first. */
-    async syncs(query: SyncQuery = {}) {
+    async syncs(query: z.input<typeof syncQuery> = {}) {
       const { cursor, limit, connectionId } = syncQuery.parse(query);
       if (connectionId !== undefined) await existingConnection(store, connectionId);
       const after = positionOf(cursor, z.object({ micros: z.int(), id: text }));

@@ -12,7 +12,6 @@ const ranges = {
 };
 
 export const historyQuery = z.strictObject({ range: z.enum(['hour', 'day', 'week']).default('hour') });
-export type HistoryQuery = z.input<typeof historyQuery>;
 
 export const historyAnswer = z
   .object({
@@ -76,7 +75,7 @@ export function historyOperations({ store }: Pick<OperationsDeps, 'store'>) {
 
   return {
     /** Assets mirrored and failed over time. */
-    async history(query: HistoryQuery = {}) {
+    async history(query: z.input<typeof historyQuery> = {}) {
       const { span, step } = ranges[historyQuery.parse(query).range];
       const now = Date.now();
       const start = floor(now, step) - span + step;

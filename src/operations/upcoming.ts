@@ -10,7 +10,6 @@ export const upcomingQuery = z.strictObject({
   minutes: numberIn(1, mostMinutes, 60),
   limit: rowsOfPage(50),
 });
-export type UpcomingQuery = z.input<typeof upcomingQuery>;
 
 const kind = z
   .enum(expectedKinds)
@@ -47,7 +46,7 @@ export function upcomingOperations({ store }: Pick<OperationsDeps, 'store'>) {
   const all = recent(() => store.upcoming.within(mostMinutes * 60_000));
   return {
     /** The assets with a check or retry due soon. */
-    async upcoming(query: UpcomingQuery = {}) {
+    async upcoming(query: z.input<typeof upcomingQuery> = {}) {
       const { minutes, limit } = upcomingQuery.parse(query);
       const now = Date.now();
       const found = (await all(freshMs)).filter(

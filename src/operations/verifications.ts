@@ -23,18 +23,16 @@ const options = {
 export const verifyRequest = z
   .strictObject({ connectionId: text.optional(), ...options })
   .meta({ id: 'VerifyRequest' });
-export type VerifyRequest = z.infer<typeof verifyRequest>;
 
 export const linesQuery = z.strictObject({
   /** The number of the last line that was read. */
   after: numberIn(0, Number.MAX_SAFE_INTEGER, 0),
   limit: numberIn(0, 1000, 100),
 });
-export type LinesQuery = z.input<typeof linesQuery>;
 
 export const verifyAnswer = z.object({ id: z.string() }).meta({ id: 'VerificationAccepted' });
 
-export const verificationSummary = z
+const verificationSummary = z
   .object({
     id: z.string(),
     connectionId: z.string().nullable().describe('null: all connections.'),
@@ -71,7 +69,6 @@ export const verificationList = z
   .meta({ id: 'VerificationList' });
 
 export const verificationQuery = z.strictObject({ connectionId: text.optional(), limit: rowsOfPage(50) });
-export type VerificationQuery = z.input<typeof verificationQuery>;
 
 export const verificationAnswer = verificationSummary
   .extend({
@@ -93,21 +90,21 @@ export const verificationAnswer = verificationSummary
 export function verificationOperations({ store }: Pick<OperationsDeps, 'store'>) {
   return {
     /** Requests a verification. It is in the database when this returns; a worker runs it. */
-    async verify(request: VerifyRequest): Promise<{ id: string }> {
+    async verify(request: z.infer<typeof verifyRequest>): Promise<{ id: string }> {
       const { connectionId, ...how } = verifyRequest.parse(request);
       if (connectionId !== undefined) await existingConnection(store, connectionId);
       return { id: await store.verifications.request(how, connectionId) };
     },
 
     /** The open verifications and the last ones of operators and of the schedule, newest first. */
-    async verifications(query: VerificationQuery = {}) {
+    async verifications(query: z.input<typeof verificationQuery> = {}) {
       const { connectionId, limit } = verificationQuery.parse(query);
       if (connectionId !== undefined) await existingConnection(store, connectionId);
       return { verifications: (await store.verifications.list({ connectionId, limit })).map(summaryOf) };
     },
 
     /** The progress and counts of a verification, and a page of its lines. */
-    async verification(id: string, query: LinesQuery = {}) {
+    async verification(id: string, query: z.input<typeof linesQuery> = {}) {
       const { after, limit } = linesQuery.parse(query);
       const run = await store.verifications.get(id);
       if (!run) {
