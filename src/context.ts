@@ -29,9 +29,8 @@ import { startEmbeddedPostgres } from './store/embedded/embedded.ts';
 import { openStore } from './store/store.ts';
 import { recordFilterDefaults } from './sync/filter-defaults.ts';
 import { defaultTimings, type Timings } from './timings.ts';
-import { checkAsset } from './verify/check-asset.ts';
-import { sendTest } from './webhooks/send-test.ts';
-import { createWebhookSender } from './webhooks/sender.ts';
+import { checkAsset } from './verify/inspect-asset.ts';
+import { createWebhookSender, sendTest } from './webhooks/sender.ts';
 import { targetOf } from './webhooks/target.ts';
 
 export type Context = Awaited<ReturnType<typeof openContext>>;

@@ -13,6 +13,7 @@ import { OAuthError } from '../oauth/client.ts';
 import { allowedReturnUrl, withOutcome } from '../oauth/return-url.ts';
 import { acceptConsent, finishConsents } from '../operations/consents.ts';
 import type { ConsentDeps } from '../operations/finish-consent.ts';
+import { basePath } from './base-path.ts';
 import * as pages from './connect-pages.ts';
 import { page, pageHeaders } from './pages.ts';
 
@@ -124,7 +125,7 @@ const redirectUriOf = ({ publicUrl }: ConnectDeps) => `${publicUrl}/oauth/callba
 const linkTo = ({ publicUrl }: ConnectDeps, link: string) => `${publicUrl}/connect?link=${link}`;
 
 const cookieOf = ({ publicUrl }: ConnectDeps) => ({
-  path: `${new URL(publicUrl).pathname.replace(/\/$/, '')}/oauth/callback`,
+  path: `${basePath(publicUrl)}/oauth/callback`,
   httpOnly: true,
   // The library sends the browser back by a top-level GET, which Lax lets through.
   sameSite: 'lax' as const,

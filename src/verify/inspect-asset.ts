@@ -1,3 +1,4 @@
+import type { VerificationLine } from '../store/database/schema.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
 import { type InspectDeps, type Inspection, inspect, type ObjectResult, type Pair } from './compare-objects.ts';
 import { nothingFound } from './counts.ts';
@@ -16,4 +17,15 @@ export async function inspectAsset(
   const counts = { ...nothingFound };
   const inspection: Inspection = { ...options, skipForeign: true, counts, verified: [], copied: [], hashed: [] };
   return { findings: await inspect(deps, pairsOf(asset), inspection), inspection };
+}
+
+/**
+ * Checks each object of an asset in the bucket. An object that a worker is changing has no result.
+ * @throws Error if the bucket cannot be used, or the reason of `signal`
+ */
+export async function checkAsset(deps: InspectDeps, assetId: string, signal: AbortSignal): Promise<VerificationLine[]> {
+  const asset = await deps.store.contents.get(assetId);
+  if (!asset) return [];
+  const { findings } = await inspectAsset(deps, asset, { signal });
+  return findings.filter((line) => line !== undefined);
 }

@@ -1,8 +1,8 @@
+import { createHmac, randomUUID } from 'node:crypto';
 import { Agent, request } from 'undici';
 import { namingSetting, reasonOf, retryAfter } from '../errors.ts';
 import { guardAddresses } from '../public-address.ts';
 import { version } from '../version.ts';
-import { signatureHeaders } from './signature.ts';
 
 /** Where the messages of an endpoint go, and the keys that sign them. `name`: the setting to correct if it is not reached. */
 export interface Target {
@@ -73,5 +73,23 @@ export function createWebhookSender(options: { allowPrivate: boolean }) {
       return { ...answer, ms: performance.now() - began };
     },
     close: () => agent.destroy(),
+  };
+}
+
+/** Sends a test message at once and without retries. */
+export function sendTest(sender: WebhookSender, target: Target): Promise<Answer> {
+  const id = `msg_${randomUUID().replaceAll('-', '')}`;
+  const body = JSON.stringify({ type: 'webhook.test', timestamp: new Date().toISOString(), data: {} });
+  return sender.send(target, { id, body });
+}
+
+/** The headers of Standard Webhooks: id, time and one signature per key. */
+function signatureHeaders(keys: Buffer[], message: { id: string; at: Date; body: string }) {
+  const timestamp = Math.floor(message.at.getTime() / 1000);
+  const signed = `${message.id}.${timestamp}.${message.body}`;
+  return {
+    'webhook-id': message.id,
+    'webhook-timestamp': String(timestamp),
+    'webhook-signature': keys.map((key) => `v1,${createHmac('sha256', key).update(signed).digest('base64')}`).join(' '),
   };
 }

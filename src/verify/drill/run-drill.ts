@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { DrillReport } from '../../drill-report.ts';
 import type { Log } from '../../log.ts';
 import { identified } from '../../storage/mirror-id.ts';
@@ -9,7 +10,6 @@ import { dayOf } from '../inventory.ts';
 import { rebuild } from '../rebuild.ts';
 import { compareAgain, compareAssets, compareKeptVersions, compareOthers } from './compare-records.ts';
 import { Findings } from './findings.ts';
-import { Pauses } from './pauses.ts';
 import { extrapolate, readSample } from './read-sample.ts';
 import { Reservoir } from './reservoir.ts';
 
@@ -99,4 +99,22 @@ async function dropScratch({ log }: DrillDeps, drop: () => Promise<void>): Promi
   await drop().catch((err) => {
     log.warn({ event: 'drill.schema_left', err }, 'scratch schema not dropped, the next drill drops it');
   });
+}
+
+/** Pauses after each piece of work for as long as it took: other work of this process gets the other half of the time. */
+class Pauses {
+  totalMs = 0;
+  readonly #signal: AbortSignal;
+  #since = performance.now();
+
+  constructor(signal: AbortSignal) {
+    this.#signal = signal;
+  }
+
+  readonly pause = async (): Promise<void> => {
+    const before = performance.now();
+    await sleep(before - this.#since, undefined, { signal: this.#signal });
+    this.#since = performance.now();
+    this.totalMs += this.#since - before;
+  };
 }
