@@ -2,8 +2,7 @@ import type { ApiClient } from './client.ts';
 import { collect, collectTags, connectionName } from './options.ts';
 import { failIf, type NewVerb } from './verb.ts';
 import { retry } from './verbs/assets.ts';
-import { connectLink } from './verbs/connect-link.ts';
-import { disconnect, pause, resume } from './verbs/connections.ts';
+import { connectLink, disconnect, pause, resume } from './verbs/connections.ts';
 import { type ResyncOptions, resync } from './verbs/resync.ts';
 import { type SetOptions, set } from './verbs/set.ts';
 

@@ -1,6 +1,7 @@
 import { opendirSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { InvalidArgumentError } from 'commander';
+import { parseStorageUrl, type StorageTarget } from '../config/parsers.ts';
 import { parseTag, type Tags, tagForm } from '../tags.ts';
 import { parseSize } from '../units.ts';
 
@@ -80,3 +81,7 @@ export function directory(text: string): string {
     throw new InvalidArgumentError(`${path} ${why ?? `cannot be read (${code})`}. Name a directory that you can read.`);
   }
 }
+
+/** A directory, or an address such as s3://bucket/prefix. Undefined for a wrong address. */
+export const placeOf = (text: string): StorageTarget | undefined =>
+  /^(s3|file):\/\//.test(text) ? parseStorageUrl(text) : { kind: 'directory', path: resolve(text) };

@@ -1,8 +1,7 @@
-import { resolve } from 'node:path';
 import { type Attested, type AttestReport, type AttestRequest, type Finding, nothingAttested } from '../../attest.ts';
-import { parseStorageUrl } from '../../config/parsers.ts';
 import { formatBytes, formatDuration } from '../../units.ts';
 import { UsageError } from '../failures.ts';
+import { placeOf } from '../options.ts';
 import { counted, number, paint } from '../output.ts';
 import { runReported } from '../work-report.ts';
 
@@ -21,9 +20,7 @@ export function requestOf(place: string | undefined, { key, asset, day }: Attest
     throw new UsageError(`--key: expected a fingerprint of 64 hexadecimal digits, found "${key}".`);
   }
   if (place === undefined) return { key: fingerprint };
-  const at = /^(s3|file):\/\//.test(place)
-    ? parseStorageUrl(place)
-    : { kind: 'directory' as const, path: resolve(place) };
+  const at = placeOf(place);
   if (!at) throw new UsageError(`Expected a directory or s3://bucket/prefix, found "${place}".`);
   return { at, key: fingerprint };
 }

@@ -1,10 +1,10 @@
 import { heldText } from '../../held-changes.ts';
-import { tagsText } from '../../tags.ts';
+import { type Tags, tagsText } from '../../tags.ts';
 import { formatBytes, formatDuration } from '../../units.ts';
 import type { Asked, ConnectionSummary } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { confirmed, requireTerminal } from '../confirm.ts';
-import { findConnection } from '../find-connection.ts';
+import { findConnection, findOptional } from '../find-connection.ts';
 import { ago, agoShort, type Cell, harmless, number, paint, print, printJson, table } from '../output.ts';
 
 const conditionColours: Record<ConnectionSummary['condition']['code'], 'green' | 'cyan' | 'yellow' | 'red'> = {
@@ -92,6 +92,19 @@ export function troubles(connections: ConnectionSummary[]): string[] {
       ...(lastError ? [`${paint('yellow', '!')} ${id}: ${harmless(lastError)}`] : []),
     ];
   });
+}
+
+/** Prints a signed link with which a user connects, or reconnects one connection. */
+export async function connectLink(
+  api: ApiClient,
+  options: { connection?: string; returnUrl?: string; tag?: Tags; json?: boolean },
+): Promise<void> {
+  const connectionId = await findOptional(api, options.connection);
+  const link = await api.createConnectLink({ connectionId, returnUrl: options.returnUrl, tags: options.tag });
+  if (options.json) return printJson(link);
+  print(link.url);
+  if (process.stdout.isTTY)
+    print(`\nSend it to the user; it works until ${new Date(link.expiresAt).toLocaleString()}.`);
 }
 
 export async function connections(

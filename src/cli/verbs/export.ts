@@ -3,12 +3,12 @@ import { resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { z } from 'zod';
-import { parseStorageUrl } from '../../config/parsers.ts';
 import { type Exporting, type ExportRequest, wrongTemplate } from '../../export.ts';
 import type { CopyReport } from '../../restore.ts';
 import { type AssetFilterOptions, filterOf } from '../asset-filters.ts';
 import { asUsage, runCopy } from '../copy-report.ts';
 import { UsageError } from '../failures.ts';
+import { placeOf } from '../options.ts';
 
 export interface ExportVerbOptions extends AssetFilterOptions {
   json?: boolean;
@@ -35,13 +35,11 @@ export function selectionOf(options: ExportVerbOptions): Pick<ExportRequest, 'fi
 }
 
 function targetOf(place: string): ExportRequest['to'] {
-  if (!/^(s3|file):\/\//.test(place)) {
-    const path = resolve(place);
-    return /\.zip$/i.test(place) ? { kind: 'zip', path } : { kind: 'directory', path };
-  }
-  const target = parseStorageUrl(place);
+  const target = placeOf(place);
   if (!target) throw new UsageError('--to expects a directory, a .zip file or s3://bucket/prefix.');
-  return target;
+  // `file://` is for directories.
+  const isZip = target.kind === 'directory' && /^(?!file:).*\.zip$/is.test(place);
+  return isZip ? { kind: 'zip', path: target.path } : target;
 }
 
 /** Returns how many assets could not be exported. @throws UsageError */

@@ -1,8 +1,7 @@
-import { resolve } from 'node:path';
-import { parseStorageUrl } from '../../config/parsers.ts';
 import type { CopyReport, RestoreRequest, Restoring } from '../../restore.ts';
 import { runCopy } from '../copy-report.ts';
 import { UsageError } from '../failures.ts';
+import { placeOf } from '../options.ts';
 
 export interface RestoreOptions {
   json?: boolean;
@@ -25,9 +24,7 @@ export function requestOf(assetIds: string[], options: RestoreOptions): RestoreR
   if (version !== undefined && (assetIds.length !== 1 || asOf)) {
     throw new UsageError('--version needs exactly one asset, and excludes --as-of.');
   }
-  const target = /^(s3|file):\/\//.test(options.to)
-    ? parseStorageUrl(options.to)
-    : { kind: 'directory' as const, path: resolve(options.to) };
+  const target = placeOf(options.to);
   if (!target) throw new UsageError('--to expects a directory or s3://bucket/prefix.');
   return {
     to: target,
