@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { NamedError } from '../errors.ts';
+import { every, type Repeated } from '../every.ts';
 import type { Log } from '../log.ts';
 import { type AssetLease, leaseOf } from '../store/assets/leases.ts';
 import type { OwnedAsset } from '../store/database/schema.ts';
@@ -38,8 +38,7 @@ export class Leases {
   readonly #log: Log;
   readonly #timings: Timings;
   readonly #entries = new Map<string, Entry>();
-  readonly #stopping = new AbortController();
-  readonly #running: Promise<void>;
+  readonly #heartbeat: Repeated;
   readonly #unsubscribe: () => void;
   #interrupted: string | undefined;
   #beating: Promise<void> | undefined;
@@ -49,7 +48,8 @@ export class Leases {
     this.#log = log;
     this.#timings = timings;
     this.#unsubscribe = store.onNotice(() => void this.#beat());
-    this.#running = this.#run();
+    // It logs its failures itself.
+    this.#heartbeat = every(timings.heartbeat, () => this.#beat(), { failed: () => {}, later: true });
   }
 
   /** The lease of an asset whose job came off the queue; undefined when there is nothing to do. */
@@ -70,17 +70,8 @@ export class Leases {
   }
 
   async close(): Promise<void> {
-    this.#stopping.abort();
     this.#unsubscribe();
-    await this.#running;
-  }
-
-  async #run(): Promise<void> {
-    const { signal } = this.#stopping;
-    while (!signal.aborted) {
-      await sleep(this.#timings.heartbeat, undefined, { signal }).catch(() => {});
-      await this.#beat();
-    }
+    await this.#heartbeat.stop();
   }
 
   #beat(): Promise<void> {
