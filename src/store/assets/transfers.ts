@@ -93,10 +93,3 @@ export async function parts(db: Database, assetId: string): Promise<UploadPart[]
   );
   return rows;
 }
-
-/** The ids of all uploads that can be resumed. */
-export async function uploads(db: Database): Promise<string[]> {
-  const { rows } = await sql<{ id: string }>`
-    SELECT upload->>'id' AS id FROM assets WHERE upload IS NOT NULL`.execute(db);
-  return rows.map((row) => row.id);
-}
