@@ -72,6 +72,7 @@ export async function describeApi(
         { name: 'events', description: 'Events and history' },
         { name: 'webhooks', description: 'Where events are sent' },
         { name: 'verification', description: 'Comparisons of library, database and bucket' },
+        { name: 'removals', description: 'Removals from the bucket, protection from them, and erasures' },
         { name: 'access', description: 'Operators, their sessions, API tokens, and the audit log' },
         { name: 'service', description: 'The mirror itself' },
       ],

@@ -26,6 +26,15 @@ test('the OpenAPI document is valid 3.1, needs no token, and has every schema th
   expect([...named].filter((name) => name.endsWith('Input'))).toEqual([]);
 });
 
+test('each tag of a route is described, and each described tag has routes', async () => {
+  const { document } = await contract(stage.ground.publicUrl);
+  const routes = Object.values(document.paths).flatMap((methods) => Object.values(methods)) as never as {
+    tags: string[];
+  }[];
+  const { tags } = document as never as { tags: { name: string }[] };
+  expect([...new Set(routes.flatMap((route) => route.tags))].sort()).toEqual(tags.map(({ name }) => name).sort());
+});
+
 test('each route has an operationId, a summary and its answers, and is in docs/reference/api.md', async () => {
   const { document } = await contract(stage.ground.publicUrl);
   const docs = await readFile('docs/reference/api.md', 'utf8');
