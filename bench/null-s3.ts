@@ -55,7 +55,8 @@ function recordOf(media: string): Buffer | undefined {
 
 const keys = companies > 0 ? copies() : plainFiles();
 const kept = new Map<string, { size: number; body: Buffer; crc32?: string | undefined }>();
-const keptBytes = 8 * 1024;
+/** Manifests are read back whole. */
+const keptBytes = (pathname: string) => (pathname.includes('/_mirror/manifests/') ? 2 ** 20 : 8 * 1024);
 const etag = '"00000000000000000000000000000000"';
 
 const server = createServer((request, response) => {
@@ -70,13 +71,13 @@ const server = createServer((request, response) => {
     // A trailing checksum is in the last chunk, after the bytes.
     let tail: Buffer = Buffer.alloc(0);
     request.on('data', (chunk: Buffer) => {
-      if (size < keptBytes) head.push(chunk);
+      if (size < keptBytes(pathname)) head.push(chunk);
       size += chunk.length;
       tail = chunk.length >= 200 ? chunk.subarray(-200) : Buffer.concat([tail, chunk]).subarray(-200);
     });
     request.on('end', () => {
       const crc32 = declared ?? /x-amz-checksum-crc32:(\S+)/.exec(tail.toString('latin1'))?.[1];
-      const body = Buffer.concat(head).subarray(0, keptBytes);
+      const body = Buffer.concat(head).subarray(0, keptBytes(pathname));
       kept.set(pathname, { size: Number(request.headers['x-amz-decoded-content-length'] ?? size), body, crc32 });
       response.setHeader('etag', etag);
       if (crc32) response.setHeader('x-amz-checksum-crc32', crc32).setHeader('x-amz-checksum-type', 'FULL_OBJECT');
