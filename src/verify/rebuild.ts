@@ -38,7 +38,8 @@ export interface RebuildDeps {
 export interface RebuildOptions {
   /** Called with one sentence for each record that cannot be used as it is. */
   onProblem: (line: string) => void;
-  onProgress: (progress: Readonly<Rebuilding>) => void;
+  /** With it, all objects are counted meanwhile: the bucket is listed twice. */
+  onProgress?: ((progress: Readonly<Rebuilding>) => void) | undefined;
   /** Awaited after each batch, to leave time to other work. */
   pause?: (() => Promise<void>) | undefined;
   signal: AbortSignal;
@@ -57,7 +58,8 @@ const windowSize = 20_000;
 export async function rebuild(deps: RebuildDeps, options: RebuildOptions): Promise<Rebuilding> {
   const run = new Rebuild(deps, options);
   await deps.store.changes.renew();
-  // Counted at the same time: a listing is much faster than reading the records.
+  if (!options.onProgress) return run.listAll();
+  // A listing is much faster than reading the records.
   const stopCounting = new AbortController();
   const counting = count(deps.storage, AbortSignal.any([options.signal, stopCounting.signal])).then(
     (all) => {
@@ -175,7 +177,7 @@ class Rebuild {
     for (const id of await this.#deps.store.removals.erasedAmong([...newest.keys()])) newest.delete(id);
     const outcomes = await this.#restore([...newest.values()]);
     for (const asset of newest.values()) this.#count(asset, outcomes.get(asset.id));
-    onProgress(this.progress);
+    onProgress?.(this.progress);
     await pause?.();
   }
 
@@ -187,7 +189,7 @@ class Rebuild {
     const { store } = this.#deps;
     const erased = await store.removals.erasedAmong(found.map(({ assetId }) => assetId));
     this.progress.versions += await store.versions.add(found.filter(({ assetId }) => !erased.has(assetId)));
-    this.#options.onProgress(this.progress);
+    this.#options.onProgress?.(this.progress);
     await this.#options.pause?.();
   }
 

@@ -113,7 +113,7 @@ test('a rebuild adds what it restores, and objects without known lengths have no
   try {
     const { storage } = scene.mirror.service.context;
     const deps = { store: opened.store, storage, thumbnails: { mirror: true } };
-    await rebuild(deps, { onProblem: () => {}, onProgress: () => {}, signal });
+    await rebuild(deps, { onProblem: () => {}, signal });
     const changes = await until('the change', async () => {
       const page = await opened.store.changes.page(undefined, 1000);
       return typeof page === 'object' && page.changes.find(({ assetId }) => assetId === id);

@@ -107,7 +107,7 @@ describe.skipIf(!s3)('media that the bucket has archived', { timeout: 120_000 },
     };
     const problems: string[] = [];
     const deps = { store: records.store, storage: copied, thumbnails: { mirror: true } };
-    const options = { onProblem: (text: string) => problems.push(text), onProgress: () => {} };
+    const options = { onProblem: (text: string) => problems.push(text) };
     const { signal } = new AbortController();
     expect(await rebuild(deps, { ...options, signal })).toMatchObject({ restored: 1, pending: 0 });
     expect(problems).toEqual([]);

@@ -85,7 +85,7 @@ describe.each([
   async function rebuilt() {
     const { storage } = stage.ground;
     const records = await newStore();
-    const options = { onProblem() {}, onProgress() {}, signal };
+    const options = { onProblem() {}, signal };
     await rebuild({ store: records.store, storage, thumbnails: { mirror: true } }, options);
     return records;
   }

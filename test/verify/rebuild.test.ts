@@ -158,7 +158,7 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
     await ground.clear();
   });
 
-  const fromBucket = (signal = new AbortController().signal, onProgress: (so: Rebuilding) => void = () => {}) =>
+  const fromBucket = (signal = new AbortController().signal, onProgress?: (progress: Rebuilding) => void) =>
     rebuild(
       { store, storage, thumbnails: { mirror: true } },
       { onProblem: (line) => problems.push(line), onProgress, signal },
@@ -200,9 +200,30 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
     let pauses = 0;
     const pause = async () => void pauses++;
     const { signal } = new AbortController();
-    const options = { onProblem: () => {}, onProgress: () => {}, pause, signal };
+    const options = { onProblem: () => {}, pause, signal };
     await rebuild({ store, storage, thumbnails: { mirror: true } }, options);
     expect(pauses).toBe(3);
+  });
+
+  test('a rebuild counts all objects for its progress, and lists the bucket only once without', async () => {
+    await put('a');
+    let lists = 0;
+    const listed: Storage = {
+      ...storage,
+      list: (prefix, options) => {
+        if (prefix === '') lists++;
+        return storage.list(prefix, options);
+      },
+    };
+    const rebuilt = (onProgress?: (progress: Rebuilding) => void) =>
+      rebuild(
+        { store, storage: listed, thumbnails: { mirror: true } },
+        { onProblem: () => {}, onProgress, signal: new AbortController().signal },
+      );
+    expect(await rebuilt()).toMatchObject({ restored: 1, objects: 2, total: 2 });
+    expect(lists).toBe(1);
+    expect(await rebuilt(() => {})).toMatchObject({ known: 1, objects: 2, total: 2 });
+    expect(lists).toBe(3);
   });
 
   test('rebuild reports and skips records that are invalid or belong to another asset', async () => {

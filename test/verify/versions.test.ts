@@ -137,7 +137,7 @@ describe.each([
     const problems: string[] = [];
     const found = await rebuild(
       { store, storage: { ...storage, get }, thumbnails: { mirror: true } },
-      { signal, onProblem: (line) => problems.push(line), onProgress() {} },
+      { signal, onProblem: (line) => problems.push(line) },
     );
     expect(found).toMatchObject({ versions: 1, skipped: 1 });
     expect(problems).toEqual([expect.stringContaining(`${unreadable}: could not be read`)]);

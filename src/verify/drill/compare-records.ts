@@ -67,7 +67,7 @@ export async function compareAgain(
     const keys = (await store.contents.some(some)).flatMap(({ id, media }) => (media ? [{ id, key: media.key }] : []));
     await scratch.store.drills.forget(keys);
     const media = keys.map(({ key }) => key);
-    await rebuildKeys(deps, media, { onProblem: () => {}, onProgress: () => {}, pause, signal });
+    await rebuildKeys(deps, media, { onProblem: () => {}, pause, signal });
     const page = await store.drills.compare({ schema, startedAt, ids: some, after: '', limit: some.length });
     for (const asset of page) findings.addAsset(asset);
   }

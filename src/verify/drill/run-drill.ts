@@ -50,7 +50,7 @@ export async function runDrill(
   const began = performance.now();
   const rebuildDeps = { store: scratch.store, storage, thumbnails };
   const pauses = new Pauses(signal);
-  const rebuilt = await rebuild(rebuildDeps, { onProblem, onProgress: () => {}, pause: pauses.pause, signal });
+  const rebuilt = await rebuild(rebuildDeps, { onProblem, pause: pauses.pause, signal });
   const recordsMs = Math.round(performance.now() - began - pauses.totalMs);
 
   const findings = new Findings();

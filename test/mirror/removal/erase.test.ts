@@ -159,7 +159,7 @@ describe('erasing assets', { timeout: 120_000 }, () => {
 
     await scene.storage.put(record!.key, content);
     const records = await newStore();
-    const options = { onProblem: () => {}, onProgress: () => {}, signal };
+    const options = { onProblem: () => {}, signal };
     await rebuild({ store: records.store, storage: scene.storage, thumbnails: { mirror: true } }, options);
     expect(await records.store.versions.ofAsset(id)).toEqual([]);
     await records.close();
@@ -175,7 +175,7 @@ describe('erasing assets', { timeout: 120_000 }, () => {
     await scene.storage.put(key, media);
     await scene.storage.put(`${key}.asset.json`, record);
     const records = await newStore();
-    const options = { onProblem: () => {}, onProgress: () => {}, signal };
+    const options = { onProblem: () => {}, signal };
     await rebuild({ store: records.store, storage: scene.storage, thumbnails: { mirror: true } }, options);
     expect(await records.store.assets.get(id)).toBeUndefined();
     expect(await records.store.removals.tombstone(id)).toMatchObject({ erasedBy: 'ADMIN_TOKEN', reason: 'requested' });
