@@ -3,7 +3,7 @@ import { scrub } from '../errors.ts';
 import { hasRole, type Operator, roles, signInMethods } from '../roles.ts';
 import type { Session } from '../store/database/schema.ts';
 import type { OperationsDeps } from './deps.ts';
-import { isoTimes, time } from './fields.ts';
+import { time } from './fields.ts';
 import { Refused } from './refused.ts';
 
 const role = z.enum(roles);
@@ -29,8 +29,17 @@ export const endedSession = z.object({ id: z.string() }).meta({ id: 'EndedSessio
 /** Who asks, and with which session. */
 export type Asker = Operator & { sessionId?: string };
 
-const shown = ({ hash: _, givenBy: __, ...session }: Session, asker: Asker) => ({
-  ...isoTimes(session),
+const shown = (session: Session, asker: Asker) => ({
+  id: session.id,
+  subject: session.subject,
+  name: session.name,
+  role: session.role,
+  method: session.method,
+  address: session.address,
+  userAgent: session.userAgent,
+  createdAt: session.createdAt.toISOString(),
+  lastUsedAt: session.lastUsedAt.toISOString(),
+  endsAt: session.endsAt.toISOString(),
   isThis: session.id === asker.sessionId,
 });
 
