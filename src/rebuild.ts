@@ -4,9 +4,9 @@ import type { Log } from './log.ts';
 import { identified } from './storage/mirror-id.ts';
 import { openStorage } from './storage/open.ts';
 import { openVerbDatabase } from './verb-database.ts';
-import { type Rebuilding, rebuild } from './verify/rebuild.ts';
+import { nothingRebuilt, type Rebuilding, rebuild } from './verify/rebuild.ts';
 
-export type { Rebuilding };
+export { nothingRebuilt, type Rebuilding };
 
 /** Called during a rebuild. */
 export interface RebuildReport {

@@ -29,6 +29,17 @@ export interface Rebuilding {
   skipped: number;
 }
 
+export const nothingRebuilt: Rebuilding = {
+  objects: 0,
+  total: undefined,
+  restored: 0,
+  bytes: 0,
+  known: 0,
+  pending: 0,
+  versions: 0,
+  skipped: 0,
+};
+
 export interface RebuildDeps {
   store: Pick<Store, 'rebuild' | 'versions' | 'removals' | 'check'> & { changes: Pick<Store['changes'], 'renew'> };
   storage: Storage;
@@ -87,16 +98,7 @@ async function count(storage: Storage, signal: AbortSignal): Promise<number> {
 }
 
 class Rebuild {
-  readonly progress: Rebuilding = {
-    objects: 0,
-    total: undefined,
-    restored: 0,
-    bytes: 0,
-    known: 0,
-    pending: 0,
-    versions: 0,
-    skipped: 0,
-  };
+  readonly progress: Rebuilding = { ...nothingRebuilt };
   readonly #deps: RebuildDeps;
   readonly #options: RebuildOptions;
   readonly #window: ListedWindow;

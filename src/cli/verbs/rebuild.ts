@@ -1,4 +1,4 @@
-import type { Rebuilding, RebuildReport } from '../../rebuild.ts';
+import { nothingRebuilt, type Rebuilding, type RebuildReport } from '../../rebuild.ts';
 import { formatBytes, formatDuration } from '../../units.ts';
 import { counted, paint, speed } from '../output.ts';
 import { runReported } from '../work-report.ts';
@@ -8,21 +8,11 @@ export async function rebuild(
   work: (report: RebuildReport) => Promise<Rebuilding>,
   { json = false, stop }: { json?: boolean; stop: AbortSignal },
 ): Promise<number> {
-  const initial = {
-    objects: 0,
-    total: undefined,
-    restored: 0,
-    bytes: 0,
-    known: 0,
-    pending: 0,
-    versions: 0,
-    skipped: 0,
-  };
   const title = (storage: string) => `${paint('bold', 'rebuild')}  the database, from the records in ${storage}`;
   const { pending, skipped } = await runReported<Rebuilding>(
     (report) => work({ ...report, start: (storage) => report.start(title(storage)) }),
     {
-      ...{ json, stop, initial, summaryOf },
+      ...{ json, stop, initial: nothingRebuilt, summaryOf },
       format: ` ${paint('cyan', '{bar}')} {percent}  {count}  {bytes}  {rate}`,
       facts: ({ objects, total, restored, known, bytes }, ms) => ({
         done: objects,
