@@ -1,5 +1,4 @@
 import { Redis } from 'ioredis';
-import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import type { Reason } from '../../src/reasons.ts';
 import { leaseOf } from '../../src/store/assets/leases.ts';
@@ -234,11 +233,8 @@ test('a lease that ends frees one slot, for the newest due asset', async () => {
 
 /** Makes all jobs on the queue a minute older. */
 async function age(stage: Stage, by = "interval '1 minute'"): Promise<void> {
-  const client = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
-  await client.connect();
-  await client.query(`UPDATE assets SET queued_at = queued_at - ${by} WHERE queued_at IS NOT NULL`);
-  await client.query("UPDATE syncs SET requested_at = requested_at - interval '1 minute'");
-  await client.end();
+  await stage.query(`UPDATE assets SET queued_at = queued_at - ${by} WHERE queued_at IS NOT NULL`);
+  await stage.query("UPDATE syncs SET requested_at = requested_at - interval '1 minute'");
 }
 
 const backends = [

@@ -97,10 +97,7 @@ describe('the requests of a sync', () => {
       const { connectionId, userId } = await stage.person(first, second);
       for (const companyId of companies) await stage.upload(companyId, 2);
       await stage.sync(connectionId);
-      const client = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
-      await client.connect();
-      await client.query('UPDATE access SET high_water_mark = $2 WHERE connection_id = $1', [connectionId, longAgo]);
-      await client.end();
+      await stage.query('UPDATE access SET high_water_mark = $2 WHERE connection_id = $1', [connectionId, longAgo]);
       const marks = () => Promise.all(companies.map((companyId) => stage.highWaterMark(connectionId, companyId)));
       const begin = () => runSyncs(stage.deps, connectionId, new AbortController().signal, 'incremental');
       const last = async () => (await stage.store.syncs.search({ connectionId, limit: 1 }))[0];
@@ -130,20 +127,17 @@ describe('the requests of a sync', () => {
       expect(await marks()).toEqual([longAgo + 1000, longAgo]);
     });
 
-    test('a sync that another process has taken over moves no high-water mark', async () => {
-      const { second, connectionId, marks, begin } = await twoCompanies();
-      await stage.admin.addFault({ endpoint: 'assets', companyId: second, latency: 2000 });
+    test('a sync that another process has taken over moves no further high-water mark', async () => {
+      const { first, second, connectionId, marks, begin } = await twoCompanies();
+      await stage.admin.addFault({ endpoint: 'assets', companyId: second, latency: 60_000 });
       const running = begin();
-      await until('the second to be asked for', async () =>
-        (await stage.admin.requests({ endpoint: 'assets' })).some(({ companyId }) => companyId === second),
-      );
-      const client = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
-      await client.connect();
-      await client.query("UPDATE connections SET sync_owner = 'another' WHERE id = $1", [connectionId]);
+      await until('the first to be listed', async () => {
+        return (await stage.highWaterMark(connectionId, first)) === longAgo + 1000;
+      });
+      await stage.query("UPDATE connections SET sync_owner = 'another' WHERE id = $1", [connectionId]);
       expect(await running).toMatchObject({ outcome: 'handed_back' });
       expect(await marks()).toEqual([longAgo + 1000, longAgo]);
-      await client.query('UPDATE connections SET sync_owner = NULL, sync_until = NULL WHERE id = $1', [connectionId]);
-      await client.end();
+      await stage.query('UPDATE connections SET sync_owner = NULL, sync_until = NULL WHERE id = $1', [connectionId]);
       await stage.admin.clearFaults();
       expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
       expect(await marks()).toEqual([longAgo + 1000, longAgo + 1000]);
@@ -452,10 +446,7 @@ describe('the pages of a listing', () => {
     await stage.admin.clearFaults();
     expect(await stage.run(connectionId)).toEqual({ outcome: 'busy', done: 0 });
     // Its lease has run out.
-    const client = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
-    await client.connect();
-    await client.query("UPDATE connections SET sync_until = now() - interval '1 second' WHERE id = $1", [connectionId]);
-    await client.end();
+    await stage.query("UPDATE connections SET sync_until = now() - interval '1 second' WHERE id = $1", [connectionId]);
     expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
     expect(await stage.ids(companyId)).toEqual(ids.sort());
     expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 149_000);
