@@ -20,30 +20,10 @@ const timeoutSeconds = 10;
 export type Provider = ReturnType<typeof createProvider>;
 
 export function createProvider(settings: ProviderSettings, deps: { publicUrl: string; fetch: typeof fetch }) {
-  const { issuer, clientId, clientSecret, scopes } = settings;
+  const { issuer, scopes } = settings;
   const redirectUri = `${deps.publicUrl}/sign-in/callback`;
 
-  /** Read again for each sign-in, so that new keys and endpoints of the provider apply at once. */
-  async function discover(): Promise<client.Configuration> {
-    try {
-      const config = await client.discovery(
-        new URL(issuer),
-        clientId,
-        { [client.clockTolerance]: clockTolerance },
-        authenticationWith(clientSecret),
-        {
-          timeout: timeoutSeconds,
-          [client.customFetch]: deps.fetch as client.CustomFetch,
-          execute: issuer.startsWith('http:') ? [client.allowInsecureRequests] : [],
-        },
-      );
-      // Checks the signature of ID tokens, too.
-      client.enableNonRepudiationChecks(config);
-      return config;
-    } catch (cause) {
-      throw unavailable(issuer, cause);
-    }
-  }
+  const discover = () => readProvider(settings, deps.fetch);
 
   return {
     name: new URL(issuer).host,
@@ -99,33 +79,63 @@ export function createProvider(settings: ProviderSettings, deps: { publicUrl: st
     },
 
     /** Begins a sign-in in a terminal (RFC 8628). @throws SignInFailed */
-    async beginDevice(): Promise<client.DeviceAuthorizationResponse> {
-      const config = await discover();
-      if (config.serverMetadata().device_authorization_endpoint === undefined) {
-        throw new SignInFailed(
-          'no_device_flow',
-          'The provider has no device flow. Create a token in the dashboard, and set ASSET_MIRROR_TOKEN.',
-        );
-      }
-      return client.initiateDeviceAuthorization(config, { scope: scopes }).catch((cause) => {
-        throw failureOf(cause);
-      });
-    },
+    beginDevice: async (): Promise<client.DeviceAuthorizationResponse> => beginDevice(await discover(), scopes),
 
     /** Asks once whether the person has signed in. Undefined: not yet. @throws SignInFailed */
     async finishDevice(deviceCode: string): Promise<Operator | undefined> {
       const config = await discover();
-      try {
-        const tokens = await client.genericGrantRequest(config, deviceGrant, { device_code: deviceCode });
-        return await operatorOf(settings, config, tokens, 'device');
-      } catch (cause) {
-        if (cause instanceof SignInFailed) throw cause;
-        const { error } = cause as { error?: string };
-        if (error === 'authorization_pending' || error === 'slow_down') return undefined;
-        throw failureOf(cause);
-      }
+      const tokens = await askForTokens(config, deviceCode);
+      return tokens && operatorOf(settings, config, tokens, 'device');
     },
   };
+}
+
+/**
+ * What the provider publishes about itself. Read again for each sign-in, so that its new keys and endpoints apply at once.
+ * @throws SignInFailed
+ */
+async function readProvider(settings: ProviderSettings, fetch: typeof globalThis.fetch): Promise<client.Configuration> {
+  const { issuer, clientId, clientSecret } = settings;
+  try {
+    const config = await client.discovery(
+      new URL(issuer),
+      clientId,
+      { [client.clockTolerance]: clockTolerance },
+      authenticationWith(clientSecret),
+      {
+        timeout: timeoutSeconds,
+        [client.customFetch]: fetch as client.CustomFetch,
+        execute: issuer.startsWith('http:') ? [client.allowInsecureRequests] : [],
+      },
+    );
+    // Checks the signature of ID tokens, too.
+    client.enableNonRepudiationChecks(config);
+    return config;
+  } catch (cause) {
+    throw unavailable(issuer, cause);
+  }
+}
+
+/** Begins a sign-in in a terminal. @throws SignInFailed */
+async function beginDevice(config: client.Configuration, scope: string): Promise<client.DeviceAuthorizationResponse> {
+  if (config.serverMetadata().device_authorization_endpoint === undefined) {
+    throw new SignInFailed(
+      'no_device_flow',
+      'The provider has no device flow. Create a token in the dashboard, and set ASSET_MIRROR_TOKEN.',
+    );
+  }
+  return client.initiateDeviceAuthorization(config, { scope }).catch((cause) => {
+    throw failureOf(cause);
+  });
+}
+
+/** Undefined: the person has not signed in yet. @throws SignInFailed */
+async function askForTokens(config: client.Configuration, deviceCode: string) {
+  return client.genericGrantRequest(config, deviceGrant, { device_code: deviceCode }).catch((cause) => {
+    const { error } = cause as { error?: string };
+    if (error === 'authorization_pending' || error === 'slow_down') return undefined;
+    throw failureOf(cause);
+  });
 }
 
 const deviceGrant = 'urn:ietf:params:oauth:grant-type:device_code';
