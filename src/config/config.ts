@@ -13,20 +13,9 @@ export type Config = ReturnType<typeof readConfig>;
  * @throws ConfigurationError with one sentence for each wrong or missing value
  */
 export function readConfig(environment: Environment, { embedded = true } = {}) {
-  const shared: string[] = [];
-  if (!embedded) shared.push('DATABASE_URL');
-  // With DATABASE_URL several processes may run, which must share these: none is generated in DATA_DIR.
-  if (!embedded || isSet(environment, 'DATABASE_URL')) shared.push('ENCRYPTION_KEYS', 'ADMIN_TOKEN');
-  if (isSet(environment, 'WEBHOOK_URL')) shared.push('WEBHOOK_SECRET');
-  // The file of its secret may be there, and empty. Without a token and without a provider, nobody could open the dashboard.
-  const provider = ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_ROLES'];
-  if (provider.some((name) => isSet(environment, name)) || isOff(environment.TOKEN_SIGN_IN))
-    shared.push(...provider, 'OIDC_CLIENT_SECRET');
   const noDatabase = databaseUrl('because this installation includes no PostgreSQL').optional();
-  // The port is known only once the process listens.
-  if (/^\s*0+\s*$/.test(environment.PORT ?? '')) shared.push('PUBLIC_URL');
   const known = embedded ? variables : { ...variables, DATABASE_URL: noDatabase };
-  const env = readEnvironment(known, withProxies(environment), shared);
+  const env = readEnvironment(known, withProxies(environment), alsoRequired(environment, embedded));
   return {
     ...copyOf(env),
     library: {
@@ -116,6 +105,22 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
 }
 
 type Values = ReturnType<typeof readEnvironment<typeof variables>>;
+
+/** Settings that are optional, but required together with others that are set. */
+function alsoRequired(environment: Environment, embedded: boolean): string[] {
+  const names: string[] = [];
+  if (!embedded) names.push('DATABASE_URL');
+  // With DATABASE_URL several processes may run, which must share these: none is generated in DATA_DIR.
+  if (!embedded || isSet(environment, 'DATABASE_URL')) names.push('ENCRYPTION_KEYS', 'ADMIN_TOKEN');
+  if (isSet(environment, 'WEBHOOK_URL')) names.push('WEBHOOK_SECRET');
+  // The file of its secret may be there, and empty. Without a token and without a provider, nobody could open the dashboard.
+  const provider = ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_ROLES'];
+  if (provider.some((name) => isSet(environment, name)) || isOff(environment.TOKEN_SIGN_IN))
+    names.push(...provider, 'OIDC_CLIENT_SECRET');
+  // The port is known only once the process listens.
+  if (/^\s*0+\s*$/.test(environment.PORT ?? '')) names.push('PUBLIC_URL');
+  return names;
+}
 
 /** How operators sign in, and for how long. */
 const signInOf = (env: Values) => ({
