@@ -76,7 +76,7 @@ export const failed = (refused: boolean): ConnectPage => ({
   ],
 });
 
-/** The page of a sign-in that the same browser loads again. */
+/** The page for a browser that loads a finished sign-in again. */
 export const again = (first: ConnectPage): ConnectPage => ({
   ...first,
   status: 400,

@@ -151,7 +151,7 @@ async function begin(deps: ConnectDeps, signed: string | undefined) {
   });
 }
 
-/** The page with a way back to the site that the link names. CONNECT_RETURN_ORIGINS may have changed since it was made. */
+/** Adds a way back to the site that the link names, if CONNECT_RETURN_ORIGINS still allows that site. */
 function withReturn(
   { returnOrigins }: ConnectDeps,
   { returnUrl }: ConnectLink,

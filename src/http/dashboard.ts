@@ -5,22 +5,19 @@ import type { FastifyInstance } from 'fastify';
 import { escapeHtml } from './pages.ts';
 
 const here = join(import.meta.dirname, 'dashboard');
-const packageOf = (file: string, up = 1) => {
-  let directory = fileURLToPath(import.meta.resolve(file));
-  for (let i = 0; i < up; i++) directory = dirname(directory);
-  return directory;
-};
+/** The folder of a package whose entry file is in a subfolder of it. */
+const folderOf = (name: string) => dirname(dirname(fileURLToPath(import.meta.resolve(name))));
 
-/** Nothing from other sites but files of assets from the store, nothing inline, and in no frame. */
-const policy = (files: string) =>
+/** Everything comes from this site, and files of assets from `files`. Nothing is inline; no frame may have the page. */
+const securityPolicy = (files: string) =>
   `default-src 'self'; img-src ${files}; media-src ${files}; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'`;
 
 /** File names have no hash, so browsers revalidate each time (ETag). */
 const cached = { cacheControl: false, etag: true, lastModified: true } as const;
 
 /**
- * The dashboard: a page, and its scripts and styles, without a build. `base` is the path of PUBLIC_URL; `linkOrigin` is where
- * links to files of assets lead.
+ * The dashboard: a page, and its scripts and styles, without a build. `base`: the path of PUBLIC_URL; `linkOrigin`: the
+ * origin of links to files of assets.
  */
 export async function dashboard(
   app: FastifyInstance,
@@ -33,15 +30,15 @@ export async function dashboard(
   app.get('/', { schema: { hide: true } }, async (_request, reply) => {
     const store = await linkOrigin();
     return reply
-      .header('content-security-policy', policy(store === undefined ? "'self'" : `'self' ${store}`))
+      .header('content-security-policy', securityPolicy(store === undefined ? "'self'" : `'self' ${store}`))
       .header('cache-control', 'no-store')
       .type('text/html; charset=utf-8')
       .send(page);
   });
   const folders = [
     { root: here, prefix: '/dashboard/' },
-    { root: packageOf('lit-html', 2), prefix: '/dashboard/vendor/lit-html/' },
-    { root: packageOf('uplot', 2), prefix: '/dashboard/vendor/uplot/' },
+    { root: folderOf('lit-html'), prefix: '/dashboard/vendor/lit-html/' },
+    { root: folderOf('uplot'), prefix: '/dashboard/vendor/uplot/' },
   ];
   for (const [i, { root, prefix }] of folders.entries()) {
     await app.register(fastifyStatic, {

@@ -2,7 +2,6 @@
 
 const escapes: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
 
-/** Text as HTML. */
 export const escapeHtml = (text: string): string => text.replace(/[&<>"']/g, (c) => escapes[c]!);
 
 const style = `
@@ -36,7 +35,7 @@ export const pageHeaders = {
   'cache-control': 'no-store',
 };
 
-/** The same for a page with a form, which is sent to this service with an Origin. */
+/** The same for a page with a form: the browser may send it to this service, with an Origin. */
 export const formPageHeaders = {
   ...pageHeaders,
   'content-security-policy': pageHeaders['content-security-policy'].replace("form-action 'none'", "form-action 'self'"),
@@ -57,7 +56,7 @@ export function page(content: {
   leavesAtOnce?: boolean;
 }): string {
   const { title, tone, paragraphs, action, button, back, leavesAtOnce } = content;
-  // Not a redirect: browsers refuse one to a third site after the form of a consent page with the CSP form-action.
+  // Not a redirect: if the consent page has the CSP form-action, browsers block redirects to third sites after its form.
   const head =
     back && leavesAtOnce ? `<meta http-equiv="refresh" content="0;url=${escapeHtml(back.href)}">` : undefined;
   const parts = [

@@ -138,8 +138,8 @@ export function notFound(request: FastifyRequest, reply: FastifyReply) {
   return send(reply, problemWith(404, 'not_found', detail, { requestId: request.id }));
 }
 
-/** For an address that cannot be parsed. */
-export function unreadable({ code }: FastifyError, { id: requestId }: FastifyRequest, reply: FastifyReply): void {
+/** For an address that cannot be parsed, or has too long a part. */
+export function invalidAddress({ code }: FastifyError, { id: requestId }: FastifyRequest, reply: FastifyReply): void {
   const tooLong = code === 'FST_ERR_MAX_PARAM_LENGTH';
   const detail = tooLong ? remedies[414]! : 'The address is invalid: a % must be followed by two hexadecimal digits.';
   const status = tooLong ? 414 : 400;
@@ -148,7 +148,7 @@ export function unreadable({ code }: FastifyError, { id: requestId }: FastifyReq
 }
 
 /** For input that is not HTTP, or has too many headers. */
-export function unheard(error: Error & { code?: string }, socket: Socket): void {
+export function invalidHttp(error: Error & { code?: string }, socket: Socket): void {
   // Never write into a response that has begun.
   const { _httpMessage: answer } = socket as Socket & { _httpMessage?: ServerResponse | null };
   if (error.code === 'ECONNRESET' || !socket.writable || answer?.headersSent) return void socket.destroy();

@@ -7,7 +7,7 @@ import type { ZipQuery } from '../operations/asset-zip.ts';
 import type { Operations } from '../operations/operations.ts';
 import { Refused } from '../operations/refused.ts';
 
-/** A link is valid for five minutes; this way, a cached one is not used after that. */
+/** How long a browser may reuse a redirect: its link expires after five minutes. */
 const cachedLinkSeconds = 60;
 /** Files that one process sends at once. */
 const mostFiles = 100;
@@ -34,9 +34,9 @@ export class FileSender {
     reply: FastifyReply,
   ): Promise<FastifyReply> {
     const isHead = request.method === 'HEAD';
-    const left = new AbortController();
-    reply.raw.once('close', () => left.abort(new Error('the client is gone')));
-    const options = { ...query, direct: isHead, signal: left.signal };
+    const clientGone = new AbortController();
+    reply.raw.once('close', () => clientGone.abort(new Error('the client is gone')));
+    const options = { ...query, direct: isHead, signal: clientGone.signal };
     const file = await this.#operations.assetFile(id, kind, options);
     reply.headers({
       'cache-control': 'private, no-cache',
@@ -62,7 +62,7 @@ export class FileSender {
       'content-type': file.contentType,
       'cross-origin-resource-policy': 'same-origin',
       etag,
-      // What users have uploaded must not act as a page of ours. The PDF viewers of browsers do not work in a sandbox, and have their own.
+      // An uploaded file must not act as a page of ours. PDF viewers of browsers have a sandbox, and fail in this one.
       ...(file.contentType !== 'application/pdf' && { 'content-security-policy': "default-src 'none'; sandbox" }),
     });
     return reply.send(body);
@@ -70,14 +70,14 @@ export class FileSender {
 
   /** Sends a ZIP archive. If a file is missing or damaged, the connection ends before the archive does. */
   async sendZip(query: ZipQuery, reply: FastifyReply): Promise<FastifyReply> {
-    const left = new AbortController();
-    reply.raw.once('close', () => left.abort(new Error('the client is gone')));
+    const clientGone = new AbortController();
+    reply.raw.once('close', () => clientGone.abort(new Error('the client is gone')));
     this.#requireFree();
-    const zip = await this.#operations.assetZip(query, left.signal);
+    const zip = await this.#operations.assetZip(query, clientGone.signal);
     this.#bodies.add(zip);
     zip.once('close', () => this.#bodies.delete(zip));
     zip.once('error', (err) => {
-      if (!left.signal.aborted) this.#log.warn({ event: 'file.not_sent', err }, 'file not sent completely');
+      if (!clientGone.signal.aborted) this.#log.warn({ event: 'file.not_sent', err }, 'file not sent completely');
     });
     const name = `assets-${new Date().toISOString().slice(0, 10)}.zip`;
     reply.headers({

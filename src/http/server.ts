@@ -13,7 +13,7 @@ import { dashboard } from './dashboard.ts';
 import { EventStreams } from './event-stream.ts';
 import type { Health } from './health.ts';
 import { describeApi } from './openapi.ts';
-import { notFound, problemHandler, unheard, unreadable } from './problems.ts';
+import { invalidAddress, invalidHttp, notFound, problemHandler } from './problems.ts';
 import { queuePages } from './queue-pages.ts';
 import { correlate, requestIdOf } from './request-ids.ts';
 import { FileSender } from './send-file.ts';
@@ -62,8 +62,8 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
     return503OnClosing: false,
     trustProxy: deps.trustProxy ?? false,
     genReqId: requestIdOf,
-    frameworkErrors: unreadable,
-    clientErrorHandler: unheard,
+    frameworkErrors: invalidAddress,
+    clientErrorHandler: invalidHttp,
   });
   correlate(app, deps.log);
   app.setValidatorCompiler(validatorCompiler);

@@ -10,7 +10,7 @@ export interface AccessDeps {
   publicUrl: string;
 }
 
-const safe = new Set(['GET', 'HEAD', 'OPTIONS']);
+const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS']);
 
 /**
  * Whether a browser sent the request from one of our pages: by Sec-Fetch-Site or, if that is missing (plain HTTP, except on
@@ -29,7 +29,7 @@ async function identify(request: FastifyRequest, reply: FastifyReply, deps: Acce
   const operator = await deps.authentication.operatorOf(request, reply);
   if (!operator) return false;
   request.operator = operator;
-  if (operator.byCookie && !safe.has(request.method) && !fromOurPages(request, deps.publicUrl)) {
+  if (operator.byCookie && !safeMethods.has(request.method) && !fromOurPages(request, deps.publicUrl)) {
     throw new Refused(
       403,
       'foreign_origin',
@@ -42,7 +42,7 @@ async function identify(request: FastifyRequest, reply: FastifyReply, deps: Acce
 /** Requires an operator with the role that the operation of the route needs. */
 export function operatorOnly(app: FastifyInstance, deps: AccessDeps): void {
   app.addHook('onRequest', async (request, reply) => {
-    // Routes with files have their own.
+    // Routes that send files replace this.
     reply.header('cache-control', 'no-store');
     if (!(await identify(request, reply, deps))) {
       reply.header('www-authenticate', 'Bearer realm="asset-mirror"');
@@ -56,7 +56,6 @@ export function operatorOnly(app: FastifyInstance, deps: AccessDeps): void {
   });
 }
 
-/** The operation that the route calls. */
 export const operationIdOf = (request: FastifyRequest): string | undefined =>
   (request.routeOptions.schema as { operationId?: string } | undefined)?.operationId;
 

@@ -29,7 +29,7 @@ export function deviceRoutes(
     return {
       device: sealer.seal(purpose, JSON.stringify({ deviceCode: answer.device_code, until })),
       userCode: answer.user_code,
-      // Not the address that has the code: people must compare and type it.
+      // Not `verification_uri_complete`, which has the code: people must compare and type it.
       url: answer.verification_uri,
       intervalMs: (answer.interval ?? 5) * 1000,
       expiresAt: new Date(until).toISOString(),

@@ -29,14 +29,14 @@ export interface ProviderRoutesDeps extends SignInDeps {
   show: (reply: FastifyReply, status: number, to: string, error?: string) => FastifyReply;
 }
 
-/** Sign-in at the OpenID provider: there, and back. */
+/** Sign-in at the OpenID provider: the redirect there, and the callback. */
 export function providerRoutes(app: FastifyInstance, deps: ProviderRoutesDeps): void {
   const { provider, sessions, sealer, show } = deps;
   const { protocol } = new URL(deps.publicUrl);
   const cookie = {
     path: `${basePath(deps.publicUrl)}/sign-in`,
     httpOnly: true,
-    // Lax: the provider leads back from its own site.
+    // Lax: the callback is a redirect from the provider's site.
     sameSite: 'lax',
     secure: protocol === 'https:',
   } as const;

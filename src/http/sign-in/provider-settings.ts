@@ -1,6 +1,6 @@
 import type { Role } from '../../roles.ts';
 
-/** How asset-mirror knows the OpenID provider, and it asset-mirror. */
+/** The OpenID provider, and how asset-mirror is registered there. */
 export interface ProviderSettings {
   issuer: string;
   clientId: string;

@@ -4,8 +4,6 @@ import { operatorOf } from './account.ts';
 import type { ProviderSettings } from './provider-settings.ts';
 import { failureOf, SignInFailed, unavailable } from './sign-in-failed.ts';
 
-/** The OpenID provider where operators sign in (OpenID Connect Core 1.0, authorization code flow with PKCE). */
-
 /** What the browser keeps during a sign-in. */
 export interface Attempt {
   state: string;
@@ -19,6 +17,7 @@ const timeoutSeconds = 10;
 
 export type Provider = ReturnType<typeof createProvider>;
 
+/** The OpenID provider where operators sign in (OpenID Connect Core 1.0, authorization code flow with PKCE). */
 export function createProvider(settings: ProviderSettings, deps: { publicUrl: string; fetch: typeof fetch }) {
   const { issuer, scopes } = settings;
   const redirectUri = `${deps.publicUrl}/sign-in/callback`;
@@ -31,7 +30,7 @@ export function createProvider(settings: ProviderSettings, deps: { publicUrl: st
     /** @throws SignInFailed if it does not answer as a provider */
     check: async (): Promise<void> => void (await discover()),
 
-    /** Where the browser signs in, and what it must bring back. @throws SignInFailed */
+    /** Where the browser signs in, and the attempt that it must keep until it returns. @throws SignInFailed */
     async begin(): Promise<{ url: URL; attempt: Attempt }> {
       const config = await discover();
       const attempt = {
@@ -50,7 +49,7 @@ export function createProvider(settings: ProviderSettings, deps: { publicUrl: st
       return { url, attempt };
     },
 
-    /** The operator behind the answer of the provider. `query`: of the callback. @throws SignInFailed */
+    /** The operator that the provider names. `query`: of the callback. @throws SignInFailed */
     async finish(query: string, { state, nonce, verifier }: Attempt): Promise<Operator> {
       const config = await discover();
       const tokens = await client
@@ -140,7 +139,10 @@ async function askForTokens(config: client.Configuration, deviceCode: string) {
 
 const deviceGrant = 'urn:ietf:params:oauth:grant-type:device_code';
 
-/** In the body where the provider takes that: some read the secret of the device flow only there. Otherwise by HTTP Basic. */
+/**
+ * Sends the client secret in the body if the provider accepts that, or else by HTTP Basic. In the device flow, some
+ * providers read it only from the body.
+ */
 const authenticationWith =
   (secret: string): client.ClientAuth =>
   (server, ...rest) => {

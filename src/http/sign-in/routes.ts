@@ -69,7 +69,7 @@ export async function signInRoutes(app: FastifyInstance, deps: SignInDeps): Prom
     await operations.audit({ action: 'signOut', ...requestOf(request), operator: session, status: 303 });
     const away = session.method === 'oidc' ? await signOutUrl() : undefined;
     if (!away) return reply.redirect(`${base}/sign-in`, 303);
-    // Not a redirect: the page with the form may only send it to this service.
+    // Not a redirect: the CSP form-action of our page would block one to another site.
     return reply.headers(formPageHeaders).send(signOutPage(away.href, away.host));
   });
 
@@ -84,10 +84,10 @@ export async function signInRoutes(app: FastifyInstance, deps: SignInDeps): Prom
   }
 }
 
-/** It is in a cookie during the sign-in. */
+/** The path is kept in a cookie during the sign-in. */
 const longestPath = 1000;
 
-/** The page after the sign-in; never on another site. */
+/** Returns a function that turns a requested path into the page after the sign-in: never one on another site. */
 function destinations(publicUrl: string) {
   const { origin } = new URL(publicUrl);
   const home = `${basePath(publicUrl)}/`;
