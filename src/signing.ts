@@ -14,7 +14,7 @@ export interface SigningKey extends PublicKey {
   sign(text: string): string;
 }
 
-/** The first key signs. The others are older: they only vouch for it. */
+/** The first key signs. Each of the others is older, and only confirms the key before it. */
 export type Signer = [SigningKey, ...SigningKey[]];
 
 /** The PKCS #8 form of an Ed25519 key before its 32 bytes (RFC 8410, section 7). */

@@ -87,7 +87,7 @@ async function lastLink(deps: ChainDeps, signal: AbortSignal): Promise<Link | un
   }
 }
 
-/** The manifest with this number in the bucket, which the signer vouches for by continuing it: so it must be its own. */
+/** The manifest with this number in the bucket. The next one confirms it, so a key of the signer must have signed it. */
 async function readLink(
   { storage, signer }: ChainDeps,
   number: number,
@@ -107,7 +107,7 @@ async function readLink(
   return { number, day: content.day!, sha256: hashOf(manifest), keyId, envelope };
 }
 
-/** The next manifest would vouch for one that this mirror has not signed. */
+/** The next manifest would confirm one that this mirror has not signed. */
 class ForeignManifest extends NamedError {
   constructor(key: string) {
     super(

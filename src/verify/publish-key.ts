@@ -8,15 +8,15 @@ import type { Storage } from '../storage/storage.ts';
 /** A public key as it is in the bucket. */
 export interface PublishedKey extends PublicKey {
   version: 1;
-  /** The older key that vouches for it: its signature of `vouching`, in base64. Null: it is the first one. */
+  /** The older key that confirms it, by a signature of `keyConfirmation`, in base64. Null: it is the first key. */
   signedBy: { keyId: string; signature: string } | null;
 }
 
-/** More than a key file has, in bytes. */
+/** The maximum size of a key file in bytes. */
 const largestKey = 64 * 1024;
 
-/** What an older key signs in order to vouch for a newer one. */
-export const vouching = (keyId: string) => `key of asset-mirror ${keyId}\n`;
+/** What an older key signs to confirm a newer one. */
+export const keyConfirmation = (keyId: string) => `key of asset-mirror ${keyId}\n`;
 
 /** Writes the public keys to the bucket, each signed by the next older one that is configured. */
 export async function publishKeys(
@@ -29,13 +29,13 @@ export async function publishKeys(
     const at = publicKeyAt(keyId);
     const body = await storage.get(at, { signal });
     const found = body && parsed<PublishedKey>((await shortText(body, largestKey)) ?? '');
-    // Without the older key, its earlier signature cannot be made again, and stays.
-    const isVouchedFor =
+    // If the older key is no longer configured, the signature that it made earlier stays.
+    const isConfirmed =
       !older ||
       (found?.signedBy?.keyId === older.keyId &&
-        isSignedBy(older.publicKey, vouching(keyId), String(found.signedBy.signature)));
-    if (found?.keyId === keyId && found.publicKey === publicKey && isVouchedFor) continue;
-    const signedBy = older ? { keyId: older.keyId, signature: older.sign(vouching(keyId)) } : null;
+        isSignedBy(older.publicKey, keyConfirmation(keyId), String(found.signedBy.signature)));
+    if (found?.keyId === keyId && found.publicKey === publicKey && isConfirmed) continue;
+    const signedBy = older ? { keyId: older.keyId, signature: older.sign(keyConfirmation(keyId)) } : null;
     const content: PublishedKey = { version: 1, keyId, publicKey, signedBy };
     await storage.put(at, `${JSON.stringify(content, null, 2)}\n`, { contentType: 'application/json', signal });
     log.info({ event: 'signing_key.published', keyId, signedBy: older?.keyId ?? null }, 'signing key published');

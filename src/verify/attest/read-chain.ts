@@ -3,7 +3,7 @@ import { fingerprintOf, isSignedBy } from '../../signing.ts';
 import { manifestKey, manifests, numberOf, publicKeyAt, publicKeys } from '../../storage/keys.ts';
 import { type Envelope, hashOf } from '../chain.ts';
 import type { Manifest } from '../manifest.ts';
-import { type PublishedKey, vouching } from '../publish-key.ts';
+import { keyConfirmation, type PublishedKey } from '../publish-key.ts';
 import type { Attesting } from './finding.ts';
 import { jsonAt } from './read.ts';
 
@@ -17,18 +17,19 @@ export interface Statement {
 }
 
 export interface Chain {
-  /** The proven ones in order, and how many there are in all. */
+  /** The proven manifests, in order. */
   statements: Statement[];
+  /** How many manifests there are, proven or not. */
   count: number;
-  /** The fingerprint on which all trust rests; null: nothing is signed. */
+  /** The fingerprint of the trusted key; null: nothing is signed. */
   trusted: string | null;
   keys: PublishedKey[];
 }
 
 /**
  * Reads the chain, and reports manifests that are missing or not proven. A manifest is proven by the next one, which has its
- * hash; if that is missing or not proven itself, by its own signature. `trusted`: a fingerprint; default: that of the last
- * signed manifest.
+ * hash; if that is missing or not proven itself, by its own signature. `fingerprint`: of the trusted key; default: the key of
+ * the last signed manifest.
  */
 export async function readChain(at: Attesting, fingerprint?: string): Promise<Chain> {
   const keys = await readKeys(at);
@@ -49,11 +50,11 @@ export async function readChain(at: Attesting, fingerprint?: string): Promise<Ch
 }
 
 interface Link {
-  /** Of its key. */
+  /** From the key of the object. */
   number: number;
   envelope: Envelope;
   sha256: string;
-  /** Undefined: it is none. */
+  /** Undefined: the envelope has no manifest. */
   manifest: Manifest | undefined;
 }
 
@@ -84,7 +85,7 @@ async function readLinks(at: Attesting): Promise<Link[]> {
   return links;
 }
 
-/** Keys whose fingerprint is their name. */
+/** The published keys whose `keyId` is their fingerprint. */
 async function readKeys(at: Attesting): Promise<PublishedKey[]> {
   const keys: PublishedKey[] = [];
   for await (const { key } of at.storage.list(publicKeys, { signal: at.signal })) {
@@ -109,8 +110,8 @@ function trustedBy(fingerprint: string | null, keys: PublishedKey[]): Map<string
     before = trusted.size;
     for (const { keyId, publicKey, signedBy } of keys) {
       const older = trusted.get(signedBy?.keyId ?? '');
-      const isVouchedFor = older !== undefined && isSignedBy(older, vouching(keyId), signedBy!.signature);
-      if (keyId === fingerprint || isVouchedFor) trusted.set(keyId, publicKey);
+      const isConfirmed = older !== undefined && isSignedBy(older, keyConfirmation(keyId), signedBy!.signature);
+      if (keyId === fingerprint || isConfirmed) trusted.set(keyId, publicKey);
     }
   }
   return trusted;
