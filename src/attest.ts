@@ -28,7 +28,7 @@ interface Opening {
 export interface AttestReport {
   start: (storage: string) => void;
   found: (finding: Finding) => void;
-  progress: (so: Readonly<Attested>) => void;
+  progress: (soFar: Readonly<Attested>) => void;
 }
 
 /** Checks a copy against its signed manifests, in a process of its own. Needs no database, and writes nothing. */

@@ -1,6 +1,6 @@
 import type { Storage, StoredObject } from '../storage/storage.ts';
 
-/** Objects that are remembered when the window is trimmed. */
+/** How many objects `trim` keeps. */
 const kept = 1000;
 
 /**
@@ -36,7 +36,7 @@ export class ListedWindow {
     this.#to = undefined;
   }
 
-  /** Forgets all but the last objects. */
+  /** Forgets all but the objects that were listed last. */
   trim(): void {
     for (const key of this.#objects.keys()) {
       if (this.#objects.size <= kept) {

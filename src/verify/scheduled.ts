@@ -28,9 +28,9 @@ export interface ScheduledDeps {
   fileSize?: number;
 }
 
-const dayEveryMs = 60_000;
-/** How long an inventory waits for the process that failed to write it. */
-const laterMs = 10_000;
+const inventoryCheckMs = 60_000;
+/** When an inventory that could not be written is tried again. */
+const inventoryRetryMs = 10_000;
 const mostFailures = 5;
 
 /**
@@ -45,7 +45,7 @@ export function startScheduledVerification(
 ) {
   const { store, log, reconcileInterval, timings } = deps;
   // Let a process that has just started do more urgent work first.
-  const often = {
+  const repeating = {
     failed: (err: unknown) =>
       log.warn({ event: 'verification.round_failed', err }, 'verification round failed, will retry'),
     later: true,
@@ -53,9 +53,9 @@ export function startScheduledVerification(
   const inventoryFailed = (err: unknown) =>
     log.warn({ event: 'inventory.failed', err }, 'inventory not written, will retry');
   const scheduled = [
-    every(timings.poll, (signal) => runVerification(deps, signal), often),
-    every(dayEveryMs, (signal) => runInventory(deps, signal), { ...often, failed: inventoryFailed }),
-    every(timings.scheduleCheck, () => store.verifications.requestScheduledIfDue(reconcileInterval), often),
+    every(timings.poll, (signal) => runVerification(deps, signal), repeating),
+    every(inventoryCheckMs, (signal) => runInventory(deps, signal), { ...repeating, failed: inventoryFailed }),
+    every(timings.scheduleCheck, () => store.verifications.requestScheduledIfDue(reconcileInterval), repeating),
   ];
   return { stop: () => Promise.all(scheduled.map((work) => work.stop())) };
 }
@@ -115,14 +115,14 @@ export async function runInventory(
     await store.inventories.written(day, owner, unfinishedIn(manifest));
     return true;
   } catch (error) {
-    await store.inventories.release(day, owner, stop.aborted ? 0 : laterMs).catch(() => {});
+    await store.inventories.release(day, owner, stop.aborted ? 0 : inventoryRetryMs).catch(() => {});
     throw error;
   } finally {
     lease.end();
   }
 }
 
-/** Waits for another process that is writing the inventory. Without assets there is none. */
+/** Writes the inventory of the day again, after another process that is writing it. Without assets there is none. */
 async function inventoryNow(deps: ScheduledDeps, signal: AbortSignal): Promise<void> {
   while (!(await runInventory(deps, signal, { onRequest: true }))) {
     if ((await deps.store.contents.byId({ after: '', limit: 1 })).length === 0) return;

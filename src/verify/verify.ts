@@ -40,16 +40,14 @@ interface Verifying {
   batchSize: number;
 }
 
-/** Longer than any statement takes: an asset that settled during one has the time of its beginning. */
+/** Longer than any statement takes: the time at which an asset settled is when its statement began. */
 const slackMs = 2 * 60_000;
 
 const scheduledPhases: readonly VerificationPhase[] = ['objects', 'repair', 'end'];
 
 /**
- * Compares library, records and bucket, phase by phase, in bounded memory. Continues where it was after a crash.
- *
- * Full syncs record the listing of the library; then the records are compared with the bucket. A scheduled verification does
- * only the latter.
+ * Compares library, records and bucket, phase by phase, in bounded memory. Continues where it was after a crash. Full syncs
+ * record the listing of the library; a scheduled verification omits them. Then the records are compared with the bucket.
  */
 export async function verify(deps: VerifyDeps, run: Verification, owner: string, signal: AbortSignal): Promise<void> {
   const { options } = run;
@@ -98,7 +96,7 @@ const phases: Record<VerificationPhase, (at: Verifying) => Promise<void>> = {
   async end() {},
 };
 
-/** All objects in the bucket and all that should be there, in the order of their keys. */
+/** Compares the objects in the bucket with those that should be there, in the order of their keys. */
 async function compareBucket(at: Verifying): Promise<void> {
   const { run, progress, signal, pageSize } = at;
   const { store, storage } = at.deps;
@@ -125,7 +123,7 @@ async function compareBucket(at: Verifying): Promise<void> {
   await compareBatch();
 }
 
-/** Assets that settled while the bucket was listed, and assets that are not in the bucket. */
+/** Compares assets that settled while the bucket was listed, and reports assets that are not in the bucket. */
 async function compareSettledSince(at: Verifying): Promise<void> {
   const { run, progress } = at;
   const since = new Date(progress.position.since!);
@@ -140,7 +138,7 @@ async function compareSettledSince(at: Verifying): Promise<void> {
   }
 }
 
-/** Superseded files that are kept. None can be repaired, so scheduled verifications leave them out. */
+/** Compares superseded files that are kept. Scheduled verifications do not, because none can be repaired. */
 async function compareKeptVersions({ deps, run, progress, signal, batchSize }: Verifying): Promise<void> {
   const { store, storage } = deps;
   const limit = Math.min(batchSize, 100);
@@ -208,7 +206,7 @@ async function* objectsAfter(storage: Storage, after: string, signal: AbortSigna
   }
 }
 
-/** Undefined: the asset is in the bucket. */
+/** The result for an asset that is not in the bucket; undefined: it is there. */
 function missingAsset(asset: AssetContents): ObjectResult {
   const why = whyNot(asset);
   if (why === null) return undefined;

@@ -28,19 +28,19 @@ export const nothingAttested: Attested = {
  */
 export async function attest(
   at: Attesting,
-  options: { key?: string | undefined; onProgress: (so: Readonly<Attested>) => void },
+  options: { key?: string | undefined; onProgress: (soFar: Readonly<Attested>) => void },
 ): Promise<Attested> {
-  const so: Attested = { ...nothingAttested };
+  const result: Attested = { ...nothingAttested };
   const found = (finding: Finding) => {
-    so[finding.what === 'unproven' ? 'unproven' : 'problems']++;
+    result[finding.what === 'unproven' ? 'unproven' : 'problems']++;
     at.found(finding);
   };
   const counted = { ...at, found };
   const { statements, count, trusted } = await readChain(counted, options.key);
-  Object.assign(so, { keyId: trusted, manifests: count });
+  Object.assign(result, { keyId: trusted, manifests: count });
   const { last, days } = await checkDays(counted, statements);
-  Object.assign(so, { days, day: last?.day ?? null, total: last?.assets ?? 0 });
-  if (last) await checkObjects(counted, last, so, () => options.onProgress(so));
+  Object.assign(result, { days, day: last?.day ?? null, total: last?.assets ?? 0 });
+  if (last) await checkObjects(counted, last, result, () => options.onProgress(result));
   else found({ what: 'missing', key: 'an intact signed inventory', after: null });
-  return so;
+  return result;
 }

@@ -3,7 +3,6 @@ import type { Compared } from '../../store/drills/losses.ts';
 
 const mostExamples = 50;
 
-/** What a drill has found. */
 export class Findings {
   /** Assets that differ because they are just being changed. */
   inProgress = 0;

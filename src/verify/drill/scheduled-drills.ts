@@ -19,19 +19,19 @@ export interface ScheduledDrillDeps extends DrillDeps {
   breaker: Pick<CircuitBreaker, 'openReason'>;
   instance: string;
   timings: Timings;
-  /** In ms; undefined: only requested ones. */
+  /** Between scheduled drills, in ms; undefined: only requested ones. */
   interval: number | undefined;
 }
 
 /**
- * Makes requested and scheduled drills. One process at a time does, under a lease in the database; when it dies, another begins
- * again, and drops the scratch schema of the first.
+ * Runs requested and scheduled drills, in one process at a time, under a lease in the database. When it dies, another process
+ * starts the drill again, and drops the scratch schema of the first.
  */
 export function startDrills(deps: ScheduledDrillDeps) {
   const { store, log, interval, timings } = deps;
   const failed = (err: unknown) => log.warn({ event: 'drill.round_failed', err }, 'drill round failed, will retry');
   const scheduled = [
-    every(timings.poll, (signal) => makeDrill(deps, signal), { failed, later: true }),
+    every(timings.poll, (signal) => runNextDrill(deps, signal), { failed, later: true }),
     ...(interval === undefined
       ? []
       : [
@@ -41,8 +41,8 @@ export function startDrills(deps: ScheduledDrillDeps) {
   return { stop: () => Promise.all(scheduled.map((work) => work.stop())) };
 }
 
-/** Makes the next drill that waits or was interrupted. */
-async function makeDrill(deps: ScheduledDrillDeps, stop: AbortSignal): Promise<void> {
+/** Runs the next drill that waits or was interrupted. */
+async function runNextDrill(deps: ScheduledDrillDeps, stop: AbortSignal): Promise<void> {
   const { store, log, storage, breaker } = deps;
   const { verificationLease: leaseMs, verificationRetry: waitMs } = deps.timings;
   if (breaker.openReason !== undefined) return;
