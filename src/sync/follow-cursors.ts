@@ -15,9 +15,9 @@ export interface Progress {
 }
 
 /**
- * Follows the cursors of one listing (spec, section 4.6). Equal cursors need not mean the end, for a library may use one value
+ * Follows the cursors of one listing (spec, section 4.6). Equal cursors need not mean the end: a library may use one value
  * for all pages. A listing ends if there is no next cursor, or if a request gets the same answer as before.
- * `what` begins each error message; `before` is the progress of an interrupted listing; `idlePages`: when it is given up.
+ * `what` begins each error message; `before`: the progress of an interrupted listing; `idlePages`: see `mostIdlePages`.
  */
 export function followCursors(what: string, before: Progress = { assets: 0, idlePages: 0 }, idlePages = mostIdlePages) {
   // Checksums: 21 MB for a million assets. If two ids have the same checksum, a new asset may seem known.
@@ -28,9 +28,9 @@ export function followCursors(what: string, before: Progress = { assets: 0, idle
 
   return {
     /**
-     * Where to continue after the page that was requested with `cursor`. `next`: the next cursor, or undefined at the end; `isNew`: the
-     * page has assets that earlier pages did not; `repeats`: it equals an earlier page; `isDoubtful`: the listing ends here,
-     * but there may be more. @throws EndlessListing
+     * Where to continue after the page that was requested with `cursor`. `next`: the next cursor, or undefined at the end;
+     * `isNew`: the page has assets that no earlier page had; `repeats`: it equals an earlier page; `isDoubtful`: the listing
+     * ends here, but there may be more. @throws EndlessListing
      */
     after(cursor: string | undefined, { ids, nextCursor }: { ids: string[]; nextCursor: string | undefined }) {
       const known = assets.size;

@@ -13,7 +13,7 @@ export async function requestAssets(deps: SyncDeps, run: Run, readable: Readable
   const { sync, problems, signal } = run;
   for (const assetId of sync.scope.assetIds ?? []) {
     const known = await deps.store.assets.get(assetId);
-    // The run was interrupted after this asset.
+    // Done before the run was interrupted.
     if (known?.syncId === sync.id) continue;
     try {
       const problem = known

@@ -13,9 +13,9 @@ import { lockPage, positionOf, type SyncLease } from './lease.ts';
 import { type Counts, type Decide, type ListedPage, recordListed } from './write-assets.ts';
 
 /**
- * Records a page of a company's listing and the company's position after it, in one transaction. If the database refuses an asset, the
- * others are recorded nevertheless. `highWaterMark`, on the last page of a complete listing, never moves back. Returns the
- * settings that were applied, and whether replacements of the company are to be judged.
+ * Records a page of a company's listing and the position after it, in one transaction. If the database refuses an asset,
+ * the others are recorded nevertheless. `highWaterMark`: on the last page of a complete listing; it never moves back.
+ * Returns the settings that were applied. `toJudge`: the company has replacements to judge.
  * @throws LeaseLost
  */
 export async function recordPage(

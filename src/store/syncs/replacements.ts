@@ -4,12 +4,12 @@ import { setHeld } from '../companies/held-changes.ts';
 import type { Database } from '../database/schema.ts';
 import { type Listed, underLease } from './lease.ts';
 
-/** Replacements of these hours count together, so that several syncs may not replace more than a single one. */
+/** Replacements within this time count together, so that many syncs may not replace more files than one sync may. */
 const windowHours = 24;
 
 const inWindow = sql`(r.released_at IS NULL OR r.released_at > now() - ${windowHours}::int * interval '1 hour')`;
 
-/** Since when a file for an asset is set aside, or held; undefined: there is none. */
+/** Since when a replacement of an asset waits: it is set aside or held. Undefined: none waits. */
 export async function since(db: Database, assetId: string): Promise<Date | undefined> {
   const { rows } = await sql<{ foundAt: Date }>`
     SELECT found_at FROM replacements WHERE asset_id = ${assetId} AND released_at IS NULL`.execute(db);
@@ -17,7 +17,7 @@ export async function since(db: Database, assetId: string): Promise<Date | undef
 }
 
 /**
- * How many of a company's mirrored assets wait to be replaced, or were replaced in the last hours, with a sample of the
+ * How many of a company's mirrored assets wait to be replaced, or were replaced within `windowHours`, with a sample of the
  * waiting ones. Replacements that an operator has accepted do not count.
  */
 export async function count(db: Database, { companyId }: Listed): Promise<HeldChanges> {
@@ -30,7 +30,7 @@ export async function count(db: Database, { companyId }: Listed): Promise<HeldCh
       SELECT assets FROM asset_count_changes WHERE company_id = ${companyId} AND state = 'mirrored'
     )
     SELECT (SELECT count(*) FROM counted) AS count,
-      -- Those that are just being replaced belong to the mirrored ones, too.
+      -- Assets that are being replaced count, too, although they are not mirrored now.
       ((SELECT coalesce(sum(assets), 0) FROM mirrored)
         + (SELECT count(*) FROM counted WHERE state <> 'mirrored'))::bigint AS known,
       ARRAY(SELECT asset_id FROM counted WHERE released_at IS NULL ORDER BY asset_id LIMIT ${sampleSize}) AS sample`.execute(
@@ -40,9 +40,10 @@ export async function count(db: Database, { companyId }: Listed): Promise<HeldCh
 }
 
 /**
- * Releases up to `limit` replacements that were set aside, so that the listed files are due. Returns how many. `which`: those
- * of this sync; `settled`: also those of follow-up checks and of syncs that no longer run; `accepted`: all that were found before
- * this sync was requested.
+ * Releases up to `limit` replacements that were set aside, so that the listed files are due. Returns how many. `which`:
+ * - `own`: those that this sync found;
+ * - `settled`: also those that follow-up checks found, or syncs that no longer run;
+ * - `accepted`: all that were found before this sync was requested.
  * @throws LeaseLost
  */
 export async function release(
@@ -51,7 +52,7 @@ export async function release(
   { which, limit }: { which: 'own' | 'settled' | 'accepted'; limit: number },
 ): Promise<number> {
   const { sync, companyId } = listed;
-  // The listing of another connection may still find more.
+  // The sync that found it still runs, and may find more.
   const isOpen = sql`EXISTS (SELECT FROM syncs s JOIN connections c ON c.id = s.connection_id
     WHERE s.id = r.sync_id AND s.status = 'running' AND c.status = 'active')`;
   const isOwn = sql`r.sync_id = ${sync.id}`;

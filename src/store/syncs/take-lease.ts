@@ -9,7 +9,7 @@ import type { SyncLease } from './lease.ts';
 export type TakenSync = Sync & {
   userId: string;
   settings: Record<string, unknown>;
-  /** As the sync began, if read with it. */
+  /** Of the connection as the sync began; only from `begin`, which reads them in its statement. */
   standing?: Standing;
   storedTokens?: StoredTokens;
 };
@@ -57,15 +57,15 @@ export async function takeNext(
     const connection = await sql<{
       userId: string;
       settings: Record<string, unknown>;
-      open: boolean;
+      mayWork: boolean;
       busy: boolean;
     }>`
-      SELECT user_id, settings, status = 'active' AND (delayed_until IS NULL OR delayed_until <= now()) AS open,
+      SELECT user_id, settings, status = 'active' AND (delayed_until IS NULL OR delayed_until <= now()) AS may_work,
         sync_until > now() AND sync_owner <> ${owner} AS busy
       FROM connections WHERE id = ${connectionId} FOR UPDATE`.execute(tx);
     const row = connection.rows[0];
     if (row?.busy) return 'busy';
-    const next = row?.open
+    const next = row?.mayWork
       ? await tx
           .selectFrom('syncs')
           .selectAll()

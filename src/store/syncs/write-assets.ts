@@ -55,6 +55,7 @@ export interface LockedAsset extends KnownAsset {
 export interface Counts {
   new: number;
   changed: number;
+  /** Unchanged assets that are fetched again. */
   again: number;
   /** Assets that are not recorded as listed: the database refuses a value, or another company has the id. */
   refused: { id: string; problem: string }[];
@@ -85,13 +86,13 @@ export interface ListedPage {
 }
 
 /**
- * Writes the new and the changed assets of a page, with one statement each. Erased assets are ignored. Assets that a filter skips
- * are recorded, but not counted; `again` counts unchanged assets that are fetched again. `known`: those in the records, locked.
+ * Writes the new assets of a page with one statement, and the changed ones with another. Erased assets are ignored. Assets
+ * that a filter skips are recorded, but not counted. `page.known`: the assets in the records, locked.
  */
 export async function recordListed(tx: Database, page: ListedPage): Promise<Counts> {
   // If a page lists an asset twice, the last entry counts.
   const once = [...new Map(page.assets.map((asset) => [asset.id, asset])).values()];
-  // An asset that is being erased is gone in the records.
+  // An erased asset is not in the records, or is gone there while it is being erased.
   const mayBeErased = once.filter(({ id }) => (page.known.get(id)?.state ?? 'gone') === 'gone');
   const erased = await erasedAmong(
     tx,
@@ -120,7 +121,7 @@ export async function recordListed(tx: Database, page: ListedPage): Promise<Coun
     const decision = page.decide(before, asset);
     if (!decision) continue;
     if (!before) fresh.push({ asset, decision });
-    // An unreadable entry keeps the fields of the last readable one, one that is set aside those of the stored file.
+    // If the entry is unreadable or set aside, the asset keeps the fields that it has in the records.
     else {
       const { problem } = asset;
       const kept =
@@ -138,7 +139,7 @@ export async function recordListed(tx: Database, page: ListedPage): Promise<Coun
   return { new: inserted, changed: updated - again, again, refused };
 }
 
-/** Writes which changed assets are set aside, and deletes what no longer is. */
+/** Saves the replacements that are set aside, and deletes those that the page no longer has. */
 async function setAside(tx: Database, page: ListedPage, listed: ListedAsset[], changed: Row[]): Promise<void> {
   const ids = new Set(changed.filter(({ decision }) => decision.setAside).map(({ asset }) => asset.id));
   const withdrawn = changed.flatMap(({ asset: { id } }) =>
@@ -171,7 +172,7 @@ async function reportConflict(tx: Database, page: ListedPage, recordedFor: strin
   if (rows.length === 0) await addEvent(tx, { kind: 'asset.conflict', connectionId, assetId, data });
 }
 
-/** Maximum of names of changed fields in the history of an asset. */
+/** Maximum number of changed fields that an entry of the history names. */
 const mostFields = 20;
 
 function differing(before: Record<string, unknown>, after: Record<string, unknown>): string[] {
@@ -180,9 +181,9 @@ function differing(before: Record<string, unknown>, after: Record<string, unknow
 }
 
 async function insert(tx: Database, page: ListedPage, rows: Row[]): Promise<number> {
-  // Another connection of the company may have inserted it first; if its filter skips the asset, this one takes it over.
+  // Another connection may have inserted an asset first. If the filter of that one skips it, this connection takes it over.
   const inserted = await sql<{ skipped: string | null }>`
-    WITH r AS (SELECT * FROM ${decided(rows, 'new')}), taken AS (INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, reason,
+    WITH r AS (SELECT * FROM ${decisionRows(rows, 'new')}), taken AS (INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, reason,
       skipped, next_at, sync_id)
     SELECT r.id, ${page.connectionId}, ${page.companyId}, r.project_id, r.asset_type, r.name, r.size, r.upload_date, r.listed,
       r.state, r.reason, r.skipped, CASE WHEN r.due THEN now() END, ${page.syncId}
@@ -191,7 +192,7 @@ async function insert(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
       skipped = NULL, next_at = excluded.next_at, sync_id = excluded.sync_id
       WHERE assets.skipped IS NOT NULL AND excluded.skipped IS NULL AND assets.company_id = excluded.company_id
     RETURNING id, skipped) ${addEntries(page)}`.execute(tx);
-  return wanted(inserted.rows);
+  return countNotSkipped(inserted.rows);
 }
 
 async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<number> {
@@ -204,7 +205,7 @@ async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
     sql`${sql.ref(column)} = CASE WHEN ${isAnother} THEN ${sql.raw(value)} ELSE a.${sql.ref(column)} END`;
   // An asset on the queue stays with its connection; one that is not goes to the connection that can read it now.
   const updated = await sql<{ skipped: string | null }>`
-    WITH r AS (SELECT * FROM ${decided(rows, 'changed')}), taken AS (UPDATE assets AS a SET
+    WITH r AS (SELECT * FROM ${decisionRows(rows, 'changed')}), taken AS (UPDATE assets AS a SET
       connection_id = CASE WHEN a.queued_at IS NULL THEN ${connectionId} ELSE a.connection_id END,
       -- Another company's asset is here only if that company no longer has it, so it has moved to this one.
       company_id = ${companyId},
@@ -224,7 +225,7 @@ async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
       thumbnail_state = coalesce(r.thumbnail_state, a.thumbnail_state),
       transcript_deadline = CASE WHEN r.transcript_state IS NULL THEN a.transcript_deadline END
     FROM r WHERE a.id = r.id RETURNING a.id, a.skipped) ${addEntries(page)}`.execute(tx);
-  return wanted(updated.rows);
+  return countNotSkipped(updated.rows);
 }
 
 /** Adds an entry to the history of each written asset, in the same statement. */
@@ -233,9 +234,9 @@ const addEntries = ({ syncId }: ListedPage) => sql`, logged AS (
     SELECT taken.id, 'listed', ${syncId}, r.entry FROM taken JOIN r ON r.id = taken.id)
     SELECT skipped FROM taken`;
 
-const wanted = (rows: { skipped: string | null }[]) => rows.filter((row) => row.skipped === null).length;
+const countNotSkipped = (rows: { skipped: string | null }[]) => rows.filter((row) => row.skipped === null).length;
 
-const decided = (rows: Row[], news: 'new' | 'changed') => sql`
+const decisionRows = (rows: Row[], news: 'new' | 'changed') => sql`
   jsonb_to_recordset(${JSON.stringify(
     rows.map(({ asset, decision, fields }) => ({
       id: asset.id,
