@@ -2,7 +2,7 @@ import type { LeasedAsset } from '../queue/leases.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import type { Storage, Stored } from '../storage/storage.ts';
 import { databaseTime, note } from '../store/assets/history.ts';
-import type { Kept, Media, SidecarStates, TranscriptState } from '../store/database/schema.ts';
+import type { Media, SidecarStates, StoredSidecar, TranscriptState } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 
 /** The `.asset.json` of a media file. It is written last, so a file that has one is complete. */
@@ -24,15 +24,15 @@ export interface AssetRecord {
 export function sidecarsOf(
   { sidecarFiles, transcriptKeys, thumbnail }: SidecarStates,
   recordKey: string,
-): Record<string, Kept> {
-  const kept: Record<string, Kept> = {};
+): Record<string, StoredSidecar> {
+  const kept: Record<string, StoredSidecar> = {};
   for (const key of [recordKey, ...(transcriptKeys ?? []), ...(thumbnail ? [thumbnail.key] : [])]) {
     if (sidecarFiles[key]) kept[key] = sidecarFiles[key];
   }
   return kept;
 }
 
-export function keptOf({ bytes, etag, checksums }: Stored): Kept {
+export function keptOf({ bytes, etag, checksums }: Stored): StoredSidecar {
   const { crc32, sha256 } = checksums;
   return { bytes, etag: etag ?? null, crc32: crc32!, ...(sha256 && { sha256 }) };
 }

@@ -43,7 +43,7 @@ import { addEvent } from './events/add-event.ts';
 import { log as deliveryLog, redeliver } from './events/delivery-log.ts';
 import * as endpoints from './events/endpoints.ts';
 import * as events from './events/events.ts';
-import { settle } from './events/events.ts';
+import { moveCopiedToStart } from './events/events.ts';
 import * as webhooks from './events/webhooks.ts';
 import * as apiTokens from './operators/api-tokens.ts';
 import * as audit from './operators/audit.ts';
@@ -76,7 +76,7 @@ export type Store = Awaited<ReturnType<typeof openStore>>;
 /** Opens the database, brings its schema up to date, and listens for notices of other processes. */
 export async function openStore(options: { url: string; log: Log }) {
   const db = await openDatabase(options);
-  await settle(db);
+  await moveCopiedToStart(db);
   const noticeListeners = new Set<(notice: Notice) => void>();
   const eventListeners = new Set<() => void>();
   const subscription = listen({

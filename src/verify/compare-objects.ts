@@ -164,7 +164,7 @@ const names: Record<ObjectKind, string> = {
  */
 async function ownedAmong({ contents }: Store, keys: string[]): Promise<Set<string>> {
   if (keys.length === 0) return new Set();
-  const named = await contents.some([...new Set(keys.flatMap((key) => key.split('/').flatMap(idsFrom)))]);
+  const named = await contents.withIds([...new Set(keys.flatMap((key) => key.split('/').flatMap(idsFrom)))]);
   const stored = await contents.atKeys([...new Set(keys.flatMap(mediaKeysFrom))]);
   const moving = keys.some((key) => key.split('/').some(isDigested)) ? await contents.queued() : [];
   const byId = new Map([...named, ...moving].map((row) => [row.id, row]));

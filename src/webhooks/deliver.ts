@@ -114,7 +114,7 @@ export class Webhooks {
   /** Without WEBHOOK_URL in any process for a while, its endpoint is removed. During an update, some processes may not have it. */
   async #renewEnvironment(): Promise<void> {
     const { store, environment, log } = this.#deps;
-    if (environment.url !== undefined) await store.endpoints.seen(environmentEndpoint);
+    if (environment.url !== undefined) await store.endpoints.markSeen(environmentEndpoint);
     else if (await store.endpoints.removeUnseen(environmentEndpoint, unseenMs)) {
       log.warn(
         { event: 'webhook.endpoint_removed', endpointId: environmentEndpoint },
@@ -167,7 +167,7 @@ export class Webhooks {
       error: reason,
       waitMs: Math.max(waitAfter(attempt), waitMs),
     });
-    if (gone && (await store.endpoints.gone(endpointId, reason))) {
+    if (gone && (await store.endpoints.markGone(endpointId, reason))) {
       log.error(
         { event: 'webhook.gone', ...fields },
         'webhook endpoint gone (410), events wait until it is enabled again',

@@ -2,7 +2,7 @@ import { type RawBuilder, sql } from 'kysely';
 import type { Tags } from '../../tags.ts';
 import type { Database } from '../database/schema.ts';
 
-/** Connections with all of these tags. */
+/** SQL: whether a connection has all of these tags. */
 export const haveTags = (tags: readonly Tags[]): RawBuilder<boolean> =>
   sql<boolean>`connections.tags @> ALL(${tags.map((tag) => JSON.stringify(tag))}::text[]::jsonb[])`;
 

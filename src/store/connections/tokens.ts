@@ -5,7 +5,7 @@ import type { Database, StoredTokens } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent, notify } from '../events/add-event.ts';
 
-/** Read before every call of the API. */
+/** The tokens of a connection. They are read before every call of the API. */
 export async function storedTokens(db: Database, id: string): Promise<StoredTokens | undefined> {
   const { rows } = await sql<StoredTokens>`
     SELECT user_id, status, tokens, token_version, coalesce(access_expires_at > now(), false) AS is_fresh,

@@ -4,7 +4,10 @@ import type { Reason } from '../../reasons.ts';
 import type { Role, SignInMethod } from '../../roles.ts';
 import type { Tags } from '../../tags.ts';
 
-/** The tables as TypeScript sees them (camelCase; bigint columns are numbers, timestamps Dates). */
+/**
+ * Tables for typed queries (camelCase; bigint columns are numbers, timestamps Dates). initial-schema.ts has all tables, with
+ * what they are for.
+ */
 export interface Schema {
   connections: ConnectionTable;
   companies: { id: string; name: string; removalAcceptedBefore: Generated<Date | null> };
@@ -102,7 +105,7 @@ interface AccessTable {
   companyId: string;
   /** High-water mark: epoch milliseconds of the upload date up to which everything is recorded. */
   highWaterMark: number | null;
-  /** `since`: ISO 8601. */
+  /** Changes that wait until an operator accepts them. `since`: ISO 8601. */
   held: Generated<Partial<Record<HeldKind, HeldChanges & { since: string }>>>;
   gainedAt: Generated<Date>;
   lostAt: Date | null;
@@ -132,11 +135,11 @@ export interface SidecarStates {
   thumbnailState: ThumbnailState;
   thumbnail: { key: string; bytes: number } | null;
   /** Stored sidecars, by key. */
-  sidecarFiles: Record<string, Kept>;
+  sidecarFiles: Record<string, StoredSidecar>;
 }
 
 /** A sidecar as it was stored. */
-export interface Kept {
+export interface StoredSidecar {
   bytes: number;
   etag: string | null;
   crc32: string;
@@ -144,7 +147,7 @@ export interface Kept {
   sha256?: string | undefined;
 }
 
-/** An upload in parts that was begun, and the version of the file that it is of. */
+/** An unfinished upload in parts, and the version of its file. */
 export interface UploadUnderWay {
   id: string;
   key: string;
@@ -202,7 +205,7 @@ interface AssetTable {
   recordKey: string | null;
   /** When the current file was mirrored; null: it is not, or it is being replaced. */
   mirroredAt: Date | null;
-  /** Under which time a version is being kept, until it is in `assetVersions`. */
+  /** The `replacedAt` of a version that is being kept, until it is in `assetVersions`. */
   keepingAt: Date | null;
   goneAt: Generated<Date | null>;
   /** When it last became mirrored or gone, written by a trigger; null: long ago. */
@@ -213,16 +216,16 @@ interface AssetTable {
   thumbnail: { key: string; bytes: number } | null;
   thumbnailState: ThumbnailState;
   /** The sidecars in the bucket, by key. */
-  sidecarFiles: Generated<Record<string, Kept>>;
+  sidecarFiles: Generated<Record<string, StoredSidecar>>;
   /** When the media's bytes were last compared with their checksum. */
   verifiedAt: Date | null;
   /** Until when the media is locked in the bucket, as checked there; null: not checked since it was stored. */
   retainedUntil: Date | null;
-  /** When they were last found not to be comparable: archived, or damaged and gone from the library. */
+  /** When the media's bytes last could not be compared: archived, or damaged and gone from the library. */
   unverifiableAt: Generated<Date | null>;
-  /** Keys that another version of it may have: deleted once the record of this one is written. */
+  /** Keys of the files that are being replaced: their objects are deleted once the new record is written. */
   superseded: Generated<string[]>;
-  /** Readers of the feed have it: written by a trigger. */
+  /** The feed has reported it as part of the copy; written by a trigger. */
   inCopy: Generated<boolean>;
   upload: UploadUnderWay | null;
   firstSeenAt: Generated<Date>;
@@ -261,8 +264,9 @@ export interface VersionFile {
   role: 'media' | 'record' | 'captions' | 'text' | 'transcript' | 'thumbnail';
   /** Its key while the version was the current one. */
   key: string;
-  /** Its key now; in a bucket with versions it is this version of it. */
+  /** Its key now. */
   at: string;
+  /** Its version at that key, in a bucket with versions. */
   versionId?: string | undefined;
   bytes: number;
   etag: string | null;
@@ -303,7 +307,7 @@ export interface SyncScope {
   /** An operator has confirmed that GONE_RETENTION may remove what is due. */
   acceptRemoved?: true | undefined;
 }
-/** Where an interrupted sync continues. */
+/** Where an interrupted sync continues in a company. */
 export interface CompanyPosition {
   /** Nothing is left to do. */
   done?: true;
@@ -374,8 +378,9 @@ export interface VerificationPosition {
   since?: number;
   /** The last key that was compared. */
   key?: string;
-  /** The last asset that was checked; and of its superseded files, the last one (epoch milliseconds). */
+  /** The last asset that was checked. */
   assetId?: string;
+  /** The last of its superseded files that was checked (epoch milliseconds). */
   replacedAt?: number;
   /** How often in a row it was postponed at this position. */
   failures?: number;
@@ -532,7 +537,7 @@ interface SessionTable {
   method: SignInMethod;
   address: string;
   userAgent: string | null;
-  /** Digest of what gave the role. */
+  /** Digest of what gave the role: ADMIN_TOKEN, or the settings of the provider. */
   givenBy: string;
   createdAt: Generated<Date>;
   lastUsedAt: Generated<Date>;

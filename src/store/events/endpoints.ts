@@ -5,7 +5,7 @@ import type { Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';
 import { addEvent } from './add-event.ts';
 
-/** An event goes to an endpoint if it has one of the values of each list. */
+/** An endpoint gets only events that match each list. Undefined: all match. */
 export interface EndpointFilters {
   connectionIds?: string[] | undefined;
   companyIds?: string[] | undefined;
@@ -30,7 +30,7 @@ export interface Endpoint {
 
 export type EndpointValues = Pick<Endpoint, 'url' | 'sealed' | 'description' | 'kinds' | 'filters' | 'enabled'>;
 
-/** All endpoints with the number of events that wait, and of those that an attempt failed for. */
+/** All endpoints. `waiting`: how many events wait for it; `failing`: for how many of them an attempt has failed. */
 export async function list(db: Database): Promise<(Endpoint & { waiting: number; failing: number })[]> {
   const { rows } = await sql<Endpoint & { waiting: number; failing: number }>`
     SELECT w.*, d.* FROM webhook_endpoints w CROSS JOIN LATERAL (
@@ -74,8 +74,8 @@ export async function remove(db: Database, id: string): Promise<void> {
   await sql`DELETE FROM webhook_endpoints WHERE id = ${id}`.execute(db);
 }
 
-/** A process has its address in the environment. */
-export async function seen(db: Database, id: string): Promise<void> {
+/** Records that a process has its address in the environment. */
+export async function markSeen(db: Database, id: string): Promise<void> {
   await sql`UPDATE webhook_endpoints SET seen_at = now() WHERE id = ${id}`.execute(db);
 }
 
@@ -85,8 +85,8 @@ export async function removeUnseen(db: Database, id: string, ms: number): Promis
   return wroteAny(await sql`DELETE FROM webhook_endpoints WHERE id = ${id} AND ${unseen}`.execute(db));
 }
 
-/** The endpoint answered 410. True, and an event reports it, if that is new. */
-export async function gone(db: Database, id: string, reason: string): Promise<boolean> {
+/** Marks an endpoint that answered 410. True if it was not marked before; an event then reports it. */
+export async function markGone(db: Database, id: string, reason: string): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     const result = await sql`
       UPDATE webhook_endpoints SET gone_at = now() WHERE id = ${id} AND gone_at IS NULL`.execute(tx);

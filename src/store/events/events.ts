@@ -33,8 +33,8 @@ export async function search(
 }
 
 /**
- * Events after `position`, in an order into which nothing is ever inserted: events of a transaction are returned only when all
- * earlier transactions have ended.
+ * Events after `position`. No event is ever added before one that was returned: the events of a transaction are returned
+ * only once all earlier transactions have ended.
  */
 export async function since(db: Database, position: EventPosition, limit: number): Promise<(Event & EventPosition)[]> {
   return db
@@ -57,7 +57,7 @@ export async function startingPosition(db: Database, position?: EventPosition): 
   return position && !ahead ? position : { xact: now, id: 0 };
 }
 
-/** Moves events that were copied from another database, with transactions ahead of this one, to the beginning. */
-export async function settle(db: Database): Promise<void> {
+/** Moves events that were copied from another database to the beginning: their transactions are ahead of those here. */
+export async function moveCopiedToStart(db: Database): Promise<void> {
   await sql`UPDATE events SET xact = '0' WHERE xact >= pg_snapshot_xmax(pg_current_snapshot())`.execute(db);
 }

@@ -39,7 +39,7 @@ export type AssetContents = Pick<Asset, (typeof columns)[number]> & {
 
 const notMirrored = ['pending', 'processing', 'transferring', 'unavailable', 'failed'] satisfies AssetState[];
 
-/** Worded like the index `assets_by_key`. Sorted byte by byte, as object stores list keys. */
+/** Exactly as in the index `assets_by_key`. Sorted byte by byte, as object stores list keys. */
 const mediaKey = sql<string>`(media->>'key') COLLATE "C"`;
 
 const isMoving = sql<boolean>`(queued_at IS NOT NULL OR coalesce(lease_until > now(), false))`;
@@ -56,12 +56,12 @@ export async function get(db: Database, id: string): Promise<AssetContents | und
   return assets(db).where('id', '=', id).executeTakeFirst();
 }
 
-export async function some(db: Database, ids: string[]): Promise<AssetContents[]> {
+export async function withIds(db: Database, ids: string[]): Promise<AssetContents[]> {
   if (ids.length === 0) return [];
   return assets(db).where('id', 'in', ids).execute();
 }
 
-/** A page of assets that have, or had, media in the bucket, by its key, after `after`. */
+/** A page of assets that have, or had, media in the bucket, in the order of the media's key, after `after`. */
 export async function byKey(
   db: Database,
   page: { after: string; limit: number; connectionId?: string | undefined },
@@ -96,16 +96,16 @@ export async function byId(db: Database, page: { after: string; limit: number })
 }
 
 /** Fields of the library's answers, which the library may fill with anything. */
-const answered = ['projectName', 'mimeType', 'tags', 'duration', 'width', 'height'] as const;
+const libraryFields = ['projectName', 'mimeType', 'tags', 'duration', 'width', 'height'] as const;
 
 export type DescribedContents = Awaited<ReturnType<typeof describedById>>[number];
 
-/** The same, with what the library says about the assets. */
+/** A page of all assets, by id, with what the library says about them. */
 export async function describedById(db: Database, page: { after: string; limit: number }) {
   return assets(db)
     .select(['assetType', 'size', 'goneAt'])
     .select(sql<string>`(SELECT c.name FROM companies c WHERE c.id = a.company_id)`.as('companyName'))
-    .select(answered.map((field) => sql<unknown>`coalesce(detail, listed)->${sql.lit(field)}`.as(field)))
+    .select(libraryFields.map((field) => sql<unknown>`coalesce(detail, listed)->${sql.lit(field)}`.as(field)))
     .where('id', '>', page.after)
     .orderBy('id')
     .limit(page.limit)

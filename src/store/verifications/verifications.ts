@@ -6,10 +6,11 @@ import { inMs } from '../database/time.ts';
 import { addEvent } from '../events/add-event.ts';
 import { isDue } from '../settings/chores.ts';
 
-/** How many ended verifications are kept with their lines: of scheduled ones, of deep ones, and of others. */
-const kept = 50;
+/** How many ended verifications of each kind are kept with their lines. */
+const keptPerKind = 50;
 
-const keptTogether = sql`options ? 'scheduled', options @> '{"deep": true}'`;
+/** The kinds: scheduled, deep, and others. */
+const kind = sql`options ? 'scheduled', options @> '{"deep": true}'`;
 
 /**
  * Requests a scheduled verification, of one connection or of all (null): it compares the database and the bucket, and repairs
@@ -22,17 +23,17 @@ export async function requestScheduledOf(db: Database, connectionId: string | nu
     ON CONFLICT (coalesce(connection_id, '')) WHERE status = 'waiting' AND options->'scheduled' = 'true'
       DO UPDATE SET options = excluded.options
     RETURNING id`.execute(db);
-  await forget(db);
+  await deleteOld(db);
   return rows[0]!.id;
 }
 
-async function forget(db: Database): Promise<void> {
+async function deleteOld(db: Database): Promise<void> {
   await sql`
     DELETE FROM verifications WHERE id IN (
       SELECT id FROM (
-        SELECT id, row_number() OVER (PARTITION BY ${keptTogether} ORDER BY finished_at DESC, id) AS rank
+        SELECT id, row_number() OVER (PARTITION BY ${kind} ORDER BY finished_at DESC, id) AS rank
         FROM verifications WHERE finished_at IS NOT NULL) AS finished
-      WHERE rank > ${kept})`.execute(db);
+      WHERE rank > ${keptPerKind})`.execute(db);
 }
 
 /** Requests a verification. One runs at a time; the others wait. */
@@ -45,7 +46,7 @@ export async function request(db: Database, options: VerificationOptions, connec
     status: 'waiting' as const,
   };
   await db.insertInto('verifications').values(values).execute();
-  await forget(db);
+  await deleteOld(db);
   return id;
 }
 
@@ -95,7 +96,7 @@ export async function release(db: Database, id: string, owner: string): Promise<
   await sql`UPDATE verifications SET owner = NULL, until = NULL WHERE id = ${id} AND owner = ${owner}`.execute(db);
 }
 
-/** Releases it for `waitMs` after an error. Returns how often in a row this happened without progress. */
+/** Releases the lease after an error; the next attempt is in `waitMs`. Returns the number of failures since the last progress. */
 export async function postpone(
   db: Database,
   id: string,
@@ -110,7 +111,7 @@ export async function postpone(
   return rows[0]?.failures ?? 0;
 }
 
-/** Ends it. With `differs`, an event reports what it found. */
+/** Ends a verification. With `differs`, an event reports what it found. */
 export async function done(db: Database, id: string, owner: string, differs?: Record<string, unknown>): Promise<void> {
   await db.transaction().execute(async (tx) => {
     const ended = await tx
@@ -127,7 +128,7 @@ export async function done(db: Database, id: string, owner: string, differs?: Re
   });
 }
 
-/** Ends one that no process holds and that cannot continue. */
+/** Ends a verification that cannot continue, after its lease was released. */
 export async function failed(db: Database, id: string, error: string): Promise<void> {
   await sql`
     UPDATE verifications SET status = 'failed', error = ${error}, until = NULL, finished_at = now()
@@ -153,7 +154,7 @@ export async function get(db: Database, id: string): Promise<Verification | unde
   return db.selectFrom('verifications').selectAll().where('id', '=', id).executeTakeFirst();
 }
 
-/** Those that ended in a time, and since when the database has all of them. */
+/** Verifications that ended from `from` to before `to`. `since`: the database has all that ended from then on. */
 export async function endedIn(
   db: Database,
   { from, to, connectionId }: { from: Date; to: Date; connectionId: string | undefined },
@@ -173,6 +174,6 @@ export async function endedIn(
     SELECT greatest(${from}::timestamptz, coalesce((SELECT min(at) FROM events), now()), (
       SELECT max(oldest) FROM (
         SELECT min(finished_at) AS oldest FROM verifications WHERE finished_at IS NOT NULL
-        GROUP BY ${keptTogether} HAVING count(*) >= ${kept}) AS full_ones)) AS since`.execute(db);
+        GROUP BY ${kind} HAVING count(*) >= ${keptPerKind}) AS full_ones)) AS since`.execute(db);
   return { verifications, since: rows[0]!.since };
 }

@@ -64,7 +64,9 @@ export async function compareAgain(
   const deps = { store: scratch.store, storage, thumbnails };
   for (let from = 0; from < ids.length; from += againPerPage) {
     const some = ids.slice(from, from + againPerPage);
-    const keys = (await store.contents.some(some)).flatMap(({ id, media }) => (media ? [{ id, key: media.key }] : []));
+    const keys = (await store.contents.withIds(some)).flatMap(({ id, media }) =>
+      media ? [{ id, key: media.key }] : [],
+    );
     await scratch.store.drills.forget(keys);
     const media = keys.map(({ key }) => key);
     await rebuildKeys(deps, media, { onProblem: () => {}, pause, signal });
