@@ -66,7 +66,7 @@ function gaugesOfRecords(
   );
   const oldestVerification = gauge(
     'asset_mirror_oldest_verification_seconds',
-    'Seconds since the file that was not verified for the longest time was verified.',
+    'Seconds since the oldest verification of a file.',
   );
   const cycle = gauge('asset_mirror_scrub_cycle_seconds', 'Seconds within which the scrub verifies each file.');
   const drillPassed = gauge('asset_mirror_drill_passed', 'Whether the last restore drill passed: 1 or 0.');

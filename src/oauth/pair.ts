@@ -4,7 +4,7 @@ import type { Sealer } from './seal.ts';
 const pair = z.object({ accessToken: z.string(), refreshToken: z.string() });
 export type TokenPair = z.infer<typeof pair>;
 
-/** Binds a sealed value to what it belongs to: a pair to its user, or to a consent whose user is not known yet. */
+/** Binds a sealed value to its owner: a pair to a user, or to a consent whose user is not known yet; secrets to a webhook. */
 export const purposeOf = {
   user: (userId: string) => `tokens of ${userId}`,
   consent: (id: string) => `consent ${id}`,

@@ -107,7 +107,7 @@ function addCompanyRoutes(server: FastifyInstance, service: Service): void {
     const { userId, allowed } = parse(Access, request.body);
     const companyId = idOf(request);
     if (!allowed) {
-      // Section 3.2: connections that can read nothing else end. First, so that a crash leaves no such connection.
+      // Section 3.2: connections that can read nothing else end. They end first, so that none is left after a crash.
       const isOnly = ({ id }: { id: string }) => id === companyId;
       const lost = connections
         .ofUser(userId)

@@ -14,6 +14,7 @@ export function randomOf(...name: (string | number)[]): Random {
   return randomFrom(hash('sha256', name.join('\0'), 'buffer').readUInt32LE());
 }
 
+/** The same generator, seeded with an integer. */
 export function randomFrom(state: number): Random {
   const next = () => {
     state = (state + 0x6d2b79f5) | 0;
