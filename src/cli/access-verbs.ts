@@ -17,7 +17,7 @@ export function accessVerbs(verb: NewVerb, group: NewGroup, verbs: Pick<Verbs, '
     'asset-mirror login',
     'The other verbs then use this session, unless ASSET_MIRROR_TOKEN or ADMIN_TOKEN is set.',
   ).action(async (options) => login(await verbs.api(), await verbs.credentials(), options));
-  verb('logout', 'end the session of login, and forget it', 'asset-mirror logout').action(async (options) =>
+  verb('logout', 'sign out: end the session of `asset-mirror login`', 'asset-mirror logout').action(async (options) =>
     logout(await verbs.credentials(), options),
   );
   verb('whoami', 'show your name and role', 'asset-mirror whoami').action(async (options) =>
@@ -32,7 +32,7 @@ export function accessVerbs(verb: NewVerb, group: NewGroup, verbs: Pick<Verbs, '
     'asset-mirror audit --all --json > audit.jsonl',
   ])
     .option('--search <text>', 'part of a name, an address or an id')
-    .option('--action <name>', 'such as pauseConnection, from the API')
+    .option('--action <name>', 'an operation of the API, such as pauseConnection; or signIn, signOut')
     .option('--refused', 'only what was refused')
     .option('--since <date>', 'from this day on (UTC); a time needs its zone')
     .option('--until <date>', 'before this day')
@@ -45,7 +45,7 @@ function tokenVerbs(group: Command, { api }: Pick<Verbs, 'api'>): void {
   const verb = verbsOf(group);
   verb('list', 'List API tokens.', 'list').action(async (options) => listTokens(await api(), options));
   verb('add', 'Create an API token, and print it.', 'add ci --role viewer --days 30')
-    .argument('<name>', 'what uses it')
+    .argument('<name>', 'its name: what uses it')
     .addOption(new Option('--role <role>', 'what it may do').choices(roles).default('viewer'))
     .option('--days <n>', 'days until it expires, up to 365', wholeNumber(1, 365), 90)
     .action(async (name: string, options: AddTokenOptions) => addToken(await api(), name, options));

@@ -36,7 +36,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .option('--accept-removed', 'let GONE_RETENTION remove all that is due now; starts a full sync')
     .option(
       '--wait',
-      'wait until everything found is mirrored; exit with 1 if anything failed or waits for over 5 minutes',
+      'wait until everything found is mirrored; exit with 1 if anything failed or must wait for over 5 minutes',
     )
     .action(async (connection: string, options: ResyncOptions) =>
       failIf(await resync(await connect(), connection, options)),
@@ -44,7 +44,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
 
   verb(
     'retry',
-    'try assets again, with transcripts and thumbnails that were given up',
+    'try assets again, also transcripts and thumbnails that were given up',
     'asset-mirror retry --failed',
     'Name the assets, or use --failed.',
   )
@@ -88,11 +88,11 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
       '--include and --exclude replace the earlier filters of the same option; "none" clears them. An asset is mirrored if it matches one included value of each kind (type, company, project) and no excluded value. Files in the bucket stay, even if a filter skips them now.',
     ].join('\n\n'),
   )
-    .argument('[connection]', `${connectionName} (default: all processes, with --bandwidth only)`)
+    .argument('[connection]', `${connectionName} (without it, --bandwidth applies to all processes)`)
     .option('--interval <duration>', 'time between incremental syncs, such as 15m')
     .option('--include <what>', 'mirror only this: type=videos, company=ID or project=ID; may be repeated', collect)
     .option('--exclude <what>', 'skip this, in the same form; may be repeated', collect)
-    .option('--concurrency <n>', 'maximum assets in transfer')
+    .option('--concurrency <n>', 'maximum assets in transfer at once')
     .option('--bandwidth <rate>', 'download limit of each process, such as 20MiB/s, or a timetable')
     .option(
       '--hold-missing <limit>',

@@ -27,7 +27,7 @@ export function checkVerbs(
     .option('--deep', 'read every object and compare its checksum')
     .option('--repair', 'fetch or write again what is missing or different')
     .option('--wait', 'with --repair: wait for the repairs, then verify once more')
-    .option('--ignore-foreign', 'count objects that no record names, but not as differences')
+    .option('--ignore-foreign', 'only count objects that no record names, without reporting them as differences')
     .option('--inventory', 'write the inventory at the end')
     .option('--all', 'also print objects that are as expected')
     .action(async (options: VerifyOptions) => failIf(await verify(await verbs.api(), options)));
@@ -38,14 +38,14 @@ export function checkVerbs(
     'asset-mirror drill --sample 200',
     'Restores all records from the bucket into a scratch schema, reads some files, and decrypts all tokens and secrets. Changes no assets and no files. Exits with 1 if it fails.',
   )
-    .option('--sample <n>', 'read the files of this many random assets (default 20)', wholeNumber(1, 10_000))
+    .option('--sample <n>', 'read the files of this many random assets (default: 20)', wholeNumber(1, 10_000))
     .action(async (options: DrillVerbOptions) => failIf(await drill(await verbs.api(), options)));
 
   verb('report', 'write the assurance report of a month, as signed JSON and as a printable page', [
     'asset-mirror report --month 2026-10',
     'asset-mirror report --month 2026-10 --connection CONNECTION --out reports',
   ])
-    .requiredOption('--month <month>', 'such as 2026-10 (UTC; required)')
+    .requiredOption('--month <month>', 'the month (UTC, required), such as 2026-10')
     .option('--connection <name>', 'only this connection')
     .option('--out <directory>', 'where the files are written', '.')
     .action(async (options: ReportOptions) => report(await verbs.api(), options));
@@ -78,7 +78,7 @@ export function checkVerbs(
     .option('--version <name>', 'this superseded file, from `asset-mirror versions` (default: the current one)')
     .option(
       '--as-of <date>',
-      'the newest files that were mirrored until then, such as 2026-01-31 (the end of that day, UTC)',
+      'the newest files that were mirrored by this date, such as 2026-01-31 (the end of that day, UTC)',
       date,
     )
     .option('--connection <name>', 'all assets of this connection')
@@ -97,7 +97,7 @@ export function checkVerbs(
         'asset-mirror export --type photography --manifest csv',
       ],
       'Needs the settings, but no running asset-mirror. All conditions must match; without any, all assets are copied. ' +
-        'Run it again after an interruption: it continues where it stopped, a .zip file begins again.',
+        'Run it again after an interruption; it continues where it stopped, but a .zip file starts over.',
     ),
   )
     .option('--to <place>', 'a directory, a .zip file, or s3://bucket/prefix at the same store')
@@ -131,7 +131,7 @@ export function checkVerbs(
     .argument('[place]', 'a directory, or s3://bucket/prefix (default: STORAGE_URL)')
     .option('--key <fingerprint>', 'the key to trust (default: that of the last manifest)')
     .option('--asset <id>', 'print a proof of this asset, for someone without the copy')
-    .option('--day <day>', 'with --asset: of this day, such as 2026-01-31 (default: the last one)', day)
+    .option('--day <day>', 'with --asset: the day of the manifest, such as 2026-01-31 (default: the last one)', day)
     .action((place: string | undefined, options: AttestOptions) => verbs.attest(place, options));
 
   verbsOf(group('keys', 'manage the keys that encrypt tokens and secrets'))(

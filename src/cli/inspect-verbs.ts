@@ -99,7 +99,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'list changes of the copy, oldest first: assets added, replaced, changed, gone or erased',
     'asset-mirror changes --after CURSOR --follow --json',
   )
-    .option('--after <cursor>', 'the last `nextCursor` or `cursor` (default: from the oldest change)')
+    .option('--after <cursor>', 'only changes after this `nextCursor` or `cursor` (default: from the oldest change)')
     .option('--limit <n>', 'maximum changes at once, up to 1000', wholeNumber(1, 1000), 100)
     .option('--follow', 'continue until interrupted; with --json, one change per line')
     .action(async (options: ChangesOptions) => changes(await connect(), options));

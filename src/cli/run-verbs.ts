@@ -36,7 +36,7 @@ export function runVerbs(verb: NewVerb, verbs: Pick<Verbs, 'start' | 'demo' | 'l
     .option('--media <dir>', 'serve a folder', directory)
     .option('--synthetic <n>', 'serve n generated assets', wholeNumber(0, 10_000_000))
     .option('--max-size <size>', 'with --synthetic: maximum size of a file, such as 10MiB', size)
-    .option('--seed <n>', 'a number: the same one generates the same content', wholeNumber(0, 2 ** 31))
+    .option('--seed <n>', 'the same number generates the same content', wholeNumber(0, 2 ** 31))
     .addOption(
       new Option('--database <url>', 'PostgreSQL that keeps apps, grants and tokens (default: one under DATA_DIR)').env(
         'LIBRARY_DATABASE_URL',

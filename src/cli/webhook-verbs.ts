@@ -30,12 +30,12 @@ export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>):
     .argument('<endpoint>', endpoint)
     .option('--url <url>', 'another address', nonEmptyText)
     .option('--no-filters', 'remove all filters')
-    .option('--enable', 'send it events again, and those that wait')
+    .option('--enable', 'send it events again, also those that wait')
     .addOption(new Option('--disable', 'send it nothing').conflicts('enable'))
     .option('--rotate-secret', 'print a new secret; the old one also signs for 24 hours')
     .action(async (id: string, options: webhooks.SetOptions) => webhooks.set(await connect(), id, options));
 
-  verb('remove', 'Remove a webhook endpoint, with what waits for it and its log.', 'remove ENDPOINT')
+  verb('remove', 'Remove a webhook endpoint, the messages that wait for it, and its log.', 'remove ENDPOINT')
     .argument('<endpoint>', endpoint)
     .action(async (id: string, options) => webhooks.remove(await connect(), id, options));
 
@@ -46,13 +46,13 @@ export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>):
   )
     .argument('<endpoint>', endpoint)
     .addOption(
-      new Option('--state <state>', 'only these; failed: given up after 3 days').choices([
+      new Option('--state <state>', 'only messages in this state; failed: given up after 3 days').choices([
         'waiting',
         'delivered',
         'failed',
       ]),
     )
-    .option('--limit <n>', 'maximum rows', wholeNumber(1, mostRows), 50)
+    .option('--limit <n>', `maximum rows, up to ${mostRows}`, wholeNumber(1, mostRows), 50)
     .action(async (id: string, options: webhooks.DeliveriesOptions) =>
       webhooks.deliveries(await connect(), id, options),
     );
