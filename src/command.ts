@@ -108,7 +108,7 @@ async function start(role: Role, json: boolean, options: ContextOptions): Promis
   if (!service) return;
   const { value, made, file } = service.context.adminToken;
   if (made && role !== 'worker') {
-    printError(`The operators' token, shown this once and kept in ${file}:\n${value}`);
+    printError(`The admin token, which is shown only now and kept in ${file}:\n${value}`);
   }
   const { signer, signerMade } = service.context;
   if (signer && signerMade) {

@@ -104,5 +104,5 @@ function drillText(drill: Answers['drill'], now: number, interval: number | unde
   }
   return interval === undefined
     ? 'No restore drill has ended yet, and none is scheduled: DRILL_INTERVAL is off'
-    : 'No restore drill has ended yet; the first one is made within a day of the first connection';
+    : 'No restore drill has ended yet; the first one runs within a day of the first connection';
 }

@@ -80,7 +80,7 @@ export const drillAnswer = drillSummary
         problems: z.object({ count, lines: z.array(z.string()) }),
       })
       .nullable()
-      .describe('null: it has not ended, or could not be made.'),
+      .describe('null: it has not ended, or could not run.'),
   })
   .meta({ id: 'Drill' });
 
@@ -132,7 +132,7 @@ function textOf({
   lost,
 }: Omit<z.infer<typeof drillSummary>, 'text'>): string | null {
   if (finishedAt === null) return null;
-  if (!recovery) return `The drill could not be made: ${error}`;
+  if (!recovery) return `The drill could not run: ${error}`;
   if (failures.length > 0) {
     return `${failures.map(({ text }) => text).join('; ')}${lost ? `; ${numberOf(lost, 'record')} would be lost` : ''}`;
   }

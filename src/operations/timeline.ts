@@ -118,7 +118,7 @@ function stepText(step: Step): string {
     case 'parts_stored':
       return `stored ${parts} of ${of} parts`;
     case 'version_kept':
-      return `kept the superseded version (${size})`;
+      return `kept the superseded file (${size})`;
     case 'stored': {
       const sums = Object.entries(checksums ?? {}).map(([name, value]) => `${name} ${value}`);
       return `stored and verified: ${size}${sums.length > 0 ? `, ${sums.join(', ')}` : ''}`;

@@ -106,7 +106,7 @@ describe('the verbs that remove on purpose', { timeout: 60_000 }, () => {
     expect((await run('removals')).stdout).toMatch(
       new RegExp(`In the next 7 days: 1 asset, 5 B\\.\n\nASSET .*\n${three} `),
     );
-    expect((await run('status')).stdout).toContain('1 removed from the bucket in the next 7 days');
+    expect((await run('status')).stdout).toContain('1 will be removed from the bucket in the next 7 days');
     expect((await run('explain', three)).stdout).toMatch(/removed from the bucket after .* \(GONE_RETENTION\)/);
     await run('hold', three);
     expect((await run('explain', three)).stdout).toMatch(/A hold protects its files/);

@@ -79,7 +79,7 @@ function facetTable({ matching, isComplete, facets }: Answer<'facets'>): string 
   );
   const total = isComplete
     ? counted(matching, 'asset')
-    : `More than ${counted(matching, 'asset')} match; as many were counted. More conditions give exact counts.`;
+    : `More than ${counted(matching, 'asset')} match; only these were counted. Add conditions to get exact counts.`;
   const titles = [{ title: '' }, { title: 'VALUE' }, { title: 'NAME' }, { title: 'ASSETS', right: true }];
   return `${table(titles, rows)}\n\n${total}`;
 }

@@ -75,7 +75,7 @@ function summaryOf(
   const result = problems > 0 ? `${counted(problems, 'problem')} found` : none;
   return [
     `\n${lead}${paint(isGood ? 'green' : 'red', paint('bold', result))}: ${counted(objects, 'object')}, ${formatBytes(bytes)} read in ${formatDuration(ms)}`,
-    `  ${counted(manifests, 'manifest')}, ${number(days)} intact ${days === 1 ? 'inventory' : 'inventories'}; the last is of ${day ?? 'no day'}`,
+    `  ${counted(manifests, 'manifest')}, ${number(days)} intact ${days === 1 ? 'inventory' : 'inventories'}; the last: ${day ?? 'none'}`,
     ...(unproven > 0 ? [`  ${counted(unproven, 'object')} not proven`] : []),
     trustOf(progress, key),
   ].join('\n');

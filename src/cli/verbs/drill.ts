@@ -35,7 +35,7 @@ export async function drill(api: ApiClient, { sample, json }: DrillVerbOptions):
 function describe(run: Answer<'drill'>): string {
   const { report, recovery, failures } = run;
   const head = run.status === 'passed' ? paint('green', 'The drill passed.') : paint('red', 'The drill failed.');
-  if (!report || !recovery) return `${head} It could not be made: ${harmless(run.error ?? 'unknown')}`;
+  if (!report || !recovery) return `${head} It could not run: ${harmless(run.error ?? 'unknown')}`;
   const { restored, sample, secrets, loss } = report;
   const lines = [
     head,

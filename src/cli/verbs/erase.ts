@@ -28,8 +28,9 @@ export async function erase(api: ApiClient, ids: string[], options: EraseOptions
   if (!options.yes) {
     requireTerminal(what, options);
     print(`${paint('bold', counted(preview.assets, 'asset'))}, ${formatBytes(preview.bytes)} of media.`);
-    print('Their media, transcripts, thumbnails, records, all older versions and their history are removed from the');
-    print('bucket and the database. They are never mirrored again. This cannot be undone.');
+    print('Their media, transcripts, thumbnails, records, superseded files and history are');
+    print('removed from the bucket and the database. They are never mirrored again. This');
+    print('cannot be undone.');
     if (preview.held > 0)
       print(paint('yellow', `Protected by a hold, so not erased: ${counted(preview.held, 'asset')}.`));
     if (!(await confirmed('Erase them for good?'))) {

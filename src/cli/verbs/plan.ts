@@ -58,7 +58,7 @@ function describeProgress({ companyId, listed, pages, waitsUntil }: PlanProgress
 
 const kinds = {
   new: 'new',
-  missing: 'older, but unknown',
+  missing: 'old, and not in the database',
   changed: 'the file in the library has changed',
   waiting: 'known, not yet in the bucket',
 } as const;
@@ -149,7 +149,7 @@ function byCompany({ rows }: Plan): string {
       { title: 'ASSETS', right: true },
       { title: 'BYTES', right: true },
       { title: 'SKIPPED', right: true, spare: 2 },
-      { title: 'UNCHANGED', right: true, spare: 1 },
+      { title: 'OTHER', right: true, spare: 1 },
     ],
     cells,
   );

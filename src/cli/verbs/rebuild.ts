@@ -36,7 +36,9 @@ function summaryOf(progress: Readonly<Rebuilding>, { interrupted, ms }: { interr
   if (progress.versions > 0) lines.push(`  ${counted(progress.versions, 'superseded file')} restored`);
   if (progress.pending > 0) lines.push(`  ${progress.pending} differ from their record and are fetched again`);
   if (progress.skipped > 0)
-    lines.push(`  ${progress.skipped} record files ignored: not a valid record, or an older version`);
+    lines.push(
+      `  ${progress.skipped} record files ignored: not a valid record, or older than another record of the same asset`,
+    );
   if (interrupted) lines.push('Run it again to continue.');
   else if (progress.restored + progress.known > 0) {
     lines.push('Users must connect again (`asset-mirror connect-link`). Restored assets are not downloaded again.');

@@ -53,7 +53,7 @@ function describe(totals: Status, connections: ConnectionSummary[], watched: boo
       ? `${number(totals.syncs.running)} syncs running, ${number(totals.syncs.waiting)} waiting`
       : '',
     totals.removals.assets > 0
-      ? `${number(totals.removals.assets)} removed from the bucket in the next 7 days; see \`asset-mirror removals\``
+      ? `${number(totals.removals.assets)} will be removed from the bucket in the next 7 days; see \`asset-mirror removals\``
       : '',
     totals.removals.heldCompanies > 0
       ? paint('yellow', 'a company is held: too many assets would be removed at once; see `asset-mirror removals`')

@@ -36,5 +36,5 @@ export async function versions(api: ApiClient, assetId: string, options: { json?
       [current, ...rows],
     ),
   );
-  if (versions.length === 0) print(paint('dim', 'No superseded version is kept.'));
+  if (versions.length === 0) print(paint('dim', 'No superseded file is kept.'));
 }

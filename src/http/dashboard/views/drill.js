@@ -63,7 +63,7 @@ export const drillView = {
         <div class="head"><div><h1 id="drill-title" tabindex="-1">Restore drill</h1>
           <p class="soft">${drill.scheduled ? 'Scheduled' : 'Requested by an operator'} · ${drill.finishedAt ? html`ended ${time(drill.finishedAt)}, ${when(drill.finishedAt)}` : html`requested ${time(drill.requestedAt)}`}</p></div>
           <p class="state">${pill(tone, word)}</p></div>
-        ${drill.error ? html`<p class="banner ${drill.status === 'failed' ? 'bad' : 'warn'}"><strong>${drill.status === 'failed' ? 'It could not be made:' : 'It is tried again:'}</strong> ${drill.error}</p>` : nothing}
+        ${drill.error ? html`<p class="banner ${drill.status === 'failed' ? 'bad' : 'warn'}"><strong>${drill.status === 'failed' ? 'It could not run:' : 'It is tried again:'}</strong> ${drill.error}</p>` : nothing}
         ${drill.failures.map(({ text }) => html`<p class="banner bad">${text}</p>`)}
         ${ended(drill) ? nothing : html`<p class="soft">A worker restores the records from the bucket into a scratch schema, and reads a sample of the files.</p>`}
         ${drill.report && drill.recovery ? facts(drill, drill.report, drill.recovery) : nothing}
