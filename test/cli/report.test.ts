@@ -161,7 +161,7 @@ test('the report shows what is damaged, and failed drills as failed', async () =
   await report('--month', month);
   const page = await readFile(join(out, `asset-mirror-${month}.html`), 'utf8');
   expect(page).toContain('<i class="bad">Damaged</i>');
-  expect(page).toContain('What was found in the bucket, and is not repaired');
+  expect(page).toContain('Problems in the bucket that are not repaired yet');
   expect(page).toContain('film.mov');
   expect(page.match(/<i class="bad">Failed<\/i>/g)).toHaveLength(2);
   await scene.query(`DELETE FROM events WHERE kind = 'asset.damaged'`);

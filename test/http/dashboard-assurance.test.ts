@@ -161,7 +161,7 @@ describe.skipIf(!chromium)(`the page Assurance${leftOut}`, () => {
     expect(texts.verification).toMatch(/^1 object missing, different or unreadable in the bucket since /);
     await go('#/');
     await go('#/assurance');
-    await hands.shows('What was found in the bucket, and is not repaired');
+    await hands.shows('Problems in the bucket that are not repaired yet');
     await hands.shows('Damaged');
     expect(await flaws('assurance-damaged')).toEqual([]);
     await page.locator('xpath/.//td[@data-label="Evidence"]//a[normalize-space()="Verification"]').click();

@@ -133,7 +133,7 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     expect(filters).toEqual({ connectionIds: [scene.connectionId] });
 
     await hands.press('Disable');
-    await hands.shows('Disabled. Later events are never sent to it.');
+    await hands.shows('Disabled. Events that happen while it is disabled are never sent to it.');
     await hands.press('Enable');
     await hands.shows('Working');
 

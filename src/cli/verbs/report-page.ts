@@ -131,7 +131,7 @@ function findings({ now: { findings: found } }: MonthReport): string {
   const { examples } = found;
   const others =
     found.objects > examples.length ? `<p>The ${examples.length} newest of ${number(found.objects)}.</p>` : '';
-  return `<section><h2>What was found in the bucket, and is not repaired</h2>${others}${table(
+  return `<section><h2>Problems in the bucket that are not repaired yet</h2>${others}${table(
     ['Object', 'Finding', 'Found', 'By'],
     examples.map(({ key, text, at: time, verificationId }) => [
       `<code>${safe(key)}</code>`,

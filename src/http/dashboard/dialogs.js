@@ -79,12 +79,12 @@ export async function planDialog(connection) {
 const planNames = {
   new: 'New',
   missing: 'Old, and not in the database',
-  changed: 'Changed',
-  waiting: 'Waiting',
+  changed: 'Changed in the library',
+  waiting: 'Known, not yet in the bucket',
   record: 'Only record, transcript or thumbnail',
   same: 'Unchanged',
   processing: 'Still processing',
-  unavailable: 'Unavailable',
+  unavailable: 'No file in the library',
   skipped: 'Skipped by filters',
   unreadable: 'Breaks the API schema',
 };

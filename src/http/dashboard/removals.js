@@ -48,7 +48,7 @@ export function eraseDialog({ id, name }, then) {
     danger: true,
     then,
     content: () => html`
-      <p>Removes the file, its transcript, thumbnail, record, all older versions and its history from bucket and database.
+      <p>Removes its file, transcript, thumbnail, record, superseded files and history from the bucket and the database.
         It is never mirrored again. This cannot be undone.</p>
       <label class="field">Reason<input name="reason" required maxlength="1000"></label>`,
     async send(form) {

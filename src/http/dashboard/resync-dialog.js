@@ -46,7 +46,7 @@ export function resyncDialog(connection, seenTypes, then) {
     content: () => html`
       <fieldset><legend>What to sync</legend>
         ${choice('new', 'Incremental', 'Lists new uploads only. Takes seconds.')}
-        ${choice('everything', 'Full', 'Lists the whole library, then verifies and repairs the bucket.')}
+        ${choice('everything', 'Full', 'Lists the whole library, retries failed assets, then verifies and repairs the bucket.')}
         ${choice('part', 'A part', 'A project, a type, uploads since a date, or single assets.')}
       </fieldset>
       ${what === 'part' ? partFields(connection, { projects, companyId, types, chooseCompany }) : nothing}`,

@@ -68,7 +68,7 @@ export function webhookDialog(webhook, refresh) {
         (kind) =>
           html`<label><input type="checkbox" name="kinds" value=${kind} ?checked=${before.includes(kind)}><span>${kind}<small>${kindWords[kind]}</small></span></label>`,
       )}</div></fieldset>
-      <fieldset class="fields two"><legend>Filters (an event must match all; one without a company matches no company)</legend>${filters.pickers()}</fieldset>`,
+      <fieldset class="fields two"><legend>Filters (an event must match all; with a company filter, events without a company are not sent)</legend>${filters.pickers()}</fieldset>`,
     async send(form) {
       const url = textOf(form, 'url');
       const description = textOf(form, 'description') ?? null;
@@ -139,5 +139,5 @@ export function removeWebhookDialog(webhook) {
 /** Enabling an endpoint that answered 410 sends it what waits. @param {Webhook} webhook */
 export async function enableOrDisable({ id, enabled }) {
   await api(webhookPath(id), { method: 'PATCH', body: { enabled: !enabled } });
-  return enabled ? 'Disabled. Later events are never sent to it.' : 'Enabled.';
+  return enabled ? 'Disabled. Events that happen while it is disabled are never sent to it.' : 'Enabled.';
 }

@@ -29,9 +29,12 @@ const methods = {
 };
 /** @type {[Me['role'], string][]} */
 const roleWords = [
-  ['viewer', 'See everything, except tokens and the audit log, and files unless VIEWER_MEDIA is set.'],
+  ['viewer', 'See everything except tokens and the audit log. See files only if VIEWER_MEDIA is set.'],
   ['operator', 'Also see files; sync, retry, pause, verify, protect, connect, and change settings.'],
-  ['admin', 'Also disconnect, accept held changes, erase; webhooks, keys, tokens, and the audit log.'],
+  [
+    'admin',
+    'Also disconnect, accept held changes, end protection, erase, manage webhooks, keys and tokens, and read the audit log.',
+  ],
 ];
 
 export const accessView = {
@@ -98,7 +101,7 @@ const sessionTable = (rows) => html`<table role="table" class="cards small-figur
           : html`<button class="small" @click=${() => act(() => end(session), refresh)} aria-label="End the session of ${session.name}, from ${session.address}">End</button>`
       }</td></tr>`,
   )}</tbody></table>
-  ${rows.length >= mostSessions ? html`<p class="soft small">Only the ${number(mostSessions)} that were used last are listed.</p>` : nothing}`;
+  ${rows.length >= mostSessions ? html`<p class="soft small">Only the ${number(mostSessions)} sessions that were used last are listed.</p>` : nothing}`;
 /** `Firefox, Linux` @param {string | null} userAgent */
 function browserOf(userAgent) {
   const found = /(Firefox|Edg|OPR|Chrome|Safari)\//.exec(userAgent ?? '')?.[1];

@@ -145,7 +145,7 @@ const findingsCard = ({ findings: { objects, examples } }) =>
   objects === 0
     ? nothing
     : html`<section class="card" id="findings" aria-labelledby="findings-title">
-        <h2 id="findings-title">What was found in the bucket, and is not repaired</h2>
+        <h2 id="findings-title">Problems in the bucket that are not repaired yet</h2>
         ${objects > examples.length ? html`<p class="soft">The ${examples.length} newest of ${number(objects)}.</p>` : nothing}
         <table role="table" class="cards small-figures">
           ${head('Object', 'Finding', 'Found', 'By')}
@@ -206,7 +206,7 @@ const drillsCard = () => html`<section class="card" aria-labelledby="drills-titl
     drills.length === 0
       ? empty('No drill yet.')
       : html`<table role="table" class="cards small-figures">
-        ${head('Requested', 'Result', { right: 'Records in' }, { right: 'Media in' })}
+        ${head('Requested', 'Result', { right: 'Records restored in' }, { right: 'Media read in' })}
         <tbody role="rowgroup">${drills.map((drill) => {
           const { tone, word } = drillOutcome(drill);
           const { recordsMs, mediaMs = null } = drill.recovery ?? {};
@@ -214,8 +214,8 @@ const drillsCard = () => html`<section class="card" aria-labelledby="drills-titl
             <th role="rowheader" scope="row"><a href="#/drills/${drill.id}">${when(drill.requestedAt)}</a>
               <small>${drill.scheduled ? 'Scheduled' : 'By an operator'}</small></th>
             <td role="cell" data-label="Result" class="whole">${pill(tone, word)}</td>
-            <td role="cell" data-label="Records in" class="right figures">${recordsMs === undefined ? '' : duration(recordsMs / 1000)}</td>
-            <td role="cell" data-label="Media in" class="right figures">${mediaMs === null ? '' : duration(mediaMs / 1000)}</td>
+            <td role="cell" data-label="Records restored in" class="right figures">${recordsMs === undefined ? '' : duration(recordsMs / 1000)}</td>
+            <td role="cell" data-label="Media read in" class="right figures">${mediaMs === null ? '' : duration(mediaMs / 1000)}</td>
           </tr>`;
         })}</tbody></table>`
   }

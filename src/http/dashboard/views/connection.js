@@ -145,9 +145,9 @@ const heldKinds = {
 function heldBanner({ id: companyId, name }, changes) {
   const { flag, until, accept } = heldKinds[changes.kind];
   const request = { mode: 'full', companyId, [flag]: true };
-  return html`<div class="banner bad"><p><strong>${name} is held:</strong> ${heldWords(changes)} since ${time(changes.since)}.
-    ${until} until you accept it.
-    For example ${changes.sample.slice(0, 3).map((id, index) => html`${index > 0 ? ', ' : ''}<a href="#/assets/${encodeURIComponent(id)}">${id}</a>`)}.</p>
+  return html`<div class="banner bad"><p><strong>${name} is held:</strong> ${heldWords(changes)}, found ${time(changes.since)}.
+    ${until} until you accept this.
+    Examples: ${changes.sample.slice(0, 3).map((id, index) => html`${index > 0 ? ', ' : ''}<a href="#/assets/${encodeURIComponent(id)}">${id}</a>`)}.</p>
     ${ifMay('acceptHeldChanges', () => html`<p class="row"><button @click=${() => act(() => resync(id, request), again)}>${accept}</button></p>`)}
     ${rolesNeeded({ [accept]: 'acceptHeldChanges' })}</div>`;
 }
