@@ -14,7 +14,7 @@ export type ConnectPage = Parameters<typeof page>[0] & {
 export const linkEnded: ConnectPage = {
   status: 410,
   tone: 'bad',
-  title: 'This link has ended',
+  title: 'This link no longer works',
   paragraphs: ['Your account was disconnected after the link was made. Ask the person who sent it for a new one.'],
 };
 
@@ -37,7 +37,7 @@ export const strangeSignIn: ConnectPage = {
   tone: 'bad',
   title: 'This sign-in did not start here',
   paragraphs: [
-    'It was started in another browser, was finished already, or took more than an hour. Nothing was connected.',
+    'It was started in another browser, was already finished, or took more than an hour. This attempt changed nothing.',
     'Open your link again, in the browser in which you want to sign in.',
   ],
 };
@@ -70,7 +70,7 @@ export const failed = (refused: boolean): ConnectPage => ({
   title: 'Connecting did not work',
   paragraphs: [
     refused
-      ? 'The library did not accept the sign-in. It may have taken too long.'
+      ? 'The library did not accept your sign-in. Perhaps it took too long.'
       : 'The library did not answer, or its answer was invalid.',
     'Nothing was connected. Try again; if it keeps failing, tell the person who sent you the link.',
   ],

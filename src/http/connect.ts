@@ -35,7 +35,7 @@ const descriptions = {
   302: 'Redirects to the library, with PKCE (S256) and a state.',
   400: 'The link, the sign-in or the consent is not valid; the page says what to do.',
   409: 'Another user than expected has signed in.',
-  410: 'The link has expired or was ended.',
+  410: 'The link has expired, or no longer works because its account was disconnected.',
   '5xx': 'asset-mirror or the library cannot do it now.',
 } as const;
 const pageSchema = (

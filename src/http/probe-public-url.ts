@@ -19,7 +19,7 @@ export async function probePublicUrl(
   }
   if ((await request(localUrl, stop)) === 'asset-mirror') {
     const found = `asset-mirror runs at ${localUrl}, but ${publicUrl} does not lead there (${answer.reason})`;
-    return not('note', what, found, `${remedy}, unless this machine cannot reach that address`);
+    return not('note', what, found, `${remedy}; ignore this if only this machine cannot reach ${publicUrl}`);
   }
   if (publicUrl.startsWith('http://localhost') && new URL(publicUrl).port !== new URL(localUrl).port) {
     return not('note', what, `is ${publicUrl}, but asset-mirror will listen at ${localUrl}`, remedy);
@@ -27,7 +27,7 @@ export async function probePublicUrl(
   return ok(what, `nothing answers at ${publicUrl} yet`);
 }
 
-const remedy = 'correct it, or the proxy there: connect links lead to it';
+const remedy = 'connect links use PUBLIC_URL: correct it, or the proxy';
 
 type Answer = 'asset-mirror' | { status?: number; reason: string };
 

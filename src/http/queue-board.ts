@@ -8,7 +8,7 @@ import { escapeHtml } from './pages.ts';
 import { notFound, problemHandler, problemOf } from './problems.ts';
 
 const descriptions = {
-  syncs: 'Runs of the listing, one per connection at a time.',
+  syncs: 'Syncs, at most one per connection at a time.',
   assets: 'Assets to be transferred or checked. A job has only the id; the dashboard shows the asset.',
 } as const;
 

@@ -122,7 +122,7 @@ describe('login', () => {
   test('login refuses a person without a role', { timeout: 60_000 }, async () => {
     const { code, errors } = await login('nora');
     expect(code).toBe(1);
-    expect(errors()).toContain('nora has no role here. Ask an administrator of your sign-in for one of these');
+    expect(errors()).toContain('nora has no role here. Ask an administrator of the OpenID provider for one of these');
   });
 });
 

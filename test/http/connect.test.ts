@@ -169,7 +169,7 @@ describe('the callback', () => {
     await stage.admin.clearRequests();
     expect(await text(await replay.get(back))).toMatchObject({
       status: 400,
-      text: expect.stringContaining('finished already'),
+      text: expect.stringContaining('already finished'),
     });
     expect(await stage.admin.requests({ endpoint: 'token' })).toEqual([]);
     // A code that is used twice ends its connection at the library.
@@ -401,7 +401,7 @@ describe('a connect link after an operator disconnected the user', () => {
     const before = await linkFor(connectionId);
     await disconnect(connectionId);
     const page = await text(await newBrowser().get(before));
-    expect(page).toMatchObject({ status: 410, text: expect.stringContaining('This link has ended') });
+    expect(page).toMatchObject({ status: 410, text: expect.stringContaining('This link no longer works') });
     const after = await consented(userId, await linkFor(connectionId));
     expect((await after.browser.get(after.back)).status).toBe(200);
     expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'active' });
@@ -432,7 +432,7 @@ describe('a connect link after an operator disconnected the user', () => {
       );
       await disconnect(connectionId);
       const page = await text(await browser.get(back));
-      expect(page).toMatchObject({ status: 410, text: expect.stringContaining('This link has ended') });
+      expect(page).toMatchObject({ status: 410, text: expect.stringContaining('This link no longer works') });
       expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'disconnected' });
       expect((await stage.admin.connections()).find((user) => user.userId === userId)!.refreshTokens).toBe(0);
     },
@@ -535,5 +535,5 @@ test('an expired code makes no connection', async () => {
   const { browser, back } = await consented(await somebody());
   await stage.admin.advanceClock(601);
   const page = await text(await browser.get(back));
-  expect(page).toMatchObject({ status: 400, text: expect.stringContaining('It may have taken too long') });
+  expect(page).toMatchObject({ status: 400, text: expect.stringContaining('Perhaps it took too long') });
 });

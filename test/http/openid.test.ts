@@ -229,7 +229,7 @@ describe('the provider changes', () => {
     await mirror.start(wrong);
     const page = await newBrowser().visit(`${mirror.publicUrl}/sign-in/provider`);
     expect(page.status).toBe(503);
-    expect(page.text).toContain('OIDC_ISSUER must be exactly the issuer that http://localhost:');
+    expect(page.text).toContain('check OIDC_ISSUER: it must be exactly the issuer in http://localhost:');
     expect(page.text).not.toContain('[object');
     const config = readConfig({ ...stage.ground.environment, ...libraryEnvironment(stage.library), ...wrong });
     const findings = await Array.fromAsync(examine(config, new AbortController().signal));

@@ -49,7 +49,7 @@ export function operatorOnly(app: FastifyInstance, deps: AccessDeps): void {
       throw new Refused(
         401,
         'unauthorized',
-        'Send a token (Authorization: Bearer {token}), or sign in at /sign-in. It may be wrong, expired or revoked.',
+        'The token is missing, wrong, expired or revoked. Send Authorization: Bearer {token}, or sign in at /sign-in.',
       );
     }
     deps.permissions.check(request.operator!, operationIdOf(request));

@@ -53,5 +53,5 @@ function valuesOf(claims: Record<string, unknown>, path: string): string[] {
 
 function noRole({ roleClaim, grants }: ProviderSettings, name: string): string {
   const values = grants.map(({ role, value }) => `${value} (${role})`).join(', ');
-  return `${name} has no role here. Ask an administrator of your sign-in for one of these in "${roleClaim}": ${values}. Then sign in again.`;
+  return `${name} has no role here. Ask an administrator of the OpenID provider for one of these values in "${roleClaim}": ${values}. Then sign in again.`;
 }

@@ -24,14 +24,12 @@ export class SignInFailed extends NamedError {
   }
 }
 
-const tell = 'Tell the administrators of asset-mirror.';
-
 /** The provider cannot be asked. */
 export function unavailable(issuer: string, cause: unknown): SignInFailed {
-  const where = `OIDC_ISSUER must be exactly the issuer that ${issuer.replace(/\/$/, '')}/.well-known/openid-configuration names`;
+  const where = `it must be exactly the issuer in ${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`;
   return new SignInFailed(
     'provider_unavailable',
-    `${new URL(issuer).host} does not answer as an OpenID provider now (${said(cause)}). Try again later. If it stays so: ${where}.`,
+    `${new URL(issuer).host} does not answer as an OpenID provider now (${said(cause)}). Try again later. If that does not help, check OIDC_ISSUER: ${where}.`,
     { cause },
   );
 }
@@ -55,12 +53,12 @@ export function failureOf(cause: unknown): SignInFailed {
     );
   }
   if (error === 'invalid_client' || error === 'unauthorized_client') {
-    const detail = `The provider does not accept OIDC_CLIENT_ID and OIDC_CLIENT_SECRET (${error}). ${tell}`;
+    const detail = `The provider does not accept OIDC_CLIENT_ID and OIDC_CLIENT_SECRET (${error}). Tell the administrators of asset-mirror.`;
     return new SignInFailed('sign_in_invalid', detail, { cause });
   }
   return new SignInFailed(
     'sign_in_invalid',
-    `The answer of the provider was not accepted (${error ?? said(cause)}). Sign in again. If that does not help: ${tell}`,
+    `The answer of the provider was not accepted (${error ?? said(cause)}). Sign in again. If that does not help, tell the administrators of asset-mirror.`,
     { cause },
   );
 }
