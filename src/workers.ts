@@ -184,7 +184,7 @@ function openJobs(
       while (!idle() && performance.now() < until) {
         await Promise.race([done, sleep(Math.min(200, until - performance.now()))]);
       }
-      if (leases.size > 0) log.info({ event: 'work.handed_back', assets: leases.size }, 'work handed back');
+      if (leases.size > 0) log.info({ event: 'work.handed_back', assets: leases.size }, 'work returned to the queue');
       leases.interrupt('shutting down');
       limiter.stop();
       while (!idle()) await Promise.race([done, sleep(50)]);

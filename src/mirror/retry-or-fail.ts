@@ -82,7 +82,7 @@ async function judge(deps: RetryDeps, { asset, signal }: LeasedAsset, error: unk
   const { log, outages, limiter, timings } = deps;
   if (signal.aborted || error instanceof Interrupted || error instanceof Disconnected) {
     const reason = reasonOf(signal.reason ?? error);
-    log.debug({ event: 'asset.handed_back', ...idsOf(asset), reason }, 'asset handed back');
+    log.debug({ event: 'asset.handed_back', ...idsOf(asset), reason }, 'asset returned to the queue');
     return { outcome: 'handed_back', waitMs: 0, reason: null };
   }
   if (error instanceof RetryLater) {

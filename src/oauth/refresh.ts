@@ -107,7 +107,7 @@ async function endRefused(deps: RefreshDeps, pair: LeasedPair): Promise<undefine
     : 'the user disconnected the app or lost access at the library; connect again';
   // After a reconnect, or if another process has the lease, the answer is about an earlier token: the connection goes on.
   if (!(await deps.store.connections.end(connectionId, reason, { tokenVersion: version, owner }))) {
-    deps.log.info({ event: 'token.refusal_ignored', connectionId }, 'refused token refresh ignored');
+    deps.log.info({ event: 'token.refusal_ignored', connectionId }, 'refusal of an earlier token ignored');
     return;
   }
   deps.onRefresh?.('refused');

@@ -54,7 +54,10 @@ export class Tokens {
   async rotateKeys(): Promise<KeyRotation> {
     const done = await rotateKeys(this.#deps.store, this.#deps.sealer);
     const { length: unreadable } = done.unreadable;
-    this.#deps.log.info({ event: 'key.rotated', ...done, unreadable }, 'tokens sealed with the first key');
+    this.#deps.log.info(
+      { event: 'key.rotated', ...done, unreadable },
+      'tokens and secrets encrypted with the first key',
+    );
     return done;
   }
 

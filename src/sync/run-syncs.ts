@@ -174,8 +174,10 @@ async function readCompanies(
     owner: lease.owner,
     before: sync.standing,
   });
-  for (const id of lost) log.warn({ event: 'company.lost', connectionId, companyId: id }, 'company lost');
-  for (const id of gained) log.info({ event: 'company.gained', connectionId, companyId: id }, 'company gained');
+  for (const id of lost)
+    log.warn({ event: 'company.lost', connectionId, companyId: id }, 'connection lost access to a company');
+  for (const id of gained)
+    log.info({ event: 'company.gained', connectionId, companyId: id }, 'connection gained access to a company');
   for (const problem of me.problems) problems.add(`/me: ${problem}`, { fatal: false });
   return readable;
 }

@@ -71,7 +71,7 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
   if (differs) {
     deps.log.warn(
       { event: 'verification.repair_requested', ...found },
-      'bucket differs from the records; repair requested',
+      'bucket differs from the database, repair requested',
     );
   } else deps.log.info({ event: 'verification.done', ...found, differences }, 'verification done');
 }

@@ -118,7 +118,7 @@ export class Webhooks {
     else if (await store.endpoints.removeUnseen(environmentEndpoint, unseenMs)) {
       log.warn(
         { event: 'webhook.endpoint_removed', endpointId: environmentEndpoint },
-        'webhook endpoint without WEBHOOK_URL removed',
+        'webhook endpoint removed: WEBHOOK_URL is no longer set',
       );
     }
   }

@@ -346,7 +346,7 @@ describe.each(grounds())('a transfer in a process that stops ($name)', { timeout
           sleeper
             .output()
             .split('\n')
-            .some((line) => line.includes(id) && /handed back|asset mirrored|will retry/.test(line)),
+            .some((line) => line.includes(id) && /returned to the queue|asset mirrored|will retry/.test(line)),
         ),
       60_000,
     );

@@ -758,7 +758,7 @@ describe('the refresh lease', () => {
     await until('the answer to the frozen one', () => relay.answered === 1);
     frozen.thaw();
     await until('the frozen one to have read it', async () => {
-      const ignored = frozen.logLines().some(({ msg }) => msg === 'refused token refresh ignored');
+      const ignored = frozen.logLines().some(({ msg }) => msg === 'refusal of an earlier token ignored');
       return ignored || (await saved(connection.id)).status === 'disconnected';
     });
     await expectStillConnected(connection.id);

@@ -340,7 +340,7 @@ describe('a company of a full sync', () => {
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 0, error: null });
     const logged = (msg: string) =>
       stage.mirror.lines.filter((line) => line.msg === msg && line.companyId === companyId);
-    expect(logged('company lost')).toHaveLength(1);
+    expect(logged('connection lost access to a company')).toHaveLength(1);
     expect(await stage.events({ kind: 'company.lost', connectionId })).toMatchObject([{ data: { companyId } }]);
     expect(await gone(companyId)).toEqual([]);
 
