@@ -51,7 +51,7 @@ async function make(path: string, mode?: number): Promise<void> {
 /** @throws ConfigurationError if both servers of the process were to listen on the same port */
 export function refuseSamePort(port: number, metricsPort: number | undefined): void {
   if (port !== 0 && port === metricsPort) {
-    throw new ConfigurationError([`METRICS_PORT is ${port}, as PORT is; expected another port`]);
+    throw new ConfigurationError([`METRICS_PORT is ${port}, the same as PORT; expected another port`]);
   }
 }
 

@@ -53,7 +53,7 @@ export async function adminTokenOf({ adminToken, dataDir }: { adminToken?: strin
   const { length } = token.value;
   if (length < leastTokenLength) {
     throw new ConfigurationError([
-      `${file} has a token of ${length} characters; expected at least ${leastTokenLength}, or no such file (the next start makes one).`,
+      `${file} has a token of ${length} characters; expected at least ${leastTokenLength}. Delete the file: the next start makes a new token.`,
     ]);
   }
   return { ...token, file };

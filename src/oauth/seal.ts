@@ -47,11 +47,11 @@ export function createSealer(keys: readonly Buffer[]) {
     open(purpose: string, envelope: string): string {
       const [version, id, nonce, sealed, more] = envelope.split('.');
       if (version !== 'v1' || !id || !nonce || !sealed || more !== undefined)
-        throw new Error(`open ${purpose}: not a sealed value`);
+        throw new Error(`cannot decrypt ${purpose}: not an encrypted value`);
       const key = ring.find((k) => k.id === id);
       if (!key) {
         throw new Error(
-          `open ${purpose}: it was sealed with the key ${id}, which is not among ENCRYPTION_KEYS; add that key again`,
+          `cannot decrypt ${purpose}: it was encrypted with the key ${id}, which is not among ENCRYPTION_KEYS; add that key again`,
         );
       }
       const bytes = Buffer.from(sealed, 'base64url');
@@ -62,7 +62,7 @@ export function createSealer(keys: readonly Buffer[]) {
           .setAuthTag(bytes.subarray(-16));
         return decipher.update(bytes.subarray(0, -16), undefined, 'utf8') + decipher.final('utf8');
       } catch (cause) {
-        throw new Error(`open ${purpose}: the sealed value was altered, or belongs elsewhere`, { cause });
+        throw new Error(`cannot decrypt ${purpose}: the encrypted value was altered, or belongs elsewhere`, { cause });
       }
     },
 

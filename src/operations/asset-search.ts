@@ -143,7 +143,11 @@ export function assetSearchOperations({ store, searchTranscripts }: Deps) {
       const { cursor, limit, sort, ...filter } = assetQuery.parse(query);
       const position = positionOf(cursor, cursorPosition);
       if (position && position[0] !== sort) {
-        throw new Refused(400, 'invalid_cursor', `This cursor is of a list that is sorted by ${position[0]}.`);
+        throw new Refused(
+          400,
+          'invalid_cursor',
+          `This cursor is of a list that is sorted by ${position[0]}. Use it with the same sort, or begin without a cursor.`,
+        );
       }
       const after: [string | number, string] | undefined = position && [position[1], position[2]];
       const found = await store.assets.search({

@@ -120,10 +120,10 @@ async function whatWasListed(store: Store): Promise<string> {
   const companies = new Set((await store.connections.companies(active.map(({ id }) => id))).map(({ id }) => id));
   const last = active.map(({ lastSyncAt }) => lastSyncAt).sort((a, b) => Number(a) - Number(b))[0];
   const others = connections.length - active.length;
-  const rest = others > 0 ? `, and ${others} are paused or disconnected` : '';
+  const rest = others > 0 ? `; ${numberOf(others, 'other connection')} paused or disconnected` : '';
   return (
     `Searched: ${numberOf(companies.size, 'company', 'companies')} of ${numberOf(active.length, 'active connection')}, ` +
-    `${last ? `all listed since ${last.toISOString()}` : 'not all listed yet'}${rest}. ` +
+    `${last ? `each listed at ${last.toISOString()} or later` : 'not all listed yet'}${rest}. ` +
     'Companies skipped by filters are not listed. List everything again with `asset-mirror resync CONNECTION --full`.'
   );
 }

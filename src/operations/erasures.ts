@@ -132,7 +132,7 @@ async function scopeOf(store: Store, request: ErasureScopeRequest): Promise<Eras
   } else {
     const { assets, protectedAssets } = await store.removals.previewErasure(scope);
     if (assets + protectedAssets === 0)
-      throw new Refused(404, 'nothing_to_erase', 'No asset in the database belongs to it.');
+      throw new Refused(404, 'nothing_to_erase', 'The database has no asset of this project, company or connection.');
   }
   return scope;
 }

@@ -152,7 +152,7 @@ function uploadLines({ upload }: Asset, { stored }: Circumstances): string[] {
 function waitsFor(asset: Asset, { now, connection, readable, bucketTrouble }: Circumstances): string[] {
   const { id, nextAt, reason, queuedAt } = asset;
   if (!connection) {
-    return ['No connection can read its company. Invite a user who can: `asset-mirror connect-link`.'];
+    return ['No connection can read its company. Connect a user who can, with `asset-mirror connect-link`.'];
   }
   if (connection.status === 'paused') {
     return [`Its connection is paused. Continue with \`asset-mirror resume ${connection.id}\`.`];

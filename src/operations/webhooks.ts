@@ -177,7 +177,11 @@ function opened(sealer: Sealer, id: string, sealed: string) {
   try {
     return openWebhook(sealer, id, sealed);
   } catch (error) {
-    throw new Refused(409, 'webhook_unreadable', `${reasonOf(error)}. Or remove the webhook endpoint.`);
+    throw new Refused(
+      409,
+      'webhook_unreadable',
+      `${reasonOf(error)}. If the key is lost, remove the webhook endpoint.`,
+    );
   }
 }
 

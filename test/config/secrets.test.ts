@@ -33,7 +33,7 @@ test('an operator token in the file that is too short is refused, and the file i
   const error = await adminTokenOf({ dataDir: directory }).catch((reason) => reason);
   expect(error).toBeInstanceOf(ConfigurationError);
   expect(error.message).toBe(
-    `${path} has a token of 23 characters; expected at least 24, or no such file (the next start makes one).`,
+    `${path} has a token of 23 characters; expected at least 24. Delete the file: the next start makes a new token.`,
   );
   expect(await readFile(path, 'utf8')).toBe('a-token-of-23-character\n');
   await writeFile(path, 'a-token-of-24-characters\n');

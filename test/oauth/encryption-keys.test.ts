@@ -39,7 +39,9 @@ describe('an encryption key', { timeout: 240_000 }, () => {
       const it = await connection();
       return it.lastError && it;
     });
-    expect(lastError).toMatch(/sealed with the key [\da-f]{8}, which is not among ENCRYPTION_KEYS; add that key again/);
+    expect(lastError).toMatch(
+      /encrypted with the key [\da-f]{8}, which is not among ENCRYPTION_KEYS; add that key again/,
+    );
     expect(lastError).toContain(tokens!.split('.')[1]);
     const { status, adaptiveLimit } = await connection();
     expect(status).toBe('active');

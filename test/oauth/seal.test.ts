@@ -45,7 +45,7 @@ describe('a sealed value', () => {
     const sealed = sealer.seal('tokens of u1', 'x');
     const id = sealed.split('.')[1]!;
     expect(() => createSealer([young]).open('tokens of u1', sealed)).toThrow(
-      `open tokens of u1: it was sealed with the key ${id}, which is not among ENCRYPTION_KEYS; add that key again`,
+      `cannot decrypt tokens of u1: it was encrypted with the key ${id}, which is not among ENCRYPTION_KEYS; add that key again`,
     );
   });
 
@@ -57,7 +57,7 @@ describe('a sealed value', () => {
 
   it('a sealed value does not open for another purpose', () => {
     const sealed = sealer.seal('tokens of u1', 'x');
-    expect(() => sealer.open('tokens of u2', sealed)).toThrow('the sealed value was altered, or belongs elsewhere');
+    expect(() => sealer.open('tokens of u2', sealed)).toThrow('the encrypted value was altered, or belongs elsewhere');
   });
 
   it('a sealed value of another form is reported as such', () => {
@@ -76,7 +76,7 @@ describe('a sealed value', () => {
       `${version}.${id}.${short}.${text}`,
     ]) {
       expect(() => sealer.open('p', other), other).toThrow(
-        /^open p: (not a sealed value|the sealed value was altered)/,
+        /^cannot decrypt p: (not an encrypted value|the encrypted value was altered)/,
       );
     }
   });
@@ -111,6 +111,6 @@ describe('a signed value', () => {
 
   it('a signed value cannot be used as a sealed value, or the reverse', () => {
     expect(sealer.verify('p', sealer.seal('p', 'x'))).toBeUndefined();
-    expect(() => sealer.open('p', sealer.sign('p', 'x'))).toThrow('not a sealed value');
+    expect(() => sealer.open('p', sealer.sign('p', 'x'))).toThrow('not an encrypted value');
   });
 });
