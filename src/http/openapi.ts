@@ -14,7 +14,7 @@ const descriptions = {
   401: 'No token, a wrong, expired or revoked one, or an ended session.',
   403: 'The role is too low, or a session was used from another site.',
   404: 'The id is unknown.',
-  409: 'Not in its present state; `code` and `detail` say why.',
+  409: 'Not possible in the present state; `code` and `detail` say why.',
   410: 'Changes after the cursor are missing; begin again.',
   413: 'The body is longer than 1 MiB.',
   414: 'The id is too long.',

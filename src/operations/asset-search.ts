@@ -36,7 +36,7 @@ const conditions = {
   tag: z
     .union([text.transform((tag) => [tag]), z.array(text).max(20)])
     .optional()
-    .describe('A tag of the library. Repeat it for assets that have each of them.'),
+    .describe('A tag of the library. May be repeated: all must match.'),
   mimeType: text.optional().describe('Such as `image/png`, or `image/*`.'),
   uploadedFrom: moment.describe('A date, or a time with its zone.'),
   uploadedBefore: moment,
@@ -49,7 +49,7 @@ const conditions = {
   q: text
     .max(200)
     .optional()
-    .describe('Part of the name, ignoring case (one or two letters: the beginning of a word in it); or an id.'),
+    .describe('Part of the name, ignoring case, or an id. One or two letters match only the beginning of a word.'),
   said: text
     .max(500)
     // PostgreSQL refuses many `-` in a row.
@@ -95,7 +95,7 @@ const facetValues = z
 export const facetList = z
   .object({
     matching: count,
-    isComplete: z.boolean().describe(`False: more than ${mostCounted} match, and only as many were counted.`),
+    isComplete: z.boolean().describe(`False: more than ${mostCounted} match; only these were counted.`),
     facets: z.object(
       Object.fromEntries(facetNames.map((name) => [name, facetValues])) as Record<
         FacetCount['facet'],

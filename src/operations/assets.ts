@@ -41,7 +41,7 @@ const facts = z.object({
   key: z.string().nullable(),
   bytes: count.nullable(),
   variant: variant.nullable(),
-  checksums: checksums.nullable().describe('crc32, md5 where the store compares it, sha256: the content hash.'),
+  checksums: checksums.nullable().describe('`crc32`; `md5`, if the store compares it; `sha256`: the content hash.'),
   mirroredAt: time.nullable(),
   transcript: z.enum(transcriptStates),
   thumbnail: z.enum(thumbnailStates),

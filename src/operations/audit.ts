@@ -39,8 +39,8 @@ export const auditQuery = z.strictObject({
   q: text.optional().describe('Part of the name, subject, address, or of an id.'),
   action: text.optional().describe('Such as `pauseConnection`.'),
   outcome: z.enum(['done', 'refused']).optional(),
-  since: moment.describe('A date, or a time with its zone.'),
-  until: moment.describe('The same; not included.'),
+  since: moment.describe('Only entries from this date on, or from a time with its zone.'),
+  until: moment.describe('Only entries before this date or time.'),
   cursor: text.optional(),
   limit: rowsOfPage(50),
 });

@@ -77,7 +77,7 @@ export const connectionAnswer = z
     bytes: count.describe('Size of its media in the bucket.'),
     adaptiveLimit: z
       .object({ limit: count, ceiling: count, delayedUntil: time.nullable() })
-      .describe('Assets in flight at once now, the configured maximum, and until when the connection waits.'),
+      .describe('How many assets it may transfer at once now, the configured maximum, and until when it waits.'),
     settings: connectionSettings,
     lastError: z.string().nullable(),
   })

@@ -69,7 +69,7 @@ export const drillAnswer = drillSummary
           objects: count,
           bytes: count,
           ms,
-          versions: count.describe('Superseded files that were read, besides.'),
+          versions: count.describe('Superseded files that were also read.'),
           damaged: objects,
           unreadable: objects.describe('The bucket answered with an error twice.'),
         }),

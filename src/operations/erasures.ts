@@ -21,7 +21,7 @@ export type ErasureScopeRequest = z.infer<typeof erasureScope>;
 export const erasurePreview = z
   .object({
     assets: count,
-    bytes: count.describe('Of their current media; sidecars and older versions are removed, too.'),
+    bytes: count.describe('Of their current media; sidecars and superseded files are removed, too.'),
     held: count.describe('Assets that a hold protects: they stay.'),
   })
   .meta({ id: 'ErasurePreview' });

@@ -47,7 +47,7 @@ export const statusAnswer = z
       .describe('What GONE_RETENTION removes in the next 7 days; companies for which too much would be removed.'),
     scrub: scrubStatus,
     transcriptSearch: z
-      .object({ waiting: count.describe('Transcripts whose words are not found yet.') })
+      .object({ waiting: count.describe('Transcripts that are not searched yet.') })
       .nullable()
       .describe('null: SEARCH_TRANSCRIPTS is off.'),
     queues: z.record(z.string(), z.record(z.string(), count)).nullable().describe('null: the queue does not answer.'),

@@ -25,7 +25,7 @@ const scope = {
   acceptRemoved: z
     .literal(true)
     .optional()
-    .describe('Let GONE_RETENTION remove everything that is due now, however much, and is not listed again.'),
+    .describe('Let GONE_RETENTION remove everything that is due now and is not listed again, however much.'),
 };
 
 /** Whether a resync accepts changes that are held for an operator. */

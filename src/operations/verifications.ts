@@ -47,10 +47,10 @@ const verificationSummary = z
       foreign: count,
       different: count,
       errors: count,
-      absent: count.describe('Assets without a file in the library (yet); no difference.'),
-      skipped: count.describe('Assets skipped by filters; no difference.'),
+      absent: count.describe('Assets without a file in the library (yet); not counted as differences.'),
+      skipped: count.describe('Assets skipped by filters; not counted as differences.'),
       archived: count.describe(
-        'Objects that the bucket has archived, so that only their length was compared; no difference.',
+        'Objects that the bucket has archived, so that only their length was compared; not counted as differences.',
       ),
       moving: count,
       bytesRead: count,

@@ -30,7 +30,9 @@ const filters = z
 export const webhookRequest = z
   .strictObject({
     url: address,
-    kinds: kinds.optional().describe('Default: all but those that each asset has.'),
+    kinds: kinds
+      .optional()
+      .describe('Default: all except `asset.mirrored`, `asset.replaced`, `asset.transcript` and `asset.gone`.'),
     filters: filters.optional(),
     description: text.nullable().optional(),
     enabled: z.boolean().optional(),

@@ -9,25 +9,23 @@ import { type Api, answering, ofOne, routesOf } from './route.ts';
 const route = routesOf('access');
 
 export function accessRoutes(app: Api, operations: Operations): void {
-  app.get(
-    '/me',
-    route('getMe', 'Get who sends this request, and what that operator may do', answering(meAnswer)),
-    async (request) => operations.me(request.operator!),
+  app.get('/me', route('getMe', 'Get your name and role, and what you may do', answering(meAnswer)), async (request) =>
+    operations.me(request.operator!),
   );
   app.get(
     '/sessions',
-    route('listSessions', 'List own sessions; an admin sees those of all operators', answering(sessionList)),
+    route('listSessions', 'List your sessions; an admin sees those of all operators', answering(sessionList)),
     async (request) => operations.sessions(request.operator!),
   );
   app.delete(
     '/sessions/:id',
-    route('endSession', 'End an own session; an admin ends any', ofOne(endedSession, 404)),
+    route('endSession', 'End one of your sessions; an admin can end any', ofOne(endedSession, 404)),
     async (request) => operations.endSession(request.params.id, request.operator!),
   );
   app.get('/tokens', route('listTokens', 'List API tokens', answering(tokenList)), async () => operations.tokens());
   app.post(
     '/tokens',
-    route('createToken', 'Create an API token; the answer has it', {
+    route('createToken', 'Create an API token; only this answer contains it', {
       body: tokenRequest,
       response: { 201: createdToken, ...refused(409) },
     }),

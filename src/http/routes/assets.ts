@@ -97,7 +97,7 @@ export function assetRoutes(app: Api, { operations, permissions, sender }: Asset
   }
   app.post(
     '/assets/:id/retry',
-    route('retryAsset', 'Retry an asset now, with a transcript or thumbnail that was given up', {
+    route('retryAsset', 'Retry an asset now, also a transcript or thumbnail that was given up', {
       params: idParams,
       response: { 202: assetSummary, ...refused(404, 409) },
     }),

@@ -18,7 +18,7 @@ export function eventRoutes(app: Api, operations: Operations, streams: EventStre
       ...route('listEvents', 'List past events, or follow new ones', {
         description:
           'With `Accept: application/json` a page of events, newest first. Otherwise Server-Sent Events: each new event, ' +
-          'with an id to resume from (`Last-Event-ID`), and `progress`, the status whenever it has changed.',
+          'with an id to resume from (`Last-Event-ID`), and `progress`: the status, whenever it has changed.',
         querystring: eventQuery,
         response: {
           200: {

@@ -34,7 +34,7 @@ export function removalRoutes(app: Api, operations: Operations): void {
   );
   app.post(
     '/holds/release',
-    route('release', 'End this protection', {
+    route('release', 'End a protection from removal', {
       body: releaseRequest,
       response: { 200: changedHolds },
     }),
@@ -50,7 +50,7 @@ export function removalRoutes(app: Api, operations: Operations): void {
   );
   app.post(
     '/erasures',
-    route('erase', 'Erase assets for good, with all versions and their history', {
+    route('erase', 'Erase assets for good, with their superseded files and history', {
       body: erasureRequest,
       response: { 202: erasureAnswer, ...refused(404) },
     }),
@@ -70,7 +70,7 @@ export function removalRoutes(app: Api, operations: Operations): void {
     '/erasures/:id/certificate',
     route(
       'getErasureCertificate',
-      'Get what an erasure removed, and what it could not remove',
+      'Get the certificate of an erasure: what it removed, and what remains',
       ofOne(certificateAnswer, 404),
     ),
     async (request) => operations.certificate(request.params.id),

@@ -29,7 +29,7 @@ export function syncRoutes(app: Api, operations: Operations): void {
       ...route('plan', 'List the library and say what a full sync would transfer', {
         description:
           'Listing takes a while, so the answer comes as lines of JSON: `progress` at intervals, and finally `result` or ' +
-          '`error`. Nothing is written. Closing the connection stops it.',
+          '`error`. Nothing is written. Cancel the request to stop it.',
         querystring: planQuery,
         response: {
           200: { description: 'Lines of JSON', content: { 'application/x-ndjson': { schema: planLine } } },

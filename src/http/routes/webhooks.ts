@@ -20,7 +20,7 @@ export function webhookRoutes(app: Api, operations: Operations): void {
   );
   app.post(
     '/webhooks',
-    route('addWebhook', 'Add a webhook endpoint; the answer has its secret', {
+    route('addWebhook', 'Add a webhook endpoint; only this answer contains its secret', {
       body: webhookRequest,
       response: { 201: changedWebhook, ...refused(404) },
     }),
@@ -37,7 +37,11 @@ export function webhookRoutes(app: Api, operations: Operations): void {
   );
   app.delete(
     '/webhooks/:id',
-    route('removeWebhook', 'Remove a webhook endpoint with what waits for it', ofOne(removedWebhook, 404, 409)),
+    route(
+      'removeWebhook',
+      'Remove a webhook endpoint, the messages that wait for it, and its log',
+      ofOne(removedWebhook, 404, 409),
+    ),
     async (request) => operations.removeWebhook(request.params.id),
   );
   app.get(
