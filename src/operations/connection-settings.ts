@@ -33,30 +33,47 @@ const changeLimit = z.union([percentAndAssets, text.transform(parseChangeLimit).
 
 const names = z.array(text).max(1000).nullable().optional();
 
-/** A list replaces the earlier one; null: as in the environment; an empty list clears it. */
 const choice = z.strictObject({ companyIds: names, projectIds: names, assetTypes: names }).nullable().optional();
 
-/** Only named settings change; null restores the default. */
 export const connectionSettingsRequest = z
   .strictObject({
-    syncInterval: interval.nullable().optional(),
-    /** Mirrors only assets that match every list that is not empty. */
-    include: choice,
-    /** Skips assets that match any list, even if they are included. */
-    exclude: choice,
-    /** Maximum assets in transfer. */
-    concurrency: z.int(wholeNumber).min(1, wholeNumber).max(1000, wholeNumber).nullable().optional(),
-    /** Download limit per process: bytes per second, a text such as `20MiB/s`, or a timetable. BANDWIDTH_LIMIT applies, too. */
-    bandwidth: bandwidth.nullable().optional(),
-    /** Holds a company of which more would be marked as gone at once: percent and number, or a text such as `50%,1`. */
-    holdMissing: changeLimit.nullable().optional(),
-    /** Holds a company of which more files would be replaced, or removed by GONE_RETENTION, at once. */
-    holdReplaced: changeLimit.nullable().optional(),
-    tags: tagsChange.nullable().optional(),
-    /** Accepts companies, projects and types that are unknown. */
-    force: z.boolean().optional(),
+    syncInterval: interval
+      .nullable()
+      .optional()
+      .describe('Time between incremental syncs: milliseconds, or a text such as `15m`.'),
+    include: choice.describe(
+      'Mirrors only assets that match every list that is not empty. A list replaces the earlier one; an empty one clears it.',
+    ),
+    exclude: choice.describe('Skips assets that match any list, even if they are included.'),
+    concurrency: z
+      .int(wholeNumber)
+      .min(1, wholeNumber)
+      .max(1000, wholeNumber)
+      .nullable()
+      .optional()
+      .describe('Maximum assets in transfer at once.'),
+    bandwidth: bandwidth
+      .nullable()
+      .optional()
+      .describe(
+        'Download limit of each process: bytes per second, a text such as `20MiB/s`, or a timetable. BANDWIDTH_LIMIT applies, too.',
+      ),
+    holdMissing: changeLimit
+      .nullable()
+      .optional()
+      .describe(
+        'Holds a company if at least this percentage and more than this number of its assets are missing. Also a text such as `50%,1`.',
+      ),
+    holdReplaced: changeLimit
+      .nullable()
+      .optional()
+      .describe(
+        'Holds a company if more than this percentage and number of its assets would be replaced, or removed, within 24 hours.',
+      ),
+    tags: tagsChange.nullable().optional().describe('Only named tags change; null removes one.'),
+    force: z.boolean().optional().describe('Accepts companies, projects and types that are unknown.'),
   })
-  .meta({ id: 'ConnectionSettingsRequest' });
+  .meta({ id: 'ConnectionSettingsRequest', description: 'Only named settings change; null restores the default.' });
 type Change = Omit<z.output<typeof connectionSettingsRequest>, 'force' | 'tags'>;
 
 const lists = ['companyIds', 'projectIds', 'assetTypes'] as const;

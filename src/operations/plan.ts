@@ -18,8 +18,7 @@ export const planAnswer = z
     connections: z.int(),
     pages: z.int(),
     listed: z.int(),
-    /** Assets to transfer whose size is unknown: `bytes` does not include them. */
-    sizeUnknown: z.int(),
+    sizeUnknown: z.int().describe('Assets to transfer of unknown size; `bytes` does not include them.'),
     problems: z.array(z.string()).meta({ description: 'What could not be listed, and why' }),
     skippedCompanies: z.array(z.string()).meta({ description: 'Skipped by a filter as a whole, so not listed' }),
     byKind: z.object(Object.fromEntries(planKinds.map((kind) => [kind, amount])) as Record<PlanKind, typeof amount>),

@@ -30,8 +30,13 @@ export const showBandwidth = (limit: Bandwidth | null) => ({
   bandwidthTimetable: timetableOf(limit),
 });
 
-/** The limit of each process; null: BANDWIDTH_LIMIT of the process. */
-export const settingsRequest = z.strictObject({ bandwidth: bandwidth.nullable() }).meta({ id: 'SettingsRequest' });
+export const settingsRequest = z
+  .strictObject({
+    bandwidth: bandwidth
+      .nullable()
+      .describe('Download limit of each process: as in the settings of a connection; null: its BANDWIDTH_LIMIT.'),
+  })
+  .meta({ id: 'SettingsRequest' });
 
 export const settingsAnswer = z
   .object({ ...shownBandwidth, from: z.enum(['settings', 'BANDWIDTH_LIMIT']).describe('Where the limit is set.') })

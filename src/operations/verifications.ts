@@ -8,16 +8,14 @@ import { numberIn, rowsOfPage } from './pagination.ts';
 import { Refused } from './refused.ts';
 
 const options = {
-  /** Reads every object and compares its checksum. */
-  deep: z.boolean().optional(),
-  /** Fetches or writes again what is missing or different. Nothing is ever removed. */
-  repair: z.boolean().optional(),
-  /** Also keeps lines for objects that are as expected. */
-  all: z.boolean().optional(),
-  /** Writes the inventory at the end. */
-  inventory: z.boolean().optional(),
-  /** Only counts objects that no record names. */
-  ignoreForeign: z.boolean().optional(),
+  deep: z.boolean().optional().describe('Reads every object and compares its checksum.'),
+  repair: z.boolean().optional().describe('Fetches or writes again what is missing or different. Removes nothing.'),
+  all: z.boolean().optional().describe('Also keeps lines for objects that are as expected.'),
+  inventory: z.boolean().optional().describe('Writes the inventory at the end.'),
+  ignoreForeign: z
+    .boolean()
+    .optional()
+    .describe('Only counts objects that no record names, without reporting them as differences.'),
 };
 
 export const verifyRequest = z
