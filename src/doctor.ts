@@ -77,7 +77,7 @@ async function* examineDatabase({
     return { state: 'unusable' };
   }
   if (url === undefined) {
-    yield ok(what, 'none yet', 'made by the first start');
+    yield ok(what, 'none yet', 'the first start makes it');
     return { state: 'new' };
   }
   const state = yield* probeDatabase({ url });

@@ -153,7 +153,7 @@ describe.each([
   test('the doctor says that the next start updates a schema of an earlier release', async () => {
     const database = await newDatabase({ empty: true });
     const all = await findings({ ...environment, DATABASE_URL: database.url });
-    expect(of(all, 'schema')).toMatchObject({ level: 'ok', chosen: 'made by the next start' });
+    expect(of(all, 'schema')).toMatchObject({ level: 'ok', chosen: 'the next start updates it' });
     expect(of(all, 'token')).toMatchObject({
       level: 'note',
       found: expect.stringContaining('the connections are unknown'),
@@ -284,7 +284,7 @@ test('the doctor creates nothing before the first start, and finds nothing wrong
     LIBRARY_CLIENT_SECRET: 'secret',
   });
   expect(wrong(all)).toEqual(['library: API']);
-  expect(of(all, 'PostgreSQL')).toMatchObject({ found: 'none yet', chosen: 'made by the first start' });
+  expect(of(all, 'PostgreSQL')).toMatchObject({ found: 'none yet', chosen: 'the first start makes it' });
   expect(await readdir(directory)).toEqual([]);
   await rm(directory, { recursive: true });
 });

@@ -59,7 +59,7 @@ export async function* probeService(
           'correct LIBRARY_CLIENT_ID and LIBRARY_CLIENT_SECRET',
         );
   } catch (error) {
-    yield not('note', 'app', reasonOf(error), 'the client_secret could not be checked');
+    yield not('note', 'app', `could not be checked: ${reasonOf(error)}`, 'check the library, and run this again');
   }
   try {
     const page = await request(options.appUrl, { dispatcher, signal, headersTimeout: 10_000 });

@@ -12,7 +12,7 @@ export async function probeProvider(
   const provider = createProvider(settings, deps);
   try {
     await provider.check();
-    return ok('OIDC_ISSUER', `${provider.name} answers`, `redirect URI: ${deps.publicUrl}/sign-in/callback`);
+    return ok('OIDC_ISSUER', `${provider.name} answers; the redirect URI is ${deps.publicUrl}/sign-in/callback`);
   } catch (error) {
     if (!(error instanceof SignInFailed)) throw error;
     return not('wrong', 'OIDC_ISSUER', error.message, 'see docs/operate/operators.md, "When something is wrong"');

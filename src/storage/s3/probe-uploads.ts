@@ -31,7 +31,14 @@ export async function parts(bucket: ProbedBucket): Promise<Finding[]> {
   const { listed, bytes } = first ?? (await upload(bucket, equal));
   const total = (first ? unequal : equal).reduce((sum, length) => sum + length, 0);
   if (bytes !== total) {
-    return [not('wrong', 'parts', `of ${total} bytes in parts the store has ${bytes}`, 'is this an S3 store?')];
+    return [
+      not(
+        'wrong',
+        'parts',
+        `of ${total} bytes that were sent in parts, the store has ${bytes}`,
+        'check that this is an S3 store',
+      ),
+    ];
   }
   return [partsFinding(first ? 'of any size are accepted' : 'of equal size are accepted, as the mirror sends', listed)];
 }
@@ -95,15 +102,23 @@ export async function giveUp(bucket: ProbedBucket): Promise<Finding[]> {
   } catch (error) {
     if (!isUnsupported(error)) throw error;
     const remedy = 'the parts of interrupted uploads stay in the store; remove them there';
-    return [not('wrong', 'give up', 'the store cannot end an upload in parts', remedy)];
+    return [not('wrong', 'abort uploads', 'the store cannot abort an upload in parts', remedy)];
   }
   const left = await client.send(new ListPartsCommand({ ...probe, UploadId })).then(
     () => true,
     (error) => statusOf(error) !== 404 && !isUnsupported(error),
   );
-  if (left) return [not('note', 'give up', 'an aborted upload still exists', 'add a lifecycle rule for it')];
+  if (left)
+    return [
+      not(
+        'note',
+        'abort uploads',
+        'an aborted upload still exists',
+        'add a lifecycle rule that removes incomplete uploads',
+      ),
+    ];
   bucket.uploads.delete(UploadId);
-  return [ok('give up', 'an aborted upload in parts is removed')];
+  return [ok('abort uploads', 'an aborted upload in parts is removed')];
 }
 
 export async function openUploads({ client, options }: ProbedBucket): Promise<Finding[]> {

@@ -48,7 +48,7 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
     yield await mirrorId(bucket, knownId);
     yield* attempt(bucket, parts, 'wrong', 'parts', 's3:PutObject and s3:ListMultipartUploadParts');
     yield* attempt(bucket, storageClass, 'wrong', 'storage class', 's3:PutObject with this storage class');
-    yield* attempt(bucket, giveUp, 'wrong', 'give up', 's3:AbortMultipartUpload');
+    yield* attempt(bucket, giveUp, 'wrong', 'abort uploads', 's3:AbortMultipartUpload');
     yield* attempt(bucket, openUploads, 'note', 'open uploads', 's3:ListBucketMultipartUploads');
     yield* attempt(bucket, lifecycle, 'note', 'lifecycle', 's3:GetLifecycleConfiguration');
     if (bucket.behindMs !== undefined) yield clockFinding('bucket', bucket.behindMs, 'the store');
@@ -167,7 +167,7 @@ async function checksums({ options, versionsStay }: ProbedBucket, proofs: Proof[
   if (options.checksums === 'auto') {
     await options.memory?.keep(memoryKeyOf(options), best).catch(() => {});
     if (best !== 'none') return ok('checksums', found, best);
-    return { ...not('note', 'checksums', found, 'a store that keeps checksums proves more'), chosen: 'none' };
+    return { ...not('note', 'checksums', found, 'use a store that keeps checksums'), chosen: 'none' };
   }
   // Where versions stay, only the best proof was tried.
   if (proofs.includes(options.checksums) || versionsStay) return ok('checksums', found, options.checksums);

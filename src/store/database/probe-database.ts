@@ -55,7 +55,7 @@ export async function* probeDatabase(options: { url: string }): AsyncGenerator<F
     if (pending.length === 0) yield ok('schema', 'up to date');
     else if (facts.creates) {
       const next = `${pending.length} ${pending.length === 1 ? 'change' : 'changes'} to make`;
-      yield ok('schema', next, 'made by the next start');
+      yield ok('schema', next, 'the next start updates it');
     } else {
       const remedy = 'GRANT CREATE ON SCHEMA public to the user of DATABASE_URL';
       yield not('wrong', 'schema', 'needs changes, and this user has no permission for them', remedy);

@@ -48,7 +48,7 @@ describe.each(servers)('a bucket of $name', (server) => {
     await ground.storage.put('there/before', 'stays');
     const findings = await probe(options());
     expect(bad(findings)).toEqual([]);
-    for (const what of ['objects', 'checksums', 'parts', 'give up', 'open uploads', 'clock']) {
+    for (const what of ['objects', 'checksums', 'parts', 'abort uploads', 'open uploads', 'clock']) {
       expect(of(findings, what)).toMatchObject({ area: 'bucket', what, level: 'ok' });
     }
     const modern = server === inject('s3modern');
@@ -58,7 +58,7 @@ describe.each(servers)('a bucket of $name', (server) => {
   });
 
   test('the probe removes what an interrupted probe has left in the bucket', async () => {
-    for (const last of ['objects', 'checksums', 'parts', 'give up']) {
+    for (const last of ['objects', 'checksums', 'parts', 'abort uploads']) {
       for await (const { what } of probeS3(options({ prefix: 'off' }))) if (what === last) break;
       expect((await keysIn(ground.storage)).filter((key) => key.startsWith('off'))).toEqual([]);
       expect(await ground.leftovers()).toEqual([]);
@@ -133,7 +133,7 @@ describe.runIf(ceph)('the probe of an unusual bucket', () => {
     );
 
   test.each([
-    ['give up', 's3:AbortMultipartUpload', 'wrong'],
+    ['abort uploads', 's3:AbortMultipartUpload', 'wrong'],
     ['parts', 's3:ListMultipartUploadParts', 'wrong'],
     ['open uploads', 's3:ListBucketMultipartUploads', 'note'],
   ])('the finding "%s" of the probe names the missing permission %s', async (what, action, level) => {
