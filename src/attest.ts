@@ -63,7 +63,7 @@ async function openToRead(
   { log, open }: Opening & { open: AsyncDisposableStack },
 ) {
   if (target.kind === 'directory' && !(await stat(target.path).catch(() => undefined))?.isDirectory()) {
-    throw new StorageUnavailable(`${target.path} is no directory`);
+    throw new StorageUnavailable(`${target.path} is not a directory`);
   }
   const storage =
     target.kind === 'directory'

@@ -99,8 +99,8 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
   wrong_length: ({ of, expected, got }) =>
     ({
       download: `wrong size: the library says ${expected} bytes, the download has ${got}`,
-      object: `has ${got} bytes, its record says ${expected}; it is fetched again`,
-      record: `has ${got} bytes, the asset ${expected}; it is fetched again`,
+      object: `has ${got} bytes, but its record says ${expected}; it is fetched again`,
+      record: `has ${got} bytes, but the asset has ${expected}; it is fetched again`,
     })[of],
   empty: () => 'the download is empty',
   no_length: ({ of }) => `the ${of} has no declared length, so a truncated one would not be noticed`,

@@ -76,7 +76,7 @@ export async function openTarget(config: CopyConfig, to: StorageTarget, { log, o
   });
   // Perhaps this mirror under another name.
   if (await target.head(bucketIdKey))
-    throw new WrongSelection(`The target is that of a mirror: ${target.name} has ${bucketIdKey}.`);
+    throw new WrongSelection(`The target belongs to a mirror: ${target.name} has ${bucketIdKey}.`);
   await target.check();
   return target;
 }

@@ -67,9 +67,12 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
     ],
     [
       { code: 'wrong_length', of: 'object', expected: 13, got: 12 },
-      'has 12 bytes, its record says 13; it is fetched again',
+      'has 12 bytes, but its record says 13; it is fetched again',
     ],
-    [{ code: 'wrong_length', of: 'record', expected: 13, got: 12 }, 'has 12 bytes, the asset 13; it is fetched again'],
+    [
+      { code: 'wrong_length', of: 'record', expected: 13, got: 12 },
+      'has 12 bytes, but the asset has 13; it is fetched again',
+    ],
   ],
   empty: [[{ code: 'empty' }, 'the download is empty']],
   no_length: [

@@ -24,7 +24,7 @@ def difference(entry, path):  # between a file and what was signed of it: what i
         blocks.append(sha(block)); length += len(block); crc = zlib.crc32(block, crc)
     hash = root_of(blocks).hex() + (f"-{len(blocks)}" if len(blocks) > 1 else "")
     for name, found in ("bytes", length), ("sha256", hash), ("crc32", f"{crc:08x}"):
-        if entry[name] not in (None, found): return "altered", f"{name} {found}, {entry[name]} was signed"
+        if entry[name] not in (None, found): return "altered", f"has {name} {found}, but {entry[name]} was signed"
     return (None, None) if entry["sha256"] else ("unproven", "no content hash was signed")
 def openssl(command, **more): return subprocess.run(["openssl", *command.split()], capture_output=True, **more)
 def fingerprint(pem): return sha(openssl("pkey -pubin -outform DER", input=encoded(pem)).stdout).hex()

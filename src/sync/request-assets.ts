@@ -18,7 +18,7 @@ export async function requestAssets(deps: SyncDeps, run: Run, readable: Readable
     try {
       const problem = known
         ? await requestAsset(deps, run, known, readable)
-        : 'not in the records; unless it was erased, a full sync of its company finds it';
+        : 'not in the database; unless it was erased, a full sync of its company finds it';
       if (problem !== undefined) problems.add(`asset ${assetId}: ${problem}`, { fatal: true });
     } catch (error) {
       if (stopsRun(error, signal)) throw error;

@@ -110,14 +110,14 @@ async function compare(
   /** Compared without reading it. */
   const archived = () => {
     counts.archived++;
-    return line('=', 'the bucket has archived it; its length was compared');
+    return line('=', 'the bucket has archived it; only its length was compared');
   };
   const lost: Remedy = kind === 'media' ? 'check' : 'write';
   try {
     const object = listed === 'unlisted' ? await storage.head(key, { signal }) : listed;
     if (!object) return line('-', `missing in the bucket: ${names[kind]}`, lost);
     if (bytes !== undefined && object.bytes !== bytes) {
-      return line('*', `${object.bytes} bytes, ${bytes} were stored: ${names[kind]}`, lost);
+      return line('*', `has ${object.bytes} bytes, but ${bytes} were stored: ${names[kind]}`, lost);
     }
     // A copied bucket has other ETags: then the content decides.
     const touched = etag !== undefined && object.etag !== undefined && etag !== object.etag;
@@ -128,7 +128,7 @@ async function compare(
     counts.bytesRead += object.bytes;
     const difference = differenceOf(found, expected);
     if (difference) {
-      return line('*', `${difference} was stored: ${names[kind]}`, kind === 'media' ? 'fetch' : 'write');
+      return line('*', `has ${difference} was stored: ${names[kind]}`, kind === 'media' ? 'fetch' : 'write');
     }
     const at = { id: asset.id, lease: asset.lease, key };
     if (touched) copied.push({ ...at, etag: object.etag! });
@@ -142,11 +142,11 @@ async function compare(
   }
 }
 
-/** `SHA-256 a, b`: what an object has, and what is expected. Undefined: no known checksum differs. */
+/** `SHA-256 a, but b`: what an object has, and what is expected. Undefined: no known checksum differs. */
 export function differenceOf(found: Checksums, expected: { crc32?: string | undefined; sha256?: string | undefined }) {
   for (const [name, title] of [['crc32', 'CRC-32'] as const, ['sha256', 'SHA-256'] as const]) {
     const known = expected[name];
-    if (known !== undefined && found[name] !== known) return `${title} ${found[name]}, ${known}`;
+    if (known !== undefined && found[name] !== known) return `${title} ${found[name]}, but ${known}`;
   }
   return undefined;
 }

@@ -76,12 +76,13 @@ async function compare(
   /** Compared without reading it. */
   const archived = () => {
     counts.archived++;
-    return line('=', 'the bucket has archived it; its length was compared');
+    return line('=', 'the bucket has archived it; only its length was compared');
   };
   try {
     const object = await storage.head(at, { signal, versionId });
     if (!object) return line('-', 'missing in the bucket');
-    if (bytes !== undefined && object.bytes !== bytes) return line('*', `${object.bytes} bytes, ${bytes} were kept`);
+    if (bytes !== undefined && object.bytes !== bytes)
+      return line('*', `has ${object.bytes} bytes, but ${bytes} were kept`);
     // A copied bucket has other ETags: then the content decides.
     const isOther = etag !== null && object.etag !== undefined && object.etag !== etag;
     if (crc32 === undefined || !(deep || isOther)) return object.archived ? archived() : line('=');
@@ -90,7 +91,7 @@ async function compare(
     const found = await measure(body, signal, { hashed: sha256 !== undefined });
     counts.bytesRead += object.bytes;
     const difference = differenceOf(found, { crc32, sha256 });
-    return difference ? line('*', `${difference} was kept`) : line('=');
+    return difference ? line('*', `has ${difference} was kept`) : line('=');
   } catch (error) {
     if (error instanceof Archived) return archived();
     if (signal.aborted || error instanceof StorageUnavailable) throw error;

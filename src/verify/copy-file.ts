@@ -42,7 +42,7 @@ export async function described(
   const source = await storage.head(at, { signal, versionId });
   if (!source) throw new Error(`${at} is missing in the bucket`);
   const { bytes } = source;
-  if (stored !== undefined && bytes !== stored) throw new Error(`${at} has ${bytes} bytes, ${stored} were stored`);
+  if (stored !== undefined && bytes !== stored) throw new Error(`${at} has ${bytes} bytes, but ${stored} were stored`);
   return { bytes, crc32: known ?? (await crc32At(storage, at, { signal, versionId })) };
 }
 
@@ -59,7 +59,7 @@ export async function verifiedBody(
     signal,
     async fence() {
       const { crc32: found } = meter.checksums();
-      if (found !== crc32) throw new Error(`${at} is damaged: CRC-32 ${found}, ${crc32} was stored`);
+      if (found !== crc32) throw new Error(`${at} is damaged: it has CRC-32 ${found}, but ${crc32} was stored`);
     },
   });
   return meter;

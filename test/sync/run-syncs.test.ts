@@ -755,7 +755,7 @@ describe('a resync by an operator', () => {
     expect(run.error).toContain(`read asset ${bad}: `);
     expect(run.error).toContain('asset.size');
     expect(run.error).toContain(`read asset ${gone}: the library answered 404`);
-    expect(run.error).toContain('asset nobody: not in the records');
+    expect(run.error).toContain('asset nobody: not in the database');
     const states = await Promise.all([good, bad, gone].map(async (id) => (await stage.store.assets.get(id!))?.state));
     expect(states).toEqual(['pending', 'failed', 'failed']);
   });

@@ -65,7 +65,7 @@ describe.skipIf(!s3)('media that the bucket has archived', { timeout: 120_000 },
     expect(run).toMatchObject({ status: 'done', differences: 0, counts: { archived: 1, errors: 0, repaired: 0 } });
     expect(run.lines.find(({ key: at }: { key: string }) => at === key)).toMatchObject({
       mark: '=',
-      text: 'the bucket has archived it; its length was compared',
+      text: 'the bucket has archived it; only its length was compared',
     });
     // The bytes were not read, so they are not verified.
     expect((await scene.mirror.api('GET', `/assets/${id}`)).verifiedAt).toBe(verifiedAt);
@@ -77,7 +77,7 @@ describe.skipIf(!s3)('media that the bucket has archived', { timeout: 120_000 },
     archive();
     const { explanation } = await scene.mirror.api('GET', `/assets/${id}`);
     expect(explanation.join('\n')).toContain(
-      `${key}: the bucket has archived it; its length was compared. To read it, restore it there.`,
+      `${key}: the bucket has archived it; only its length was compared. To read it, restore it there.`,
     );
   });
 

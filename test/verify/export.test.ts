@@ -195,12 +195,12 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
         const path = newPlace();
         const so = await exported({ to: { kind: 'directory', path } });
         expect(so).toMatchObject({ exported: 2, failed: 1 });
-        expect(so.problems[0]).toContain(`${asset.media!.key} is damaged: CRC-32`);
+        expect(so.problems[0]).toContain(`${asset.media!.key} is damaged: it has CRC-32`);
         expect([...(await filesAt(path)).keys()].filter((name) => name.endsWith('.mp4'))).toHaveLength(2);
         expect((await filesAt(path)).get('manifest.csv')).not.toContain(asset.id);
 
         const zip = `${newPlace()}.zip`;
-        await expect(exported({ to: { kind: 'zip', path: zip } })).rejects.toThrow('is damaged: CRC-32');
+        await expect(exported({ to: { kind: 'zip', path: zip } })).rejects.toThrow('is damaged: it has CRC-32');
         await expect(stat(zip)).rejects.toThrow('ENOENT');
         expect((await readdir(home)).filter((name) => name.endsWith('.partial'))).toEqual([]);
 

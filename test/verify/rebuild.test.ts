@@ -300,7 +300,7 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
       'acme/_/missing/file.txt: is missing, and is fetched again',
       expect.stringMatching(/other.*differs from the content in its record/),
       expect.stringMatching(/replaced.*the asset 99; it is fetched again/),
-      expect.stringMatching(/short.*has 16 bytes, its record says 5000; it is fetched again/),
+      expect.stringMatching(/short.*has 16 bytes, but its record says 5000; it is fetched again/),
     ]);
     expect(await store.assets.get('good')).toMatchObject({ state: 'mirrored', media: { version: '15:1' } });
     expect(await store.assets.get('other')).toMatchObject({

@@ -185,7 +185,7 @@ describe.each([
     }
     for (const path of places) {
       const request = { to: to(path), assetIds: [id], version: versionName(version!.replacedAt), overwrite: true };
-      await expect(restored(request)).rejects.toThrow('The target is that of a mirror');
+      await expect(restored(request)).rejects.toThrow('The target belongs to a mirror');
     }
     expect(await objectsOf(id)).toEqual(current);
   });
@@ -197,7 +197,7 @@ describe.each([
     const path = newPlace();
     const so = await restored({ to: to(path), assetIds: [bad, good] });
     expect(so).toMatchObject({ restored: 1, failed: 1 });
-    expect(so.problems).toEqual([expect.stringContaining(`${media!.key} is damaged: CRC-32`)]);
+    expect(so.problems).toEqual([expect.stringContaining(`${media!.key} is damaged: it has CRC-32`)]);
     expect(await textsAt(path)).toEqual(await objectsOf(good));
     expect(await (await openDirectory({ path })).head(media!.key)).toBeUndefined();
   });

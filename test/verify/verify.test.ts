@@ -168,7 +168,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect(brief(run)).toEqual(keys.map((key) => `* ${key}`).sort());
     for (const { key, text } of run.lines) {
       const now = key === plain.key ? 3 : 2 * lengths.get(key)!;
-      expect(text).toMatch(new RegExp(`^${now} bytes, ${lengths.get(key)} were stored`));
+      expect(text).toMatch(new RegExp(`^has ${now} bytes, but ${lengths.get(key)} were stored`));
     }
     await scene.mirror.quiet();
     expect((await verify({ deep: true })).differences).toBe(0);
@@ -181,7 +181,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect(brief(await verify())).toEqual(kind.s3 ? all : []);
     const run = await verify({ deep: true, repair: true });
     expect(brief(run)).toEqual(all);
-    for (const { text } of run.lines) expect(text).toMatch(/^CRC-32 [0-9a-f]{8}, [0-9a-f]{8} was stored: the /);
+    for (const { text } of run.lines) expect(text).toMatch(/^has CRC-32 [0-9a-f]{8}, but [0-9a-f]{8} was stored: the /);
     await scene.mirror.quiet();
     expect((await verify({ deep: true })).differences).toBe(0);
     expect((await contentOf(scene.storage, plain.key))?.toString()).toBe('the content of it');

@@ -100,9 +100,10 @@ async function checkObject(
   const found = await measure(body, signal, { hashed: true });
   counts.objects++;
   counts.bytes += length;
-  if (bytes !== null && length !== bytes) return { what: 'altered', key, why: `${length} bytes, ${bytes} were signed` };
+  if (bytes !== null && length !== bytes)
+    return { what: 'altered', key, why: `has ${length} bytes, but ${bytes} were signed` };
   const difference = differenceOf(found, sha256 ? { sha256 } : { crc32: crc32 ?? undefined });
-  if (difference) return { what: 'altered', key, why: `${difference} was signed` };
+  if (difference) return { what: 'altered', key, why: `has ${difference} was signed` };
   return sha256 === null ? { what: 'unproven', key, why: 'no content hash was signed' } : undefined;
 }
 
