@@ -135,6 +135,8 @@ describe('the requests of a sync', () => {
         return (await stage.highWaterMark(connectionId, first)) === longAgo + 1000;
       });
       await stage.query("UPDATE connections SET sync_owner = 'another' WHERE id = $1", [connectionId]);
+      // So that the lease is checked at once.
+      await stage.query("SELECT pg_notify('asset_mirror', $1)", [JSON.stringify({ connectionId })]);
       expect(await running).toMatchObject({ outcome: 'handed_back' });
       expect(await marks()).toEqual([longAgo + 1000, longAgo]);
       await stage.query('UPDATE connections SET sync_owner = NULL, sync_until = NULL WHERE id = $1', [connectionId]);
