@@ -26,6 +26,8 @@ test('a migration does not disturb a process that mirrors', {
   try {
     const ids: string[] = [];
     for (let n = 0; n < 200; n++) ids.push(await scene.upload({ name: `${n}.txt`, content: { text: `text ${n}` } }));
+    // Until the migration is done, some are still to be mirrored.
+    await scene.admin.addFault({ endpoint: 'media', latency: 200 });
     await scene.resync();
     await until('the first to be mirrored', async () => (await mirrored()) > 0);
     await migrate(db, silent, {
@@ -39,6 +41,7 @@ test('a migration does not disturb a process that mirrors', {
       },
     });
     expect(await mirrored(), 'mirrored before the migration was done').toBeLessThan(ids.length);
+    await scene.admin.clearFaults();
     const later = await scene.upload({ name: 'later.txt', content: { text: 'later' } });
     await scene.resync();
     await scene.mirror.quiet();
