@@ -74,6 +74,8 @@ test('a migration lets a transaction go first that holds one table and then need
   await process.connect();
   try {
     await migrate(db, silent);
+    // After a pause of the machine, the migration may give way later than usual.
+    await process.query("SET deadlock_timeout = '1min'");
     await process.query('BEGIN; SELECT * FROM connections FOR SHARE');
     const migration = migrate(db, log, {
       ...migrations,
