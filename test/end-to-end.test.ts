@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { bytesOf } from '../src/library/index.ts';
+import { defaultTimings } from '../src/timings.ts';
 import { type Admin, type Library, startTestLibrary, type Upload } from './support/library.ts';
 import { contentOf, type Ground, grounds, keysOf, newGround, spawnMirror } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
@@ -91,7 +92,8 @@ describe.each(grounds())('from a library to the bucket ($name)', (kind) => {
 
   beforeAll(async () => {
     const port = await freePort();
-    ground = await newGround({ port, redis: kind.redis, s3: kind.s3 });
+    // With a short lease, a pause of a worker would make another one fetch its files, too.
+    ground = await newGround({ port, redis: kind.redis, s3: kind.s3, timings: defaultTimings });
     ({ library, admin } = await startTestLibrary({ redirectUris: [`http://127.0.0.1:${port}/oauth/callback`] }));
     const [user] = library.users;
     await admin.addCompany({ id: 'acme', name: 'Acme', userIds: [user!.id] });

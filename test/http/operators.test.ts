@@ -72,7 +72,7 @@ describe('pause and resume', () => {
     });
     expect((await post('resume')).body.status).toBe('active');
     for (const asset of [inHand, meanwhile]) await scene.mirror.assetIn(asset, 'mirrored');
-    expect(await queues.syncs.getJobSchedulersCount()).toBe(2);
+    await until('the schedule to be back', async () => (await queues.syncs.getJobSchedulersCount()) === 2);
     const kinds = (await deeds(`connectionId=${id}`)).map((event: { kind: string }) => event.kind);
     expect(kinds.filter((kind: string) => kind === 'connection.paused')).toHaveLength(1);
     expect(kinds.filter((kind: string) => kind === 'connection.resumed')).toHaveLength(1);
@@ -220,7 +220,9 @@ describe('the audit log', () => {
       outcome: 'done',
       requestId: expect.any(String),
     });
-    // Reads and unauthenticated requests are not in the audit log.
+    // Reads and unauthenticated requests are not in the audit log. Syncs and verifications may add events.
+    await scene.mirror.quiet();
+    await scene.checked();
     const before = (await deeds('limit=1'))[0].id;
     await ask('GET', '/status');
     await ask('POST', `/connections/${id}/pause`, undefined, { authorization: 'Bearer wrong' });

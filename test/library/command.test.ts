@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { spawned } from '../support/spawned.ts';
+import { until } from '../support/until.ts';
 
 let directory: string;
 beforeAll(async () => {
@@ -22,7 +23,8 @@ async function start(...args: string[]) {
   });
   let complaints = '';
   child.stderr.on('data', (chunk) => (complaints += chunk));
-  const ended = once(child, 'exit');
+  // After all its output was read.
+  const ended = once(child, 'close');
   const [line] = (await Promise.race([
     once(createInterface(child.stdout), 'line'),
     ended.then(([code]) => Promise.reject(new Error(`it ended with ${code}: ${complaints}`))),
@@ -62,7 +64,7 @@ test('asset-mirror library prints all settings of an app, and the same ones afte
 
   // A second library at the same time keeps its data in memory, and says so.
   const beside = await start();
-  expect(beside.complaints()).toContain('this one keeps nothing when it ends');
+  await until('the warning', () => beside.complaints().includes('this one keeps nothing when it ends'));
   expect(await accepted(beside.app)).toBe(true);
   expect(beside.app.clientSecret).not.toBe(kept.clientSecret);
   expect(await beside.stop()).toBe(0);

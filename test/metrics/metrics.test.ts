@@ -58,9 +58,11 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
     web = await until('the records to be read again', async () => {
       const found = await scrape(scene.ground.publicUrl);
       const isRead = found.value('asset_mirror_assets{state="mirrored"}') === 4;
-      return isRead && found.names.has('asset_mirror_drill_passed') && found;
+      // The last jobs end after what they have written.
+      const isIdle = found.by('asset_mirror_queue_jobs', 'state').active === 0;
+      return isRead && isIdle && found.names.has('asset_mirror_drill_passed') && found;
     });
-  }, 120_000);
+  });
   afterAll(async () => {
     await worker?.stop();
     await scene?.close();

@@ -96,6 +96,7 @@ test.runIf(canMount)(
       const [download] = await scene.admin.requests({ assetId: large, endpoint: 'media' as never });
       expect(Number(download!.bytes ?? 0)).toBeLessThan(10_000_000);
       await run('mount', ['-o', 'remount,size=64m', directory]);
+      await scene.ground.endWaits();
       expect(await scene.mirror.assetIn(large, 'mirrored')).toMatchObject({ spent: 0 });
     } finally {
       await scene.mirror.stop();
@@ -191,12 +192,17 @@ test.runIf(inject('s3'))(
     const scene = await newScene({ s3: inject('s3') });
     try {
       const id = (await contentOf(scene.storage, '_mirror/id'))!;
+      // For ten seconds from now, the mirror does not read the id again.
+      await scene.mirror.service.context.storage.check();
       await scene.storage.remove('_mirror/id');
       const ids: string[] = [];
       await until('the breaker to close', async () => {
         ids.push(await scene.upload());
         await scene.resync({ mode: 'incremental' });
         return breaker(scene.mirror.lines).length > 0;
+      });
+      await until('no transfer to run', async () => {
+        return (await scene.mirror.api('GET', '/status')).assets.byState.transferring === 0;
       });
       // They are in the other bucket. The original one has none of them.
       const written = (await keysOf(scene.storage)).filter((key) => !key.startsWith('_mirror/'));

@@ -6,6 +6,8 @@ import type { AddressInfo } from 'node:net';
 export interface Trouble {
   on(call: { method: string; url: string; headers: IncomingHttpHeaders }): boolean;
   times: number;
+  /** The request is passed on only then. */
+  after?: Promise<unknown>;
   /** Answered instead of the server, after the body has arrived. */
   answer?: { status: number; body: string };
   /** Added to the answer of the server. */
@@ -41,9 +43,10 @@ export async function newHttpLine(endpoint: string) {
     return found;
   }
 
-  const server = createServer((incoming, outgoing) => {
+  const server = createServer(async (incoming, outgoing) => {
     const met = trouble(incoming);
     incoming.on('error', () => {});
+    if (met?.after) await met.after;
     if (met?.answer) {
       const { status, body } = met.answer;
       incoming.resume().on('end', () => outgoing.writeHead(status, { 'content-type': 'application/xml' }).end(body));

@@ -4,10 +4,12 @@ import { createAccess } from '../../src/pacing/with-token.ts';
 import type { Sync, SyncMode, SyncScope } from '../../src/store/database/schema.ts';
 import type { SyncDeps } from '../../src/sync/deps.ts';
 import { runSyncs } from '../../src/sync/run-syncs.ts';
+import { defaultTimings } from '../../src/timings.ts';
 import { newBrowser } from './browser.ts';
 import { startTestLibrary, type Upload } from './library.ts';
 import { newGround, type operatorOf, startMirror } from './mirror.ts';
 import { freePort } from './ports.ts';
+import { shortTimings } from './timings.ts';
 import { until } from './until.ts';
 
 export type Stage = Awaited<ReturnType<typeof newStage>>;
@@ -21,7 +23,9 @@ export const overlap = 10 * 60_000;
  * own companies and users, so they do not affect each other.
  */
 export async function newStage(options: Partial<Parameters<typeof newGround>[0]> = {}) {
-  const ground = await newGround({ port: await freePort(), ...options });
+  // A sync that the test runs itself keeps its lease, even if the machine pauses for seconds.
+  const patient = { ...shortTimings, syncLease: defaultTimings.syncLease };
+  const ground = await newGround({ port: await freePort(), timings: patient, ...options });
   const { library, admin } = await startTestLibrary({ redirectUris: [`${ground.publicUrl}/oauth/callback`] });
   const mirror = await startMirror(ground, library, 'web');
   const { store, client, tokens, schedule, log, timings } = mirror.service.context;

@@ -5,7 +5,8 @@ import { until } from '../support/until.ts';
 describe('invalid_grant for a refresh', () => {
   let scene: Scene;
   beforeEach(async () => {
-    scene = await newScene();
+    // Only the end of the connection ends a stalled transfer.
+    scene = await newScene({ environment: { TRANSFER_STALL_TIMEOUT: '10m' } });
   });
   afterEach(async () => {
     await scene?.close();
@@ -35,14 +36,11 @@ describe('invalid_grant for a refresh', () => {
       return found.status === 'disconnected' && found;
     });
     expect(connection.lastError).toMatch(/disconnected the app or lost access/);
-    await until(
-      'all jobs to stop',
-      async () => {
-        const { queues, assets } = await scene.mirror.api('GET', '/status');
-        return queues.assets.active === 0 && assets.byState.transferring === 0;
-      },
-      15_000,
-    );
+    await until('all jobs to stop', async () => {
+      const { queues, assets } = await scene.mirror.api('GET', '/status');
+      return queues.assets.active === 0 && assets.byState.transferring === 0;
+    });
+    await until('the end to be logged', async () => (await events()).length > 0);
     expect(await events()).toHaveLength(1);
     await scene.admin.clearRequests();
     for (const id of [...slow, ...waiting]) {

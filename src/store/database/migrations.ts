@@ -87,11 +87,13 @@ async function lockTables(tx: Kysely<any>): Promise<void> {
   if (rows.length === 0) return;
   await sql`SET LOCAL statement_timeout = ${sql.lit(longestLocking)}`.execute(tx);
   await sql`LOCK TABLE ${sql.raw(rows.map(({ name }) => name).join(', '))}`.execute(tx).catch((error) => {
-    throw error.code === queryCanceled ? new TablesInUse() : error;
+    throw [queryCanceled, deadlockDetected].includes(error.code) ? new TablesInUse() : error;
   });
   await sql`SET LOCAL statement_timeout = 0`.execute(tx);
 }
 const queryCanceled = '57014';
+/** A server that was suspended searches for a deadlock before it ends the statement. */
+const deadlockDetected = '40P01';
 
 /** Stands for a migration of a newer release. */
 const done: Migration = { async up() {} };

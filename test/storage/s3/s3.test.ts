@@ -179,18 +179,14 @@ describe.runIf(s3)('an S3 store', () => {
     test.each([
       ['a wrong secret key', { secretKey: 'not it' }, /refuses the signature; check the secret key/],
       ['an unknown access key', { accessKey: 'nobody' }, /does not know the access key/],
-    ])(
-      '%s makes the store unavailable',
-      async (_, wrong, message) => {
-        const storage = await openBucket({ ...s3, ...wrong }, { bucket: ground.bucket });
-        await expectUnavailable(storage, message);
-        await storage.close();
-        const right = await openBucket(s3, { bucket: ground.bucket });
-        await right.check();
-        await right.close();
-      },
-      60_000,
-    );
+    ])('%s makes the store unavailable', async (_, wrong, message) => {
+      const storage = await openBucket({ ...s3, ...wrong }, { bucket: ground.bucket });
+      await expectUnavailable(storage, message);
+      await storage.close();
+      const right = await openBucket(s3, { bucket: ground.bucket });
+      await right.check();
+      await right.close();
+    });
 
     test('an endpoint where nothing listens makes the store unavailable', async () => {
       const endpoint = `http://127.0.0.1:${await freePort()}`;
@@ -296,7 +292,6 @@ describe.runIf(s3)('an S3 store', () => {
         );
         expect(error).not.toBeInstanceOf(StorageUnavailable);
       },
-      60_000,
     );
 
     test.each(lengths.slice(0, 3))(
@@ -410,7 +405,6 @@ describe.runIf(s3)('an S3 store', () => {
         if (found) expect((await collected(found)).toString()).toBe('old');
         expect(await ground.leftovers()).toEqual([]);
       },
-      60_000,
     );
 
     test.each(lengths)('an abort ends a put although the store is silent (%s)', async (_, length, declared) => {

@@ -90,7 +90,7 @@ const values = (ids: number[], r: Row) => {
     r.size,
     r.bytes,
     r.skipped ? 'type videos' : null,
-    (moving && !r.skipped) || (r.due && !r.skipped) ? new Date(Date.now() + 60_000) : null,
+    (moving && !r.skipped) || (r.due && !r.skipped) ? new Date(Date.now() + 3_600_000) : null,
     r.reason ? { code: 'error', text: 'why' } : null,
   ];
 };

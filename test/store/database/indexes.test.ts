@@ -39,6 +39,8 @@ async function read(table: string): Promise<{ scans: number; rows: number }> {
 
 /** The entries and rows that this work reads, in a separate store. */
 async function readBy(least: number, work: (store: Store) => Promise<void>, table = 'assets'): Promise<number> {
+  // What this connection has read itself is counted now, and not meanwhile.
+  await client.query('SELECT pg_stat_force_next_flush()');
   const before = await read(table);
   const store = await openStore({ url: opened.url, log: silent });
   await work(store);

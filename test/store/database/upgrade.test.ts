@@ -26,6 +26,8 @@ test('a migration does not disturb a process that mirrors', {
   try {
     const ids: string[] = [];
     for (let n = 0; n < 200; n++) ids.push(await scene.upload({ name: `${n}.txt`, content: { text: `text ${n}` } }));
+    // Until the migration is done, some are still to be mirrored.
+    await scene.admin.addFault({ endpoint: 'media', latency: 200 });
     await scene.resync();
     await until('the first to be mirrored', async () => (await mirrored()) > 0);
     await migrate(db, silent, {
@@ -39,6 +41,7 @@ test('a migration does not disturb a process that mirrors', {
       },
     });
     expect(await mirrored(), 'mirrored before the migration was done').toBeLessThan(ids.length);
+    await scene.admin.clearFaults();
     const later = await scene.upload({ name: 'later.txt', content: { text: 'later' } });
     await scene.resync();
     await scene.mirror.quiet();
@@ -71,6 +74,8 @@ test('a migration lets a transaction go first that holds one table and then need
   await process.connect();
   try {
     await migrate(db, silent);
+    // After a pause of the machine, the migration may give way later than usual.
+    await process.query("SET deadlock_timeout = '1min'");
     await process.query('BEGIN; SELECT * FROM connections FOR SHARE');
     const migration = migrate(db, log, {
       ...migrations,
