@@ -51,7 +51,7 @@ test('a killed server is restarted at the same port with its data', async () => 
       () => true,
     ),
   );
-  expect(await until('it to be back', () => ask('SELECT n FROM kept').catch(() => false), 40_000)).toEqual([{ n: 7 }]);
+  expect(await until('it to be back', () => ask('SELECT n FROM kept').catch(() => false))).toEqual([{ n: 7 }]);
 });
 
 test.each(['on a new directory', 'again'])(
@@ -183,7 +183,7 @@ test('the server stops by itself when its owner is killed', async () => {
   const owner = await startedOwner();
   const pid = await serverPid();
   await owner.kill();
-  await until('the server to stop', () => !isRunning(pid), 20_000);
+  await until('the server to stop', () => !isRunning(pid));
   // It was shut down in order, and left no pid file.
   expect(await readdir(join(directory, 'postgres'))).not.toContain('postmaster.pid');
   server = await startEmbeddedPostgres({ directory, log });
