@@ -251,7 +251,10 @@ describe.each(backends)('queues in $name', { timeout: 180_000 }, ({ redis }) => 
     await stage.admin.addFault({ endpoint: 'media', companyId, skip: 20, latency: 60_000 });
     const worker = await startMirror(stage.ground, stage.library, 'worker');
     try {
-      await until('the first to be at work', async () => (await stage.assets(companyId)).some((a) => a.mirroredAt));
+      await until('the first to be listed and at work', async () => {
+        const assets = await stage.assets(companyId);
+        return assets.length === 500 && assets.some((asset) => asset.mirroredAt);
+      });
       const second = await stage.company();
       const [id] = await stage.upload(second.companyId, 1, { uploadDate: 0 });
       await stage.mirror.api('POST', `/connections/${second.connectionId}/resync`, { mode: 'full' });
