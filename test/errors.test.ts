@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import {
   ConfigurationError,
   Disconnected,
@@ -121,6 +121,14 @@ describe('scrubbed text', () => {
 });
 
 describe('Retry-After', () => {
+  // A date is compared with the time at which it is read.
+  beforeEach(() => {
+    vi.useFakeTimers({ toFake: ['Date'] });
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
   const seconds = (header: unknown) => {
     const wait = retryAfter(header);
     return wait && wait.waitMs / 1000;

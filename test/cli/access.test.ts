@@ -95,9 +95,7 @@ async function login(name: string) {
 }
 
 describe('login', () => {
-  test('a person signs in with a code, and the other verbs use the session until logout', {
-    timeout: 60_000,
-  }, async () => {
+  test('a person signs in with a code, and the other verbs use the session until logout', async () => {
     const before = await run(['whoami']);
     expect(before).toMatchObject({ code: 2, stderr: expect.stringContaining('Run `asset-mirror login`') });
     expect((await login('olga')).code).toBe(0);
@@ -119,7 +117,7 @@ describe('login', () => {
     expect((await run(['whoami'], { ASSET_MIRROR_TOKEN: token!.token })).code).toBe(2);
   });
 
-  test('login refuses a person without a role', { timeout: 60_000 }, async () => {
+  test('login refuses a person without a role', async () => {
     const { code, errors } = await login('nora');
     expect(code).toBe(1);
     expect(errors()).toContain('nora has no role here. Ask an administrator of the OpenID provider for one of these');

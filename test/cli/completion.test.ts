@@ -54,7 +54,7 @@ describe.each(shells)('completion in %s', (shell) => {
     ['asset-mirror keys ro', ['rotate']],
     ['asset-mirror completion z', ['zsh']],
   ])(`a shell completes %s${there ? '' : ` (skipped: ${shell} is not installed)`}`, async (line, offered) => {
-    const { stdout } = await promisify(execFile)(shell, asks[shell](line), { timeout: 20_000 });
+    const { stdout } = await promisify(execFile)(shell, asks[shell](line), { timeout: 100_000 });
     // fish adds a description after a tab.
     const words = stdout.split(/\r?\n/).map((word) => word.split('\t')[0]!);
     expect(words.filter(Boolean).sort()).toEqual(offered);

@@ -276,7 +276,7 @@ describe('commands of operators', () => {
     const lines = () =>
       out
         .split('\n')
-        .filter(Boolean)
+        .slice(0, -1)
         .map((line) => JSON.parse(line));
     const deed = (kind: string) => () => lines().find((event) => event.kind === kind);
     try {
@@ -352,14 +352,16 @@ describe('commands of operators', () => {
 
   test('resync --wait prints once why a connection waits, and until when', async () => {
     const delay = (ms: number, text: string) => scene.mirror.store.connections.delay(id, ms, { code: 'error', text });
-    await delay(40_000, 'read /me: the library asked to wait (429)');
+    onTestFinished(() => scene.ground.endWaits());
+    // The command waits for a delay of less than five minutes.
+    await delay(240_000, 'read /me: the library asked to wait (429)');
     const child = spawn(process.execPath, ['src/main.ts', 'resync', id, '--wait'], { env: client() });
     let [out, said] = ['', ''];
     child.stdout.on('data', (chunk) => (out += chunk));
     child.stderr.on('data', (chunk) => (said += chunk));
-    const ended = once(child, 'exit');
+    const ended = once(child, 'close');
     await until('the first reason', () => said.includes('asked to wait'));
-    await delay(41_000, 'read /me: connect ECONNREFUSED');
+    await delay(270_000, 'read /me: connect ECONNREFUSED');
     await until('the second reason', () => said.includes('ECONNREFUSED'));
     await scene.mirror.api('POST', `/connections/${id}/pause`);
     expect(await ended).toEqual([1, null]);
@@ -386,7 +388,7 @@ describe('commands of operators', () => {
     let [out, said] = ['', ''];
     child.stdout.on('data', (chunk) => (out += chunk));
     child.stderr.on('data', (chunk) => (said += chunk));
-    const ended = once(child, 'exit');
+    const ended = once(child, 'close');
     await until('the reason', () => said.includes('The bucket is unavailable'));
     child.kill('SIGINT');
     expect(await ended).toEqual([130, null]);

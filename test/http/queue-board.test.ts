@@ -98,7 +98,9 @@ describe.each(grounds())('the queue dashboard, with $name', ({ redis }) => {
         const { queues } = (await answer.json()) as { queues: { name: string; jobs: Record<string, unknown>[] }[] };
         const found = queues
           .find(({ name }) => name === 'assets')!
-          .jobs.filter(({ name, finishedOn }) => finishedOn && !`${name}`.endsWith(' asset-1'));
+          .jobs.filter(({ name, finishedOn }) => finishedOn && !`${name}`.endsWith(' asset-1'))
+          // A job that counted as lost on a busy machine was queued twice.
+          .filter(({ returnValue }) => (returnValue as { outcome?: string } | null)?.outcome !== 'nothing_to_do');
         return found.length === 3 ? found : undefined;
       });
       const isAbout = (assetId: string) => (job: Record<string, unknown>) => job.name === `mirror-asset ${assetId}`;

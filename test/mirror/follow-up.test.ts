@@ -64,15 +64,19 @@ describe('sidecars', () => {
     await scene.mirror.assetIn(id, 'mirrored');
     await until('a second look', async () => (await asked(id, 'transcript')).length >= 2);
     await ask(scene.ground.environment.DATABASE_URL!, 'UPDATE assets SET follow_ups = 20');
-    await scene.admin.addFault({ endpoint: 'asset', assetId: id, status: 502, times: 1 });
-    const failed = async () => (await asked(id, 'asset')).some(({ status }) => status === 502);
+    // A check asks three times before it fails.
+    await scene.admin.addFault({ endpoint: 'asset', assetId: id, status: 502, times: 3 });
+    const failed = async () => (await asked(id, 'asset')).filter(({ status }) => status === 502).length === 3;
     await until('a check that fails', async () => {
       await ask(scene.ground.environment.DATABASE_URL!, `UPDATE assets SET next_at = now() WHERE id = '${id}'`);
       return failed();
     });
     await scene.admin.changeAsset(id, { transcript: spoken });
-    await scene.mirror.api('POST', `/assets/${id}/retry`);
-    await transcriptIs(id, 'mirrored');
+    // A retry during a check changes nothing.
+    await until('the transcript', async () => {
+      await scene.mirror.api('POST', `/assets/${id}/retry`);
+      return (await scene.mirror.asset(id)).transcript === 'mirrored';
+    });
     const { timeline } = await scene.mirror.api('GET', `/assets/${id}`);
     expect(timeline.filter(({ what }: { what: string }) => /gave_up/.test(what))).toEqual([]);
   });

@@ -19,7 +19,7 @@ describe.each([richest()])('a slow file ($name)', (kind) => {
     scene = await newScene({
       redis: kind.redis,
       s3: kind.s3,
-      environment: { TRANSFER_MIN_RATE: '4KiB/s', TRANSFER_MIN_RATE_WINDOW: '300ms' },
+      environment: { TRANSFER_MIN_RATE: '4KiB/s', TRANSFER_MIN_RATE_WINDOW: '1s' },
     });
   });
   afterEach(() => scene.admin.clearFaults());
@@ -45,20 +45,28 @@ describe.each([richest()])('a slow file ($name)', (kind) => {
     for (let i = 0; i < 12; i++) others.push(await scene.upload({ uploadDate: Date.UTC(2024, 0, 1) }));
     await scene.resync();
     for (const id of others) await scene.mirror.assetIn(id, 'mirrored');
+    await until('all attempts', async () => {
+      await scene.ground.endWaits();
+      return (await scene.mirror.api('GET', '/status')).assets.byState.failed === slow.length;
+    });
     for (const id of slow) {
       const { reason } = await scene.mirror.assetIn(id, 'failed');
       expect(reason.text).toMatch(/at \d+ B\/s for .*TRANSFER_MIN_RATE \(4\.0 KiB\/s\)/);
       expect(await scene.keys(id)).toEqual([]);
     }
-    const logged = scene.mirror.lines.map(({ event }) => event);
-    expect(logged).not.toContain('connection.slowed_down');
-    expect(logged).not.toContain('connection.delayed');
+    // On a busy machine, the API itself may answer slowly.
+    const slowed = scene.mirror.lines.filter(
+      ({ event, reason }) =>
+        ['connection.slowed_down', 'connection.delayed'].includes(event as string) &&
+        reason !== 'its answers take longer than before',
+    );
+    expect(slowed).toEqual([]);
     expect(await scene.ground.leftovers()).toEqual([]);
   });
 
   test('a slow file in parts continues with the parts that are missing', async () => {
     // Long enough for the store to answer for a part before the next one is given up.
-    await scene.restart({ TRANSFER_MIN_RATE_WINDOW: '2s' });
+    await scene.restart({ TRANSFER_MIN_RATE_WINDOW: '5s' });
     const size = 36 * MiB;
     const id = await scene.upload({ content: { seed: 'parts', size } });
     // The first byte and two parts arrive fast, the third part does not.

@@ -247,10 +247,14 @@ describe.each(backends)('queues in $name', { timeout: 180_000 }, ({ redis }) => 
     const stage = await newStage({ redis });
     const { companyId } = await stage.company();
     await stage.upload(companyId, 500);
-    await stage.admin.addFault({ endpoint: 'media', latency: 50 });
+    // The library sends a few files of the first, and then none.
+    await stage.admin.addFault({ endpoint: 'media', companyId, skip: 20, latency: 60_000 });
     const worker = await startMirror(stage.ground, stage.library, 'worker');
     try {
-      await until('the first to be at work', async () => (await stage.assets(companyId)).some((a) => a.mirroredAt));
+      await until('the first to be listed and at work', async () => {
+        const assets = await stage.assets(companyId);
+        return assets.length === 500 && assets.some((asset) => asset.mirroredAt);
+      });
       const second = await stage.company();
       const [id] = await stage.upload(second.companyId, 1, { uploadDate: 0 });
       await stage.mirror.api('POST', `/connections/${second.connectionId}/resync`, { mode: 'full' });
@@ -264,9 +268,11 @@ describe.each(backends)('queues in $name', { timeout: 180_000 }, ({ redis }) => 
   });
 
   test('each asset has its own job, and a stopping worker hands all of them back', async () => {
-    const stage = await newStage({ redis });
+    const stage = await newStage({ redis, environment: { CONNECTION_CONCURRENCY: '16', SHUTDOWN_GRACE: '20s' } });
     const { companyId } = await stage.company();
     await stage.upload(companyId, 200);
+    // The last 160 take 15 seconds.
+    await stage.admin.addFault({ endpoint: 'media', skip: 40, latency: 1500 });
     const worker = await spawnMirror(stage.ground, stage.library, 'worker');
     try {
       const mirrored = async () => (await stage.assets(companyId)).filter(({ state }) => state === 'mirrored');
@@ -276,6 +282,7 @@ describe.each(backends)('queues in $name', { timeout: 180_000 }, ({ redis }) => 
       expect(left.length).toBeGreaterThan(0);
       expect(left.filter(({ state, leaseUntil }) => state !== 'pending' || leaseUntil !== null)).toEqual([]);
 
+      await stage.admin.clearFaults();
       const other = await startMirror(stage.ground, stage.library, 'worker');
       try {
         await until('all to be mirrored', async () => (await mirrored()).length === 200, 90_000);
@@ -329,10 +336,11 @@ describe.each(backends)('queues in $name', { timeout: 180_000 }, ({ redis }) => 
   });
 
   test('waiting assets of an ended connection send no requests, and continue after a reconnect', async () => {
-    const stage = await newStage({ redis });
+    const stage = await newStage({ redis, environment: { CONNECTION_CONCURRENCY: '8' } });
     const { companyId, connectionId, userId } = await stage.company();
     await stage.upload(companyId, 150);
-    await stage.admin.addFault({ endpoint: 'media', latency: 100 });
+    // All of them take ten seconds.
+    await stage.admin.addFault({ endpoint: 'media', latency: 500 });
     const worker = await startMirror(stage.ground, stage.library, 'worker');
     try {
       await until('work to begin', async () => (await stage.assets(companyId)).some((a) => a.mirroredAt));

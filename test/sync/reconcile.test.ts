@@ -306,19 +306,19 @@ describe('an interrupted full sync', () => {
   });
 
   test('a sync does not move the high-water mark past the time at which it began', async () => {
-    // A page that comes late may show what the first one could not have.
+    // A page that comes late may show what the first one could not have. The library's clock is an hour behind.
     const { companyId, connectionId } = await stage.company();
-    const began = Date.now();
-    const page = (id: string, uploadDate: number, nextCursor: string | null) => ({
+    const began = Date.now() - 3_600_000;
+    const page = (id: string, answered: number, uploadDate: number, nextCursor: string | null) => ({
       endpoint: 'assets' as const,
       companyId,
       times: 1,
+      headers: { date: new Date(answered).toUTCString() },
       body: { assets: [{ id: `${companyId} ${id}`, uploadDate }], nextCursor },
     });
-    await stage.admin.setFaults(page('first', began - 1000, 'more'), {
-      ...page('second', began + 2500, null),
+    await stage.admin.setFaults(page('first', began, began - 1000, 'more'), {
+      ...page('second', began + 4000, began + 2500, null),
       skip: 1,
-      latency: 4000,
     });
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 2 });
     expect(await stage.highWaterMark(connectionId, companyId)).toBe(began - 1000);

@@ -100,7 +100,7 @@ describe('a copy in a directory', { timeout: 120_000 }, () => {
   beforeAll(async () => {
     stage = await newStage();
     copy = await newCopy(stage, stage.ground.environment.STORAGE_URL!.slice('file://'.length));
-  }, 60_000);
+  });
   beforeEach(async () => {
     path = await mkdtemp(join(tmpdir(), 'asset-mirror-attest-'));
     await cp(copy.path, path, { recursive: true });
@@ -405,7 +405,7 @@ describe('a copy in a directory', { timeout: 120_000 }, () => {
   });
 });
 
-test('a superseded file that is missing is found, unless it has expired', { timeout: 60_000 }, async () => {
+test('a superseded file that is missing is found, unless it has expired', async () => {
   const stage = await newStage();
   try {
     const at = stage.ground.environment.STORAGE_URL!.slice('file://'.length);
@@ -437,39 +437,35 @@ test('a superseded file that is missing is found, unless it has expired', { time
 });
 
 const s3 = inject('s3');
-test.runIf(s3)(
-  'a download of a bucket with versions is proven without its superseded versions',
-  { timeout: 60_000 },
-  async () => {
-    const stage = await newStage({ s3, versions: true });
-    const path = await mkdtemp(join(tmpdir(), 'asset-mirror-download-'));
-    try {
-      const worker = workerOf(stage);
-      const { companyId, connectionId } = await stage.company();
-      const [id] = await stage.upload(companyId, 1, { content: { text: 'first' } });
-      for (const content of ['first', 'second one']) {
-        await stage.admin.changeAsset(id!, { content: { text: content } });
-        await stage.sync(connectionId, 'full', { acceptReplaced: true });
-        await worker.complete(id!);
-      }
-      await worker.close();
-      const [version] = await stage.store.versions.ofAsset(id!);
-      expect(version!.files[0]!.versionId).toBeDefined();
-      const key = signingKey(randomBytes(32));
-      await write(stage, first, [key]);
-      const { storage } = stage.ground;
-      for await (const object of storage.list('')) {
-        await mkdir(dirname(join(path, object.key)), { recursive: true });
-        await writeFile(join(path, object.key), (await contentOf(storage, object.key))!);
-      }
-      expect((await attested(path, key.keyId)).so).toMatchObject({ problems: 0, unproven: 0, objects: 2 });
-      expect(await verified(path, key.keyId)).toMatchObject({ problems: [], code: 0 });
-    } finally {
-      await rm(path, { recursive: true });
-      await stage.close();
+test.runIf(s3)('a download of a bucket with versions is proven without its superseded versions', async () => {
+  const stage = await newStage({ s3, versions: true });
+  const path = await mkdtemp(join(tmpdir(), 'asset-mirror-download-'));
+  try {
+    const worker = workerOf(stage);
+    const { companyId, connectionId } = await stage.company();
+    const [id] = await stage.upload(companyId, 1, { content: { text: 'first' } });
+    for (const content of ['first', 'second one']) {
+      await stage.admin.changeAsset(id!, { content: { text: content } });
+      await stage.sync(connectionId, 'full', { acceptReplaced: true });
+      await worker.complete(id!);
     }
-  },
-);
+    await worker.close();
+    const [version] = await stage.store.versions.ofAsset(id!);
+    expect(version!.files[0]!.versionId).toBeDefined();
+    const key = signingKey(randomBytes(32));
+    await write(stage, first, [key]);
+    const { storage } = stage.ground;
+    for await (const object of storage.list('')) {
+      await mkdir(dirname(join(path, object.key)), { recursive: true });
+      await writeFile(join(path, object.key), (await contentOf(storage, object.key))!);
+    }
+    expect((await attested(path, key.keyId)).so).toMatchObject({ problems: 0, unproven: 0, objects: 2 });
+    expect(await verified(path, key.keyId)).toMatchObject({ problems: [], code: 0 });
+  } finally {
+    await rm(path, { recursive: true });
+    await stage.close();
+  }
+});
 
 test.runIf(s3)(
   'a copy in a bucket is proven without a database, and an altered object is found',

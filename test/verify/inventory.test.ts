@@ -133,8 +133,8 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
 
   test('the inventory is replaced when a verification is asked to write it', async () => {
     now = new Date();
-    // The scheduled inventory may have come first.
-    await runInventory(scheduled, never, { onRequest: true });
+    // The scheduled inventory may have come first, or be written now.
+    await until('an inventory in two files', () => runInventory(scheduled, never, { onRequest: true }));
     const day = now.toISOString().slice(0, 10);
     expect((await read(day)).names).toHaveLength(7);
     const { id } = await scene.mirror.api('POST', '/verify', { inventory: true, deep: true });
@@ -154,7 +154,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     for (const { verifiedAt, mirroredAt } of lines.filter(({ id }) => id !== unavailable)) {
       expect(Date.parse(verifiedAt!)).toBeGreaterThan(Date.parse(mirroredAt!));
     }
-    expect(Date.parse(manifest.writtenAt)).toBeGreaterThan(Date.now() - 60_000);
+    expect(Date.parse(manifest.writtenAt)).toBeGreaterThan(now.getTime());
   });
 
   test.runIf(!kind.s3)(

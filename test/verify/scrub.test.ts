@@ -99,7 +99,7 @@ describe('the scrub', () => {
     await database.query('DELETE FROM scrub');
     await age(ids[0]!, 80);
     await scrubber({ cycle: 4000 }).round(stop);
-    await until('the repair', async () => (await contentOf(scene.storage, key))?.equals(content) === true, 30_000);
+    await until('the repair', async () => (await contentOf(scene.storage, key))?.equals(content) === true);
     await scene.mirror.assetIn(ids[0]!, 'mirrored');
     expect((await row(ids[0]!)).media!.checksums).toEqual(checksums);
     await database.query(`DELETE FROM events WHERE kind = 'asset.damaged'`);

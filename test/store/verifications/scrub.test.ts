@@ -2,7 +2,8 @@ import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { newStore, running } from '../records.ts';
 
-const cycle = 100_000;
+/** In ms. Long, so that a pause between two statements changes no rate. */
+const cycle = 100_000_000;
 const count = 1000;
 /** Bytes of each file, and its weight in the pace. */
 const bytes = 2 ** 20;
