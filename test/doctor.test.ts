@@ -8,7 +8,6 @@ import { examine } from '../src/doctor.ts';
 import { clockFinding, type Finding } from '../src/finding.ts';
 import { startBare } from './source/bare.ts';
 import { newDatabase } from './support/database.ts';
-import { keysOf } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
 import { newScene, type Scene } from './support/scene.ts';
 import { spawned } from './support/spawned.ts';
@@ -59,7 +58,10 @@ describe.each([
   afterEach(() => scene.admin.clearFaults());
 
   test('the doctor finds nothing wrong, and changes nothing', async () => {
-    const before = await keysOf(scene.storage);
+    // The service writes inventories there, too.
+    const keys = async () => (await Array.fromAsync(scene.storage.list(''))).map(({ key }) => key);
+    const before = await keys();
+    expect(before).toContain('_mirror/id');
     const all = await findings(environment);
     expect(wrong(all)).toEqual([]);
     for (const what of [
@@ -76,9 +78,7 @@ describe.each([
     ]) {
       expect(of(all, what)).toMatchObject({ what, level: 'ok' });
     }
-    expect(await keysOf(scene.storage)).toEqual(before);
-    const listed = await Array.fromAsync(scene.storage.list('_mirror/'));
-    expect(listed.map(({ key }) => key)).toEqual(['_mirror/id']);
+    expect(await keys()).toEqual(before);
   });
 
   test('the doctor prints at most 80 columns, no secrets, and exits with 0', async () => {
@@ -97,7 +97,7 @@ describe.each([
     const { out } = await run({ ...environment, ...clock }, '--json');
     for (const what of ['PostgreSQL', 'API']) {
       const { found } = of(JSON.parse(out).findings, what)!;
-      expect(Number(/answers in (\d+) ms/.exec(found)![1])).toBeLessThan(5000);
+      expect(Number(/answers in (\d+) ms/.exec(found)![1])).toBeLessThan(20_000);
     }
   });
 

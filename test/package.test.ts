@@ -31,7 +31,7 @@ describe('the package, as npm would install it', () => {
       await mkdir(dirname(join(installed(), name)), { recursive: true });
       await symlink(join(modules, name), join(installed(), name));
     }
-  }, 120_000);
+  });
   afterAll(() => rm(home, { recursive: true, force: true }));
 
   test('the package has what is needed to run, and no sources', async () => {

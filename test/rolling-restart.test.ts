@@ -30,7 +30,7 @@ beforeAll(async () => {
     port: service.port,
     redis: kind.redis,
     s3: kind.s3,
-    environment: { SHUTDOWN_GRACE: '3s', TRANSFER_STALL_TIMEOUT: '3s' },
+    environment: { SHUTDOWN_GRACE: '3s', TRANSFER_STALL_TIMEOUT: '10s' },
   });
   database = new pg.Client({ connectionString: ground.environment.DATABASE_URL });
   await database.connect();
@@ -49,13 +49,16 @@ test(`a rolling restart of web and workers during a sync loses no attempt, answe
 }, async () => {
   const { ids, expected } = await fillLibrary();
   // The first page arrives at once, the others slowly; of each large file some parts arrive, and then hardly a byte.
-  await admin.addFault({ endpoint: 'assets', skip: 1, latency: 20_000 });
+  await admin.addFault({ endpoint: 'assets', skip: 1, latency: 40_000 });
   for (const assetId of ids) await admin.addFault({ endpoint: 'media', assetId, skip: 3, stallAfter: 100_000 });
   const web = await Promise.all([start('web'), start('web')]);
   const workers = await Promise.all([start('worker'), start('worker'), start('worker')]);
   await rememberParts();
   const operator = operatorOf(ground);
   const connectionId = await operator.connect();
+  const owner = async () =>
+    (await database.query('SELECT sync_owner FROM connections')).rows[0].sync_owner as string | null;
+  await until('one of the workers to list', owner);
   const firstOfNew = start('worker');
   await until(
     'parts of each large file to be stored',
@@ -75,8 +78,8 @@ test(`a rolling restart of web and workers during a sync loses no attempt, answe
   };
   /** The process that lists now, if there is one. */
   const lists = async (among: Mirror[]) => {
-    const { rows } = await database.query('SELECT sync_owner FROM connections');
-    return among.find(({ child }) => rows[0].sync_owner?.includes(`-${child.pid}-`));
+    const id = await owner();
+    return among.find(({ child }) => id?.includes(`-${child.pid}-`));
   };
   await firstOfNew;
   const began = await lists(workers);

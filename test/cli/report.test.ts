@@ -93,10 +93,12 @@ test('a month that has not begun, and one that is none, are refused', async () =
 
 test('a month before the first day of the mirror is refused', async () => {
   const { code, output } = await report('--month', '2020-01');
-  const today = new Date().toISOString().slice(0, 10);
+  const [first] = await scene.query<{ at: Date }>('SELECT min(connected_at) AS at FROM connections');
   expect([code, output]).toEqual([
     2,
-    expect.stringContaining(`This mirror has nothing of 2020-01: its first day is ${today} (UTC)`),
+    expect.stringContaining(
+      `This mirror has nothing of 2020-01: its first day is ${first!.at.toISOString().slice(0, 10)} (UTC)`,
+    ),
   ]);
 });
 

@@ -18,7 +18,7 @@ function shaOf(seed: string, bytes: number): string {
 describe.each(grounds())('a large file ($name)', (kind) => {
   let scene: Scene;
   beforeAll(async () => {
-    scene = await newScene({ redis: kind.redis, s3: kind.s3, environment: { TRANSFER_STALL_TIMEOUT: '2s' } });
+    scene = await newScene({ redis: kind.redis, s3: kind.s3, environment: { TRANSFER_STALL_TIMEOUT: '10s' } });
   });
   afterAll(() => scene?.close());
 

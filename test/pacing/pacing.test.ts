@@ -39,12 +39,13 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
     await open();
     const [slow, other] = [await stage.company(), await stage.company()];
     await stage.upload(slow.companyId, 40);
-    await stage.upload(other.companyId, 40);
+    // Too few for its limit to change with the response times.
+    await stage.upload(other.companyId, 15);
     for (const { connectionId } of [slow, other]) await stage.sync(connectionId);
     await stage.admin.addFault({ endpoint: 'asset', userId: slow.userId, skip: 5, retryAfter: 7200 });
     await stage.admin.clearRequests();
     await Promise.all([work(), work()]);
-    await until('the other one to be whole', async () => (await mirrored(other.companyId)) === 40, patience);
+    await until('the other one to be whole', async () => (await mirrored(other.companyId)) === 15, patience);
     await until('the first to wait', async () => (await shown(slow.connectionId)).adaptiveLimit.delayedUntil, patience);
     await until(
       'nobody to have any of it',
@@ -213,7 +214,11 @@ test('the queue stays short during a large first sync, and the asset of another 
 }, async () => {
   const count = 20_000;
   const port = await freePort();
-  const ground = await newGround({ port, redis: inject('redis') });
+  const ground = await newGround({
+    port,
+    redis: inject('redis'),
+    environment: { CONNECTION_CONCURRENCY: '64' },
+  });
   closing.push(() => ground.clear());
   const { library, admin } = await startTestLibrary({
     redirectUris: [`${ground.publicUrl}/oauth/callback`],

@@ -39,14 +39,17 @@ afterAll(async () => {
   await library.close();
 });
 
-/** With one socket only: if it is not released, the next request hangs. */
+/**
+ * With one socket only: if it is not released, the next request hangs. The servers are in this process, which may itself stand
+ * still: a test that sets `stallMs` or `minRate` leaves a second or more for that.
+ */
 function downloader(
   options: { stallMs?: number; connections?: number; referer?: string; throttle?: Throttle; minRate?: MinRate } = {},
 ) {
   const { connections = 1, ...others } = options;
   const dispatcher = createAgent({ connections });
   agents.push(dispatcher);
-  return createDownloader({ referer: library.appUrl, dispatcher, stallMs: 5000, ...others });
+  return createDownloader({ referer: library.appUrl, dispatcher, stallMs: 60_000, ...others });
 }
 
 /** A file at the library, and a link to it that counts its renewals. */
@@ -237,6 +240,8 @@ describe('the minimum rate', () => {
 
   it('the minimum rate still applies after another part of the file was given up', async () => {
     const { link } = await newFile();
+    // The first chunk alone is enough for this rate, even if it takes seconds.
+    const minRate = { bytesPerSecond: 5000, windowMs: 500 };
     const { body } = await downloader({ minRate }).open(link, never);
     for await (const chunk of body) {
       // Until no more is read ahead.
@@ -252,9 +257,9 @@ describe('the minimum rate', () => {
   it('the minimum rate permits a download that is slow because of a bandwidth limit or its reader', async () => {
     const content = bytes.subarray(0, 600_000);
     const { link } = await newFile(content);
-    // A busy process is far faster than this rate, and the limit and the reader are slower.
-    const least = { bytesPerSecond: 1_000_000, windowMs: 50 };
-    const { take } = createThrottle(700_000);
+    // A busy process is far faster than this rate, and the limit and the reader are slower, for longer than the window.
+    const least = { bytesPerSecond: 1_000_000, windowMs: 1000 };
+    const { take } = createThrottle(300_000);
     const limited = downloader({ minRate: least, throttle: take });
     expect((await bytesOf(await limited.open(link, never))).equals(content)).toBe(true);
     const own = { ...link, throttle: take };
@@ -263,7 +268,7 @@ describe('the minimum rate', () => {
     let read = 0;
     for await (const chunk of body) {
       read += chunk.length;
-      await pause(100);
+      await pause(250);
     }
     expect(read).toBe(content.length);
   });
@@ -387,7 +392,7 @@ describe('a download that is interrupted', () => {
   it('a download that stalls is ended, and continues', async () => {
     const { link, requests } = await newFile();
     await admin.setFaults({ endpoint: 'media', stallAfter: 700_000, times: 1 });
-    expect((await bytesOf(await downloader({ stallMs: 300 }).open(link, never))).equals(bytes)).toBe(true);
+    expect((await bytesOf(await downloader({ stallMs: 2000 }).open(link, never))).equals(bytes)).toBe(true);
     expect((await requests()).map(({ range }) => range)).toEqual([null, 'bytes=700000-']);
   });
 
@@ -398,7 +403,7 @@ describe('a download that is interrupted', () => {
     expect(bare.requests).toHaveLength(4);
 
     bare.answer(stallAt(1000), () => {});
-    const stalled = await broken(await downloader({ stallMs: 100 }).open(bareLink(), never));
+    const stalled = await broken(await downloader({ stallMs: 1000 }).open(bareLink(), never));
     expect(stalled.arrived.equals(bytes.subarray(0, 1000))).toBe(true);
     expect(bare.requests).toHaveLength(4);
   });
@@ -629,24 +634,24 @@ describe('a destroyed body', () => {
 
   it('a body that is destroyed while it waits for bytes frees its socket at once, without another request', async () => {
     bare.answer(stallAt(1000));
-    const { body } = await downloader({ stallMs: 60_000 }).open(bareLink(), never);
+    const { body } = await downloader({ stallMs: 600_000 }).open(bareLink(), never);
     body.resume();
     body.on('error', () => {});
     await until('the bytes', () => body.readableDidRead);
     body.destroy();
-    await until('the line to be free', () => bare.sockets === 0, 5000);
+    await until('the line to be free', () => bare.sockets === 0);
     expect(bare.requests).toHaveLength(1);
   });
 
   it('a body that is destroyed while it waits for a continuation frees its socket', async () => {
     const second = Promise.withResolvers<void>();
     bare.answer(cutAt(1000), () => second.resolve());
-    const { body } = await downloader({ stallMs: 60_000 }).open(bareLink(), never);
+    const { body } = await downloader({ stallMs: 600_000 }).open(bareLink(), never);
     body.resume();
     body.on('error', () => {});
     await second.promise;
     body.destroy();
-    await until('the line to be free', () => bare.sockets === 0, 5000);
+    await until('the line to be free', () => bare.sockets === 0);
     expect(bare.requests).toHaveLength(2);
   });
 
@@ -666,7 +671,7 @@ describe('a destroyed body', () => {
         response.writeHead(status, { 'content-length': '500', ...headers }).write('x');
       };
     bare.answer(endless(302, { location: '/there' }), endless(403), answer(200, 'x'));
-    const one = downloader({ stallMs: 200 });
+    const one = downloader({ stallMs: 1000 });
     expect(String(await bytesOf(await one.open(bareLink(), never)))).toBe('x');
     for (const status of [404, 500, 429, 206]) {
       bare.answer(endless(status));
@@ -685,12 +690,12 @@ describe('a stall', () => {
   });
 
   it('a stall is not detected while bytes come, however slowly', async () => {
-    const stallMs = 400;
+    const stallMs = 3000;
     bare.answer(async (_request, response) => {
       response.writeHead(200, { 'content-length': '8', etag });
       for (const byte of 'slow but') {
         response.write(byte);
-        await pause(stallMs / 4);
+        await pause(stallMs / 6);
       }
       response.end();
     });
@@ -699,16 +704,15 @@ describe('a stall', () => {
   });
 
   it('a stall is not detected while the reader pauses', async () => {
-    // The service is in this process, which may itself stand still for some 100 ms.
-    const stallMs = 500;
+    const stallMs = 2500;
     const large = randomBytes(20_000_000);
     const { link, requests } = await newFile(large);
     const download = await downloader({ stallMs }).open(link, never);
     // Before the start, and in the middle, with more bytes in transit than all buffers hold.
-    await pause(stallMs * 1.5);
+    await pause(stallMs + 500);
     const chunks: Buffer[] = [];
     for await (const chunk of download.body) {
-      if (chunks.length === 3) await pause(stallMs * 1.5);
+      if (chunks.length === 3) await pause(stallMs + 500);
       chunks.push(chunk);
     }
     expect(Buffer.concat(chunks).equals(large)).toBe(true);

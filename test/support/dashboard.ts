@@ -17,6 +17,7 @@ export async function dress(on: Page, { width, isDark = false }: { width: number
 /** A page, and the problems that the browser reports about it: errors, and violations of the policy. */
 export async function openPage(context: Browser | BrowserContext, screen: { width: number }) {
   const page = await context.newPage();
+  page.setDefaultTimeout(60_000);
   const complaints: string[] = [];
   await dress(page, screen);
   page.on('console', (message) => {
