@@ -34,8 +34,7 @@ export async function newStage(options: Partial<Parameters<typeof newGround>[0]>
     client,
     withToken: createAccess(tokens),
     log,
-    // No sync of a test is given up because the machine is busy.
-    timings: { ...timings, syncLease: Math.max(timings.syncLease, 20_000) },
+    timings,
     instance: 'test',
     overlap,
     goneRetention: Number.POSITIVE_INFINITY,
