@@ -85,6 +85,8 @@ describe.each(grounds())('a process that ends ($name)', { timeout: 300_000 }, (k
   test('a second signal ends the process at once', async () => {
     const id = await upload('twice');
     await hold(id);
+    // The first signal alone does not end it during this test.
+    ground.environment.SHUTDOWN_GRACE = '5m';
     const mirror = await start();
     await mirror.connect();
     await mirror.assetIn(id, 'transferring');
@@ -140,7 +142,7 @@ describe.each(grounds())('a process that ends ($name)', { timeout: 300_000 }, (k
     await admin.addFault({ endpoint: 'media', latency: 500 });
     const mirror = await start();
     await mirror.connect();
-    await mirror.assetIn(ids[0]!, 'transferring');
+    await until('the first transfer', async () => (await admin.requests({ endpoint: 'media' })).length > 0);
     const redis = new Redis(ground.environment.REDIS_URL!);
     await redis.flushdb();
     redis.disconnect();
@@ -179,6 +181,8 @@ describe.each(grounds())('a large file in a process that ends ($name)', { timeou
           thumbnail: false,
           content: { seed: 'large', size },
         });
+        // The first request is none of a part. Eight parts are served.
+        await admin.addFault({ endpoint: 'media', skip: 9, stallAfter: 1_000_000 });
         const first = await spawnMirror(ground, library);
         mirrors.push(first);
         await first.connect();
@@ -194,6 +198,7 @@ describe.each(grounds())('a large file in a process that ends ($name)', { timeou
           return rows.length === 0;
         });
         const kept = await stored();
+        await admin.clearFaults();
         await admin.clearRequests();
 
         const second = await spawnMirror(ground, library);
@@ -429,7 +434,8 @@ async function embedded() {
   });
   let output = '';
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk));
-  const ended = new Promise<number | null>((resolve) => child.once('exit', resolve));
+  // After all its output was read.
+  const ended = new Promise<number | null>((resolve) => child.once('close', (code) => resolve(code)));
   return {
     child,
     ended,

@@ -11,7 +11,7 @@ afterAll(() => library?.close());
 
 /** The messages of a start, with their fields. */
 async function startWith(environment: Record<string, string>) {
-  const ground = await newGround({ port: await freePort(), environment });
+  const ground = await newGround({ port: await freePort(), environment: { SHUTDOWN_GRACE: '60s', ...environment } });
   const mirror = await startMirror(ground, library);
   await mirror.stop();
   await ground.clear();

@@ -11,7 +11,7 @@ import { ask } from '../support/database.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { spawned } from '../support/spawned.ts';
 
-describe('the verbs that remove on purpose', { timeout: 60_000 }, () => {
+describe('the verbs that remove on purpose', () => {
   let scene: Scene;
   let directory: string;
   let ids: string[];

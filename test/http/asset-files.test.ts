@@ -141,7 +141,7 @@ describe('files of assets in a directory', () => {
   });
 
   test('a file that is being sent does not delay the end of the process', async () => {
-    const other = await newScene();
+    const other = await newScene({ environment: { SHUTDOWN_GRACE: '60s' } });
     const id = await other.upload({ name: 'large.bin', content: { seed: 'large', size: 30_000_000 } });
     await other.resync();
     await other.mirror.assetIn(id, 'mirrored');
@@ -150,9 +150,8 @@ describe('files of assets in a directory', () => {
     });
     const reader = answer.body!.getReader();
     await reader.read();
-    const began = performance.now();
     await other.close();
-    expect(performance.now() - began).toBeLessThan(10_000);
+    expect(other.mirror.lines.map(({ event }) => event)).not.toContain('service.grace_exceeded');
     await reader.cancel().catch(() => {});
   });
 
@@ -259,7 +258,8 @@ describe.skipIf(!s3)('files of assets in a bucket', () => {
     for (const path of ['/', '/dashboard/app.js']) {
       expect((await fetch(`${scene.ground.publicUrl}${path}`, { headers })).status).toBe(200);
     }
-    expect(performance.now() - began).toBeLessThan(3000);
+    // Before the bucket's time to answer is over.
+    expect(performance.now() - began).toBeLessThan(10_000);
     const answer = await fetchFrom(() => scene)(`${note}/record`);
     expect(await answer.json()).toMatchObject({ status: 503, code: 'bucket_unavailable' });
     expect(performance.now() - began).toBeLessThan(20_000);

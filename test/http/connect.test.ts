@@ -258,13 +258,13 @@ describe('the callback', () => {
   test('if /me asks for a long wait, the page says so, and the connection is made in the background', async () => {
     const userId = await somebody();
     const { browser, back } = await consented(userId);
-    await stage.admin.setFaults({ endpoint: 'me', retryAfter: 21, times: 1 });
+    await stage.admin.setFaults({ endpoint: 'me', retryAfter: 600, times: 1 });
     const page = await text(await browser.get(back));
     expect(page).toMatchObject({ status: 202, text: expect.stringContaining('you will be connected soon') });
     expect((await connections()).some(({ user }) => user.id === userId)).toBe(false);
     const [consent] = await stage.query<{ tokens: string; next_at: Date }>('SELECT * FROM consents');
     expect(consent!.tokens).toMatch(/^v1\./);
-    expect(consent!.next_at.getTime()).toBeGreaterThan(Date.now() + 10_000);
+    expect(consent!.next_at.getTime()).toBeGreaterThan(Date.now() + 300_000);
     await stage.ground.endWaits();
     await until('the connection', async () => (await connections()).some(({ user }) => user.id === userId));
     const { id } = (await connections()).find(({ user }) => user.id === userId)!;
@@ -275,7 +275,7 @@ describe('the callback', () => {
   test('an access token that expires before /me answers is refreshed in the background', async () => {
     const userId = await somebody();
     const { browser, back } = await consented(userId);
-    await stage.admin.setFaults({ endpoint: 'me', retryAfter: 21, times: 1 });
+    await stage.admin.setFaults({ endpoint: 'me', retryAfter: 600, times: 1 });
     expect((await browser.get(back)).status).toBe(202);
     await stage.admin.expireTokens(userId);
     await stage.query(`UPDATE consents SET access_expires_at = now(), next_at = now()`);
@@ -302,7 +302,7 @@ describe('the callback', () => {
   test('a second consent that finishes before the first one is kept', async () => {
     const userId = await somebody();
     const first = await consented(userId);
-    await stage.admin.setFaults({ endpoint: 'me', retryAfter: 21, times: 1 });
+    await stage.admin.setFaults({ endpoint: 'me', retryAfter: 600, times: 1 });
     expect((await first.browser.get(first.back)).status).toBe(202);
     const second = await consented(userId);
     expect((await second.browser.get(second.back)).status).toBe(200);

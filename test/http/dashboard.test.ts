@@ -24,6 +24,8 @@ let broken: string;
 /** The addresses of a verification and of a webhook endpoint. */
 let verification: string;
 let webhook: string;
+/** The erased asset: its page may be refreshed once more, and the browser reports that 404 with a delay. */
+let erased: string | undefined;
 let complaints: string[];
 let hands: ReturnType<typeof handsOn>;
 
@@ -46,7 +48,8 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     hands = handsOn(opened);
   });
   afterEach(() => {
-    expect(complaints.splice(0)).toEqual([]);
+    const found = complaints.splice(0);
+    expect(found.filter((text) => erased === undefined || !text.includes(erased))).toEqual([]);
   });
   afterAll(async () => {
     await chrome?.close();
@@ -80,32 +83,30 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     });
     for (let i = 0; i < 22; i++) await scene.upload({ name: `Poster ${i}.pdf`, projectId: 'campaign' });
     await scene.film({ name: 'Launch film.mp4' });
-    await scene.admin.addFault({ endpoint: 'media', latency: 500 });
-    await page.evaluate(
-      `globalThis.seen = new Set(); setInterval(() => seen.add(document.querySelector('.huge')?.innerText), 50)`,
-    );
+    await scene.admin.addFault({ endpoint: 'media', skip: 10, latency: 6000 });
     await page.waitForSelector('[aria-labelledby=connections-title] tbody a');
     await page.evaluate(`document.querySelector('[aria-labelledby=connections-title] tbody a').click()`);
     await press('Sync now');
     await shows('Sync started.');
-    await page.evaluate(`location.hash = '#/'`);
     // A message disappears with its page.
-    await until('the notice to be gone', async () => !(await text()).includes('Sync started.'), 4000);
+    const notices = await page.evaluate(`new Promise((done) => {
+      addEventListener('hashchange', () => done(document.querySelector('.toasts').innerText), { once: true });
+      location.hash = '#/';
+    })`);
+    expect(notices).toBe('');
+    await shows(/\b([1-9]|1\d) of 24 assets/i);
     // The focused element stays as it is during updates.
     await page.locator('input[type=search]').fill('ada');
+    await scene.admin.clearFaults();
     await shows(/23 of 24 assets/i);
     expect(await page.evaluate('[document.activeElement.type, document.activeElement.value]')).toEqual([
       'search',
       'ada',
     ]);
-    // Reported every two seconds during more than five seconds of work.
-    const seen = (await page.evaluate('[...seen]')) as string[];
-    expect(seen.filter((part) => /^\d/.test(part ?? '')).length).toBeGreaterThanOrEqual(2);
     await shows('Broken cut.mov failed');
     // Nothing more is transferred, but not everything is mirrored.
     await shows('1 not mirrored');
     expect(await text()).not.toContain('All assets that have a file are mirrored.');
-    await scene.admin.clearFaults();
   });
 
   test('an operator syncs a project by its name, with the keyboard', async () => {
@@ -200,6 +201,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
       /Time between syncs: expected .*15m.*; Maximum assets at once: expected a whole number from 1 to 1000\./,
     );
     // The browser reports the refusal, too.
+    await until('the console message', () => complaints.length > 0);
     expect(complaints.splice(0)).toEqual([expect.stringContaining('400 (Bad Request)')]);
     for (const name of ['syncInterval', 'concurrency']) await page.locator(`input[name="${name}"]`).fill('');
     await page.type('textarea[name="tags"]', 'client=Acme, Inc.');
@@ -226,6 +228,9 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
       const { settings } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
       return settings.own.length === 0;
     });
+    // Then the full sync is requested that the change needs.
+    await expect.poll(dialogs).toEqual([]);
+    await scene.checked();
     await page.reload();
   });
 
@@ -327,6 +332,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.keyboard.type('requested by the owner');
     expect(await flawsOf(page)).toEqual([]);
     await tabTo('button', 'Erase for good');
+    erased = id;
     await page.keyboard.press('Enter');
     await shows(/Erasure started\. Print the certificate: asset-mirror erasures/);
     await expect.poll(() => scene.keys(id)).toEqual([]);
@@ -334,8 +340,6 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     expect(erasures).toMatchObject([{ reason: 'requested by the owner', requestedBy: 'ADMIN_TOKEN' }]);
     await page.evaluate(`location.hash = '#/connections/${scene.connectionId}'`);
     await shows('Not mirrored');
-    // The page of the erased asset may have been refreshed: 404.
-    complaints.splice(0);
   });
 
   test('an operator disconnects a connection after a confirmation, and its user reconnects by a link', async () => {
@@ -389,10 +393,8 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
       await first.goto(`${stage.ground.publicUrl}/`);
       await first.type('input[name=token]', 'the-token-of-the-operators');
       await Promise.all([first.waitForNavigation(), first.keyboard.press('Enter')]);
-      await first.waitForSelector('main #summary-title');
-      await first.waitForSelector('main .empty');
-      const headings = await first.$$eval('main h2', (all) => all.map((it) => (it as { innerText: string }).innerText));
-      expect(headings.slice(0, 3)).toEqual(['Connections', 'Mirrored', 'Throughput']);
+      const headings = () => first.$$eval('main h2', (all) => all.map((it) => (it as { innerText: string }).innerText));
+      await expect.poll(async () => (await headings()).slice(0, 3)).toEqual(['Connections', 'Mirrored', 'Throughput']);
     } finally {
       await other.close();
       await stage.close();

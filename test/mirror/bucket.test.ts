@@ -96,13 +96,16 @@ describe.each(grounds())('a bucket that has lost objects ($name)', { timeout: 30
         expect(told).toEqual([
           { connection_id, data: { verificationId: id, missing: 1, different: 0, errors: 0, foreign: 0, repaired: 1 } },
         ]);
-        expect(scene.mirror.lines).toContainEqual(
-          expect.objectContaining({
-            level: 'warn',
-            verificationId: id,
-            event: 'verification.repair_requested',
-          }),
-        );
+        // It is logged after its end is saved.
+        await expect
+          .poll(() => scene.mirror.lines)
+          .toContainEqual(
+            expect.objectContaining({
+              level: 'warn',
+              verificationId: id,
+              event: 'verification.repair_requested',
+            }),
+          );
       },
     );
 
@@ -131,8 +134,8 @@ describe.each(grounds())('a bucket that has lost objects ($name)', { timeout: 30
         });
         expect(await events()).toEqual(before);
         expect(await downloads()).toEqual([]);
-        const lines = scene.mirror.lines.filter((line) => line.verificationId === id);
-        expect(lines).toMatchObject([{ level: 'info', event: 'verification.done', differences: 0 }]);
+        const lines = () => scene.mirror.lines.filter((line) => line.verificationId === id);
+        await expect.poll(lines).toMatchObject([{ level: 'info', event: 'verification.done', differences: 0 }]);
       } finally {
         for (const key of strangers) await scene.storage.remove(key);
       }

@@ -153,11 +153,13 @@ describe('a file that is replaced in the library', () => {
     await scene.resync();
     await until('the new bytes', async () => (await row(id)).media?.key === keyOf(id, 'new.mp4'));
     expect(await scene.keys(id)).toContain(keyOf(id, 'old.mp4'));
+    // After a pause of the machine, it may have requested the rest of them.
+    const { length: requests } = await requestsFor(id, 'media');
     await scene.restart({ SHUTDOWN_GRACE: '2s' });
     await scene.admin.clearFaults();
     await until('the new record', async () => (await scene.record(id))?.media.key === keyOf(id, 'new.mp4'));
     await scene.mirror.quiet();
-    expect(await requestsFor(id, 'media')).toHaveLength(1);
+    expect(await requestsFor(id, 'media')).toHaveLength(requests);
     expect(await scene.keys(id)).toEqual(everything(id, 'new.mp4'));
   });
 

@@ -86,16 +86,22 @@ describe('the timeline of an asset', () => {
       `The next full sync tries again. To retry now: \`asset-mirror retry ${id}\`.`,
     ]);
 
+    // A busy worker applies changed filters after the answer.
     await mirror.api('PATCH', `/connections/${connectionId}`, { exclude: { assetTypes: ['documents'] } });
+    await until('the filter to be applied', async () => (await mirror.asset(id)).skipped !== null);
     ({ timeline, explanation } = await explained(id));
     expect(whats(timeline).at(-1)).toBe('settings.skipped');
     expect(explanation[0]).toBe(`It is skipped by a filter of connection ${connectionId}: type documents.`);
     await mirror.api('PATCH', `/connections/${connectionId}`, { exclude: null });
-    // A busy worker applies the filters after the answer.
     await until('the filter to be gone', async () => (await mirror.asset(id)).skipped === null);
-    await scene.admin.clearFaults();
+    // It was due again, and the full sync after that change retries it, too.
+    await scene.checked();
+    await mirror.assetIn(id, 'failed');
+    // The answer to the retry comes before the asset is mirrored.
+    await scene.admin.setFaults({ endpoint: 'asset', assetId: id, latency: 3000 });
     await mirror.api('POST', `/assets/${id}/retry`);
     await mirror.assetIn(id, 'mirrored');
+    await scene.admin.clearFaults();
     ({ timeline } = await explained(id));
     const entries = whats(timeline);
     expect(entries).toEqual(expect.arrayContaining(['settings.unskipped', 'operator.retryAsset', 'attempt.mirrored']));

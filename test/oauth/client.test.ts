@@ -37,7 +37,7 @@ async function refreshWith(status: number, body: unknown, headers: Record<string
     response
       .writeHead(status, { 'content-type': 'application/json', ...headers })
       .end(typeof body === 'string' ? body : JSON.stringify(body));
-  return clientWith({ timeoutMs: 5000 }).refresh('svcr_x');
+  return clientWith().refresh('svcr_x');
 }
 const failureOf = (promise: Promise<unknown>) =>
   promise.then(

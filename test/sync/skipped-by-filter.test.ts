@@ -82,7 +82,7 @@ test('an asset that was due before the filters changed is skipped when it is lea
 
 test('an asset in transfer when the filters change is skipped if its attempt fails', async () => {
   const id = await scene.film({ overrideDetail: { asset: { download: { url: 7 } } } as never });
-  await scene.admin.addFault({ endpoint: 'asset', assetId: id, latency: 4000 });
+  await scene.admin.addFault({ endpoint: 'asset', assetId: id, latency: 10_000 });
   await scene.resync();
   const isLeased = async () =>
     (await scene.mirror.asset(id)) !== undefined && (await scene.mirror.api('GET', `/assets/${id}`)).working;
@@ -100,16 +100,15 @@ test('an asset in transfer when the filters change is skipped if its attempt fai
 test('a transfer follows the bandwidth of its connection, also when that changes during the transfer', async () => {
   const MiB = 2 ** 20;
   await patch({ bandwidth: '1MiB/s' });
-  const id = await scene.upload({ content: { seed: 'slow', size: 45 * MiB } });
+  const id = await scene.upload({ content: { seed: 'slow', size: 90 * MiB } });
   await scene.resync();
   const started = await until('the transfer', async () => (await fetched(id)) > 0 && performance.now());
   const rate = () => scene.mirror.api('GET', '/status').then((status) => status.rate.bytesPerSecond);
   await until('a slow flow', async () => performance.now() - started > 4000 && (await rate()) < 1.2 * MiB);
   expect(await scene.mirror.asset(id)).toMatchObject({ state: 'transferring' });
   await patch({ bandwidth: '40MiB/s' });
-  await scene.mirror.assetIn(id, 'mirrored');
-  // At the first rate it would have taken 45 s.
-  expect(performance.now() - started).toBeLessThan(35_000);
+  // At the first rate it would take longer than this waits.
+  await scene.mirror.assetIn(id, 'mirrored', 60_000);
 });
 
 test('changed filters of the environment apply with the next start, without a listing', async () => {
