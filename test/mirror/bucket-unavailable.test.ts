@@ -21,7 +21,7 @@ test('a directory that cannot be written to makes all assets wait with the reaso
     await writeFile(directory, '');
     const ids = await Promise.all(Array.from({ length: 10 }, () => scene.upload()));
     await scene.resync();
-    await until('the breaker to close', () => breaker(scene.mirror.lines).length > 0);
+    await until('the breaker to open', () => breaker(scene.mirror.lines).length > 0);
     // A result of readiness checks is reused for some seconds.
     const ready = await until('/readyz to report it', async () => {
       const answer = await fetch(`${scene.ground.publicUrl}/readyz`);
@@ -51,7 +51,7 @@ test('a disk that is not mounted at the start is waited for; nothing is written 
     await rename(directory, `${directory}.aside`);
     await mkdir(directory);
     await scene.restart();
-    await until('the breaker to close', () => breaker(scene.mirror.lines).length > 0);
+    await until('the breaker to open', () => breaker(scene.mirror.lines).length > 0);
     const after = await scene.upload();
     await scene.resync();
     await scene.mirror.assetIn(after, 'pending');
@@ -113,14 +113,14 @@ test.runIf(inject('s3'))('a missing bucket or wrong access keys make all assets 
     await scene.restart({ STORAGE_URL: 's3://no-such-bucket/copy' });
     const id = await scene.upload();
     await scene.resync();
-    await until('the breaker to close', () =>
+    await until('the breaker to open', () =>
       breaker(scene.mirror.lines).some((line) => JSON.stringify(line).includes('the bucket does not exist')),
     );
     expect(await scene.mirror.assetIn(id, 'pending')).toMatchObject({ attempts: 0 });
 
     process.env.AWS_SECRET_ACCESS_KEY = 'wrong';
     await scene.restart({ STORAGE_URL: STORAGE_URL! });
-    await until('the breaker to close again', () =>
+    await until('the breaker to open again', () =>
       breaker(scene.mirror.lines).some((line) => JSON.stringify(line).includes('check the secret key')),
     );
     expect(await scene.mirror.asset(id)).toMatchObject({ state: 'pending', attempts: 0 });
@@ -171,7 +171,7 @@ test.each<[string, (directory: string) => Promise<unknown>, (directory: string) 
       await away(directory);
       const ids = await Promise.all(Array.from({ length: 12 }, () => scene.upload()));
       await scene.resync({ mode: 'incremental' });
-      await until('the breaker to close', () => breaker(scene.mirror.lines).length > 0);
+      await until('the breaker to open', () => breaker(scene.mirror.lines).length > 0);
       const [closed] = breaker(scene.mirror.lines);
       expect(JSON.stringify(closed)).toMatch(/not the bucket of this database.*put an object _mirror\/id there/);
       for (const id of ids) expect((await scene.mirror.asset(id))?.state).not.toBe('mirrored');
@@ -196,7 +196,7 @@ test.runIf(inject('s3'))(
       await scene.mirror.service.context.storage.check();
       await scene.storage.remove('_mirror/id');
       const ids: string[] = [];
-      await until('the breaker to close', async () => {
+      await until('the breaker to open', async () => {
         ids.push(await scene.upload());
         await scene.resync({ mode: 'incremental' });
         return breaker(scene.mirror.lines).length > 0;

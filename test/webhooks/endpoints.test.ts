@@ -70,7 +70,10 @@ describe('webhook endpoints', () => {
     expect((transcript!.data.keys as string[]).length).toBeGreaterThan(0);
     await arrived(all, 'asset.mirrored', 4);
 
-    await scene.admin.changeAsset(id, { uploadDate: Date.UTC(2024, 1, 30), content: { text: 'a newer film' } } as never);
+    await scene.admin.changeAsset(id, {
+      uploadDate: Date.UTC(2024, 1, 30),
+      content: { text: 'a newer film' },
+    } as never);
     await scene.resync();
     const [replaced] = await arrived(all, 'asset.replaced');
     const { key } = await scene.mirror.asset(id);
