@@ -71,7 +71,7 @@ describe('webhook endpoints', () => {
     await arrived(all, 'asset.mirrored', 4);
 
     await scene.admin.changeAsset(id, {
-      uploadDate: Date.UTC(2024, 1, 30),
+      uploadDate: Date.UTC(2024, 1, 29) + 1000,
       content: { text: 'a newer film' },
     } as never);
     await scene.resync();
