@@ -68,7 +68,8 @@ export default async function setup(project: TestProject): Promise<() => Promise
 
 async function start(project: TestProject, stops: Stops): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-test-'));
-  stops.push(() => rm(directory, { recursive: true, force: true }));
+  // A process that is just ending may still write its compile cache.
+  stops.push(() => rm(directory, { recursive: true, force: true, maxRetries: 10 }));
 
   process.env.NODE_COMPILE_CACHE = join(directory, 'compile-cache');
   const containers = await startContainers(stops);
