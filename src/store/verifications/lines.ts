@@ -9,8 +9,12 @@ import type {
   VerificationLine,
   VerificationPosition,
 } from '../database/schema.ts';
+import { erasedAmong } from '../removals/tombstones.ts';
 
-/** Saves lines and the position after them in one transaction. False if another process has taken the verification over. */
+/**
+ * Saves lines and the position after them in one transaction, without lines of assets that were erased meanwhile. False if
+ * another process has taken the verification over.
+ */
 export async function save(
   db: Database,
   id: string,
@@ -23,12 +27,17 @@ export async function save(
         position = ${JSON.stringify(found.position)}::jsonb, error = NULL
       WHERE id = ${id} AND owner = ${owner}`.execute(tx);
     if (!wroteAny(result)) return false;
-    if (found.lines.length === 0) return true;
+    const erased = await erasedAmong(
+      tx,
+      found.lines.flatMap(({ assetId }) => assetId ?? []),
+    );
+    const lines = found.lines.filter(({ assetId }) => assetId === null || !erased.has(assetId));
+    if (lines.length === 0) return true;
     const first = found.counts.lines - found.lines.length;
     await sql`
       INSERT INTO verification_lines
       SELECT ${id}, ${first} + r.ordinality, r.mark, r.key, r.asset_id, r.kind, r.remedy, r.text, r.difference
-      FROM ROWS FROM (${recordset(found.lines)}
+      FROM ROWS FROM (${recordset(lines)}
         AS (mark text, key text, asset_id text, kind text, remedy text, text text, difference boolean))
         WITH ORDINALITY AS r (mark, key, asset_id, kind, remedy, text, difference, ordinality)`.execute(tx);
     return true;
