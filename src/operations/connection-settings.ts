@@ -183,17 +183,15 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
       const accepted = (list: keyof Choice) => [
         ...new Set(unknown.flatMap((it) => (it.list === list ? it.value : []))),
       ];
-      let wider = false;
       let different = false;
       const all = { ...change, ...(tagChange !== undefined && { tags: tagChange }) };
-      await store.connections.changeSettings(id, all, ({ settings: before, tags }) => {
+      const syncId = await store.connections.changeSettings(id, all, ({ settings: before, tags }) => {
         const settings = merged(before, change);
         const [was, is] = [filtersOf(before, defaults), filtersOf(settings, defaults)];
-        wider = isWider(was, is);
+        const wider = isWider(was, is);
         different = wider || isWider(is, was);
-        return { settings, tags: changedTags(tags, tagChange), applyFilters: different };
+        return { settings, tags: changedTags(tags, tagChange), applyFilters: different, fullSync: wider };
       });
-      const syncId = wider ? await store.syncs.request(id, 'full') : undefined;
       if (syncId !== undefined) await within(2000, queues.addSync(id)).catch(() => {});
       // If this process ends, the dispatcher continues.
       const applied = different

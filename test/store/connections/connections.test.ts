@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, describe, expect, test } from 'vitest';
 import { openStore } from '../../../src/store/store.ts';
+import { ask } from '../../support/database.ts';
 import { until } from '../../support/until.ts';
 import { consented, listed, newStore, running, silent } from '../records.ts';
 
@@ -171,4 +172,17 @@ test('counts and pages of assets match the connection, the company and the searc
     { connectionId, state: 'pending', skipped: false, count: 5, bytes: 0 },
   ]);
   expect(await store.assets.get('search-4')).toMatchObject({ size: 2 ** 40 + 4 });
+});
+
+test('wider filters and the full sync that they need are saved in one transaction', async () => {
+  const { id } = await store.connections.connect(consented());
+  const settings = { include: { assetTypes: ['videos'] } };
+  const change = () => ({ settings, applyFilters: true, fullSync: true });
+  const syncId = await store.connections.changeSettings(id, {}, change);
+  expect(await store.syncs.get(syncId!)).toMatchObject({ connectionId: id, mode: 'full', status: 'waiting' });
+  const [both] = await ask(
+    opened.url,
+    `SELECT c.xmin = s.xmin AS together FROM connections c JOIN syncs s ON s.connection_id = c.id WHERE c.id = '${id}'`,
+  );
+  expect(both).toEqual({ together: true });
 });
