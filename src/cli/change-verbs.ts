@@ -18,29 +18,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .option('--tag <key=value>', 'tag of the connection, such as client=acme; may be repeated', collectTags)
     .action(async (options) => connectLink(await connect(), options));
 
-  verb(
-    'resync',
-    'start a sync of a connection now',
-    'asset-mirror resync CONNECTION --full --wait',
-    'Without options it is incremental: it lists new uploads only.',
-  )
-    .argument('<connection>', connectionName)
-    .option('--full', 'list everything and retry failed assets; without other options, also repair the bucket')
-    .option('--since <time>', 'only uploads after this date, such as 2026-01-31')
-    .option('--company <id>', 'only this company')
-    .option('--project <id>', 'only this project')
-    .option('--type <type>', 'only this asset type, such as videos or "brand assets"')
-    .option('--asset <id>', 'only this asset; may be repeated', collect)
-    .option('--accept-gone', 'mark all missing assets as gone without asking the library for each; starts a full sync')
-    .option('--accept-replaced', 'accept the replaced files that were found before this command; starts a full sync')
-    .option('--accept-removed', 'let GONE_RETENTION remove all that is due now; starts a full sync')
-    .option(
-      '--wait',
-      'wait until everything found is mirrored; exit with 1 if anything failed or must wait for over 5 minutes',
-    )
-    .action(async (connection: string, options: ResyncOptions) =>
-      failIf(await resync(await connect(), connection, options)),
-    );
+  resyncVerb(verb, connect);
 
   verb(
     'retry',
@@ -76,6 +54,36 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .option('--yes', 'do not ask for confirmation')
     .action(async (id: string, options) => disconnect(await connect(), id, options));
 
+  setVerb(verb, connect);
+}
+
+function resyncVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
+  verb(
+    'resync',
+    'start a sync of a connection now',
+    'asset-mirror resync CONNECTION --full --wait',
+    'Without options it is incremental: it lists new uploads only.',
+  )
+    .argument('<connection>', connectionName)
+    .option('--full', 'list everything and retry failed assets; without other options, also repair the bucket')
+    .option('--since <time>', 'only uploads after this date, such as 2026-01-31')
+    .option('--company <id>', 'only this company')
+    .option('--project <id>', 'only this project')
+    .option('--type <type>', 'only this asset type, such as videos or "brand assets"')
+    .option('--asset <id>', 'only this asset; may be repeated', collect)
+    .option('--accept-gone', 'mark all missing assets as gone without asking the library for each; starts a full sync')
+    .option('--accept-replaced', 'accept the replaced files that were found before this command; starts a full sync')
+    .option('--accept-removed', 'let GONE_RETENTION remove all that is due now; starts a full sync')
+    .option(
+      '--wait',
+      'wait until everything found is mirrored; exit with 1 if anything failed or must wait for over 5 minutes',
+    )
+    .action(async (connection: string, options: ResyncOptions) =>
+      failIf(await resync(await connect(), connection, options)),
+    );
+}
+
+function setVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
   verb(
     'set',
     'change the settings of a connection, or the bandwidth limit of all processes',

@@ -64,6 +64,21 @@ export function checkVerbs(
     'Downloads nothing from the library. Run it again after an interruption; it continues where it stopped.',
   ).action((options) => verbs.rebuild(options));
 
+  restoreVerb(verb, verbs);
+
+  exportVerb(verb, verbs);
+
+  attestVerb(verb, verbs);
+
+  verbsOf(group('keys', 'manage the keys that encrypt tokens and secrets'))(
+    'rotate',
+    'Encrypt all tokens and webhook secrets again with the first of ENCRYPTION_KEYS.',
+    'rotate',
+  ).action(async (options) => failIf(await rotateKeys(await verbs.api(), options)));
+  webhookVerbs(group('webhooks', 'manage webhook endpoints'), verbs.api);
+}
+
+function restoreVerb(verb: NewVerb, verbs: Pick<Verbs, 'restore'>): void {
   verb(
     'restore',
     'copy files of the mirror to a directory or another bucket, each verified',
@@ -86,7 +101,9 @@ export function checkVerbs(
     .option('--project <id>', 'all assets of this project')
     .option('--overwrite', 'replace files at the target that have other content')
     .action((assets: string[], options: RestoreOptions) => verbs.restore(assets, options));
+}
 
+function exportVerb(verb: NewVerb, verbs: Pick<Verbs, 'export'>): void {
   withAssetFilters(
     verb(
       'export',
@@ -116,7 +133,9 @@ export function checkVerbs(
       ).choices(['csv', 'rclone']),
     )
     .action((options: ExportVerbOptions) => verbs.export(options));
+}
 
+function attestVerb(verb: NewVerb, verbs: Pick<Verbs, 'attest'>): void {
   verb(
     'attest',
     'check a copy against its signed manifests, without the database',
@@ -126,18 +145,11 @@ export function checkVerbs(
       'asset-mirror attest --asset ASSET > proof.json',
     ],
     'Checks signatures, chain, inventories, every object and every byte. Needs only the settings of the bucket, and writes nothing to it. ' +
-      'Exits with 1 if anything is altered, missing or extra.',
+      'Exits with 1 if anything is altered, missing, extra or unproven.',
   )
     .argument('[place]', 'a directory, or s3://bucket/prefix (default: STORAGE_URL)')
     .option('--key <fingerprint>', 'the key to trust (default: that of the last manifest)')
     .option('--asset <id>', 'print a proof of this asset, for someone without the copy')
     .option('--day <day>', 'with --asset: the day of the manifest, such as 2026-01-31 (default: the last one)', day)
     .action((place: string | undefined, options: AttestOptions) => verbs.attest(place, options));
-
-  verbsOf(group('keys', 'manage the keys that encrypt tokens and secrets'))(
-    'rotate',
-    'Encrypt all tokens and webhook secrets again with the first of ENCRYPTION_KEYS.',
-    'rotate',
-  ).action(async (options) => failIf(await rotateKeys(await verbs.api(), options)));
-  webhookVerbs(group('webhooks', 'manage webhook endpoints'), verbs.api);
 }

@@ -37,24 +37,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     .option('--tag <key=value>', 'only connections with this tag; may be repeated: all must match', collect)
     .action(async (options) => connections(await connect(), options));
 
-  withAssetFilters(
-    verb(
-      'assets',
-      'list assets, with the reason if one is not mirrored',
-      ['asset-mirror assets --search interview --type videos', 'asset-mirror assets --tag acme --sort=-size --counts'],
-      'All conditions must match.',
-    ),
-  )
-    .option('--said <words>', 'words that are said in it, such as \'budget "next year" -draft\'')
-    .addOption(
-      new Option('--sort <by>', 'order; with -, descending, as in --sort=-size')
-        .choices(['id', '-id', 'name', '-name', 'uploadDate', '-uploadDate', 'size', '-size'])
-        .default('id'),
-    )
-    .option('--counts', 'instead, count the assets by state, type, project, tag and so on')
-    .option('--limit <n>', rows, wholeNumber(1, mostRows), 50)
-    .option('--all', 'all rows; with --json, one per line')
-    .action(async (options: AssetsOptions) => assets(await connect(), options));
+  assetsVerb(verb, connect);
 
   verb(
     'explain',
@@ -104,6 +87,31 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     .option('--follow', 'continue until interrupted; with --json, one change per line')
     .action(async (options: ChangesOptions) => changes(await connect(), options));
 
+  planVerb(verb, connect);
+}
+
+function assetsVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
+  withAssetFilters(
+    verb(
+      'assets',
+      'list assets, with the reason if one is not mirrored',
+      ['asset-mirror assets --search interview --type videos', 'asset-mirror assets --tag acme --sort=-size --counts'],
+      'All conditions must match.',
+    ),
+  )
+    .option('--said <words>', 'words that are said in it, such as \'budget "next year" -draft\'')
+    .addOption(
+      new Option('--sort <by>', 'order; with -, descending, as in --sort=-size')
+        .choices(['id', '-id', 'name', '-name', 'uploadDate', '-uploadDate', 'size', '-size'])
+        .default('id'),
+    )
+    .option('--counts', 'instead, count the assets by state, type, project, tag and so on')
+    .option('--limit <n>', rows, wholeNumber(1, mostRows), 50)
+    .option('--all', 'all rows; with --json, one per line')
+    .action(async (options: AssetsOptions) => assets(await connect(), options));
+}
+
+function planVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
   verb(
     'plan',
     'list the library and show what a full sync would transfer, without changing anything',
