@@ -299,7 +299,7 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
     expect(problems.sort()).toEqual([
       'acme/_/missing/file.txt: is missing, and is fetched again',
       expect.stringMatching(/other.*differs from the content in its record/),
-      expect.stringMatching(/replaced.*the asset 99; it is fetched again/),
+      expect.stringMatching(/replaced.*has \d+ bytes, but the asset has 99; it is fetched again/),
       expect.stringMatching(/short.*has 16 bytes, but its record says 5000; it is fetched again/),
     ]);
     expect(await store.assets.get('good')).toMatchObject({ state: 'mirrored', media: { version: '15:1' } });

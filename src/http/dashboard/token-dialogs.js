@@ -19,7 +19,7 @@ export function tokenDialog(refresh) {
     content: () => html`
       <label class="field">Name<input name="name" required maxlength="100" autocomplete="off" placeholder="What uses it, such as ci"></label>
       <label class="field">Role<select name="role">
-        <option value="viewer">viewer: see, but change nothing</option><option value="operator">operator: also sync, retry, pause, change settings</option>
+        <option value="viewer">viewer: read only</option><option value="operator">operator: also make changes</option>
         <option value="admin">admin: everything</option></select></label>
       <label class="field">Expires after<select name="days">${lifetimes.map((days) => html`<option value=${days} ?selected=${days === 90}>${days} days</option>`)}</select></label>`,
     async send(form) {
