@@ -65,7 +65,7 @@ export async function release(
     const { rows } = await sql<{ count: number }>`
       WITH chosen AS (
         SELECT a.id, r.listed FROM replacements r JOIN assets a ON a.id = r.asset_id
-        WHERE r.company_id = ${companyId} AND r.released_at IS NULL AND ${chosen}
+        WHERE r.company_id = ${companyId} AND r.released_at IS NULL AND a.state <> 'gone' AND ${chosen}
         ORDER BY a.id LIMIT ${limit} FOR UPDATE OF a
       ), changed AS (
         UPDATE assets AS a SET state = 'pending', reason = NULL, revision = a.revision + 1, next_at = now(), attempts = 0,
