@@ -79,6 +79,9 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
           UNION ALL
           SELECT id FROM assets WHERE state = 'gone' AND ${isBeyond('gone_at', 0)})
         ORDER BY id FOR UPDATE SKIP LOCKED)`,
+    replacements: sql`
+      UPDATE replacements SET ${corrected('found_at', 0)}, ${corrected('released_at', 0)}
+      WHERE ${isBeyond('found_at', 0)} OR ${isBeyond('released_at', 0)}`,
     transcripts: sql`UPDATE transcripts SET due_at = now() WHERE ${isBeyond('due_at', pause)}`,
     verifications: sql`UPDATE verifications SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
     scrub: sql`UPDATE scrub SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,

@@ -55,6 +55,19 @@ test('an inventory that was written in the future is forgotten, so that its day 
   await client.query('DELETE FROM inventories');
 });
 
+test('replacements that were found or released in the future can be accepted, and are forgotten in time', async () => {
+  const id = await newAsset(`state = 'mirrored'`);
+  await client.query(
+    `INSERT INTO replacements (asset_id, company_id, found_at, released_at)
+     SELECT id, company_id, now() + interval '1 year', now() + interval '1 year' FROM assets WHERE id = $1`,
+    [id],
+  );
+  expect(await store.correctFuture(horizon)).toEqual({ replacements: 1 });
+  const { rows } = await client.query('SELECT FROM replacements WHERE found_at <= now() AND released_at <= now()');
+  expect(rows).toHaveLength(1);
+  await client.query('DELETE FROM replacements');
+});
+
 test('files that were mirrored, verified or deleted in the future are found by a restore of today, and by the scrub', async () => {
   const file = `media = '{"key": "k", "version": "5:1000"}', next_at = NULL`;
   const mirrored = await newAsset(`state = 'mirrored', ${file}, mirrored_at = now() + interval '1 year'`);
