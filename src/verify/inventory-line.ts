@@ -9,7 +9,7 @@ export type InventoryLine = ReturnType<typeof lineOf>;
 
 /** `objects`: those of `storedOf`; `keepVersions`, `goneRetention`: in ms. */
 export function lineOf(
-  asset: AssetContents,
+  asset: AssetContents & { isProtected: boolean },
   objects: Expected[],
   { versions, keepVersions, goneRetention }: { versions: AssetVersion[]; keepVersions: number; goneRetention: number },
 ) {
@@ -29,8 +29,8 @@ export function lineOf(
     mirroredAt: asset.mirroredAt?.toISOString() ?? null,
     /** When the bytes of its media were last compared with their checksum. */
     verifiedAt: asset.media ? (asset.verifiedAt?.toISOString() ?? null) : null,
-    /** When GONE_RETENTION removes its objects; null: not. */
-    removedAt: asset.goneAt ? isoOf(asset.goneAt.getTime() + goneRetention) : null,
+    /** When GONE_RETENTION removes its objects; null: not, or a hold protects them. */
+    removedAt: asset.goneAt && !asset.isProtected ? isoOf(asset.goneAt.getTime() + goneRetention) : null,
     /** The media first. */
     objects: objects.map(({ key, bytes = null, crc32 = null, sha256 = null }) => ({ key, bytes, crc32, sha256 })),
     /** Its superseded files that are kept, newest first. `versionId`: in a bucket with versions. */

@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import { isStranded } from '../assets/leases.ts';
 import type { Asset, AssetState, Database } from '../database/schema.ts';
+import { protectedByHold } from '../removals/holds.ts';
 
 const columns = [
   'id',
@@ -103,7 +104,8 @@ export type DescribedContents = Awaited<ReturnType<typeof describedById>>[number
 /** A page of all assets, by id, with what the library says about them. */
 export async function describedById(db: Database, page: { after: string; limit: number }) {
   return assets(db)
-    .select(['assetType', 'size', 'goneAt'])
+    .select(['assetType', 'size'])
+    .select(sql<boolean>`a.gone_at IS NOT NULL AND ${protectedByHold}`.as('isProtected'))
     .select(sql<string>`(SELECT c.name FROM companies c WHERE c.id = a.company_id)`.as('companyName'))
     .select(libraryFields.map((field) => sql<unknown>`coalesce(detail, listed)->${sql.lit(field)}`.as(field)))
     .where('id', '>', page.after)
