@@ -19,7 +19,7 @@ export async function processing(db: Database, lease: AssetLease, waitMs: number
   return endLease(db, lease, values, { outcome: 'processing', waitMs });
 }
 
-/** The library has no file for it, or no longer has the asset. */
+/** The library has no file for it. A stored file stays mirrored, so that it is verified like others. */
 export async function unavailable(db: Database, lease: AssetLease, reason: Reason): Promise<boolean> {
   return endForGood(db, lease, 'unavailable', reason);
 }
@@ -86,6 +86,9 @@ export async function giveUpSidecars(db: Database, lease: AssetLease, reason: Re
   return endLease(db, lease, values, { outcome: 'gave_up', reason });
 }
 
+/** The bucket has a file of it that is not to be fetched again. */
+const hasStoredFile = sql`(mirrored_at IS NOT NULL AND media->>'version' <> '')`;
+
 /** Nothing more is due for it, unless a listing has changed it since the lease began: then it is due at once. */
 async function endForGood(
   db: Database,
@@ -95,7 +98,9 @@ async function endForGood(
 ): Promise<boolean> {
   const isUnchanged = sql`revision = ${lease.revision}::int`;
   const attempts = state === 'failed' ? sql`CASE WHEN ${isUnchanged} THEN attempts + 1 ELSE 0 END` : sql`0`;
-  const values = sql`state = CASE WHEN ${isUnchanged} THEN ${state} ELSE 'pending' END, reason = ${json(reason)},
+  const end =
+    state === 'failed' ? sql`'failed'` : sql`CASE WHEN ${hasStoredFile} THEN 'mirrored' ELSE 'unavailable' END`;
+  const values = sql`state = CASE WHEN ${isUnchanged} THEN ${end} ELSE 'pending' END, reason = ${json(reason)},
     next_at = CASE WHEN ${isUnchanged} THEN NULL ELSE now() END, attempts = ${attempts}, waits = 0, processing_since = NULL`;
   return endLease(db, lease, values, { outcome: state, reason });
 }
