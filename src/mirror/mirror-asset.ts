@@ -1,4 +1,4 @@
-import { Archived, Rejected, RetryLater } from '../errors.ts';
+import { Archived, LeaseLost, Rejected, RetryLater } from '../errors.ts';
 import { skippedNow } from '../filters/apply-filters.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { type Reason, renderReason } from '../reasons.ts';
@@ -224,8 +224,11 @@ async function fail(deps: MirrorDeps, leased: LeasedAsset, reason: Reason, err?:
   return { outcome: 'failed', reason };
 }
 
-/** Ends an upload that any lease began, so that nothing of it stays in the store. */
+/** Ends an upload that any lease began. If the store refuses that now, the daily sweep of old uploads does it. */
 async function dropUpload(deps: MirrorDeps, { lease }: LeasedAsset): Promise<void> {
   const upload = (await deps.store.assets.get(lease.assetId))?.upload;
-  if (upload) await forgetUpload(deps, lease, upload);
+  if (!upload) return;
+  await forgetUpload(deps, lease, upload).catch((error) => {
+    if (error instanceof LeaseLost) throw error;
+  });
 }

@@ -108,6 +108,30 @@ describe.each(grounds())('a large file ($name)', (kind) => {
 });
 
 const modern = inject('s3modern');
+test.runIf(modern)('a large file fails with its reason although the store does not abort its upload', async () => {
+  const line = await newHttpLine(modern!.endpoint);
+  line.set({
+    on: ({ method, url }) => method === 'DELETE' && url.includes('uploadId='),
+    times: Number.POSITIVE_INFINITY,
+    answer: { status: 403, body: '<Error><Code>AccessDenied</Code></Error>' },
+  });
+  const scene = await newScene({
+    s3: modern,
+    through: async (environment) => ({ ...environment, S3_ENDPOINT: line.endpoint }),
+  });
+  try {
+    const id = await scene.upload({ content: { seed: 'never', size } });
+    await scene.admin.addFault({ endpoint: 'media', assetId: id, skip: 1, status: 403 });
+    await scene.resync();
+    const { reason } = await scene.mirror.assetIn(id, 'failed', 90_000);
+    expect(reason.text).toMatch(/403/);
+    expect(line.calls.some(({ met }) => met)).toBe(true);
+  } finally {
+    await scene.close();
+    await line.close();
+  }
+});
+
 test.runIf(modern)('a large file that was interrupted begins again in a store without ListParts', async () => {
   const line = await newHttpLine(modern!.endpoint);
   line.set({
