@@ -230,13 +230,14 @@ function syncDeps(context: Context, withToken: Access, onWork: () => void): Sync
 }
 
 /** Works on one asset, and returns what the queue dashboard shows. @throws the reason of a failed attempt */
-async function assetJob(mirror: MirrorDeps, dispatcher: Dispatcher, job: { name: string; data: AssetJob }) {
+async function assetJob(mirror: MirrorDeps, dispatcher: Dispatcher, job: { data: AssetJob }) {
   const leased = await mirror.leases.take(job.data.assetId);
   if (!leased) {
     dispatcher.wake();
     return { outcome: 'nothing_to_do' };
   }
-  const isMedia = job.name !== 'follow-up';
+  // Not the name of the job: the asset may have changed while the job waited.
+  const isMedia = leased.asset.state !== 'mirrored';
   try {
     const outcome = await whileLeased(leased, () => (isMedia ? mirrorAsset(mirror, leased) : followUp(mirror, leased)));
     const result = isMedia && resultOf(outcome);

@@ -47,6 +47,36 @@ describe('an asset that is mirrored', () => {
     await scene.mirror.assetIn(id, 'mirrored');
   });
 
+  test('an asset whose file the library has lost keeps its copy, which is verified as before', async () => {
+    const id = await scene.upload({ content: { text: 'the only copy' } });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    await scene.admin.changeAsset(id, { status: 'unavailable' });
+    await scene.resync();
+    await until('the worker to find no file', async () => (await scene.mirror.asset(id)).reason?.code === 'no_file');
+    expect(await scene.mirror.asset(id)).toMatchObject({ state: 'mirrored' });
+    await scene.checked();
+    const { key } = await scene.mirror.asset(id);
+    await scene.storage.remove(key);
+    const verification = await scene.mirror.api('POST', '/verify', {});
+    await scene.checked();
+    const { counts } = await scene.mirror.api('GET', `/verify/${verification.id}`);
+    expect(counts).toMatchObject({ missing: 1 });
+    await scene.query(`DELETE FROM assets WHERE id = '${id}'`);
+  });
+
+  test('a late job of a mirrored asset replaces nothing: the next sync decides about another file', async () => {
+    const id = await scene.upload({ content: { text: 'first' } });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    await scene.admin.changeAsset(id, { content: { text: 'second one' } });
+    await scene.query(`UPDATE assets SET queued_at = now(), next_at = now() WHERE id = '${id}'`);
+    await scene.mirror.service.context.queues.assets.add('mirror-asset', { assetId: id });
+    const { replacements } = scene.mirror.store;
+    await until('it to be set aside', async () => (await replacements.since(id)) !== undefined);
+    expect((await scene.media(id))?.toString()).toBe('first');
+  });
+
   test('an asset is requested right before its download', async () => {
     const id = await scene.upload();
     await scene.resync();
