@@ -47,6 +47,22 @@ async function upgrade(options: { url: string; log: Log }): Promise<void> {
   }
 }
 
+/**
+ * Closes itself after an error that PostgreSQL did not send, such as a read timeout. Otherwise the pool would give the dead
+ * connection to the next query.
+ */
+class Client extends pg.Client {
+  override query(...query: unknown[]): never {
+    const result: unknown = Reflect.apply(super.query, this, query);
+    if (result instanceof Promise) {
+      result.catch((error) => {
+        if (!(error instanceof pg.DatabaseError)) void this.end();
+      });
+    }
+    return result as never;
+  }
+}
+
 export function openPool({ url, log }: { url: string; log: Log }, options: pg.PoolConfig): pg.Pool {
   const pool = new pg.Pool({
     connectionString: url,
@@ -54,6 +70,7 @@ export function openPool({ url, log }: { url: string; log: Log }, options: pg.Po
     keepAlive: true,
     application_name: 'asset-mirror',
     types: types as never,
+    Client,
     ...options,
   });
   // A connection that breaks while idle is replaced at the next query; without a listener it would end the process.
