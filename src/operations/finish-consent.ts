@@ -29,7 +29,7 @@ export type Finished =
   | { kind: 'another user'; expected: string; actual: string }
   /** An operator disconnected the user after the link was made. */
   | { kind: 'link ended' }
-  /** The user connected again, or was disconnected, after this consent. */
+  /** The user connected again, or an operator disconnected the user, after this consent. */
   | { kind: 'superseded' };
 
 /** A grant that could not be revoked for this long is given up. */
@@ -48,7 +48,8 @@ export async function finishConsent(deps: ConsentDeps, consent: Consent, signal:
     store.connections.ofUser(me.user.id),
     consent.connectionId === null ? undefined : store.connections.get(consent.connectionId),
   ]);
-  if ([own?.connectedAt, own?.disconnectedAt].some((at) => at && at > consent.createdAt)) {
+  // A refusal by the library says nothing about this grant: it ends the connection of an earlier one.
+  if ([own?.connectedAt, own?.linksSince].some((at) => at && at > consent.createdAt)) {
     await discard(deps, consent, own);
     return { kind: 'superseded' };
   }

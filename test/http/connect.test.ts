@@ -314,6 +314,32 @@ describe('the callback', () => {
     expect(await stage.run(id)).toEqual({ outcome: 'done', done: 1 });
   });
 
+  test('a consent is kept if the old connection of its user ends before it is finished', async () => {
+    const { connectionId, userId } = await stage.company();
+    await stage.admin.endConnections(userId);
+    const { browser, back } = await consented(userId, await linkFor(connectionId));
+    await stage.admin.setFaults({ endpoint: 'me', retryAfter: 600, times: 1 });
+    expect((await browser.get(back)).status).toBe(202);
+    await stage.sync(connectionId);
+    expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'disconnected' });
+    await stage.ground.endWaits();
+    await until('the consent to end', async () => (await stage.rows('consents')) === 0);
+    expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'active' });
+    expect((await stage.sync(connectionId)).status).toBe('done');
+  });
+
+  test('a consent that waits is discarded, and its grant revoked, if an operator disconnects the user', async () => {
+    const { connectionId, userId } = await stage.company();
+    const { browser, back } = await consented(userId, await linkFor(connectionId));
+    await stage.admin.setFaults({ endpoint: 'me', retryAfter: 600, times: 1 });
+    expect((await browser.get(back)).status).toBe(202);
+    await stage.mirror.api('POST', `/connections/${connectionId}/disconnect`);
+    await stage.ground.endWaits();
+    await until('the consent to end', async () => (await stage.rows('consents')) === 0);
+    expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'disconnected' });
+    expect((await stage.admin.connections()).find((user) => user.userId === userId)!.refreshTokens).toBe(0);
+  });
+
   test('a callback while the token endpoint is away answers 502', async () => {
     const { browser, back } = await consented(await somebody());
     await stage.admin.addFault({ endpoint: 'token', status: 503 });
