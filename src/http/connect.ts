@@ -87,7 +87,7 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
   app.addHook('onReady', async () => {
     finishing = finishConsents(deps);
   });
-  app.addHook('onClose', async () => void finishing?.stop());
+  app.addHook('onClose', () => finishing?.stop());
   const cookie = cookieOf(deps);
 
   app.get('/connect', { schema: schemas.connect }, async (request, reply) => {

@@ -4,7 +4,7 @@ import { Disconnected, RetryLater } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Store } from '../store/store.ts';
 import { type IssuedTokens, type OAuthClient, OAuthError, Unanswered } from './client.ts';
-import { purposeOf, sealPair } from './pair.ts';
+import { purposeOf, sealPair, type TokenPair } from './pair.ts';
 import type { Sealer } from './seal.ts';
 
 /** An access token, and the version of the pair it belongs to. */
@@ -85,8 +85,28 @@ async function save(deps: RefreshDeps, pair: LeasedPair, issued: IssuedTokens): 
   return undefined;
 }
 
+/** The pair of a consent that is not a connection yet. */
+export interface ConsentPair<T> {
+  /** The connection that the consent is for; null: any. */
+  connectionId: string | null;
+  refreshToken: string;
+  /** Saves the new pair, whose access token is used for `accessMs`. */
+  save: (pair: TokenPair, accessMs: number) => Promise<T>;
+}
+
+/**
+ * Refreshes the pair of a consent. Never aborted; the new pair is saved before this returns.
+ * @throws OAuthError when the library refuses the pair; Unanswered when it may have rotated it
+ */
+export async function refreshConsent<T>({ client, log }: RefreshDeps, consent: ConsentPair<T>): Promise<T> {
+  const issued = await client.refresh(consent.refreshToken);
+  const expiresAt = performance.now() + issued.accessMs;
+  const pair = { accessToken: issued.accessToken, refreshToken: issued.refreshToken ?? consent.refreshToken };
+  return untilSaved(log, consent.connectionId, () => consent.save(pair, expiresAt - performance.now()));
+}
+
 /** The library has rotated, and only this process has the new pair: tries until it is saved. */
-async function untilSaved(log: Log, connectionId: string, save: () => Promise<boolean>): Promise<boolean> {
+async function untilSaved<T>(log: Log, connectionId: string | null, save: () => Promise<T>): Promise<T> {
   for (let tries = 0; ; tries++) {
     try {
       return await save();

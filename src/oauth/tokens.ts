@@ -4,7 +4,14 @@ import { Disconnected, RetryLater, reasonOf } from '../errors.ts';
 import type { StoredTokens } from '../store/database/schema.ts';
 import { openPair, purposeOf, sealPair, type TokenPair } from './pair.ts';
 import { type KeyRotation, rotateKeys } from './reencrypt-tokens.ts';
-import { type AccessToken, type RefreshDeps, refreshPair, revoke } from './refresh.ts';
+import {
+  type AccessToken,
+  type ConsentPair,
+  type RefreshDeps,
+  refreshConsent,
+  refreshPair,
+  revoke,
+} from './refresh.ts';
 
 /** How long the refresh lease of a dead process lasts: a running one renews it while a refresh may still be answered. */
 const defaultLeaseMs = 45_000;
@@ -24,6 +31,8 @@ export class Tokens {
   readonly #instance: string;
   /** One call per connection does the work; all others wait for its token. */
   readonly #inFlight = new Map<string, Promise<AccessToken>>();
+  /** Refreshes of consents, until the new pair is saved. */
+  readonly #ofConsents = new Set<Promise<unknown>>();
 
   constructor({ instance, ...deps }: TokensOptions) {
     this.#deps = { leaseMs: defaultLeaseMs, ...deps, failures: new Map() };
@@ -44,6 +53,13 @@ export class Tokens {
       if (this.#inFlight.get(connectionId) === work) this.#inFlight.delete(connectionId);
     });
     this.#inFlight.set(connectionId, work);
+    return work;
+  }
+
+  /** Refreshes the pair of a consent, and saves it before this returns. Throws as `refreshConsent` does. */
+  async refreshConsent<T>(consent: ConsentPair<T>): Promise<T> {
+    const work = refreshConsent(this.#deps, consent).finally(() => this.#ofConsents.delete(work));
+    this.#ofConsents.add(work);
     return work;
   }
 
@@ -77,7 +93,7 @@ export class Tokens {
 
   /** Resolves when no refresh is running. */
   async settled(): Promise<void> {
-    await Promise.allSettled(this.#inFlight.values());
+    await Promise.allSettled([...this.#inFlight.values(), ...this.#ofConsents]);
   }
 
   async #read(connectionId: string, known?: StoredTokens) {

@@ -102,13 +102,18 @@ async function finishDue(deps: ConsentDeps, stopping: AbortSignal): Promise<void
 }
 
 /** The consent with new tokens, once the access token has expired. */
-async function refreshed({ store, sealer, oauth }: ConsentDeps, consent: Consent): Promise<Consent> {
+async function refreshed({ store, sealer, tokens }: ConsentDeps, consent: Consent): Promise<Consent> {
+  const { id, connectionId } = consent;
   const { refreshToken } = openConsent(sealer, consent);
   // No other process may send the same token meanwhile.
-  await store.consents.again(consent.id, refreshLeaseMs);
-  const issued = await oauth.refresh(refreshToken);
-  const pair = { accessToken: issued.accessToken, refreshToken: issued.refreshToken ?? refreshToken };
-  return store.consents.renew(consent.id, sealPair(sealer, purposeOf.consent(consent.id), pair), issued.accessMs);
+  await store.consents.again(id, refreshLeaseMs);
+  const renewed = await tokens.refreshConsent({
+    connectionId,
+    refreshToken,
+    save: (pair, accessMs) => store.consents.renew(id, sealPair(sealer, purposeOf.consent(id), pair), accessMs),
+  });
+  if (!renewed) throw new Error('another process has ended this consent');
+  return renewed;
 }
 
 /** The same answer would come again: the grant is of no use. */

@@ -43,14 +43,14 @@ export async function again(db: Database, id: string, waitMs: number): Promise<v
   await sql`UPDATE consents SET next_at = ${inMs(waitMs)} WHERE id = ${id}`.execute(db);
 }
 
-/** Saves refreshed tokens. */
-export async function renew(db: Database, id: string, tokens: string, accessMs: number): Promise<Consent> {
+/** Saves refreshed tokens. Undefined if the consent has ended. */
+export async function renew(db: Database, id: string, tokens: string, accessMs: number): Promise<Consent | undefined> {
   return db
     .updateTable('consents')
     .set({ tokens, accessExpiresAt: inMs(accessMs) })
     .where('id', '=', id)
     .returningAll()
-    .executeTakeFirstOrThrow();
+    .executeTakeFirst();
 }
 
 export async function remove(db: Database, id: string): Promise<void> {
