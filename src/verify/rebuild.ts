@@ -16,7 +16,7 @@ export interface Rebuilding {
   objects: number;
   /** All objects; undefined until they are counted. */
   total: number | undefined;
-  /** Restored assets, and the bytes of their media files. */
+  /** Restored assets, also those of which the records had an older file, and the bytes of their media files. */
   restored: number;
   bytes: number;
   /** Assets that were in the records already. */
@@ -64,7 +64,7 @@ const windowSize = 20_000;
 
 /**
  * Restores the database from the records in the bucket. Only reads the bucket. Can run at any time and any number of times:
- * known assets stay as they are. Memory does not grow with the bucket.
+ * known assets stay as they are, unless the bucket has a newer file of them, or a tombstone. Memory does not grow with the bucket.
  */
 export async function rebuild(deps: RebuildDeps, options: RebuildOptions): Promise<Rebuilding> {
   const run = new Rebuild(deps, options);
@@ -162,6 +162,8 @@ class Rebuild {
       if (keys.length >= batchSize) await restore();
     }
     await restore();
+    // Once for all tombstones: it reads all assets.
+    await store.removals.eraseAgain();
   }
 
   async #restoreBatch(keys: string[]): Promise<void> {

@@ -3,6 +3,7 @@ import type { Reason } from '../../reasons.ts';
 import { recordset } from '../database/recordset.ts';
 import { rowsWritten } from '../database/results.ts';
 import type { AssetState, Database, ListedAsset, Media, ThumbnailState, TranscriptState } from '../database/schema.ts';
+import { notLeased } from './leases.ts';
 
 /** An asset as its record in the bucket describes it. */
 export interface RebuiltAsset extends Omit<ListedAsset, 'problem'> {
@@ -28,8 +29,8 @@ export interface RebuiltAsset extends Omit<ListedAsset, 'problem'> {
 export type Rebuilt = { outcome: 'restored' | 'known' } | { outcome: 'older' | 'newer'; key: string };
 
 /**
- * Adds assets from their records in the bucket, each id once. An asset that has media in the database, or is leased, stays as
- * it is; one that only a listing had gets the media. Of two records of an asset, the one written later counts.
+ * Adds assets from their records in the bucket, each id once. An asset that is leased, or whose media in the database is not older
+ * than the record, stays as it is; one that only a listing had gets the media. Of two records of an asset, the later one counts.
  */
 export async function add(db: Database, assets: RebuiltAsset[]): Promise<Map<string, Rebuilt>> {
   if (assets.length === 0) return new Map();
@@ -43,7 +44,7 @@ export async function add(db: Database, assets: RebuiltAsset[]): Promise<Map<str
     await sql`
       INSERT INTO companies (id, name) SELECT id, id FROM unnest(${companies}::text[]) AS id
       ON CONFLICT (id) DO NOTHING`.execute(tx);
-    const older = await deleteOlder(tx, records);
+    const older = await forgetOlder(tx, records);
     const restored = await insertRebuilt(tx, records);
     const { rows: present } = await sql<{ id: string; key: string | null }>`
       SELECT a.id, CASE WHEN a.lease = 0 AND a.media->>'key' <> r.media->>'key' THEN a.media->>'key' END AS key
@@ -52,20 +53,40 @@ export async function add(db: Database, assets: RebuiltAsset[]): Promise<Map<str
     for (const { id, key } of present)
       outcomes.set(id, key === null ? { outcome: 'known' } : { outcome: 'older', key });
     for (const { id } of restored) outcomes.set(id, { outcome: 'restored' });
-    for (const { id, key } of older) outcomes.set(id, { outcome: 'newer', key });
+    for (const { id, key } of older) if (key !== null) outcomes.set(id, { outcome: 'newer', key });
     return outcomes;
   });
 }
 
-/** Deletes assets that were restored from an older record. Returns the keys of their media. */
-async function deleteOlder(tx: Database, records: RawBuilder<unknown>): Promise<{ id: string; key: string }[]> {
-  const { rows } = await sql<{ id: string; key: string }>`
+/**
+ * Forgets the file of assets of which the bucket has another, newer one: they were restored from an older record, or with an older
+ * backup of the database. They keep their connection. Returns them, with the key of the media if it was from another record.
+ */
+async function forgetOlder(tx: Database, records: RawBuilder<unknown>): Promise<{ id: string; key: string | null }[]> {
+  const file = (row: string) =>
+    sql.raw(`(${row}.media->>'key', ${row}.media->>'bytes', ${row}.media#>>'{checksums,crc32}')`);
+  // The transcript goes, too: that of another file may have the same key. If something was due, the library is asked again.
+  const { rows } = await sql<{ id: string; key: string | null }>`
     WITH r AS (SELECT * FROM ${records}), older AS (
-      SELECT a.id FROM assets a JOIN r ON r.id = a.id
-      WHERE a.lease = 0 AND a.queued_at IS NULL AND a.media->>'key' <> r.media->>'key' AND a.mirrored_at < r.mirrored_at
-      ORDER BY a.id FOR UPDATE OF a)
-    DELETE FROM assets USING older WHERE assets.id = older.id
-    RETURNING assets.id, assets.media->>'key' AS key`.execute(tx);
+      SELECT a.id, CASE WHEN a.lease = 0 AND a.media->>'key' <> r.media->>'key' THEN a.media->>'key' END AS key
+      FROM assets a JOIN r ON r.id = a.id
+      WHERE ${notLeased} AND a.queued_at IS NULL AND ${file('a')} IS DISTINCT FROM ${file('r')}
+        AND a.mirrored_at < r.mirrored_at
+      ORDER BY a.id FOR UPDATE OF a
+    ), forgotten_parts AS (
+      DELETE FROM upload_parts USING older WHERE asset_id = older.id
+    ), forgotten_replacements AS (
+      DELETE FROM replacements USING older WHERE asset_id = older.id
+    )
+    UPDATE assets a SET media = NULL, bytes = NULL, record_key = NULL, sidecar_files = '{}', superseded = '{}', upload = NULL,
+      mirrored_at = NULL, keeping_at = NULL, verified_at = NULL, unverifiable_at = NULL, retained_until = NULL,
+      transcript_state = 'none', transcript_keys = NULL, transcript_deadline = NULL, thumbnail_state = 'none', thumbnail = NULL,
+      connection_id = CASE WHEN a.company_id = r.company_id THEN a.connection_id END, company_id = r.company_id,
+      project_id = r.project_id, asset_type = r.asset_type, name = r.name, size = r.size, upload_date = r.upload_date,
+      listed = CASE WHEN a.next_at IS NULL THEN r.listed ELSE a.listed END, revision = a.revision + 1, state = 'pending',
+      reason = r.reason, skipped = NULL, attempts = 0, follow_ups = 0, waits = 0, processing_since = NULL, next_at = now()
+    FROM older JOIN r USING (id) WHERE a.id = older.id
+    RETURNING a.id, older.key`.execute(tx);
   return rows;
 }
 
@@ -81,7 +102,7 @@ async function insertRebuilt(tx: Database, records: RawBuilder<unknown>): Promis
       detail = excluded.detail, media = excluded.media, bytes = excluded.bytes, record_key = excluded.record_key,
       mirrored_at = excluded.mirrored_at, transcript_state = excluded.transcript_state,
       transcript_keys = excluded.transcript_keys, thumbnail_state = excluded.thumbnail_state,
-      thumbnail = excluded.thumbnail, lease = a.lease + 1, skipped = NULL,
+      thumbnail = excluded.thumbnail, skipped = NULL, lease = CASE a.lease WHEN 0 THEN 0 ELSE a.lease + 1 END,
       (state, reason, next_at) = (
         SELECT CASE WHEN same THEN 'mirrored' ELSE a.state END, CASE WHEN same THEN NULL ELSE a.reason END,
           CASE WHEN same AND a.listed = excluded.listed THEN excluded.next_at WHEN same OR a.skipped IS NOT NULL THEN now()

@@ -61,6 +61,23 @@ export async function requestErasure(
   return id;
 }
 
+/**
+ * Begins to erase assets that have a tombstone, but are in the records: they were restored with an older backup of the database.
+ * A hold does not protect them: that would be from before their erasure. May run at any time.
+ */
+export async function eraseAgain(db: Database): Promise<void> {
+  await sql`
+    WITH restored AS MATERIALIZED (
+      SELECT a.id, t.hash FROM tombstones t JOIN assets a ON ${rowHash} = t.hash
+      WHERE NOT EXISTS (SELECT FROM erasure_assets e WHERE e.asset_id = a.id)
+    ), erasure AS (
+      INSERT INTO erasures (id, reason, requested_by)
+      SELECT ${randomUUID()}, 'erased before, and restored with a backup of the database', 'rebuild'
+      WHERE EXISTS (SELECT FROM restored) RETURNING id)
+    INSERT INTO erasure_assets (erasure_id, hash, asset_id, state)
+    SELECT erasure.id, restored.hash, restored.id, 'waiting' FROM erasure CROSS JOIN restored`.execute(db);
+}
+
 export interface WaitingErasure {
   erasureId: string;
   assetId: string;

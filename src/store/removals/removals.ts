@@ -1,5 +1,6 @@
 /** Everything that is removed on purpose, and what is protected from it. */
 export {
+  eraseAgain,
   erasureDetails,
   erasures,
   finishAssetErasure,

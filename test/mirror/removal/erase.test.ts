@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { eraseAssets } from '../../../src/mirror/removal/erase.ts';
 import { removeLeftovers } from '../../../src/mirror/removal/remove-gone.ts';
 import { hashOf } from '../../../src/store/removals/tombstones.ts';
 import { rebuild } from '../../../src/verify/rebuild.ts';
 import { locking, newLockedScene } from '../../storage/locking.ts';
-import { newStore } from '../../store/records.ts';
+import { newStore, silent } from '../../store/records.ts';
 import { ask } from '../../support/database.ts';
 import { contentOf, richest } from '../../support/mirror.ts';
 import { newScene, type Scene } from '../../support/scene.ts';
@@ -184,6 +185,32 @@ describe('erasing assets', { timeout: 120_000 }, () => {
     await records.close();
     await scene.storage.remove(key);
     await scene.storage.remove(`${key}.asset.json`);
+  });
+
+  test('an erased asset that is back with a backup of the database is erased again by a rebuild', async () => {
+    const [id, kept] = [await film(), await film()];
+    // The database as a backup has it: both assets are mirrored.
+    const backup = await newStore();
+    const { store } = backup;
+    const { storage } = scene;
+    const again = () => rebuild({ store, storage, thumbnails: { mirror: true } }, { onProblem: () => {}, signal });
+    await again();
+    await ask(backup.url, 'UPDATE assets SET lease = 3');
+    await store.removals.hold({ kind: 'asset', ids: [id], reason: null, by: 'x' });
+    expect(await store.removals.erasures()).toEqual([]);
+    await erase(scene, { assetIds: [id] });
+
+    await again();
+    await again();
+    expect(await store.removals.erasures()).toMatchObject([{ requestedBy: 'rebuild', waiting: 1, protectedAssets: 0 }]);
+    expect(await eraseAssets({ store, storage, log: silent, leaseMs: 60_000, signal })).toBe(1);
+    expect(await store.assets.get(id)).toBeUndefined();
+    expect(await store.removals.holds()).toEqual([]);
+    expect(await store.assets.get(kept)).toMatchObject({ state: 'mirrored' });
+    expect(await store.removals.tombstone(id)).toMatchObject({ erasedBy: 'ADMIN_TOKEN', reason: 'requested' });
+    await again();
+    expect(await store.removals.erasures()).toMatchObject([{ waiting: 0, erased: 1, finishedAt: expect.any(Date) }]);
+    await backup.close();
   });
 
   test('an asset under a hold is not erased, and the certificate says so', async () => {
