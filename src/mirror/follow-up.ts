@@ -62,7 +62,7 @@ export async function followUp(all: MirrorDeps, leased: LeasedAsset): Promise<Ou
   const { media } = asset;
   try {
     if (deps.breaker.openReason !== undefined) throw new Interrupted(deps.breaker.openReason);
-    if (asset.state !== 'mirrored' || !media) return await startOver(deps, leased);
+    if (!media) return await startOver(deps, leased);
     const detail = await askLibrary(deps, leased);
     note(lease, 'library_answered', { status: detail.status ?? null });
     const reasons: Reason[] = [];
