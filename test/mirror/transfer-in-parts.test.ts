@@ -108,41 +108,39 @@ describe.each(grounds())('a large file ($name)', (kind) => {
 });
 
 const modern = inject('s3modern');
-test.runIf(modern)('a large file fails with its reason although the store does not abort its upload', async () => {
+
+/** A scene whose store refuses requests with this method for uploads in parts. */
+async function refusing(method: string, status: number, code: string) {
   const line = await newHttpLine(modern!.endpoint);
   line.set({
-    on: ({ method, url }) => method === 'DELETE' && url.includes('uploadId='),
+    on: (call) => call.method === method && call.url.includes('uploadId='),
     times: Number.POSITIVE_INFINITY,
-    answer: { status: 403, body: '<Error><Code>AccessDenied</Code></Error>' },
+    answer: { status, body: `<Error><Code>${code}</Code></Error>` },
   });
   const scene = await newScene({
     s3: modern,
     through: async (environment) => ({ ...environment, S3_ENDPOINT: line.endpoint }),
   });
+  const close = () => scene.close().finally(() => line.close());
+  return { scene, close, refused: () => line.calls.some(({ met }) => met) };
+}
+
+test.runIf(modern)('a large file fails with its reason although the store does not abort its upload', async () => {
+  const { scene, close, refused } = await refusing('DELETE', 403, 'AccessDenied');
   try {
     const id = await scene.upload({ content: { seed: 'never', size } });
     await scene.admin.addFault({ endpoint: 'media', assetId: id, skip: 1, status: 403 });
     await scene.resync();
     const { reason } = await scene.mirror.assetIn(id, 'failed', 90_000);
     expect(reason.text).toMatch(/403/);
-    expect(line.calls.some(({ met }) => met)).toBe(true);
+    expect(refused()).toBe(true);
   } finally {
-    await scene.close();
-    await line.close();
+    await close();
   }
 });
 
 test.runIf(modern)('a large file that was interrupted begins again in a store without ListParts', async () => {
-  const line = await newHttpLine(modern!.endpoint);
-  line.set({
-    on: ({ method, url }) => method === 'GET' && url.includes('uploadId='),
-    times: Number.POSITIVE_INFINITY,
-    answer: { status: 405, body: '<Error><Code>MethodNotAllowed</Code></Error>' },
-  });
-  const scene = await newScene({
-    s3: modern,
-    through: async (environment) => ({ ...environment, S3_ENDPOINT: line.endpoint }),
-  });
+  const { scene, close } = await refusing('GET', 405, 'MethodNotAllowed');
   try {
     const id = await scene.upload({ content: { seed: 'interrupted', size } });
     await scene.admin.addFault({ endpoint: 'media', assetId: id, skip: 3, stallAfter: MiB });
@@ -153,7 +151,6 @@ test.runIf(modern)('a large file that was interrupted begins again in a store wi
     expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ bytes: size });
     expect(await scene.ground.leftovers()).toEqual([]);
   } finally {
-    await scene.close();
-    await line.close();
+    await close();
   }
 });

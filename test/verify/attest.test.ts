@@ -405,24 +405,30 @@ describe('a copy in a directory', { timeout: 120_000 }, () => {
   });
 });
 
+/** An asset whose file was replaced once. */
+async function replacedAsset(stage: Stage): Promise<string> {
+  const worker = workerOf(stage);
+  const { companyId, connectionId } = await stage.company();
+  const [id] = await stage.upload(companyId, 1, { content: { text: 'first' } });
+  for (const content of ['first', 'second one']) {
+    await stage.admin.changeAsset(id!, { content: { text: content } });
+    await stage.sync(connectionId, 'full', { acceptReplaced: true });
+    await worker.complete(id!);
+  }
+  await worker.close();
+  return id!;
+}
+
 test('a superseded file that is missing is found, unless it has expired', async () => {
   const stage = await newStage();
   try {
     const at = stage.ground.environment.STORAGE_URL!.slice('file://'.length);
-    const worker = workerOf(stage);
-    const { companyId, connectionId } = await stage.company();
-    const [id] = await stage.upload(companyId, 1, { content: { text: 'first' } });
-    for (const content of ['first', 'second one']) {
-      await stage.admin.changeAsset(id!, { content: { text: content } });
-      await stage.sync(connectionId, 'full', { acceptReplaced: true });
-      await worker.complete(id!);
-    }
-    await worker.close();
+    const id = await replacedAsset(stage);
     const key = signingKey(randomBytes(32));
     await write(stage, first, [key]);
     expect((await attested(at)).so).toMatchObject({ problems: 0, objects: 4 });
     expect(await verified(at)).toMatchObject({ code: 0 });
-    const [version] = await stage.store.versions.ofAsset(id!);
+    const [version] = await stage.store.versions.ofAsset(id);
     const kept = version!.files.find(({ role }) => role === 'media')!.at;
     await stage.ground.storage.remove(kept);
     const missing = [`missing after ${first}: ${kept}`];
@@ -441,16 +447,8 @@ test.runIf(s3)('a download of a bucket with versions is proven without its super
   const stage = await newStage({ s3, versions: true });
   const path = await mkdtemp(join(tmpdir(), 'asset-mirror-download-'));
   try {
-    const worker = workerOf(stage);
-    const { companyId, connectionId } = await stage.company();
-    const [id] = await stage.upload(companyId, 1, { content: { text: 'first' } });
-    for (const content of ['first', 'second one']) {
-      await stage.admin.changeAsset(id!, { content: { text: content } });
-      await stage.sync(connectionId, 'full', { acceptReplaced: true });
-      await worker.complete(id!);
-    }
-    await worker.close();
-    const [version] = await stage.store.versions.ofAsset(id!);
+    const id = await replacedAsset(stage);
+    const [version] = await stage.store.versions.ofAsset(id);
     expect(version!.files[0]!.versionId).toBeDefined();
     const key = signingKey(randomBytes(32));
     await write(stage, first, [key]);
