@@ -33,9 +33,9 @@ export function accessVerbs(verb: NewVerb, group: NewGroup, verbs: Pick<Verbs, '
   ])
     .option('--search <text>', 'part of a name, an address or an id')
     .option('--action <name>', 'an operation of the API, such as pauseConnection; or signIn, signOut')
-    .option('--refused', 'only what was refused')
-    .option('--since <date>', 'from this day on (UTC); a time needs its zone')
-    .option('--until <date>', 'before this day')
+    .option('--refused', 'only refused actions')
+    .option('--since <date>', 'from this day (UTC) or this time with its zone, such as 2026-01-31T12:00:00Z')
+    .option('--until <date>', 'before this day or time')
     .option('--limit <n>', `maximum rows, up to ${mostRows}`, wholeNumber(1, mostRows), 50)
     .option('--all', 'all rows; with --json, one per line')
     .action(async (options: AuditOptions) => audit(await verbs.api(), options));
@@ -45,7 +45,7 @@ function tokenVerbs(group: Command, { api }: Pick<Verbs, 'api'>): void {
   const verb = verbsOf(group);
   verb('list', 'List API tokens.', 'list').action(async (options) => listTokens(await api(), options));
   verb('add', 'Create an API token, and print it.', 'add ci --role viewer --days 30')
-    .argument('<name>', 'its name: what uses it')
+    .argument('<name>', 'a name that says what uses it')
     .addOption(new Option('--role <role>', 'what it may do').choices(roles).default('viewer'))
     .option('--days <n>', 'days until it expires, up to 365', wholeNumber(1, 365), 90)
     .action(async (name: string, options: AddTokenOptions) => addToken(await api(), name, options));

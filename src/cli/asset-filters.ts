@@ -32,8 +32,11 @@ export const withAssetFilters = (verb: Command): Command =>
     .option('--type <type>', 'of this type, such as videos or "brand assets"')
     .option('--tag <tag>', 'with this tag of the library; may be repeated', collect)
     .option('--mime-type <type>', 'of this MIME type, such as image/png or "image/*"')
-    .option('--uploaded-from <date>', 'uploaded on this day (UTC) or later; a time needs its zone')
-    .option('--uploaded-before <date>', 'uploaded before this day')
+    .option(
+      '--uploaded-from <date>',
+      'uploaded from this day (UTC) or this time with its zone, such as 2026-01-31T12:00:00Z',
+    )
+    .option('--uploaded-before <date>', 'uploaded before this day or time')
     .option('--min-size <size>', 'of at least this size, such as 10MiB', size)
     .option('--max-size <size>', 'of at most this size', size)
     .option('--skipped', 'assets skipped by filters')

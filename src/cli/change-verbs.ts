@@ -14,7 +14,10 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     'asset-mirror connect-link --connection CONNECTION',
   )
     .option('--connection <name>', 'reconnect this connection instead')
-    .option('--return-url <url>', 'send the user here afterwards; CONNECT_RETURN_ORIGINS must name its origin')
+    .option(
+      '--return-url <url>',
+      'return the user to this page afterwards; CONNECT_RETURN_ORIGINS must contain its origin',
+    )
     .option('--tag <key=value>', 'tag of the connection, such as client=acme; may be repeated', collectTags)
     .action(async (options) => connectLink(await connect(), options));
 
@@ -65,15 +68,18 @@ function resyncVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
     'Without options it is incremental: it lists new uploads only.',
   )
     .argument('<connection>', connectionName)
-    .option('--full', 'list everything and retry failed assets; without other options, also repair the bucket')
+    .option('--full', 'list everything and retry failed assets; unless other options limit it, also repair the bucket')
     .option('--since <time>', 'only uploads after this date, such as 2026-01-31')
     .option('--company <id>', 'only this company')
     .option('--project <id>', 'only this project')
     .option('--type <type>', 'only this asset type, such as videos or "brand assets"')
     .option('--asset <id>', 'only this asset; may be repeated', collect)
-    .option('--accept-gone', 'mark all missing assets as gone without asking the library for each; starts a full sync')
+    .option(
+      '--accept-gone',
+      'mark all missing assets as gone, without checking each one at the library; starts a full sync',
+    )
     .option('--accept-replaced', 'accept the replaced files that were found before this command; starts a full sync')
-    .option('--accept-removed', 'let GONE_RETENTION remove all that is due now; starts a full sync')
+    .option('--accept-removed', 'let GONE_RETENTION remove all assets that are due now; starts a full sync')
     .option(
       '--wait',
       'wait until everything found is mirrored; exit with 1 if anything failed or must wait for over 5 minutes',
@@ -92,7 +98,7 @@ function setVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
       'asset-mirror set --bandwidth "Mon-Fri 08:00-18:00 10MiB/s, else unlimited Europe/Berlin"',
     ],
     [
-      'Without options it shows the settings. Changes apply at once. The value "default" returns to the setting of the environment.',
+      'Without options it shows the settings. Changes apply at once. The value "default" restores the value of the environment.',
       '--include and --exclude replace the earlier filters of the same option; "none" clears them. An asset is mirrored if it matches one included value of each kind (type, company, project) and no excluded value. Files in the bucket stay, even if a filter skips them now.',
     ].join('\n\n'),
   )
@@ -104,11 +110,11 @@ function setVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
     .option('--bandwidth <rate>', 'download limit of each process, such as 20MiB/s, or a timetable')
     .option(
       '--hold-missing <limit>',
-      'hold a company if at least this percentage and more than this number of its assets are missing, such as 50%,1',
+      'hold the changes of a company until you accept them, if at least this percentage and more than this number of its assets are missing, such as 50%,1',
     )
     .option(
       '--hold-replaced <limit>',
-      'hold a company if more than this percentage and more than this number of its files change, such as 20%,10',
+      'hold the changes of a company until you accept them, if more than this percentage and more than this number of its files are replaced or removed, such as 20%,10',
     )
     .option('--tag <key=value>', 'add or replace this tag, such as client=acme; may be repeated', collectTags)
     .option('--untag <key>', 'remove this tag; may be repeated', collect)

@@ -25,9 +25,9 @@ export function checkVerbs(
   )
     .option('--connection <name>', 'only this connection')
     .option('--deep', 'read every object and compare its checksum')
-    .option('--repair', 'fetch or write again what is missing or different')
+    .option('--repair', 'fetch or write missing and different objects again')
     .option('--wait', 'with --repair: wait for the repairs, then verify once more')
-    .option('--ignore-foreign', 'only count objects that no record names, without reporting them as differences')
+    .option('--ignore-foreign', 'count objects that belong to no record, but do not report them as differences')
     .option('--inventory', 'write the inventory at the end')
     .option('--all', 'also print objects that are as expected')
     .action(async (options: VerifyOptions) => failIf(await verify(await verbs.api(), options)));
@@ -47,7 +47,7 @@ export function checkVerbs(
   ])
     .requiredOption('--month <month>', 'the month (UTC, required), such as 2026-10')
     .option('--connection <name>', 'only this connection')
-    .option('--out <directory>', 'where the files are written', '.')
+    .option('--out <directory>', 'write the files to this directory', '.')
     .action(async (options: ReportOptions) => report(await verbs.api(), options));
 
   verb(
@@ -124,12 +124,12 @@ function exportVerb(verb: NewVerb, verbs: Pick<Verbs, 'export'>): void {
         'the names of the files: {name}, {id}, {type}, {project}, {projectId}, {company}, {companyId}, {uploadDate:yyyy-MM}',
       ).default('{company}/{project}/{name}'),
     )
-    .option('--sidecars', 'also captions, transcripts and thumbnails')
+    .option('--sidecars', 'also copy captions, transcripts and thumbnails')
     .option('--overwrite', 'replace files at the target that have other content')
     .addOption(
       new Option(
         '--manifest <format>',
-        'instead, print the list: csv, or the keys for rclone --files-from-raw',
+        'print a list of the files instead of copying them: csv, or rclone (keys for --files-from-raw)',
       ).choices(['csv', 'rclone']),
     )
     .action((options: ExportVerbOptions) => verbs.export(options));
@@ -148,7 +148,7 @@ function attestVerb(verb: NewVerb, verbs: Pick<Verbs, 'attest'>): void {
       'Exits with 1 if anything is altered, missing, extra or unproven.',
   )
     .argument('[place]', 'a directory, or s3://bucket/prefix (default: STORAGE_URL)')
-    .option('--key <fingerprint>', 'the key to trust (default: that of the last manifest)')
+    .option('--key <fingerprint>', 'the key to trust (default: the key of the last manifest)')
     .option('--asset <id>', 'print a proof of this asset, for someone without the copy')
     .option('--day <day>', 'with --asset: the day of the manifest, such as 2026-01-31 (default: the last one)', day)
     .action((place: string | undefined, options: AttestOptions) => verbs.attest(place, options));

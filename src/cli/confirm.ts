@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline/promises';
 import { UsageError } from './failures.ts';
 import { paint } from './output.ts';
 
-/** Call it before `confirmed`. @throws UsageError if there is no one to ask: no terminal, or --json. `what`: `this ends …` */
+/** Call it before `confirmed`. `what`: such as `this ends …`. @throws UsageError without a terminal, or with --json */
 export function requireTerminal(what: string, { json }: { json?: boolean }): void {
   if (!process.stdin.isTTY || !process.stdout.isTTY || json) throw new UsageError(`${what}; add --yes to confirm`);
 }

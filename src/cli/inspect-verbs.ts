@@ -82,7 +82,10 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'list changes of the copy, oldest first: assets added, replaced, changed, gone or erased',
     'asset-mirror changes --after CURSOR --follow --json',
   )
-    .option('--after <cursor>', 'only changes after this `nextCursor` or `cursor` (default: from the oldest change)')
+    .option(
+      '--after <cursor>',
+      'only changes after this cursor: `nextCursor` of an earlier answer, or `cursor` of a change (default: from the oldest change)',
+    )
     .option('--limit <n>', 'maximum changes at once, up to 1000', wholeNumber(1, 1000), 100)
     .option('--follow', 'continue until interrupted; with --json, one change per line')
     .action(async (options: ChangesOptions) => changes(await connect(), options));
@@ -99,13 +102,13 @@ function assetsVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
       'All conditions must match.',
     ),
   )
-    .option('--said <words>', 'words that are said in it, such as \'budget "next year" -draft\'')
+    .option('--said <words>', 'with these spoken words, such as \'budget "next year" -draft\'')
     .addOption(
-      new Option('--sort <by>', 'order; with -, descending, as in --sort=-size')
+      new Option('--sort <by>', 'order; a leading - means descending, as in --sort=-size')
         .choices(['id', '-id', 'name', '-name', 'uploadDate', '-uploadDate', 'size', '-size'])
         .default('id'),
     )
-    .option('--counts', 'instead, count the assets by state, type, project, tag and so on')
+    .option('--counts', 'print counts by state, type, project, tag and so on instead of the list')
     .option('--limit <n>', rows, wholeNumber(1, mostRows), 50)
     .option('--all', 'all rows; with --json, one per line')
     .action(async (options: AssetsOptions) => assets(await connect(), options));
@@ -119,7 +122,7 @@ function planVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
     'Takes as long as a full sync takes to list the library. Ctrl-C also ends it in the service.',
   )
     .argument('[connection]', `${connectionName} (default: all active connections)`)
-    .option('--scrub', 'instead, show how many requests and bytes the scrub needs; lists nothing')
+    .option('--scrub', 'show the requests and bytes that the scrub needs, without listing the library')
     .action(async (connection: string | undefined, options: PlanOptions) =>
       failIf(await plan(await connect(), connection, options)),
     );

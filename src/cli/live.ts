@@ -1,13 +1,13 @@
 import { clean, cut, overwrite, print, printError, width } from './output.ts';
 
 /** How often a line is printed if it cannot be overwritten. */
-const saidMs = 5000;
+const printEveryMs = 5000;
 
 /** One line that is overwritten when it changes. Outside a terminal: a new line at intervals. */
 export function liveLine({ silent = false }: { silent?: boolean } = {}) {
   const { stdout } = process;
   let last = '';
-  let saidAt = 0;
+  let printedAt = 0;
   const end = (): void => {
     if (stdout.isTTY && last !== '') overwrite(stdout);
     last = '';
@@ -18,9 +18,9 @@ export function liveLine({ silent = false }: { silent?: boolean } = {}) {
       if (stdout.isTTY) {
         const maxWidth = (stdout.columns || 80) - 1;
         overwrite(stdout, width(text) <= maxWidth ? text : cut(text.replace(/\u001b\[[\d;]*m/g, ''), maxWidth));
-      } else if (performance.now() - saidAt >= saidMs) {
+      } else if (performance.now() - printedAt >= printEveryMs) {
         print(text);
-        saidAt = performance.now();
+        printedAt = performance.now();
       }
       last = text;
     },

@@ -40,10 +40,10 @@ export function program(verbs: Verbs, version: string): Command {
       `
 Run \`asset-mirror VERB --help\` for the options of a verb.
 
-Most verbs talk to the running asset-mirror at ASSET_MIRROR_URL, with
-ASSET_MIRROR_TOKEN, ADMIN_TOKEN, or the session of \`asset-mirror login\`.
-Without these: HOST:PORT, and the token in DATA_DIR/admin-token.
-These verbs do not read .env.
+Most verbs talk to the running asset-mirror at ASSET_MIRROR_URL (default:
+HOST:PORT). They sign in with ASSET_MIRROR_TOKEN, ADMIN_TOKEN, the session of
+\`asset-mirror login\`, or the token in DATA_DIR/admin-token, in this order.
+They do not read .env.
 
 Exit codes:
   0  done

@@ -23,7 +23,7 @@ export function removalVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
       '--connection <name>',
       'all assets of the companies that this connection can read, or could read before it ended',
     )
-    .option('--reason <text>', 'why; the list shows it')
+    .option('--reason <text>', 'why they are protected; the list shows it')
     .action(async (ids: string[], options) => hold(await connect(), ids, options));
 
   verb('release', 'end a protection from removal', 'asset-mirror release ASSET')
@@ -36,13 +36,13 @@ export function removalVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'erase',
     'remove assets from bucket and database for good, and never mirror them again',
     'asset-mirror erase ASSET --reason "requested by the owner" --certificate erasure.json',
-    'Shows what it would remove, and asks. Exits with 1 if something remains because it is protected or locked.',
+    'Shows what it would remove, and asks for confirmation. Exits with 1 if something remains because it is protected or locked.',
   )
     .argument('[asset...]', 'their ids, from `asset-mirror assets`')
     .option('--project <id>', 'all assets of this project')
     .option('--company <id>', 'all assets of this company')
     .option('--connection <name>', 'all assets of this connection')
-    .requiredOption('--reason <text>', 'why (required); the certificate shows it')
+    .requiredOption('--reason <text>', 'why they are erased (required); the certificate shows it')
     .option('--certificate <file>', 'write the certificate (JSON) to this new file instead of printing it')
     .option('--yes', 'do not ask for confirmation')
     .action(async (ids: string[], options: EraseOptions) => failIf(await erase(await connect(), ids, options)));

@@ -16,7 +16,7 @@ export function runVerbs(verb: NewVerb, verbs: Pick<Verbs, 'start' | 'demo' | 'l
     'demo',
     'run the bundled library and a mirror of it, connect them and show the progress',
     'asset-mirror demo --assets 1000 --once',
-    'Needs no settings. The files go to data/demo/mirror.',
+    'Needs no settings. The files go to DATA_DIR/demo/mirror (default: data/demo/mirror).',
   )
     .option('--once', 'exit when everything is mirrored')
     .option('--assets <n>', 'number of sample assets', wholeNumber(1, 100_000), 300)

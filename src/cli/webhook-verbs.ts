@@ -28,11 +28,11 @@ export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>):
     verb('set', 'Change a webhook endpoint. New filters replace all old ones.', 'set ENDPOINT --rotate-secret'),
   )
     .argument('<endpoint>', endpoint)
-    .option('--url <url>', 'another address', nonEmptyText)
+    .option('--url <url>', 'its new address', nonEmptyText)
     .option('--no-filters', 'remove all filters')
-    .option('--enable', 'send it events again, also those that wait')
-    .addOption(new Option('--disable', 'send it nothing').conflicts('enable'))
-    .option('--rotate-secret', 'print a new secret; the old one also signs for 24 hours')
+    .option('--enable', 'send events again, including those that wait')
+    .addOption(new Option('--disable', 'send nothing').conflicts('enable'))
+    .option('--rotate-secret', 'make and print a new secret; for 24 hours, the old one signs the messages, too')
     .action(async (id: string, options: webhooks.SetOptions) => webhooks.set(await connect(), id, options));
 
   verb('remove', 'Remove a webhook endpoint, the messages that wait for it, and its log.', 'remove ENDPOINT')
@@ -60,7 +60,7 @@ export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>):
   verb('redeliver', 'Send messages again, with the same ids.', 'redeliver ENDPOINT --failed-since 2026-01-31T12:00:00Z')
     .argument('<endpoint>', endpoint)
     .argument('[message]', 'its id, from `asset-mirror webhooks deliveries`')
-    .option('--failed-since <time>', 'all failed messages about events since then, such as 2026-01-31 (UTC)')
+    .option('--failed-since <time>', 'all failed messages of events since this time, such as 2026-01-31 (UTC)')
     .action(async (id: string, message: string | undefined, options: webhooks.RedeliverOptions) =>
       webhooks.redeliver(await connect(), id, message, options),
     );
@@ -75,8 +75,8 @@ const withValues = (verb: Command): Command =>
     .addOption(
       new Option('--kind <kind>', 'send events of this kind; may be repeated').choices(webhookKinds).argParser(collect),
     )
-    .option('--connection <name>', 'only of this connection; may be repeated', collect)
-    .option('--company <id>', 'only of this company; may be repeated', collect)
-    .option('--project <id>', 'only of this project; may be repeated', collect)
-    .option('--type <type>', 'only of this asset type; may be repeated', collect)
+    .option('--connection <name>', 'only events of this connection; may be repeated', collect)
+    .option('--company <id>', 'only events of this company; may be repeated', collect)
+    .option('--project <id>', 'only events of this project; may be repeated', collect)
+    .option('--type <type>', 'only events of this asset type; may be repeated', collect)
     .option('--description <text>', 'a note for operators');

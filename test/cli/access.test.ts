@@ -127,7 +127,7 @@ describe('login', () => {
 test('tokens are created, used, listed and revoked', async () => {
   const added = await run(['tokens', 'add', 'ci', '--role', 'viewer', '--days', '3'], admin);
   expect(added.code).toBe(0);
-  expect(added.stderr).toContain('It is shown only now:');
+  expect(added.stderr).toContain('and is shown only now:');
   const token = added.stdout.trim();
   expect(token).toMatch(/^am_[0-9a-f]{48}$/);
   const mine = { ASSET_MIRROR_TOKEN: token };

@@ -131,7 +131,7 @@ function reasonOf({ state, reason, nextAt, attempts, transcript, thumbnail }: As
   return [reason?.text ?? '', tried, waits && `${waits} may still appear`, next].filter(Boolean).join('; ');
 }
 
-/** Retries assets, or all that failed. Returns how many were refused. Exits with 2 if one is unknown. */
+/** Retries these assets, or with `failed` all failed ones. Returns how many were refused; an unknown one sets exit code 2. */
 export async function retry(
   api: ApiClient,
   ids: string[],
@@ -145,14 +145,14 @@ export async function retry(
 }
 
 async function retryFailed(api: ApiClient, options: { connection?: string; json?: boolean }): Promise<number> {
-  const of =
+  const connectionIds =
     options.connection !== undefined
       ? [await findConnection(api, options.connection)]
       : (await api.allConnections())
           .filter(({ status, counts }) => status !== 'disconnected' && counts.byState.failed > 0)
           .map(({ id }) => id);
   let retried = 0;
-  for (const id of of) retried += (await api.retryFailed(id)).retried;
+  for (const id of connectionIds) retried += (await api.retryFailed(id)).retried;
   if (options.json) printJson({ retried });
   else if (retried === 0) print('No failed assets to retry.');
   else print(`Retrying ${counted(retried, 'asset')}. Watch with \`asset-mirror status --watch\`.`);
@@ -172,7 +172,7 @@ async function retryEach(api: ApiClient, ids: string[], options: { json?: boolea
         );
       }
     } catch (error) {
-      // A wrong role is wrong for all.
+      // A role that is too low is refused for all assets.
       if (!(error instanceof RefusedByService) || error.problem.status === 403) throw error;
       if (error.problem.status === 404) process.exitCode = 2;
       answers.push({ id, refused: error.message });

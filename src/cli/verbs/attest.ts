@@ -29,7 +29,7 @@ export function requestOf(place: string | undefined, { key, asset, day }: Attest
 const sentence = ({ what, key, after, why }: Finding) =>
   `${what}${after === null ? '' : ` after ${after}`}: ${key}${why ? ` (${why})` : ''}`;
 
-/** Shows the progress of a check and a summary. Returns whether all is as it was signed. */
+/** Shows the progress of a check and a summary. Returns whether everything matches the signed manifests. */
 export async function attest(
   work: (report: AttestReport) => Promise<Attested>,
   { json = false, key, stop }: { json?: boolean; key?: string; stop: AbortSignal },
@@ -61,7 +61,7 @@ function trustOf({ keyId, manifests }: Readonly<Attested>, key: string | undefin
   if (manifests === 0) return '  There is no manifest: none was written, or all were removed.';
   if (keyId === null) return '  Nothing is signed: set SIGNING_KEY.';
   if (key !== undefined) return `  Signed by the key that you gave: ${keyId}`;
-  return `  Signed by ${keyId}\n  Anyone could have made this key: compare it with the fingerprint from the operator, or pass that as --key.`;
+  return `  Signed by ${keyId}\n  Anyone can create a key. Ask the operator for the fingerprint, and compare it with this one or pass it as --key.`;
 }
 
 function summaryOf(
@@ -71,7 +71,7 @@ function summaryOf(
   const { manifests, days, day, objects, bytes, unproven, problems } = progress;
   const lead = interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
   const isGood = problems === 0 && unproven === 0 && !interrupted;
-  const none = isGood ? 'All is as it was signed' : 'No problem found';
+  const none = isGood ? 'Everything matches the signed manifests' : 'No problem found';
   const result = problems > 0 ? `${counted(problems, 'problem')} found` : none;
   return [
     `\n${lead}${paint(isGood ? 'green' : 'red', paint('bold', result))}: ${counted(objects, 'object')}, ${formatBytes(bytes)} read in ${formatDuration(ms)}`,

@@ -13,7 +13,7 @@ interface Known extends Word {
   verbs: Known[];
 }
 
-/** A completion script, generated from the program. It calls nothing while it is used. */
+/** A completion script, generated from the program. The script never runs asset-mirror. */
 export function completionScript(app: Command, shell: Shell): string {
   const known = knownOf(app);
   return { bash, zsh, fish }[shell](known.name, known.verbs);

@@ -40,7 +40,7 @@ export interface DemoDeps {
 
 const credentials = { clientId: 'asset-mirror-demo', clientSecret: 'svcs_for-the-demo-only' };
 
-/** Settings of a real mirror do not apply, except for a few: its database and bucket are not for samples. */
+/** Only a few settings of the environment apply: samples must not reach the database or bucket of a real mirror. */
 const settingsOf = (environment: DemoDeps['environment'], dataDir: string) => ({
   // Short, because a user watches the demo.
   SYNC_INTERVAL: '15s',
@@ -89,7 +89,7 @@ export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> 
   const logFile = join(config.dataDir, 'asset-mirror.log');
   const logStream = createWriteStream(logFile, { flags: 'a' });
   const log = createLog({ level: config.log.level, pretty: false, destination: logStream });
-  // Made here: with a database of its own, the service takes only keys that are set.
+  // A service with DATABASE_URL generates no signing keys.
   const signing = await signingKeysOf(config);
   const service = await deps.startService({ ...config, databaseUrl, signingKeys: signing?.seeds }, log);
   try {
@@ -182,8 +182,8 @@ async function watchUntilQuiet(operations: Operations, silent: boolean, stop: Ab
     bar.update(done, facts(status, done));
     if (moving > status.outstanding.later || status.syncs.waiting + status.syncs.running > 0) quietSince = 0;
     else quietSince ||= performance.now();
-    const patient = byState.processing + moving > 0 && performance.now() - quietSince < patienceMs;
-    if (stop.aborted || (quietSince > 0 && !patient)) break;
+    const isWaiting = byState.processing + moving > 0 && performance.now() - quietSince < patienceMs;
+    if (stop.aborted || (quietSince > 0 && !isWaiting)) break;
     await new Promise((resolve) => setTimeout(resolve, 200));
   }
   if (!silent) bar.stop();
@@ -234,10 +234,10 @@ async function summarize(end: {
     waiting,
   };
   if (end.json) return printJson(summary);
-  const whole = !end.interrupted && byState.failed + byState.pending + byState.transferring === 0;
+  const isComplete = !end.interrupted && byState.failed + byState.pending + byState.transferring === 0;
   const lead = end.interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
   const mirrored = paint(
-    whole ? 'green' : 'yellow',
+    isComplete ? 'green' : 'yellow',
     paint('bold', `${summary.mirrored} of ${expected} assets mirrored`),
   );
   const took =
@@ -245,7 +245,8 @@ async function summarize(end: {
       ? `${formatBytes(result.bytes)} in ${formatDuration(end.ms)}${end.before.byState.mirrored > 0 ? ` (${end.before.byState.mirrored} were already mirrored)` : ''}`
       : `${formatBytes(result.bytes)}, nothing new`;
   print(`\n${lead}${mirrored}, ${took}`);
-  if (summary.new > 0) print('The length and the checksum of each were verified before its .asset.json was written.');
+  if (summary.new > 0)
+    print('asset-mirror verified the length and checksum of each file before it wrote the .asset.json.');
   print(`  ${summary.where}`);
   if (waiting.length > 0) print(`\n${paint('bold', 'Waiting')}`);
   for (const { count, why } of waiting) print(`  ${String(count).padStart(4)}  ${harmless(why)}`);

@@ -17,11 +17,11 @@ export async function doctor(findings: AsyncIterable<Finding>, options: { json?:
   const wrong = count('wrong');
   if (options.json) printJson({ ok: wrong === 0, findings: all });
   else {
-    const [notes, well] = [count('note'), count('ok')];
+    const [warnings, good] = [count('note'), count('ok')];
     const parts = [
       wrong > 0 ? paint('red', counted(wrong, 'error')) : paint('green', 'No errors'),
-      ...(notes > 0 ? [paint('yellow', counted(notes, 'warning'))] : []),
-      `${well} ok`,
+      ...(warnings > 0 ? [paint('yellow', counted(warnings, 'warning'))] : []),
+      `${good} ok`,
     ];
     print(`\n${parts.join(', ')}.`);
   }

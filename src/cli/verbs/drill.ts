@@ -47,7 +47,7 @@ function describe(run: Answer<'drill'>): string {
     ...secrets.unreadable.map(({ name, reason }) => `    ${harmless(name)}  ${paint('dim', harmless(reason))}`),
     '',
     `Restored:   ${counted(restored.assets, 'asset')} in ${formatDuration(recovery.recordsMs)}`,
-    `Compared:   ${counted(loss.compared, 'asset')}${loss.inProgress > 0 ? `, ${number(loss.inProgress)} just being changed` : ''}`,
+    `Compared:   ${counted(loss.compared, 'asset')}${loss.inProgress > 0 ? `, ${number(loss.inProgress)} changed during the drill` : ''}`,
     `Read:       ${counted(sample.assets, 'asset')} (${formatBytes(sample.bytes)}) in ${formatDuration(sample.ms)}${sample.versions > 0 ? `, and ${counted(sample.versions, 'superseded file')}` : ''}`,
     `All media:  ${formatBytes(recovery.mediaBytes)}${recovery.mediaMs === null ? '' : `, about ${formatDuration(recovery.mediaMs)} at that rate`}`,
     `Decrypted:  ${number(secrets.checked - secrets.unreadable.length)} of ${number(secrets.checked)} tokens and secrets`,

@@ -72,7 +72,7 @@ export function summaryOf({ assets, objects, bytes, remaining }: Answer<'certifi
   return lines.join('\n');
 }
 
-/** Lists erasures; with an id, waits for its end and prints its certificate. */
+/** Lists erasures; with an id, prints the certificate of that one. Returns how many of its assets and objects remain. */
 export async function erasures(
   api: ApiClient,
   id: string | undefined,

@@ -58,7 +58,7 @@ function describeProgress({ companyId, listed, pages, waitsUntil }: PlanProgress
 
 const kinds = {
   new: 'new',
-  missing: 'old, and not in the database',
+  missing: 'older uploads, missing in the database',
   changed: 'the file in the library has changed',
   waiting: 'known, not yet in the bucket',
 } as const;

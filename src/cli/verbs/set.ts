@@ -32,14 +32,14 @@ export async function set(api: ApiClient, given: string | undefined, options: Se
   }
   const { changed, ...connection } = await api
     .changeConnection(id, { ...request, ...(options.force && { force: true }) })
-    .catch(sayForce);
+    .catch(suggestForce);
   if (options.json) return printJson({ settings: connection.settings, tags: connection.tags, changed });
   print(describe(connection));
   for (const line of consequences(changed)) print(line);
 }
 
 /** A refusal of unknown names says how the command line accepts them. */
-function sayForce(error: unknown): never {
+function suggestForce(error: unknown): never {
   if (!(error instanceof RefusedByService) || error.problem.code !== 'unknown_name') throw error;
   const details = (error.problem.errors ?? []).map(({ detail }) => detail);
   throw new RefusedByService(error.problem, `${details.join(' ')} Correct the names, or accept them with --force.`);
@@ -143,7 +143,7 @@ function choiceOf(option: 'include' | 'exclude', words: string[]): Asked<'change
 }
 
 function describe({ settings, tags }: Pick<ConnectionSummary, 'settings' | 'tags'>): string {
-  const own = (...names: string[]) =>
+  const ifDefault = (...names: string[]) =>
     settings.own.some((name) => names.some((of) => name === of || name.startsWith(`${of}.`)))
       ? ''
       : paint('dim', '  (default)');
@@ -152,36 +152,37 @@ function describe({ settings, tags }: Pick<ConnectionSummary, 'settings' | 'tags
       .flatMap(([word, list]) => of[list].map((value) => `${word}=${harmless(value)}`))
       .join(' ') || otherwise;
   return [
-    `interval     ${formatDuration(settings.syncInterval)}${own('syncInterval')}`,
-    `include      ${choice(settings.include, 'everything')}${own('include')}`,
-    `exclude      ${choice(settings.exclude, 'nothing')}${own('exclude')}`,
-    `concurrency  at most ${settings.concurrency} assets at once${own('concurrency')}`,
-    `bandwidth    ${bandwidthText(settings, 'no own limit')}${own('bandwidth')}`,
-    `hold         above ${limit(settings.holdMissing)} missing${own('holdMissing')}`,
-    `             above ${limit(settings.holdReplaced)} replaced${own('holdReplaced')}`,
+    `interval     ${formatDuration(settings.syncInterval)}${ifDefault('syncInterval')}`,
+    `include      ${choice(settings.include, 'everything')}${ifDefault('include')}`,
+    `exclude      ${choice(settings.exclude, 'nothing')}${ifDefault('exclude')}`,
+    `concurrency  at most ${settings.concurrency} assets at once${ifDefault('concurrency')}`,
+    `bandwidth    ${bandwidthText(settings, 'no own limit')}${ifDefault('bandwidth')}`,
+    `hold         if ${limit(settings.holdMissing)}, are missing${ifDefault('holdMissing')}`,
+    `             if over ${limit(settings.holdReplaced)}, are replaced${ifDefault('holdReplaced')}`,
     `tags         ${harmless(tagsText(tags)) || 'none'}`,
   ].join('\n');
 }
 
-const limit = ({ percent, assets }: ConnectionSummary['settings']['holdMissing']) => `${percent}% and ${assets}`;
+const limit = ({ percent, assets }: ConnectionSummary['settings']['holdMissing']) =>
+  `${percent}% of a company's assets, and more than ${assets}`;
 
 type Changed = Awaited<ReturnType<ApiClient['changeConnection']>>['changed'];
 
 function consequences({ unknown, ...changed }: Changed): string[] {
-  const strange = [
+  const unknownNames = [
     ...unknown.companyIds.map((id) => `This connection cannot read a company ${id}.`),
     ...unknown.projectIds.map((id) => `No asset belongs to a project ${id}.`),
     ...unknown.assetTypes.map((type) => `No asset has the type ${type}.`),
   ];
-  return [...strange.map((line) => paint('yellow', harmless(line))), ...whatCame(changed)];
+  return [...unknownNames.map((line) => paint('yellow', harmless(line))), ...effectsOf(changed)];
 }
 
-function whatCame({ skipped, unskipped, syncId }: Omit<Changed, 'unknown'>): string[] {
+function effectsOf({ skipped, unskipped, syncId }: Omit<Changed, 'unknown'>): string[] {
   if (skipped === null || unskipped === null)
     return ['The filters are being applied. See the result with `asset-mirror status`.'];
   return [
-    skipped > 0 ? `${counted(skipped, 'pending asset')} skipped now; files in the bucket stay.` : '',
-    unskipped > 0 ? `${counted(unskipped, 'skipped asset')} mirrored now.` : '',
-    syncId !== null ? `A full sync (${syncId}) was started, to list what was not listed before.` : '',
+    skipped > 0 ? `The filters now skip ${counted(skipped, 'pending asset')}. Files in the bucket stay.` : '',
+    unskipped > 0 ? `The filters no longer skip ${counted(unskipped, 'asset')}. They will be mirrored.` : '',
+    syncId !== null ? `A full sync (${syncId}) has started. It lists what earlier syncs did not list.` : '',
   ].filter(Boolean);
 }

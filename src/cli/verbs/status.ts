@@ -110,7 +110,7 @@ function leftOf({ outstanding, rate, timeLeft }: Status): string {
       : rate.bytesPerSecond > 0
         ? 'calculating the time left'
         : 'no transfers now';
-  return `${formatBytes(outstanding.bytes)} to go, ${speed}, ${left}`;
+  return `${formatBytes(outstanding.bytes)} to transfer, ${speed}, ${left}`;
 }
 
 /** For terminals that are too narrow for the table. */

@@ -37,7 +37,9 @@ export async function listTokens(api: ApiClient, { json }: { json?: boolean }): 
 export async function addToken(api: ApiClient, name: string, { role, days, json }: AddTokenOptions): Promise<void> {
   const created = await api.createToken({ name, role, expiresInDays: days });
   if (json) return printJson(created);
-  printError(`The token ${name}, with the role ${role}, until ${created.expiresAt}. It is shown only now:`);
+  printError(
+    `Created the token ${name} with the role ${role}. It expires at ${created.expiresAt} and is shown only now:`,
+  );
   print(paint('bold', created.token));
 }
 
