@@ -117,8 +117,8 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
   test('an operator changes, disables, enables and removes a webhook endpoint, and rotates its secret', async () => {
     await hands.tabTo('link', 'The archive');
     await page.keyboard.press('Enter');
-    await hands.shows(/Only of connections\s+Ada Lindqvist/);
-    await hands.shows(/Only of companies\s+Acme/);
+    await hands.shows(/Only these connections\s+Ada Lindqvist/);
+    await hands.shows(/Only these companies\s+Acme/);
     await hands.press('Change …');
     await expect.poll(hands.dialogs).toEqual(['Change The archive']);
     await hands.press('Save');
@@ -145,7 +145,7 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     await hands.press('Rotate the secret');
     await expect.poll(hands.dialogs).toEqual(['Secret of the webhook endpoint']);
     await page.keyboard.press('Escape');
-    await hands.shows('Old secret ends');
+    await hands.shows('Old secret also signs until');
     expect((await one()).oldSecretUntil).not.toBeNull();
 
     await hands.press('Remove …');

@@ -114,13 +114,13 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await tabTo('link', 'Ada Lindqvist');
     await page.keyboard.press('Enter');
     await shows('Not mirrored');
-    await tabTo('button', 'Sync …');
+    await tabTo('button', 'Full or partial sync …');
     await page.keyboard.press('Enter');
     await expect.poll(dialogs).toEqual(['Sync Ada Lindqvist']);
     await expect.poll(focused).toEqual({ role: 'radio', name: expect.stringMatching(/^Incremental/) });
     await page.keyboard.press('Escape');
     await expect.poll(dialogs).toEqual([]);
-    await expect.poll(focused).toEqual({ role: 'button', name: 'Sync …' });
+    await expect.poll(focused).toEqual({ role: 'button', name: 'Full or partial sync …' });
     await page.keyboard.press('Enter');
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('ArrowDown');
@@ -131,7 +131,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await tabTo('button', 'Sync now');
     await page.keyboard.press('Enter');
     await shows('Project campaign');
-    await expect.poll(focused).toEqual({ role: 'button', name: 'Sync …' });
+    await expect.poll(focused).toEqual({ role: 'button', name: 'Full or partial sync …' });
     const { syncs } = await scene.mirror.api('GET', `/syncs?connectionId=${scene.connectionId}`);
     expect(syncs[0]).toMatchObject({ mode: 'full', scope: { companyId: 'acme', projectId: 'campaign' } });
   });
@@ -198,7 +198,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.type('input[name="concurrency"]', 'many');
     await press('Save');
     await shows(
-      /Time between syncs: expected .*15m.*; Maximum assets at once: expected a whole number from 1 to 1000\./,
+      /Time between syncs: expected .*15m.*; Maximum assets in transfer at once: expected a whole number from 1 to 1000\./,
     );
     // The browser reports the refusal, too.
     await until('the console message', () => complaints.length > 0);
@@ -301,7 +301,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.evaluate(`location.hash = '#/'`);
     await shows('Removed in the next 7 days');
     await shows('soon gone.txt');
-    await shows('GONE_RETENTION would remove 12 of 30 mirrored assets. None is removed.');
+    await shows('GONE_RETENTION would remove 12 of 30 mirrored assets. No asset is removed until you accept this.');
     expect(await flawsOf(page)).toEqual([]);
     await tabTo('link', 'Acme is held');
     await page.keyboard.press('Enter');
@@ -628,7 +628,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.goto(`${scene.ground.publicUrl}/#/connections/${scene.connectionId}`);
     const flaws: string[] = [];
     for (const [label, words] of [
-      ['Sync …', 'Campaign'],
+      ['Full or partial sync …', 'Campaign'],
       ['Plan', 'Unchanged'],
       ['Verify …', 'Every byte'],
       ['Settings …', 'Bandwidth'],
@@ -636,7 +636,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
       ['Disconnect …', 'The bucket keeps its files'],
     ] as const) {
       await press(label);
-      if (label === 'Sync …') await page.click('input[value=part]');
+      if (label === 'Full or partial sync …') await page.click('input[value=part]');
       await page.waitForFunction(`document.querySelector('dialog').textContent.includes('${words}')`);
       for (const [width, isDark] of [
         [1280, false],

@@ -21,7 +21,7 @@ import { webhookView } from './views/webhook.js';
 import { webhooksView } from './views/webhooks.js';
 import { eventWords } from './words.js';
 
-/** The minimum time between two refreshes while events arrive, and the time between two without events. */
+/** The minimum time between two refreshes, and the time between two while no event arrives. */
 const refreshMs = 2000;
 const beatMs = 15_000;
 const keptEvents = 100;
@@ -121,7 +121,7 @@ follow({
   onStatus(status) {
     const before = state.status;
     state.status = status;
-    // Progress is visible; the end is announced.
+    // Screen readers announce the notice; progress itself is silent.
     if (before && share(before.assets) < 1 && share(status.assets) === 1)
       say('All assets that have a file are mirrored.');
     draw();

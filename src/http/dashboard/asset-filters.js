@@ -133,7 +133,7 @@ export function assetFilters(query, change, searchSoon) {
     </details>`;
 }
 
-/** A search for spoken words does not find those of transcripts that are still to be read. @param {Query} query */
+/** A search for spoken words misses transcripts that are not read yet. @param {Query} query */
 export function unreadNote({ said }) {
   const { waiting = 0 } = state.status?.transcriptSearch ?? {};
   return said && waiting > 0 ? html`<p class="soft">${numberOf(waiting, 'transcript')} not searched yet.</p>` : nothing;

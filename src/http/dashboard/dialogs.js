@@ -78,7 +78,7 @@ export async function planDialog(connection) {
 /** @type {Record<string, string>} */
 const planNames = {
   new: 'New',
-  missing: 'Old, and not in the database',
+  missing: 'Older uploads missing in the database',
   changed: 'Changed in the library',
   waiting: 'Known, not yet in the bucket',
   record: 'Only record, transcript or thumbnail',

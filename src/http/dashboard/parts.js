@@ -50,7 +50,7 @@ export function bar(byState) {
   )}</span>`;
 }
 
-/** How much of what has a file is mirrored. @param {Pick<Status['assets'], 'byState' | 'expected'>} assets */
+/** The mirrored share of the assets that have a file. @param {Pick<Status['assets'], 'byState' | 'expected'>} assets */
 export const share = ({ byState, expected }) => (expected === 0 ? 1 : byState.mirrored / expected);
 
 /** Rounded down: 100 % means all. @param {number} part */

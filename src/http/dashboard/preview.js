@@ -22,11 +22,11 @@ export const thumbnailOf = ({ id, type, thumbnail, mirroredAt }) =>
 const mostPictureBytes = 30 * 2 ** 20;
 const pictures = ['image/avif', 'image/gif', 'image/jpeg', 'image/png', 'image/webp'];
 
-/** A link to the store ends after minutes: playing goes on with a new one. @param {Event} event */
+/** A link to the store expires after minutes: requests a new one and continues to play. @param {Event} event */
 function continuePlaying({ currentTarget }) {
   const player = /** @type {HTMLMediaElement} */ (currentTarget);
   const { currentTime, paused } = player;
-  // Twice at the same point: it is another problem.
+  // A second failure at the same time is not an expired link.
   if (player.dataset.failedAt === String(currentTime)) return;
   player.dataset.failedAt = String(currentTime);
   player.load();

@@ -17,7 +17,7 @@ export function removalsCard(removals) {
   return html`<section class="card" aria-labelledby="removals-title"><h2 id="removals-title">Removed in the next 7 days</h2>
     ${removals.heldCompanies.map(
       (held) =>
-        html`<p class="banner warn"><strong><a href="#/connections/${held.connectionId}">${held.companyName} is held</a>:</strong> ${heldWords(held)}. None is removed.</p>`,
+        html`<p class="banner warn"><strong><a href="#/connections/${held.connectionId}">${held.companyName} is held</a>:</strong> ${heldWords(held)}. No asset is removed until you accept this.</p>`,
     )}
     <p class="soft">${counted(assets, 'asset')}, ${bytes(size)}: deleted in the library, and not protected from removal.</p>
     <ul class="events">${first

@@ -21,7 +21,8 @@ function select(assets, isChosen) {
     if (!isChosen) selected.delete(asset.id);
     else if (selected.size < most || selected.has(asset.id)) selected.set(asset.id, asset.bytes ?? asset.size ?? 0);
   }
-  if (isChosen && assets.some(({ id }) => !selected.has(id))) say(`At most ${number(most)} can be selected.`, 'bad');
+  if (isChosen && assets.some(({ id }) => !selected.has(id)))
+    say(`At most ${number(most)} assets can be selected.`, 'bad');
   draw();
 }
 

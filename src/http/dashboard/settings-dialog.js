@@ -52,7 +52,7 @@ const lists = /** @type {const} */ (['assetTypes', 'projectIds', 'companyIds']);
 /** The labels of the fields. That of a list follows that of `include` or `exclude`. @type {Record<string, string>} */
 const labels = {
   syncInterval: 'Time between syncs',
-  concurrency: 'Maximum assets at once',
+  concurrency: 'Maximum assets in transfer at once',
   bandwidth: 'Bandwidth per process',
   holdMissing: 'Missing assets',
   holdReplaced: 'Replaced assets',
@@ -110,7 +110,7 @@ export function settingsDialog(connection, seenTypes, then) {
           ${lists.map((list) => choices.picker(side, list))}</fieldset>`,
         )
       }
-      <fieldset class="fields two"><legend>Hold a company until you accept its changes, if too many change at once (percentage, number)</legend>
+      <fieldset class="fields two"><legend>Hold the changes of a company until you accept them, if more assets than this change at once (percentage, number)</legend>
         ${ifMay('acceptHeldChanges', () => [field('holdMissing', limit(settings.holdMissing)), field('holdReplaced', limit(settings.holdReplaced))])}
       </fieldset>
       <fieldset class="fields"><legend>${labels.tags}</legend>

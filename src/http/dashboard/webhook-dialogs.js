@@ -31,7 +31,7 @@ const kindWords = {
   'asset.gone': 'Each asset deleted in the library',
 };
 const kinds = /** @type {WebhookKind[]} */ (Object.keys(kindWords));
-/** Those that each asset has are too many for most. */
+/** Without the kinds that happen once per asset: most endpoints would get too many messages. */
 const defaultKinds = kinds.filter((kind) => !/^Each /.test(kindWords[kind]));
 
 /** @type {Record<string, string>} */
@@ -91,7 +91,7 @@ export function webhookDialog(webhook, refresh) {
       return webhook ? 'The webhook endpoint was changed.' : 'The webhook endpoint was added.';
     },
   });
-  // Without suggestions, ids can be given.
+  // If the suggestions cannot be loaded, ids can still be typed.
   filters.suggest().catch(() => {});
 }
 
@@ -112,7 +112,8 @@ export function rotateSecretDialog(webhook, refresh) {
   openDialog({
     title: `Rotate the secret of ${webhookName(webhook)}?`,
     label: 'Rotate the secret',
-    content: () => html`<p>Makes a new secret and shows it once. The old one also signs for 24 hours.</p>`,
+    content: () =>
+      html`<p>Makes a new secret and shows it once. For 24 hours, the old secret signs the messages, too.</p>`,
     then,
     async send() {
       ({ secret } = await api(webhookPath(webhook.id), { method: 'PATCH', body: { rotateSecret: true } }));

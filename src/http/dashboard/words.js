@@ -80,7 +80,7 @@ function moreOf({ condition: { code, until }, counts }) {
   if (code === 'waiting' && until) return `Continues ${ago(until)}.`;
   if (code === 'late') return 'The next sync is overdue.';
   if (code === 'all_skipped') return 'The filters skip all assets.';
-  if (code === 'mirroring') return `${counted(pending + transferring, 'asset')} to go`;
+  if (code === 'mirroring') return `${counted(pending + transferring, 'asset')} to transfer`;
   if (code === 'assets_failed') return counted(failed, 'asset');
   return undefined;
 }
@@ -94,7 +94,7 @@ const eventTexts = {
   'connection.paused': 'was paused',
   'connection.resumed': 'was resumed',
   'connection.changed': 'has new settings',
-  'connection.caught_up': 'has caught up',
+  'connection.caught_up': 'finished its first full sync after the reconnect',
   'asset.failed': 'failed',
   'asset.damaged': 'was damaged or missing in the bucket',
   'asset.gone': 'is gone from the library',
@@ -102,7 +102,7 @@ const eventTexts = {
   'asset.mirrored': 'was mirrored',
   'asset.replaced': 'has a newer file',
   'asset.transcript': 'has a transcript',
-  'asset.conflict': 'is listed by two companies; only one of them is mirrored',
+  'asset.conflict': 'is listed by two companies; it is mirrored for one of them only',
   'sync.failed': 'could not be synced',
 };
 

@@ -55,10 +55,10 @@ const youCard = ({ name, role, method, grants }) => html`
   <section class="card" aria-labelledby="access-title">
     <div class="head"><div><h1 id="access-title" tabindex="-1">${name}</h1><p class="soft">Signed in with: ${methods[method]}</p></div>
       <p class="state">${pill('go', role)}</p></div>
-    <table role="table" class="cards">${head('Role', 'May', 'Who has it')}<tbody role="rowgroup">${roleWords.map(
+    <table role="table" class="cards">${head('Role', 'Allowed', 'Who has it')}<tbody role="rowgroup">${roleWords.map(
       ([of, words]) => html`<tr role="row">
         <th role="rowheader" scope="row">${of}${of === role ? html` <small>yours</small>` : nothing}</th>
-        <td role="cell" data-label="May" class="why">${words}</td>
+        <td role="cell" data-label="Allowed" class="why">${words}</td>
         <td role="cell" data-label="Who has it">${grants[of]?.join(', ') || html`<span class="soft">ADMIN_TOKEN, and tokens with this role</span>`}</td></tr>`,
     )}</tbody></table>
   </section>`;

@@ -80,16 +80,16 @@ export const assetView = {
         ${rolesNeeded({ Files: 'getMedia', ...(canRetry(asset) ? { Retry: 'retryAsset' } : {}), ...(asset.held ? { 'End protection': 'release' } : { Protect: 'hold' }), Erase: 'erase' })}
         <dl class="facts">
           <div><dt>Size</dt><dd>${(asset.bytes ?? asset.size) ? bytes(asset.bytes ?? asset.size ?? 0) : 'unknown'}${asset.variant === 'mp4' ? html` <small>mp4 rendition</small>` : nothing}</dd></div>
-          <div><dt>Uploaded</dt><dd>${when(asset.uploadDate)}</dd></div>
+          <div><dt>Uploaded to the library</dt><dd>${when(asset.uploadDate)}</dd></div>
           <div><dt>First seen</dt><dd>${time(asset.firstSeenAt)}</dd></div>
           <div><dt>Mirrored</dt><dd>${time(asset.mirroredAt, 'not yet')}</dd></div>
-          ${asset.mirroredAt ? html`<div><dt>Verified</dt><dd>${time(asset.verifiedAt, 'not since then')}</dd></div>` : nothing}
+          ${asset.mirroredAt ? html`<div><dt>Verified</dt><dd>${time(asset.verifiedAt, 'not since it was mirrored')}</dd></div>` : nothing}
           ${asset.held ? html`<div><dt>Protected</dt><dd>from removal</dd></div>` : nothing}
           <div><dt>Attempts</dt><dd>${asset.attempts}</dd></div>
           <div><dt>Transcript</dt><dd>${sidecars[asset.transcript]}</dd></div>
           <div><dt>Thumbnail</dt><dd>${sidecars[asset.thumbnail]}</dd></div>
           ${asset.nextAt ? html`<div><dt>Next check</dt><dd>${time(asset.nextAt)}</dd></div>` : nothing}
-          ${upload ? html`<div><dt>Upload</dt><dd>${bytes(upload.stored.bytes)} of ${bytes(upload.bytes)} <small>${upload.stored.parts} parts</small></dd></div>` : nothing}
+          ${upload ? html`<div><dt>Upload to the bucket</dt><dd>${bytes(upload.stored.bytes)} of ${bytes(upload.bytes)} <small>${upload.stored.parts} parts</small></dd></div>` : nothing}
           <div class="wide"><dt>Id</dt><dd><code>${asset.id}</code></dd></div>
           ${asset.key ? html`<div class="wide"><dt>In the bucket</dt><dd><code>${asset.key}</code></dd></div>` : nothing}
           ${Object.entries(checksums ?? {}).map(([name, value]) => html`<div class="wide"><dt>${checksumNames[name] ?? name}</dt><dd><code>${value}</code></dd></div>`)}
@@ -121,7 +121,7 @@ const versionTable = () => html`<table role="table" class="cards small-figures">
       <td role="cell" data-label="Size">${bytes(media.bytes)}</td>
       <td role="cell" data-label="CRC-32"><code>${media.checksums.crc32 ?? ''}</code></td>
       <td role="cell" data-label="Why">${sentence(reason.text)}</td>
-      <td role="cell" data-label="Kept until">${time(expiresAt, 'always')}</td></tr>`,
+      <td role="cell" data-label="Kept until">${time(expiresAt, 'forever')}</td></tr>`,
   )}</tbody></table>`;
 
 /** @param {Asset} of */

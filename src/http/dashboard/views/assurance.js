@@ -85,7 +85,7 @@ const summary = ({ completeness, findings, onlyInLibrary, freshness, verificatio
       ok: onlyInLibrary.ok,
       answer: texts.onlyInLibrary,
       at: onlyInLibrary.since ?? at,
-      note: onlyInLibrary.since ? 'the oldest of them was found' : undefined,
+      note: onlyInLibrary.since ? 'when the oldest of them was found' : undefined,
       evidence: onlyInLibrary.ok ? html`<a href="#/activity">Activity</a>` : below('missing', 'Reasons'),
     })}
     ${row({
@@ -95,8 +95,8 @@ const summary = ({ completeness, findings, onlyInLibrary, freshness, verificatio
       at: freshness.newestSync,
       note:
         freshness.oldestSync && freshness.connections > 1
-          ? `the newest sync; the oldest: ${when(freshness.oldestSync)}`
-          : 'the newest sync',
+          ? `newest sync; the oldest: ${when(freshness.oldestSync)}`
+          : 'newest sync',
       evidence: html`<a href="#/">Connections</a>`,
     })}
     ${row({
@@ -105,7 +105,7 @@ const summary = ({ completeness, findings, onlyInLibrary, freshness, verificatio
       problem: findings.objects > 0 && 'Damaged',
       answer: texts.verification,
       at: verification.oldest,
-      note: 'the oldest verification of a file',
+      note: 'oldest verification of a file',
       evidence: foundBy
         ? html`<a href="#/verify/${foundBy}">Verification</a>`
         : html`<a href="#/verify">Verifications</a>`,
@@ -173,7 +173,7 @@ const missingCard = ({
           ({ state, skipped, reason, assets, bytes: size, unknownSize, since }) => html`<tr role="row">
             <th role="rowheader" scope="row"><a href="#/assets?${skipped ? 'skipped=true' : `state=${state}`}">${skipped ? 'Skipped by filters' : stateNames[state]}</a></th>
             <td role="cell" data-label="Reason" class="whole why">${reason?.text ?? (skipped ? 'A filter excludes them' : 'To be transferred')}${
-              reason && assets > 1 ? html` <span class="soft">(one of them)</span>` : nothing
+              reason && assets > 1 ? html` <span class="soft">(reason of one of them)</span>` : nothing
             }</td>
             <td role="cell" data-label="Assets" class="right figures">${number(assets)}</td>
             <td role="cell" data-label="Size" class="right figures">${size > 0 || unknownSize < assets ? bytes(size) : html`<span class="soft">unknown</span>`}</td>

@@ -173,7 +173,7 @@ function buttons(of) {
         ? html`${ifMay(
             'resyncConnection',
             () => html`<button class="main" @click=${() => act(() => resync(id, { mode: 'incremental' }), again)}>Sync now</button>
-          <button @click=${() => resyncDialog(of, seenTypes(), again)}>Sync …</button>`,
+          <button @click=${() => resyncDialog(of, seenTypes(), again)}>Full or partial sync …</button>`,
           )}
           ${ifMay('plan', () => html`<button @click=${() => planDialog(of)}>Plan</button>`)}
           ${ifMay('verify', () => html`<button @click=${() => verifyDialog(of)}>Verify …</button>`)}

@@ -63,7 +63,7 @@ export const drillView = {
         <div class="head"><div><h1 id="drill-title" tabindex="-1">Restore drill</h1>
           <p class="soft">${drill.scheduled ? 'Scheduled' : 'Requested by an operator'} · ${drill.finishedAt ? html`ended ${time(drill.finishedAt)}, ${when(drill.finishedAt)}` : html`requested ${time(drill.requestedAt)}`}</p></div>
           <p class="state">${pill(tone, word)}</p></div>
-        ${drill.error ? html`<p class="banner ${drill.status === 'failed' ? 'bad' : 'warn'}"><strong>${drill.status === 'failed' ? 'It could not run:' : 'It is tried again:'}</strong> ${drill.error}</p>` : nothing}
+        ${drill.error ? html`<p class="banner ${drill.status === 'failed' ? 'bad' : 'warn'}"><strong>${drill.status === 'failed' ? 'It could not run:' : 'It will be tried again:'}</strong> ${drill.error}</p>` : nothing}
         ${drill.failures.map(({ text }) => html`<p class="banner bad">${text}</p>`)}
         ${ended(drill) ? nothing : html`<p class="soft">A worker restores the records from the bucket into a scratch schema, and reads a sample of the files.</p>`}
         ${drill.report && drill.recovery ? facts(drill, drill.report, drill.recovery) : nothing}
@@ -80,10 +80,10 @@ function facts({ oldestLoss, lost, key }, { restored, loss, sample, secrets }, {
   return html`<dl class="facts wide-facts">
       ${fact('Records are restored in', html`<b>${duration(recordsMs / 1000)}</b>`, `measured: ${counted(restored.assets, 'asset')}, ${counted(restored.versions, 'superseded file')}, ${counted(restored.tombstones, 'tombstone')}`)}
       ${fact('All media are read in', mediaMs === null ? '–' : html`<b>${duration(mediaMs / 1000)}</b>`, mediaMs === null ? 'unknown: no file was read' : `extrapolated to ${bytes(mediaBytes)} from the sample`)}
-      ${fact('Would be lost', html`<b>${lost === 0 ? 'nothing' : counted(lost ?? 0, 'record')}</b>`, oldestLoss ? `the oldest since ${when(oldestLoss)}` : `of ${counted(loss.compared, 'asset')} compared`)}
+      ${fact('Would be lost', html`<b>${lost === 0 ? 'nothing' : counted(lost ?? 0, 'record')}</b>`, oldestLoss ? `the oldest of them changed at ${when(oldestLoss)}` : `of ${counted(loss.compared, 'asset')} compared`)}
       ${fact('Sample', `${counted(sample.assets, 'asset')}, ${counted(sample.objects, 'object')}`, `${bytes(sample.bytes)} read in ${duration(sample.ms / 1000)}, ${sample.damaged.length + sample.unreadable.length === 0 ? 'all intact' : `${number(sample.damaged.length)} damaged, ${number(sample.unreadable.length)} unreadable`}`)}
-      ${fact('Tokens and secrets', `${number(secrets.checked - secrets.unreadable.length)} of ${number(secrets.checked)}`, 'decrypted with the keys of the settings')}
-      ${fact('Only in the database', counted(connections, 'connection'), `${counted(webhooks, 'webhook endpoint')}, ${counted(tokens, 'API token')}, ${counted(holds, 'hold')}, ${counted(auditEntries, 'audit entry', 'audit entries')} of today: back it up`)}
+      ${fact('Tokens and secrets', `${number(secrets.checked - secrets.unreadable.length)} of ${number(secrets.checked)}`, 'can be decrypted with ENCRYPTION_KEYS')}
+      ${fact('Only in the database', counted(connections, 'connection'), `${counted(webhooks, 'webhook endpoint')}, ${counted(tokens, 'API token')}, ${counted(holds, 'hold')}, ${counted(auditEntries, 'audit entry', 'audit entries')} of today: only a backup of the database keeps them`)}
       ${fact('Report in the bucket', html`<code>${key}</code>`)}
     </dl>`;
 }

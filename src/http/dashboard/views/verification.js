@@ -131,7 +131,7 @@ export const verificationView = {
           ${counts.absent > 0 ? fact('No file in the library', counts.absent) : nothing}
           ${counts.skipped > 0 ? fact('Skipped by filters', counts.skipped) : nothing}
           ${counts.archived > 0 ? fact('Archived', counts.archived) : nothing}
-          ${counts.moving > 0 ? fact('Changed meanwhile', counts.moving) : nothing}
+          ${counts.moving > 0 ? fact('Changed during the verification', counts.moving) : nothing}
           ${run.repair ? fact('Assets repaired', counts.repaired) : nothing}
           ${counts.bytesRead > 0 ? html`<div><dt>Read</dt><dd>${bytes(counts.bytesRead)}</dd></div>` : nothing}
           ${took === undefined ? nothing : html`<div><dt>${ended(run) ? 'Duration' : 'Running for'}</dt><dd>${duration(took)}</dd></div>`}

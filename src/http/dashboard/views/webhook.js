@@ -75,14 +75,14 @@ export const webhookView = {
           <p class="soft">${webhookDetail(webhook)}</p></div><p class="state">${webhookPill(webhook)}</p></div>
         ${
           webhook.state === 'gone'
-            ? html`<p class="banner bad">The endpoint answered 410. ${fromEnvironment ? 'Correct WEBHOOK_URL, and restart.' : 'Events wait until it is enabled again.'}</p>`
+            ? html`<p class="banner bad">The endpoint answered 410 (Gone), so nothing is sent to it. ${fromEnvironment ? 'Correct WEBHOOK_URL, and restart asset-mirror.' : 'Events wait until you enable it again.'}</p>`
             : nothing
         }
         <dl class="facts">
           <div><dt>Waiting</dt><dd>${number(waiting)}</dd></div>
           <div><dt>Kinds</dt><dd>${kinds.join(', ')}</dd></div>
           ${onlyOf(filters)}
-          ${oldSecretUntil ? html`<div><dt>Old secret ends</dt><dd>${time(oldSecretUntil)}</dd></div>` : nothing}
+          ${oldSecretUntil ? html`<div><dt>Old secret also signs until</dt><dd>${time(oldSecretUntil)}</dd></div>` : nothing}
         </dl>
         <div class="actions">${ifMay('testWebhookOf', () => html`<button @click=${() => act(sendTest, refresh)}>Send test</button>`)}
           ${ifMay('redeliver', () => html`<button @click=${redeliverDialog}>Redeliver failed …</button>`)}${fromEnvironment || !may('changeWebhook') ? nothing : changes(/** @type {Webhook} */ (webhook))}</div>
@@ -103,7 +103,7 @@ export const webhookView = {
 const onlyOf = (filters) =>
   /** @type {(keyof Webhook['filters'])[]} */ (Object.keys(filters)).map(
     (list) =>
-      html`<div><dt>Only of ${filterLabels[list].toLowerCase()}</dt><dd>${filters[list]?.map((value) => filterName(list, value)).join(', ')}</dd></div>`,
+      html`<div><dt>Only these ${filterLabels[list].toLowerCase()}</dt><dd>${filters[list]?.map((value) => filterName(list, value)).join(', ')}</dd></div>`,
   );
 
 /** What an endpoint of the environment does not have. @param {Webhook} of */
