@@ -11,11 +11,11 @@ const problems = (description: string) => ({
 
 const descriptions = {
   400: 'A field, the cursor or a name is wrong; `detail` and `errors` say which.',
-  401: 'No token, a wrong, expired or revoked one, or an ended session.',
+  401: 'The token is missing, wrong, expired or revoked, or the session has ended.',
   403: 'The role is too low, or a session was used from another site.',
   404: 'The id is unknown.',
   409: 'Not possible in the present state; `code` and `detail` say why.',
-  410: 'Changes after the cursor are missing; begin again.',
+  410: 'Changes after the cursor are missing: it is too old, or of another database. Begin again from the inventory.',
   413: 'The body is longer than 1 MiB.',
   414: 'The id is too long.',
   415: 'The body is not JSON.',

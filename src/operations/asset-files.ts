@@ -16,7 +16,11 @@ export const fileQuery = z.strictObject({
     .union([z.boolean(), z.stringbool()], 'expected true or false')
     .optional()
     .describe('Whether browsers save the file instead of showing it.'),
-  version: text.optional().describe('Ignored. With another value, browsers fetch the file again.'),
+  version: text
+    .optional()
+    .describe(
+      'Has no effect on the answer. A new value makes browsers fetch the file again instead of using their cache.',
+    ),
 });
 export type FileQuery = z.input<typeof fileQuery>;
 export type FileKind = 'media' | 'thumbnail' | 'captions' | 'record';

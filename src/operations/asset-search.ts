@@ -65,7 +65,7 @@ const ofNumbers = ['uploadDate', '-uploadDate', 'size', '-size'] as const;
 const orders = [...ofTexts, ...ofNumbers] as const;
 export const assetQuery = z.strictObject({
   ...conditions,
-  sort: z.enum(orders).default('id').describe('With `-`, in descending order.'),
+  sort: z.enum(orders).default('id').describe('A leading `-` means descending order.'),
   cursor: text.optional(),
   limit: rowsOfPage(50),
 });
@@ -90,12 +90,20 @@ export type FacetQuery = z.input<typeof facetQuery>;
 const mostCounted = 5_000;
 
 const facetValues = z
-  .array(z.object({ value: z.string(), name: z.string().nullable().describe('For people, if it is known.'), count }))
+  .array(
+    z.object({
+      value: z.string(),
+      name: z.string().nullable().describe('The name of the company, project or user; null: none, or unknown.'),
+      count,
+    }),
+  )
   .describe('The 20 most frequent values.');
 export const facetList = z
   .object({
     matching: count,
-    isComplete: z.boolean().describe(`False: more than ${mostCounted} match; only these were counted.`),
+    isComplete: z
+      .boolean()
+      .describe(`false: more than ${mostCounted} assets match, and only ${mostCounted} of them were counted.`),
     facets: z.object(
       Object.fromEntries(facetNames.map((name) => [name, facetValues])) as Record<
         FacetCount['facet'],

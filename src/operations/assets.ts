@@ -29,7 +29,7 @@ const facts = z.object({
   connectionId: z.string().nullable().describe('The connection that mirrors it; null: no connection can read it.'),
   companyId: z.string(),
   projectId: z.string().nullable(),
-  projectName: z.string().nullable().describe('As listed.'),
+  projectName: z.string().nullable().describe('The name of the project when the asset was last listed.'),
   type: z.string().nullable(),
   size: z.number().nullable().describe('As the library declares it, in bytes.'),
   uploadDate: time.nullable(),
@@ -53,7 +53,7 @@ export const assetAnswer = facts
   .extend({
     mimeType: z.string().nullable(),
     firstSeenAt: time,
-    working: z.boolean().describe('A worker is working on it.'),
+    working: z.boolean().describe('A worker has leased it.'),
     verifiedAt: time.nullable().describe('When the checksum was last verified.'),
     etag: z.string().nullable().describe('ETag of the media in the bucket.'),
     recordKey: z.string().nullable().describe('Its .asset.json; null: the copy is incomplete or superseded.'),

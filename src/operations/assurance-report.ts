@@ -21,8 +21,8 @@ export const reportQuery = z.strictObject({
 export const reportAnswer = z
   .object({
     report: z.string().describe('The report as JSON: this text is signed.'),
-    sha256: z.string().describe('Of the text.'),
-    keyId: z.string().nullable().describe('The fingerprint of the key that signed it; null: none did.'),
+    sha256: z.string().describe('SHA-256 of `report`.'),
+    keyId: z.string().nullable().describe('The fingerprint of the key that signed it; null: it is not signed.'),
     signature: z.string().nullable().describe('Ed25519, base64.'),
   })
   .meta({ id: 'AssuranceReport' });

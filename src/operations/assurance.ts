@@ -19,10 +19,10 @@ const ok = z.boolean().describe('True if no action is needed.');
 
 const missing = z.object({
   state: z.enum(assetStates),
-  skipped: z.boolean().describe('A filter skips them.'),
-  reason: reasonAnswer.nullable().describe('The reason of one of them; null: it is to be transferred.'),
+  skipped: z.boolean().describe('Whether a filter skips these assets.'),
+  reason: reasonAnswer.nullable().describe('The reason of one of these assets; null: they wait to be transferred.'),
   assets: count,
-  bytes: count.describe('As the library says.'),
+  bytes: count.describe('Size as the library declares it.'),
   unknownSize: count.describe('Assets of unknown size.'),
   since: time.describe('When the first of them was found.'),
 });
@@ -52,26 +52,26 @@ export const assuranceAnswer = z
   .object({
     at: time,
     mirrorId: z.string().nullable(),
-    version: z.string().describe('Of asset-mirror.'),
+    version: z.string().describe('The version of asset-mirror.'),
     storage: z.string(),
     connectionId: z.string().nullable().describe('null: all connections.'),
     completeness: z.object({
       ok,
       expected: count.describe('Assets that have a file in the library.'),
       mirrored: count,
-      bytes: count.describe('Media in the bucket.'),
+      bytes: count.describe('Size of the media in the bucket.'),
       missing: z.array(missing),
     }),
     findings,
     onlyInLibrary: z
       .object({ ok, assets: count, bytes: count, unknownSize: count, since: time.nullable() })
-      .describe('Assets that are neither skipped nor mirrored: lost if the library were lost now.'),
+      .describe('Assets that are neither skipped nor mirrored. They would be lost with the library.'),
     freshness: z.object({
       ok,
-      connections: count.describe('Active ones.'),
+      connections: count.describe('Active connections.'),
       late: count,
       newestSync: time.nullable(),
-      oldestSync: time.nullable().describe('The last sync of the connection whose last sync is the oldest.'),
+      oldestSync: time.nullable().describe('The earliest `lastSyncAt` of the active connections.'),
     }),
     verification: scrubStatus.extend({
       ok,
@@ -79,7 +79,7 @@ export const assuranceAnswer = z
         since: time,
         verified: count.describe('Files that were intact when they were read back or stored since then.'),
         found: count.describe('Objects that were found missing, different or unreadable since then.'),
-        repaired: count.describe('Of these, repaired or found intact later.'),
+        repaired: count.describe('Those of them that were repaired, or found intact later.'),
       }),
     }),
     inventory: z
@@ -88,9 +88,9 @@ export const assuranceAnswer = z
         number: count,
         day: z.iso.date(),
         writtenAt: time,
-        sha256: z.string().describe('Of the manifest.'),
-        keyId: z.string().nullable().describe('The fingerprint of the key that signed it; null: none did.'),
-        key: z.string().describe('Where it is in the bucket.'),
+        sha256: z.string().describe('SHA-256 of the manifest.'),
+        keyId: z.string().nullable().describe('The fingerprint of the key that signed it; null: it is not signed.'),
+        key: z.string().describe('The key of the manifest in the bucket.'),
         inBucket: z
           .enum(inBucketStates)
           .describe('Whether the manifest is there now; `unknown`: the bucket does not answer.'),

@@ -100,7 +100,9 @@ export const connectionSettings = z
     holdReplaced: shownLimit.describe(
       'A company is held if more than this percentage and number of its assets would be replaced, or removed, within 24 hours.',
     ),
-    own: z.array(z.string()).describe('The names of the settings that it has of its own.'),
+    own: z
+      .array(z.string())
+      .describe('The names of the settings that this connection has of its own; the others come from the environment.'),
   })
   .meta({ id: 'ConnectionSettings' });
 
@@ -111,7 +113,12 @@ export const changedSettings = z.object({
   unknown: chosen.describe(
     'Accepted with `force`: companies that the connection cannot read, unknown projects and types.',
   ),
-  syncId: z.string().nullable().describe('The full sync that lists what was not listed before; null: not needed.'),
+  syncId: z
+    .string()
+    .nullable()
+    .describe(
+      'The full sync that lists what earlier syncs did not list, because filters skipped it; null: none is needed.',
+    ),
 });
 
 type Deps = Pick<OperationsDeps, 'store' | 'queues' | 'log' | 'filters'> & NamesDeps;

@@ -25,8 +25,8 @@ export const heldChanges = z
         'missing: accept with `acceptGone` of a resync; replaced: with `acceptReplaced`; removed: with `acceptRemoved`.',
       ),
     count: count.describe('How many assets would change.'),
-    known: count.describe('Of how many.'),
-    sample: z.array(z.string()).describe('Ids of some of them.'),
+    known: count.describe('The number of assets of the company that `count` is compared with.'),
+    sample: z.array(z.string()).describe('Ids of some of the assets that would change.'),
     since: time,
   })
   .meta({ id: 'HeldChanges' });
@@ -63,7 +63,7 @@ export const connectionAnswer = z
       .describe('The companies that it can read now.'),
     connectedAt: time,
     lastSyncAt: time.nullable(),
-    nextSyncAt: time.nullable().describe('null: it is not active.'),
+    nextSyncAt: time.nullable().describe('null: the connection is not active.'),
     polling: z
       .object({ interval: count, reason: z.enum(['set', 'active', 'idle']) })
       .describe(

@@ -17,7 +17,7 @@ export const deliveryList = z
     deliveries: z.array(
       z.object({
         id: z.string().describe('The `webhook-id` of the message.'),
-        state: z.enum(deliveryStates).describe('`failed`: it was given up.'),
+        state: z.enum(deliveryStates).describe('`failed`: asset-mirror gave up after 3 days.'),
         kind: z.string(),
         at: time.describe('When the event happened.'),
         connectionId: z.string().nullable(),
@@ -40,7 +40,7 @@ export const redeliverRequest = z
     z.strictObject({
       failedSince: z
         .union([z.iso.datetime({ offset: true }), z.iso.date()])
-        .describe('All failed messages about events since then.'),
+        .describe('Send all failed messages of events since this time.'),
     }),
   ])
   .meta({ id: 'RedeliverRequest' });

@@ -38,7 +38,7 @@ export const drillSummary = z
       })
       .nullable(),
     lost: count.nullable().describe('Records, superseded files and tombstones that the bucket does not have.'),
-    oldestLoss: time.nullable().describe('Time of the oldest of these changes; null: none.'),
+    oldestLoss: time.nullable().describe('When the oldest of the lost records changed; null: nothing is lost.'),
     text: z.string().nullable().describe('The result as a sentence, which may change; null: it has not ended.'),
   })
   .meta({ id: 'DrillSummary' });
@@ -51,7 +51,9 @@ export const drillAnswer = drillSummary
         restored: z.object({ assets: count, versions: count, tombstones: count, bytes: count, objects: count }),
         loss: z.object({
           compared: count,
-          inProgress: count.describe('Assets that were being changed: their differences are no failures.'),
+          inProgress: count.describe(
+            'Assets that changed during the drill. Their differences do not count as failures.',
+          ),
           examples: z.array(
             z.object({ assetId: z.string(), key: z.string(), code: z.enum(drillFailures), since: time }),
           ),

@@ -4,7 +4,7 @@ import { count } from './fields.ts';
 
 export const rotatedKeysAnswer = z
   .object({
-    key: z.string().describe('The key that encrypts everything now: the start of its SHA-256.'),
+    key: z.string().describe('The key that now encrypts all tokens and secrets: the first digits of its SHA-256.'),
     rotated: count,
     already: count,
     unreadable: z.array(z.object({ connectionId: z.string(), reason: z.string() })),

@@ -21,7 +21,9 @@ export type ErasureScopeRequest = z.infer<typeof erasureScope>;
 export const erasurePreview = z
   .object({
     assets: count,
-    bytes: count.describe('Of their current media; sidecars and superseded files are removed, too.'),
+    bytes: count.describe(
+      'Size of their current media. Sidecars and superseded files are removed, too, but not counted here.',
+    ),
     held: count.describe('Assets that a hold protects: they stay.'),
   })
   .meta({ id: 'ErasurePreview' });
@@ -36,7 +38,7 @@ const summary = z.object({
   assets: z.object({ waiting: count, erased: count, held: count }),
   objects: count.describe('Objects and versions that were in the bucket.'),
   bytes: count,
-  left: count.describe('Those that are still there, because they are locked.'),
+  left: count.describe('Those of them that remain in the bucket, because they are locked.'),
 });
 export const erasureAnswer = summary.meta({ id: 'Erasure' });
 export const erasureList = z.object({ erasures: z.array(erasureAnswer) }).meta({ id: 'ErasureList' });
@@ -46,7 +48,7 @@ export const certificateAnswer = summary
     version: z.literal(1),
     erased: z.array(
       z.object({
-        sha256: z.string().describe("Of the asset's id."),
+        sha256: z.string().describe("SHA-256 of the asset's id."),
         objects: count,
         bytes: count,
         erasedAt: time,

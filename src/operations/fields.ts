@@ -33,7 +33,7 @@ export const numberOf = (n: number, one: string, many = `${one}s`) => `${n} ${n 
 export const reasonAnswer = z
   .looseObject({
     code: z.string().describe('Stable; docs/reference/api.md lists the codes and the data of each.'),
-    text: z.string().describe('The sentence. It may change.'),
+    text: z.string().describe('The reason as a sentence. Its wording may change.'),
   })
   .meta({ id: 'Reason' });
 

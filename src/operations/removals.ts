@@ -30,12 +30,12 @@ export const removalsAnswer = z
         ),
       })
       .describe(
-        'What is removed from the bucket in the next 7 days, unless it is back in the library or protected; the first 100 assets.',
+        'The assets to remove from the bucket in the next 7 days; `first`: up to 100 of them. An asset stays if it returns to the library or is protected.',
       ),
     heldCompanies: z
       .array(heldChanges.extend({ companyId: z.string(), companyName: z.string(), connectionId: z.string() }))
       .describe(
-        'Companies of which too many assets would be removed within a day. None is removed until an operator accepts it.',
+        'Companies that would lose too many assets within a day. None of their assets is removed until an operator accepts it.',
       ),
   })
   .meta({ id: 'Removals' });

@@ -15,11 +15,11 @@ const sessionAnswer = z
     name: z.string(),
     role,
     method: z.enum(signInMethods),
-    address: z.string().describe('Where it began.'),
+    address: z.string().describe('The IP address that signed in.'),
     userAgent: z.string().nullable(),
     createdAt: time,
     lastUsedAt: time,
-    endsAt: time.describe('It ends earlier if it is not used for SESSION_IDLE.'),
+    endsAt: time.describe('When it ends at the latest. It ends earlier if it is not used for SESSION_IDLE.'),
     isThis: z.boolean().describe('The session that sends this request.'),
   })
   .meta({ id: 'Session' });

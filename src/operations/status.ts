@@ -44,7 +44,9 @@ export const statusAnswer = z
     verifications: open,
     removals: z
       .object({ assets: count, bytes: count, heldCompanies: count })
-      .describe('What GONE_RETENTION removes in the next 7 days; companies for which too much would be removed.'),
+      .describe(
+        'What GONE_RETENTION removes in the next 7 days; `heldCompanies`: companies that would lose too many assets.',
+      ),
     scrub: scrubStatus,
     transcriptSearch: z
       .object({ waiting: count.describe('Transcripts that are not searched yet.') })
@@ -53,7 +55,7 @@ export const statusAnswer = z
     queues: z.record(z.string(), z.record(z.string(), count)).nullable().describe('null: the queue does not answer.'),
     bucket: z.object({
       ok: z.boolean(),
-      reason: z.string().nullable().describe('Why it is unavailable, so that all assets wait.'),
+      reason: z.string().nullable().describe('Why the bucket is unavailable. All assets wait until it is available.'),
     }),
   })
   .meta({ id: 'Status' });

@@ -20,9 +20,9 @@ export const historyAnswer = z
       .array(
         z.object({
           at: time.describe('When the step begins.'),
-          assets: count.describe('Mirrored.'),
+          assets: count.describe('Assets mirrored in the step.'),
           bytes: count,
-          failed: count.describe('Failed.'),
+          failed: count.describe('Assets that failed in the step.'),
         }),
       )
       .describe('Oldest first; the last one is incomplete.'),

@@ -9,13 +9,13 @@ import { Refused } from './refused.ts';
 
 const options = {
   deep: z.boolean().optional().describe('Reads every object and compares its checksum.'),
-  repair: z.boolean().optional().describe('Fetches or writes again what is missing or different. Removes nothing.'),
+  repair: z.boolean().optional().describe('Fetches or writes missing and different objects again. Removes nothing.'),
   all: z.boolean().optional().describe('Also keeps lines for objects that are as expected.'),
   inventory: z.boolean().optional().describe('Writes the inventory at the end.'),
   ignoreForeign: z
     .boolean()
     .optional()
-    .describe('Only counts objects that no record names, without reporting them as differences.'),
+    .describe('Counts objects that belong to no record, but does not report them as differences.'),
 };
 
 export const verifyRequest = z

@@ -13,9 +13,9 @@ export const versionList = z
           version: z.string().describe('Its name, for `asset-mirror restore --version`.'),
           mirroredAt: time,
           replacedAt: time,
-          expiresAt: time.nullable().describe('When it is removed, by KEEP_VERSIONS; null: never.'),
+          expiresAt: time.nullable().describe('When KEEP_VERSIONS lets it be removed; null: never.'),
           reason: reasonAnswer.describe('Why it was superseded.'),
-          bytes: count.describe('Of all its files.'),
+          bytes: count.describe('Size of all its files.'),
           media: z.object({ key: z.string(), bytes: count, checksums: z.record(z.string(), z.string()) }),
           files: z.array(
             z.object({

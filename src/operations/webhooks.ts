@@ -25,7 +25,7 @@ const kinds = z.array(z.enum(webhookKinds)).min(1, 'expected at least one kind')
 const values = z.array(text).min(1, 'expected at least one value').max(100).optional();
 const filters = z
   .strictObject({ connectionIds: values, companyIds: values, projectIds: values, assetTypes: values })
-  .describe('An event is sent if it has one value of each list.');
+  .describe('An event is sent if it matches one value of each list that is given.');
 
 export const webhookRequest = z
   .strictObject({
@@ -41,7 +41,10 @@ export const webhookRequest = z
 export const webhookChange = webhookRequest
   .partial()
   .extend({
-    rotateSecret: z.literal(true).optional().describe('Make a new secret. The old one also signs for 24 hours.'),
+    rotateSecret: z
+      .literal(true)
+      .optional()
+      .describe('Make a new secret. For 24 hours, the old secret signs the messages, too.'),
   })
   .meta({ id: 'WebhookChange' });
 export type WebhookRequest = z.infer<typeof webhookRequest>;
@@ -51,15 +54,15 @@ const webhookStates = ['working', 'failing', 'gone', 'disabled'] as const;
 const webhookAnswer = z
   .object({
     id: z.string(),
-    url: z.string().describe('The beginning of its address: the rest may be a secret.'),
+    url: z.string().describe('The beginning of its address. The rest may be a secret, so it is not shown.'),
     description: z.string().nullable(),
     kinds: z.array(z.string()),
     filters,
     enabled: z.boolean(),
-    state: z.enum(webhookStates).describe('`gone`: it answered 410; events wait until it is enabled again.'),
+    state: z.enum(webhookStates).describe('`gone`: the endpoint answered 410. Events wait until it is enabled again.'),
     fromEnvironment: z.boolean().describe('It is set by WEBHOOK_URL, and cannot be changed here.'),
     waiting: count.describe('Events that are still to be sent.'),
-    oldSecretUntil: time.nullable().describe('Until when a replaced secret also signs.'),
+    oldSecretUntil: time.nullable().describe('Until this time, the replaced secret signs the messages, too.'),
     createdAt: time,
   })
   .meta({ id: 'Webhook' });
