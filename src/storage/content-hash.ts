@@ -36,7 +36,7 @@ export class BlockHashes {
 
 /**
  * The content hash of a file. One block: its SHA-256. Several: the root of the Merkle tree over them, a hyphen and their number.
- * Leaves need no prefix, because the number and the length of the file tell them from nodes.
+ * Leaves need no prefix: the number of blocks and the length of the file already distinguish them from nodes.
  */
 export function contentHashOf(blocks: string[]): string {
   if (blocks.length === 1) return blocks[0]!;

@@ -24,7 +24,7 @@ function multiply(a: number, b: number): number {
 /** x^(8·bytes) modulo the polynomial. */
 function powerOfX(bytes: number): number {
   let power = 0x80000000;
-  // x^8, squared for each bit of the count. Counts are beyond 32 bits, so no shifts.
+  // x^8, squared for each bit of the length. A length can exceed 32 bits, so it is halved, not shifted.
   let square = 0x00800000;
   for (let left = bytes; left > 0; left = Math.floor(left / 2)) {
     if (left % 2 === 1) power = multiply(square, power);

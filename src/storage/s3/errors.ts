@@ -22,9 +22,9 @@ export const codeOf = (error: unknown) => {
 export const isUnsupported = (error: unknown) =>
   [405, 501].includes(statusOf(error) ?? 0) || ['NotImplemented', 'MethodNotAllowed'].includes(codeOf(error));
 
-/** By code: what is wrong, and what to do. */
-const words: Record<string, [found: string, remedy?: string]> = {
-  NoSuchBucket: ['the bucket does not exist', 'make it, or correct STORAGE_URL'],
+/** What is wrong, and what to do, by error code. */
+const diagnoses: Record<string, [found: string, remedy?: string]> = {
+  NoSuchBucket: ['the bucket does not exist', 'create the bucket, or correct STORAGE_URL'],
   AccessDenied: ['the store denies access', 'check the credentials and the policy of the bucket'],
   AllAccessDisabled: ['the store has disabled access to the bucket'],
   AccountProblem: ['the store reports a problem with the account'],
@@ -46,13 +46,14 @@ const words: Record<string, [found: string, remedy?: string]> = {
   XMinioStorageFull: ['the store is full'],
 };
 
-function wordOf(code: string, status: number | undefined): (typeof words)[string] | undefined {
+function diagnosisOf(code: string, status: number | undefined): (typeof diagnoses)[string] | undefined {
   if (code.startsWith('KMS')) return ['the store cannot use the encryption key', 'check S3_SSE_KMS_KEY_ID'];
-  return words[code] ?? (status === 403 ? words.AccessDenied : status === 507 ? words.XMinioStorageFull : undefined);
+  const byStatus = status === 403 ? diagnoses.AccessDenied : status === 507 ? diagnoses.XMinioStorageFull : undefined;
+  return diagnoses[code] ?? byStatus;
 }
 
-/** A failed connection. Without path style the name of the bucket is part of the host name. */
-function wordOfConnection(error: unknown, name: string): Diagnosis | undefined {
+/** Why there is no connection, and what to do. Undefined: there was one. */
+function connectionProblem(error: unknown, name: string): Diagnosis | undefined {
   const problem = networkProblem(error, codeOf(error));
   if (!problem) return undefined;
   const { hostname, host = hostname } = error as { hostname?: string; host?: string };
@@ -63,25 +64,25 @@ function wordOfConnection(error: unknown, name: string): Diagnosis | undefined {
   return { found: problem.found, remedy: `${problem.remedy('S3_ENDPOINT')}${pathStyle}` };
 }
 
-/** Whether a call got no answer at all. */
+/** Whether the store did not answer at all. */
 export const gotNoAnswer = (error: unknown) =>
   statusOf(error) === undefined && /^(E[A-Z]+|HPE_\w+|TimeoutError)$/.test(codeOf(error));
 
-/** An error of the SDK as one of the classes of errors.ts, if it concerns the whole store or cannot pass; else unchanged. */
+/** Turns an SDK error into a class of errors.ts if it concerns the whole store, must wait, or can never succeed. Others stay as they are. */
 export function classify(error: unknown, name: string): unknown {
   const code = codeOf(error);
   const status = statusOf(error);
-  // Answers to a GET, and to a copy within the bucket.
+  // The answer to a GET or a copy of an archived object.
   if (code === 'InvalidObjectState' || code === 'ObjectNotInActiveTierError') return new Archived({ cause: error });
-  const connection = wordOfConnection(error, name);
+  const connection = connectionProblem(error, name);
   if (connection) {
     return new StorageUnavailable(`${name}: ${connection.found}; ${connection.remedy}`, { diagnosis: connection });
   }
-  const word = wordOf(code, status);
-  if (word) {
-    const [found, remedy] = word;
+  const known = diagnosisOf(code, status);
+  if (known) {
+    const [found, remedy] = known;
     const diagnosis = remedy ? { found, remedy } : undefined;
-    return new StorageUnavailable(`${name}: ${word.join('; ')} (${code || status})`, { diagnosis, cause: error });
+    return new StorageUnavailable(`${name}: ${known.join('; ')} (${code || status})`, { diagnosis, cause: error });
   }
   if (code === 'EntityTooLarge') return new Rejected({ code: 'too_large', store: name });
   if (isUnsupported(error)) {
@@ -91,7 +92,7 @@ export function classify(error: unknown, name: string): unknown {
     return new RetryLater(`${name}: the store asked to slow down`, 2000 + Math.random() * 8000, { cause: error });
   }
   if (status !== undefined && status >= 500) {
-    // A store that answers 5xx will recover: the object waits and spends no attempt.
+    // A store that answers 5xx recovers by itself, so the object waits and spends no attempt.
     return new RetryLater(`${name}: the store answered ${status}`, 5000 + Math.random() * 10_000, { cause: error });
   }
   return error;

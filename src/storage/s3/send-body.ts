@@ -19,22 +19,22 @@ interface Body extends Pick<PutRequest, 'target' | 'signal'> {
  */
 export async function sendBody(
   bucket: Bucket,
-  { body, fence, ...to }: Body,
+  { body, fence, ...request }: Body,
   failure: (error: unknown) => Promise<unknown>,
 ): Promise<{ answer: PutAnswer; sent: Sums }> {
-  const { bytes, signal } = to;
-  const algorithm = (proof: Proof) => (to.part ? to.part.checksum : algorithmFor(proof, bytes));
+  const { bytes, signal } = request;
+  const algorithm = (proof: Proof) => (request.part ? request.part.checksum : algorithmFor(proof, bytes));
   const summed = bucket.howToProve().then((proof) => summing(proof, algorithm(proof)));
-  const hashed = bucket.options.contentHash || to.part?.checksum === 'sha256';
+  const hashed = bucket.options.contentHash || request.part?.checksum === 'sha256';
   const meter = Buffer.isBuffer(body)
     ? undefined
     : metered(body, { expected: bytes, fence, hashed, signal, ready: summed });
   try {
     const { checksumOf, ...sums } = await unlessAborted(summed, signal);
     const sent = meter ?? sumsOf(body as Buffer, sums, { hashed });
-    const answer = await bucket.send({ ...to, body: meter ?? (body as Buffer), checksum: checksumOf(sent) });
+    const answer = await bucket.send({ ...request, body: meter ?? (body as Buffer), checksum: checksumOf(sent) });
     if (meter && !meter.whole)
-      throw new Error(`store ${to.target.Key}: the store answered before it had the whole body`);
+      throw new Error(`store ${request.target.Key}: the store answered before it had the whole body`);
     return { answer, sent };
   } catch (error) {
     signal?.throwIfAborted();

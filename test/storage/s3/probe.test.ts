@@ -79,7 +79,7 @@ describe.each(servers)('a bucket of $name', (server) => {
     const findings = await probe({ ...options(), bucket: 'no-such-bucket-here' });
     expect(findings).toHaveLength(1);
     expect(findings[0]).toMatchObject({ level: 'wrong', found: 'the bucket does not exist' });
-    expect(findings[0]!.remedy).toMatch(/make it, or correct STORAGE_URL/);
+    expect(findings[0]!.remedy).toMatch(/create the bucket, or correct STORAGE_URL/);
   });
 
   test('the probe tells an unknown access key from a wrong secret', async () => {
