@@ -53,7 +53,10 @@ export function isTooMany(
 export type Held = Pick<HeldChanges, 'count' | 'known'> & { kind: HeldKind; connectionId: string; companyId: string };
 
 export function logHeld(log: Log, { connectionId, companyId, kind, count, known }: Held): void {
-  log.warn({ event: 'company.held', connectionId, companyId, kind, count, known }, 'company held');
+  log.warn(
+    { event: 'company.held', connectionId, companyId, kind, count, known },
+    'company held, an operator must accept its changes',
+  );
 }
 
 /** What is held, and how to accept it. `company`: its name, for people. */

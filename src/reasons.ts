@@ -145,6 +145,6 @@ export const because = (reason: Reason | null | undefined): string => (reason ? 
 /** The rule of a filter, a code such as `exclude type videos`, in words. */
 export function ruleText(rule: string): string {
   const [list, word, ...rest] = rule.split(' ');
-  if (list === 'include' && rest.length === 0) return `it has no ${word}, and only some are included`;
+  if (list === 'include' && rest.length === 0) return `it has no ${word}, but the filter requires one of a list`;
   return [word, ...rest].join(' ') + (list === 'include' ? ' is not included' : '');
 }

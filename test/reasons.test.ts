@@ -30,7 +30,7 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
     ],
     [
       { code: 'skipped_by_filter', rule: 'include project' },
-      'skipped by a filter: it has no project, and only some are included',
+      'skipped by a filter: it has no project, but the filter requires one of a list',
     ],
   ],
   gone: [

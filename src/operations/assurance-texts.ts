@@ -91,7 +91,9 @@ function inventoryText(inventory: Answers['inventory'], now: number): string {
     return `The manifest of inventory ${number(inventory.number)} in the bucket differs from the one that was written`;
   }
   const known =
-    inventory.inBucket === 'unknown' ? '; whether the bucket still has it is unknown, as it does not answer' : '';
+    inventory.inBucket === 'unknown'
+      ? '; the bucket does not answer, so it is unknown whether the manifest is there'
+      : '';
   if (inventory.keyId === null) return `${name} is not signed${known}`;
   const age = now - Date.parse(inventory.day);
   return age < 2 * dayMs ? `${name} is signed${known}` : `${name} is signed, but ${period(age)} old${known}`;

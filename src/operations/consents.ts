@@ -53,7 +53,10 @@ export async function acceptConsent(deps: ConsentDeps, consented: Consented): Pr
       }
       const waitMs = waitOf(error) ?? pauseMs;
       if (performance.now() + waitMs >= deadline) {
-        deps.log.warn({ event: 'consent.deferred', connectionId, reason: reasonOf(error) }, 'consent deferred');
+        deps.log.warn(
+          { event: 'consent.deferred', connectionId, reason: reasonOf(error) },
+          'consent deferred, will retry',
+        );
         await deps.store.consents.again(id, waitMs).catch(() => {});
         return { kind: 'later' };
       }
@@ -96,7 +99,7 @@ async function finishDue(deps: ConsentDeps, stopping: AbortSignal): Promise<void
   } catch (error) {
     if (isFinal(error)) return giveUpConsent(deps, consent, reasonOf(error));
     const { connectionId } = consent;
-    deps.log.warn({ event: 'consent.deferred', connectionId, reason: reasonOf(error) }, 'consent deferred');
+    deps.log.warn({ event: 'consent.deferred', connectionId, reason: reasonOf(error) }, 'consent deferred, will retry');
     await deps.store.consents.again(consent.id, waitOf(error) ?? retryMs);
   }
 }

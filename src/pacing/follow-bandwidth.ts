@@ -3,14 +3,14 @@ import type { Log } from '../log.ts';
 import type { ConnectionThrottles } from '../source/bandwidth.ts';
 import type { Store } from '../store/store.ts';
 
-/** Changes whose notice was missed are found at this interval. */
+/** How often the limits are read again, in case a notice of a change was lost. */
 const checkMs = 30_000;
 /** How often timetables are compared with the time. */
 const tickMs = 1000;
 
 /**
- * Keeps a process at the bandwidth limit that operators have set, or else at its own (`own`), and each connection at its
- * limit; by their timetables, if they have any. Returns a function that stops this.
+ * Applies the limit that operators set to this process, or else `own` (BANDWIDTH_LIMIT), and the limit of each connection. A
+ * timetable changes a limit with the time. Returns a function that stops this.
  */
 export function followBandwidth(options: {
   store: Store;
@@ -20,7 +20,7 @@ export function followBandwidth(options: {
   log: Log;
 }): () => void {
   const { store, traffic, throttles, own, log } = options;
-  let newest = 0;
+  let lastRequest = 0;
   let set: Bandwidth | null = null;
   let ofConnections: ReadonlyMap<string, Bandwidth> = new Map();
 
@@ -34,12 +34,12 @@ export function followBandwidth(options: {
   }
 
   async function update(): Promise<void> {
-    const mine = ++newest;
+    const request = ++lastRequest;
     // Without the database the limits stay as they are.
     const found = await Promise.all([store.settings.bandwidth(), store.connections.bandwidths()]).catch(
       () => undefined,
     );
-    if (!found || mine !== newest) return;
+    if (!found || request !== lastRequest) return;
     [set, ofConnections] = found;
     apply();
   }

@@ -100,7 +100,7 @@ export class Schedule {
         { every, offset: offsetOf(connectionId, every) },
         { name: mode === 'full' ? 'full sync' : 'sync', data: { connectionId, mode }, opts: freesItsId },
       );
-      log.debug({ event: 'schedule.set', connectionId, mode, every }, 'schedule set');
+      log.debug({ event: 'schedule.set', connectionId, mode, every }, 'sync schedule set');
     }
   }
 

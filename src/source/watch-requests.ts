@@ -2,11 +2,11 @@ import type { Dispatcher } from 'undici';
 
 /** A request to the library and the status of its answer. */
 export interface RequestResult {
-  /** Of the spec, section 4; `link`: a signed link; `other`: none of these. */
+  /** An endpoint of the spec, section 4; `link`: a signed link; `other`: any other address of the API. */
   endpoint: string;
   /** `unanswered`: no answer came. `aborted`: the caller stopped waiting. */
   status: number | 'unanswered' | 'aborted';
-  /** Until the head of the answer, or the failure. */
+  /** From the request to the head of the answer, or to the failure. */
   ms: number;
 }
 
@@ -27,7 +27,7 @@ function endpointOf(apiUrl: string, url: string): string {
   return endpoints.find(([pattern]) => pattern.test(path))?.[1] ?? 'other';
 }
 
-/** Calls `onSend` for each request, and the function that it returns when the answer begins or fails. */
+/** Calls `onSend` for each request. The function that `onSend` returns is called once, when the answer begins or fails. */
 export function watchRequests(
   apiUrl: string,
   onSend: (endpoint: string) => (result: RequestResult) => void,

@@ -11,7 +11,7 @@ const timeoutMs = 15_000;
 export interface HeartbeatDeps {
   store: Store;
   log: Log;
-  /** Why the bucket cannot be used; undefined: it can. */
+  /** Why the bucket cannot be used; undefined if it can. */
   bucketTrouble: () => string | undefined;
   /** HEARTBEAT_URL. */
   url: string;
@@ -20,15 +20,15 @@ export interface HeartbeatDeps {
 }
 
 /**
- * Every minute, one process calls HEARTBEAT_URL while every active connection is synced in time and the bucket works. Otherwise it
- * sends the reason to the address with `/fail` at its end, as Healthchecks takes it. Without any call, the mirror is dead.
+ * Every minute, one process calls HEARTBEAT_URL if every active connection is synced in time and the bucket works. Otherwise it
+ * sends the reason to HEARTBEAT_URL/fail, as healthchecks.io expects. If no call arrives, no process of the mirror runs.
  */
 export function startHeartbeat(deps: HeartbeatDeps, interval = everyMs) {
   const agent = new Agent({ connect: { timeout: timeoutMs }, headersTimeout: timeoutMs, bodyTimeout: timeoutMs });
   const failed = (err: unknown) =>
     deps.log.warn({ event: 'heartbeat_url.failed', err }, 'heartbeat not accepted, will retry');
   async function beat(stop: AbortSignal): Promise<'not due' | undefined> {
-    // A little shorter, so that one process does not miss its own next turn.
+    // Less than the interval: a timer that fires a moment early must still find the next call due.
     if (!(await deps.store.chores.take('heartbeat', interval * 0.9))) return 'not due';
     await call(deps, agent, stop);
     return undefined;

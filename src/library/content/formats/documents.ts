@@ -36,9 +36,11 @@ function escaped(text: string): string {
 
 export type ZipEntry = { name: string; data: Buffer };
 
+// 2025-09-01, as MS-DOS writes it.
 const MADE_AT = { time: 0, date: 0x5b21 };
 const UTF8_NAMES = 0x0800;
 
+/** A ZIP file, as section 4.3 of PKWARE's APPNOTE.TXT describes it. */
 export function zip(entries: ZipEntry[]): Buffer {
   const files: Buffer[] = [];
   const directory: Buffer[] = [];
