@@ -14,17 +14,25 @@ import { collectReason, type Outcome, retryOrFail } from './retry-or-fail.ts';
 import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
 import { fetchTranscript, transcriptDeadline } from './transcript.ts';
 
-/** The states of transcript and thumbnail when the media has just been stored. */
-export function initialSidecars(deps: MirrorDeps, leased: LeasedAsset, detail: AssetDetail): SidecarStates {
-  const deadline = deps.transcripts.mirror ? transcriptDeadline(deps, leased, detail) : undefined;
-  return {
-    transcriptState: deadline ? 'pending' : 'none',
-    transcriptKeys: null,
-    transcriptDeadline: deadline ?? null,
-    thumbnailState: deps.thumbnails.mirror && detail.thumbnailUrl ? 'pending' : 'none',
-    thumbnail: leased.asset.thumbnail,
-    sidecarFiles: { ...leased.asset.sidecarFiles },
-  };
+/** The states of transcript and thumbnail when the media has just been stored. `isSame`: again, so stored sidecars stay. */
+export function initialSidecars(
+  deps: MirrorDeps,
+  leased: LeasedAsset,
+  detail: AssetDetail,
+  isSame: boolean,
+): SidecarStates {
+  const sidecars = sidecarsSoFar(leased.asset);
+  if (!isSame || !sidecars.transcriptKeys) {
+    const deadline = deps.transcripts.mirror ? transcriptDeadline(deps, leased, detail) : undefined;
+    sidecars.transcriptState = deadline ? 'pending' : 'none';
+    sidecars.transcriptKeys = null;
+    sidecars.transcriptDeadline = deadline ?? null;
+  }
+  if (!isSame || !sidecars.thumbnail) {
+    sidecars.thumbnailState = deps.thumbnails.mirror && detail.thumbnailUrl ? 'pending' : 'none';
+    sidecars.thumbnail = null;
+  }
+  return sidecars;
 }
 
 /** The time in ms until the next follow-up check; null: none is due. `tries`: how many checks have found nothing. */

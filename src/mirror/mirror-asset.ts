@@ -38,9 +38,9 @@ export async function mirrorAsset(all: MirrorDeps, leased: LeasedAsset): Promise
 
     const startedAt = performance.now();
     const { media, isNew } = await storeMedia(deps, leased, detail);
-    const sidecars = await storeSidecars(deps, leased, detail, media);
+    const isSame = isSameFile(leased.asset, media);
+    const sidecars = await storeSidecars(deps, leased, detail, media, isSame);
     const api = withoutLinks(detail);
-    const isSame = isSameFile(leased.asset.media, media);
     const mirroredAt = (isSame && leased.asset.mirroredAt?.getTime()) || databaseTime(leased.lease);
     const recordKey = await writeRecord(deps, leased, { media, api, sidecars, mirroredAt });
     await removeSuperseded(deps, leased, media, [media.key, recordKey, sidecars.thumbnail?.key]);
@@ -120,10 +120,10 @@ async function storeSidecars(
   leased: LeasedAsset,
   detail: AssetDetail,
   media: Media,
+  isSame: boolean,
 ): Promise<SidecarStates> {
   const { asset, lease, signal } = leased;
-  const sidecars = initialSidecars(deps, leased, detail);
-  if (!isSameFile(asset.media, media)) sidecars.thumbnail = null;
+  const sidecars = initialSidecars(deps, leased, detail, isSame);
   if (sidecars.thumbnailState !== 'pending') return sidecars;
   const thumbnail = await mirrorThumbnail(deps, leased, detail, media.key).catch(async (error) => {
     if (signal.aborted) throw error;

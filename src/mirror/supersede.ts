@@ -1,14 +1,18 @@
 import { type LeasedAsset, requireLease } from '../queue/leases.ts';
+import type { ApiAsset } from '../source/schemas.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import type { Asset, Media } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { dropUnfinishedVersion, keepVersion } from './keep-version.ts';
+import { versionOf } from './media.ts';
 
 type StoredFile = Pick<Media, 'key' | 'version'>;
 
-/** Whether `next` is the stored file again, as in a repair. Its sidecars then stay valid. */
-export function isSameFile(stored: StoredFile | null, next: StoredFile): boolean {
-  return stored?.version === next.version && stored.key === next.key;
+/** Whether `next` is the stored file again, as in a repair. Its sidecars then stay valid, and so does its date. */
+export function isSameFile({ media, detail }: Pick<Asset, 'media' | 'detail'>, next: StoredFile): boolean {
+  // A damaged file has no version, but `detail` is that of its record.
+  const version = media?.version || (detail && versionOf(detail as ApiAsset));
+  return media?.key === next.key && version === next.version;
 }
 
 /**
@@ -26,7 +30,7 @@ export function isSameFile(stored: StoredFile | null, next: StoredFile): boolean
 export async function prepareReplacement(deps: MirrorDeps, leased: LeasedAsset, next: StoredFile): Promise<void> {
   const { asset, lease } = leased;
   if (!asset.media) return;
-  const isKept = deps.keepVersions > 0 && !isSameFile(asset.media, next);
+  const isKept = deps.keepVersions > 0 && !isSameFile(asset, next);
   const version = isKept ? await keepVersion(deps, leased, next) : undefined;
   if (!version) await dropUnfinishedVersion(deps, leased);
   requireLease(await deps.store.assets.replace(lease, { superseded: supersededKeys(asset, next), version }));
@@ -46,8 +50,9 @@ export async function removeSuperseded(
   }
 }
 
-function supersededKeys({ media, transcriptKeys, thumbnail }: Asset, next: StoredFile): string[] {
-  if (!media || isSameFile(media, next)) return [];
+function supersededKeys(asset: Asset, next: StoredFile): string[] {
+  const { media, transcriptKeys, thumbnail } = asset;
+  if (!media || isSameFile(asset, next)) return [];
   const sidecars = [...(transcriptKeys ?? []), ...(thumbnail ? [thumbnail.key] : [])];
   return [next.key, media.key, sidecarKeys.record(media.key), ...sidecars];
 }

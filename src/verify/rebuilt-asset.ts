@@ -81,7 +81,7 @@ async function rebuiltFrom(deps: ReadDeps, record: StoredRecord): Promise<Rebuil
   const { etag, problem } = await compareMedia(deps, record);
   const sidecars = await findSidecars(deps, record);
 
-  // Without a version, the file counts as superseded, and is removed when the current one is stored.
+  // Without a version, the file is fetched again.
   const media: Media = { ...record.media, etag: etag === undefined ? record.media.etag : etag, version: '' };
   if (!problem) media.version = versionOf(item as ApiAsset);
   // null: the record is written again, because this one has the ETag of another bucket.

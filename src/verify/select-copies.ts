@@ -52,7 +52,7 @@ export async function* selectCopies(
       const own = versions.filter((version) => version.assetId === assetId);
       const chosen = choose(asset, own, selection);
       if (chosen && (projectId === undefined || chosen.projectId === projectId)) yield chosen;
-      else if (!chosen && asOf === undefined) yield { assetId, problem: whyNone(asset) };
+      else if (!chosen && (asOf === undefined || hadCopy(asset, asOf))) yield { assetId, problem: whyNone(asset) };
     }
   }
   if (unknown.size > 0) {
@@ -90,12 +90,18 @@ function choose(
       `There is no version ${version}. ${names.length > 0 ? `Kept: ${names.join(', ')}.` : 'None is kept.'}`,
     );
   }
-  if (asOf && asset?.goneAt && asset.goneAt <= asOf) return undefined;
+  if (asOf && isGone(asset, asOf)) return undefined;
   const current = asset && currentCopy(asset);
   return [...(current ? [current] : []), ...versions.map((each) => copyOf(each, asset))]
     .filter(({ mirroredAt }) => !asOf || mirroredAt <= asOf)
     .sort((a, b) => b.mirroredAt.getTime() - a.mirroredAt.getTime())[0];
 }
+
+const isGone = (asset: Asset | undefined, asOf: Date) => Boolean(asset?.goneAt && asset.goneAt <= asOf);
+
+/** Whether its file was in the bucket at that time. It may be damaged now. */
+const hadCopy = (asset: Asset | undefined, asOf: Date) =>
+  Boolean(asset?.mirroredAt && asset.mirroredAt <= asOf && !isGone(asset, asOf));
 
 function copyOf({ assetId, projectId, mirroredAt, files, bytes }: AssetVersion, asset: Asset | undefined): Candidate {
   return { assetId, projectId, mirroredAt, files, bytes, contentType: typeOf(asset) };

@@ -150,6 +150,39 @@ describe.each([
     });
   });
 
+  test('a repaired file is still the one that was mirrored first, with the transcript that only the bucket has', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const id = await newFilm('damaged later', companyId, connectionId);
+    const { mirroredAt, media } = (await stage.store.assets.get(id))!;
+    const then = new Date((await stage.store.now()) + 1);
+    const stored = await objectsOf(id);
+    await stage.ground.storage.put(media!.key, 'DAMAGED LATER');
+    await stage.admin.changeAsset(id, { hasTranscript: false, transcript: null });
+    await stage.store.contents.requestRepair(id, [{ kind: 'media', remedy: 'fetch' }]);
+    const request = { companyId, asOf: then };
+    expect(await restored({ to: to(newPlace()), ...request })).toMatchObject({
+      failed: 1,
+      problems: [expect.stringContaining('it has no complete copy in the bucket')],
+    });
+
+    // An attempt that fails after it has begun changes nothing of this.
+    await stage.admin.addFault({ endpoint: 'media', assetId: id, times: 9, shortBy: 1, chunked: true });
+    await worker.work(id);
+    await stage.admin.clearFaults();
+    await worker.complete(id);
+    const recordKey = `${media!.key}.asset.json`;
+    expect({ ...(await objectsOf(id)), [recordKey]: '' }).toEqual({ ...stored, [recordKey]: '' });
+    expect((await stage.store.assets.get(id))!).toMatchObject({ mirroredAt, transcriptState: 'mirrored' });
+    expect(JSON.parse((await objectsOf(id))[recordKey]!)).toMatchObject({
+      mirroredAt: mirroredAt!.toISOString(),
+      transcript: { state: 'mirrored' },
+    });
+    const path = newPlace();
+    expect(await restored({ to: to(path), ...request })).toMatchObject({ restored: 1, failed: 0 });
+    expect(await textsAt(path)).toEqual(await objectsOf(id));
+    expect(await stage.events({ kind: 'asset.replaced', assetId: id })).toEqual([]);
+  });
+
   test('files that are there already stay, and others are replaced only on request', async () => {
     const id = await newFilm('right');
     const path = newPlace();

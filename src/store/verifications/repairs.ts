@@ -65,7 +65,7 @@ export async function requestRepair(
       waits: 0,
       reason: null,
       ...(has('media') && { state: 'pending' as const }),
-      // No file has this version, so the stored one is replaced.
+      // No file has this version, so the stored one is fetched again.
       ...(fetch && { media: sql`media || '{"version": ""}'` }),
       ...(has('record') && !has('media') && { recordKey: null }),
       ...(has('transcript') && { transcriptState: 'pending' as const, transcriptDeadline: null }),
