@@ -17,8 +17,8 @@ export class RetryLater extends NamedError {
   readonly waitMs: number;
   /** `connection`: the library asked everyone of this connection to wait (429, 503 with Retry-After). */
   readonly scope: 'asset' | 'connection';
-  /** Why, if it is no other error. */
-  readonly code: 'asked_to_wait' | 'tokens_unreadable' | 'error';
+  /** Why, if it is no other error. `object_refused`: the bucket failed, perhaps for this object only. */
+  readonly code: 'asked_to_wait' | 'tokens_unreadable' | 'object_refused' | 'error';
 
   constructor(
     message: string,

@@ -85,11 +85,12 @@ async function judge(deps: RetryDeps, { asset, signal }: LeasedAsset, error: unk
     log.debug({ event: 'asset.handed_back', ...idsOf(asset), reason }, 'asset returned to the queue');
     return { outcome: 'handed_back', waitMs: 0, reason: null };
   }
+  if (error instanceof StorageUnavailable) return judgeRefusal(deps, asset, error);
   if (error instanceof RetryLater) {
+    if (error.code === 'object_refused') return judgeRefusal(deps, asset, error);
     await limiter.adaptTo(asset.connectionId, error);
     return { outcome: 'later', waitMs: error.waitMs, reason: toReason(error) };
   }
-  if (error instanceof StorageUnavailable) return judgeRefusal(deps, asset, error);
   const text = reasonOf(error);
   if (outages.isOutage(error, asset.id) && asset.waits < 10 * mostWaits) {
     const waitMs = backoff(asset.waits, 5000, 300_000);
@@ -114,16 +115,17 @@ async function judge(deps: RetryDeps, { asset, signal }: LeasedAsset, error: unk
 async function judgeRefusal(
   { breaker, log }: RetryDeps,
   asset: LeasedAsset['asset'],
-  error: StorageUnavailable,
+  error: StorageUnavailable | RetryLater,
 ): Promise<Verdict> {
   const text = reasonOf(error);
-  if (error.scope === 'all') await breaker.check();
-  if (error.scope === 'all' && breaker.openReason !== undefined) {
+  const mayBeAll = error.scope !== 'object';
+  if (mayBeAll) await breaker.check();
+  if (mayBeAll && breaker.openReason !== undefined) {
     const reason: Reason = { code: 'bucket_unavailable', text };
     return { outcome: 'bucket_unavailable', waitMs: 5000 + Math.random() * 10_000, reason };
   }
   const reason: Reason = { code: 'object_refused', text };
-  if (error.scope === 'all' && asset.waits >= mostWaits) return { outcome: 'failed', reason };
+  if (mayBeAll && asset.waits >= mostWaits) return { outcome: 'failed', reason };
   log.warn({ event: 'object.refused', ...idsOf(asset), reason: text }, 'object refused by bucket, will retry');
   return { outcome: 'object_refused', waitMs: backoff(asset.waits, 5000, longestWait), reason, postponed: true };
 }

@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream';
-import { StorageUnavailable } from '../errors.ts';
+import { RetryLater, StorageUnavailable } from '../errors.ts';
 import { unlessAborted } from './abort.ts';
 import { bucketIdKey } from './keys.ts';
 import type { Storage } from './storage.ts';
@@ -75,6 +75,8 @@ interface IdOptions {
   onWrong?: () => Promise<void>;
 }
 
+const isOfWholeStore = (error: unknown) => error instanceof StorageUnavailable && error.scope === 'all';
+
 class MirrorId {
   readonly #storage: Storage;
   readonly #settle: Settle;
@@ -84,7 +86,7 @@ class MirrorId {
   #confirmed: { at: number; stamp: string | undefined } | undefined;
   #checking: Promise<void> | undefined;
   #reported = false;
-  /** The last write failed for the whole store. `check` then writes too, until that succeeds. */
+  /** The last write failed, perhaps for the whole store. `check` then writes too, until that succeeds. */
   #writesFail = false;
 
   constructor(storage: Storage, settle: Settle, options: IdOptions) {
@@ -108,7 +110,7 @@ class MirrorId {
 
   /** After an error of the whole store, it may have been replaced by another one: the id is read again. */
   readonly doubt = (error: unknown): never => {
-    if (error instanceof StorageUnavailable && error.scope === 'all') this.#confirmed = undefined;
+    if (isOfWholeStore(error)) this.#confirmed = undefined;
     throw error;
   };
 
@@ -120,7 +122,8 @@ class MirrorId {
   async writing<T>(work: () => Promise<T>, signal?: AbortSignal, body?: Readable): Promise<T> {
     await this.ready(signal, body);
     return work().catch((error) => {
-      if (error instanceof StorageUnavailable && error.scope === 'all') this.#writesFail = true;
+      const isRefused = error instanceof RetryLater && error.code === 'object_refused';
+      if (isOfWholeStore(error) || isRefused) this.#writesFail = true;
       return this.doubt(error);
     });
   }

@@ -3,6 +3,7 @@ import { chmod, cp, mkdir, readdir, rename, rm, writeFile } from 'node:fs/promis
 import { promisify } from 'node:util';
 import { expect, inject, test } from 'vitest';
 import { canMount } from '../storage/grounds.ts';
+import { internalError, newHttpLine } from '../support/http-line.ts';
 import { contentOf, keysOf } from '../support/mirror.ts';
 import { newScene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
@@ -132,6 +133,46 @@ test.runIf(inject('s3'))('a missing bucket or wrong access keys make all assets 
     await scene.close();
   }
 });
+
+test.runIf(inject('s3'))(
+  'an asset fails if the store answers 500 to it alone, and waits if it does so to all',
+  async () => {
+    const line = await newHttpLine(inject('s3')!.endpoint);
+    const through = async () => ({ S3_ENDPOINT: line.endpoint });
+    const scene = await newScene({ s3: inject('s3'), through });
+    const answers500 = (to: string) => {
+      const on = ({ method, url }: { method: string; url: string }) => method === 'PUT' && url.includes(to);
+      line.set({ on, times: Number.POSITIVE_INFINITY, answer: internalError });
+    };
+    try {
+      const refused = await scene.upload();
+      answers500(refused);
+      const others = await Promise.all(Array.from({ length: 3 }, () => scene.upload()));
+      await scene.resync();
+      for (const id of others) await scene.mirror.assetIn(id, 'mirrored');
+      const reason = { code: 'object_refused', text: expect.stringMatching(/the store answered 500/) };
+      await until('the reason', async () => (await scene.mirror.asset(refused)).reason !== null);
+      expect(await scene.mirror.asset(refused)).toMatchObject({ state: 'pending', attempts: 0, reason });
+      expect(scene.mirror.lines.some(({ event }) => event === 'object.refused')).toBe(true);
+      await scene.query('UPDATE assets SET waits = 20 WHERE reason IS NOT NULL');
+      await scene.ground.endWaits();
+      expect(await scene.mirror.assetIn(refused, 'failed')).toMatchObject({ reason });
+      expect(breaker(scene.mirror.lines)).toEqual([]);
+
+      answers500('');
+      const waiting = await scene.upload();
+      await scene.resync();
+      await until('the breaker to open', () => breaker(scene.mirror.lines).length > 0);
+      await scene.mirror.assetIn(waiting, 'pending');
+      line.set();
+      for (const id of [refused, waiting])
+        expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ spent: 0 });
+    } finally {
+      await scene.close();
+      await line.close();
+    }
+  },
+);
 
 test.each<[string, (directory: string) => Promise<unknown>, (directory: string) => Promise<unknown>]>([
   [

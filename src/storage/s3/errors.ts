@@ -92,8 +92,8 @@ export function classify(error: unknown, name: string): unknown {
     return new RetryLater(`${name}: the store asked to slow down`, 2000 + Math.random() * 8000, { cause: error });
   }
   if (status !== undefined && status >= 500) {
-    // A store that answers 5xx recovers by itself, so the object waits and spends no attempt.
-    return new RetryLater(`${name}: the store answered ${status}`, 5000 + Math.random() * 10_000, { cause: error });
+    const text = `${name}: the store answered ${status}`;
+    return new RetryLater(text, 5000 + Math.random() * 10_000, { code: 'object_refused', cause: error });
   }
   return error;
 }
