@@ -75,7 +75,7 @@ export async function followUp(all: MirrorDeps, leased: LeasedAsset): Promise<Ou
     note(lease, 'library_answered', { status: detail.status ?? null });
     const reasons: Reason[] = [];
     const sidecars = sidecarsSoFar(asset);
-    const isReplaced = detail.status === 'ready' && versionOf(detail) !== media.version;
+    const isReplaced = versionOf(detail) !== media.version;
     if (isReplaced) {
       // The next sync decides whether the other file may replace the stored one.
       requireLease(await deps.store.assets.setAside(lease));
@@ -150,7 +150,7 @@ async function finish(
   const { asset, lease } = leased;
   const { detail, media, sidecars, reasons, isReplaced } = found;
   // The record keeps describing the version in the bucket.
-  const api = versionOf(detail) === media.version || !asset.detail ? withoutLinks(detail) : asset.detail;
+  const api = isReplaced && asset.detail ? asset.detail : withoutLinks(detail);
   const isNew =
     sidecars.transcriptState !== asset.transcriptState ||
     !isDeepStrictEqual(sidecars.thumbnail, asset.thumbnail) ||
