@@ -3,6 +3,7 @@ import { longestWait } from '../errors.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import type { Reason } from '../reasons.ts';
 import { type AssetDetail, mayHaveTranscript, storable, withoutLinks } from '../source/schemas.ts';
+import { isIntact } from '../storage/meter.ts';
 import { databaseTime, note } from '../store/assets/history.ts';
 import type { Asset, Media, SidecarStates } from '../store/database/schema.ts';
 import { askLibrary } from './ask-library.ts';
@@ -83,6 +84,7 @@ export async function followUp(all: MirrorDeps, leased: LeasedAsset): Promise<Ou
     } else {
       await completeTranscript(deps, leased, detail, sidecars, reasons);
       await completeThumbnail(deps, leased, detail, media.key, sidecars, reasons);
+      await endRepairs(deps, leased, sidecars, reasons);
     }
     return await finish(deps, leased, { detail, media, sidecars, reasons, isReplaced });
   } catch (error) {
@@ -139,6 +141,42 @@ async function completeThumbnail(
   else if (!detail.thumbnailUrl) sidecars.thumbnailState = 'none';
   else if (leased.asset.followUps + 1 >= thumbnailTries) sidecars.thumbnailState = 'gave_up';
   note(leased.lease, 'thumbnail', { status: sidecars.thumbnailState });
+}
+
+/**
+ * Ends repairs of sidecars that the library no longer has. What is intact stays; the rest is forgotten, or each verification would
+ * request its repair again.
+ */
+async function endRepairs(
+  deps: MirrorDeps,
+  { asset, signal }: LeasedAsset,
+  sidecars: SidecarStates,
+  reasons: Reason[],
+): Promise<void> {
+  const isEnded = (before: string, now: string) => before === 'pending' && now !== 'pending' && now !== 'mirrored';
+  const lost: string[] = [];
+  const findLost = async (keys: string[]) => {
+    for (const key of keys) {
+      if (!(await isIntact(deps.storage, key, sidecars.sidecarFiles[key]?.crc32, { signal }))) lost.push(key);
+    }
+  };
+  const { transcriptKeys, thumbnail } = sidecars;
+  if (transcriptKeys && isEnded(asset.transcriptState, sidecars.transcriptState)) {
+    await findLost(transcriptKeys);
+    const intact = transcriptKeys.filter((key) => !lost.includes(key));
+    if (lost.length > 0 && sidecars.transcriptState !== 'gave_up') reasons.push({ code: 'no_transcript' });
+    sidecars.transcriptState = lost.length === 0 ? 'mirrored' : 'gave_up';
+    sidecars.transcriptKeys = intact.length > 0 ? intact : null;
+  }
+  if (thumbnail && isEnded(asset.thumbnailState, sidecars.thumbnailState)) {
+    await findLost([thumbnail.key]);
+    if (lost.includes(thumbnail.key)) sidecars.thumbnail = null;
+    else sidecars.thumbnailState = 'mirrored';
+  }
+  if (lost.length === 0) return;
+  for (const key of lost) await deps.storage.remove(key);
+  const fields = { connectionId: asset.connectionId, assetId: asset.id, lost };
+  deps.log.warn({ event: 'sidecars.given_up', ...fields }, 'transcript or thumbnail given up');
 }
 
 /** Rewrites the record if anything has changed, and ends the lease. */

@@ -3,7 +3,7 @@ import { skippedNow } from '../filters/apply-filters.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { type Reason, renderReason } from '../reasons.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/schemas.ts';
-import { crc32At, measure } from '../storage/meter.ts';
+import { isIntact, measure } from '../storage/meter.ts';
 import { databaseTime, note } from '../store/assets/history.ts';
 import type { Media, SidecarStates } from '../store/database/schema.ts';
 import { askLibrary } from './ask-library.ts';
@@ -105,13 +105,9 @@ async function findStored(
   const object = await deps.storage.head(media.key, { signal });
   if (object?.bytes !== media.bytes) return undefined;
   if (media.etag !== null) return object.etag === media.etag ? media : undefined;
-  // Without ETags the content decides, unless the store has archived it: that is no reason to fetch it again.
-  try {
-    return (await crc32At(deps.storage, media.key, { signal })) === media.checksums.crc32 ? media : undefined;
-  } catch (error) {
-    if (error instanceof Archived) return media;
-    throw error;
-  }
+  // Without ETags the content decides.
+  const { crc32 = 'unknown' } = media.checksums;
+  return (await isIntact(deps.storage, media.key, crc32, { signal })) ? media : undefined;
 }
 
 /** Stores the thumbnail. Without one the asset is mirrored nevertheless: follow-up checks try again. */

@@ -2,7 +2,7 @@ import { createHash, type Hash } from 'node:crypto';
 import { type Readable, Transform, type TransformCallback } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { crc32 } from 'node:zlib';
-import { NamedError } from '../errors.ts';
+import { Archived, NamedError } from '../errors.ts';
 import { BlockHashes, contentHashOf } from './content-hash.ts';
 import { hexOf } from './crc32.ts';
 import type { ReadOptions, Storage } from './storage.ts';
@@ -187,6 +187,25 @@ export async function measure(
 export async function crc32At(storage: Storage, key: string, options: ReadOptions): Promise<string | null> {
   const body = await storage.get(key, options);
   return body ? (await measure(body, options.signal)).crc32 : null;
+}
+
+/**
+ * Whether an object has this CRC-32, or exists if none is known. An archived one counts as intact: it cannot be read, but that is no
+ * reason to fetch it again.
+ */
+export async function isIntact(
+  storage: Storage,
+  key: string,
+  crc32: string | undefined,
+  options: ReadOptions,
+): Promise<boolean> {
+  try {
+    const found = await crc32At(storage, key, options);
+    return found !== null && (crc32 === undefined || found === crc32);
+  } catch (error) {
+    if (error instanceof Archived) return true;
+    throw error;
+  }
 }
 
 /** A body is longer or shorter than declared, or was closed before its end. */

@@ -68,7 +68,11 @@ export async function requestRepair(
       // No file has this version, so the stored one is fetched again.
       ...(fetch && { media: sql`media || '{"version": ""}'` }),
       ...(has('record') && !has('media') && { recordKey: null }),
-      ...(has('transcript') && { transcriptState: 'pending' as const, transcriptDeadline: null }),
+      // A repair that is under way keeps its deadline, or it would never be given up.
+      ...(has('transcript') && {
+        transcriptState: 'pending' as const,
+        transcriptDeadline: sql<Date | null>`CASE transcript_state WHEN 'pending' THEN transcript_deadline END`,
+      }),
       ...(has('thumbnail') && { thumbnailState: 'pending' as const }),
     })
     .where('id', '=', id)
