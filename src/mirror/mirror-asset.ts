@@ -77,10 +77,11 @@ async function storeMedia(
 }
 
 /**
- * A file whose parts are no blocks of a content hash, or were not hashed, is read back. Without a hash if it is damaged or
- * archived: then the scrub finds one later.
+ * A file whose parts are no blocks of a content hash, or were not hashed, is read back. An archived one stays without a hash, until
+ * the scrub can read it. @throws if the bytes are not those that were stored: the file is fetched again
  */
-async function withHash(deps: MirrorDeps, { signal }: LeasedAsset, media: Media): Promise<Media> {
+async function withHash(deps: MirrorDeps, leased: LeasedAsset, media: Media): Promise<Media> {
+  const { signal } = leased;
   const { checksums, key } = media;
   if (!deps.storage.hashes || checksums.sha256) return media;
   const body = await deps.storage.get(key, { signal }).catch((error) => {
@@ -88,7 +89,10 @@ async function withHash(deps: MirrorDeps, { signal }: LeasedAsset, media: Media)
   });
   if (!body) return media;
   const { crc32, sha256 } = await measure(body, signal, { hashed: true });
-  return crc32 === checksums.crc32 ? { ...media, checksums: { ...checksums, sha256: sha256! } } : media;
+  if (crc32 === checksums.crc32) return { ...media, checksums: { ...checksums, sha256: sha256! } };
+  // Its parts must not be used again.
+  await dropUpload(deps, leased);
+  throw new Error(`${key} was read back with CRC-32 ${crc32}, but ${checksums.crc32} was stored`);
 }
 
 /** The media of this version if an earlier lease stored it and the bucket still has exactly these bytes. */

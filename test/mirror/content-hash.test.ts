@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { contentHash } from '../support/content-hash.ts';
 import { contentOf } from '../support/mirror.ts';
@@ -44,6 +45,31 @@ describe.each(stores)('the content hash of a file in $name', { timeout: 240_000 
     const id = await listed(size);
     await stage.query('UPDATE assets SET attempts = $2 WHERE id = $1', [id, attempts]);
     await worker.work(id);
+    const { known, recorded, stored } = await hashes(id);
+    expect({ known, recorded }).toEqual({ known: stored, recorded: stored });
+  });
+
+  test('a file that is read back with other bytes is not recorded, and is fetched again', async () => {
+    const id = await listed(21 * MiB + 7);
+    await stage.query('UPDATE assets SET attempts = 1 WHERE id = $1', [id]);
+    const { mirror, query } = stage;
+    const { service } = mirror;
+    const storage = {
+      ...service.context.storage,
+      get: async (key: string) =>
+        key.includes(id) ? Readable.from([Buffer.from('other bytes')]) : service.context.storage.get(key),
+    };
+    const context = { ...service.context, storage };
+    const misled = workerOf({ mirror: { ...mirror, service: { ...service, context } }, query });
+    expect(await misled.work(id)).toMatchObject({
+      outcome: 'attempt_failed',
+      reason: { text: expect.stringMatching(/was read back with CRC-32 \w+, but \w+ was stored/) },
+    });
+    await misled.close();
+    expect(await stage.store.assets.get(id)).toMatchObject({ media: null, mirroredAt: null, upload: null });
+    await stage.admin.clearRequests();
+    await worker.work(id);
+    expect((await stage.admin.requests({ assetId: id, endpoint: 'media' })).length).toBeGreaterThan(0);
     const { known, recorded, stored } = await hashes(id);
     expect({ known, recorded }).toEqual({ known: stored, recorded: stored });
   });
