@@ -21,6 +21,7 @@ import { within } from './assets/upcoming.ts';
 import * as versions from './assets/versions.ts';
 import { between, currentCursor, page, renew as renewFeed } from './changes/changes.ts';
 import * as changeFiles from './changes/files.ts';
+import { adopt } from './companies/hand-over.ts';
 import { countHeld } from './companies/held-changes.ts';
 import { setCompanies } from './companies/set-companies.ts';
 import * as connectionFilters from './connections/changed-filters.ts';
@@ -177,6 +178,7 @@ const readable = (db: Database) => ({
     ...connections,
     ...tokens,
     ...status,
+    adopt,
     changeSettings,
     countHeld,
     countTroubled,

@@ -363,6 +363,7 @@ describe('a company of a full sync', () => {
     expect(await stage.sync(first.connectionId, 'full')).toMatchObject({ gone: 1 });
 
     await stage.store.connections.end(first.connectionId, 'as a test');
+    await stage.handOver();
     await stage.admin.removeAsset(ids[1]!);
     expect(await stage.sync(second.connectionId, 'full')).toMatchObject({ gone: 1 });
     expect(await gone(companyId)).toEqual(ids.slice(0, 2).sort());

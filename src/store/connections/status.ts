@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import { type Reason, renderReason } from '../../reasons.ts';
-import { adoptWork, leaveWork } from '../companies/hand-over.ts';
+import { leaveWork } from '../companies/hand-over.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Connection, Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
@@ -90,7 +90,6 @@ export async function resume(db: Database, id: string): Promise<boolean> {
       .returning('id')
       .executeTakeFirst();
     if (!resumed) return false;
-    await adoptWork(tx, id);
     await request(tx, id, 'incremental');
     await addEvent(tx, { kind: 'connection.resumed', connectionId: id });
     await notify(tx, { connectionId: id });
