@@ -80,10 +80,13 @@ describe('the end of a connection', () => {
     await store.connections.connect(consented(userId, 'newer'));
     await store.connections.leaseRefresh(id, 2, 'owner', 60_000);
     const owner = 'owner';
-    expect(await store.connections.end(id, 'of the pair before', { tokenVersion: 1, owner })).toBe(false);
-    expect(await store.connections.end(id, 'of a lease before', { tokenVersion: 2, owner: 'other' })).toBe(false);
+    expect(await store.connections.end(id, 'of the pair before', { tokenVersion: 1, owner })).toBeUndefined();
+    expect(await store.connections.end(id, 'of a lease before', { tokenVersion: 2, owner: 'other' })).toBeUndefined();
     expect(await store.connections.get(id)).toMatchObject({ status: 'active', tokens: 'newer' });
-    expect(await store.connections.end(id, 'of this one', { tokenVersion: 2, owner })).toBe(true);
+    expect(await store.connections.end(id, 'of this one', { tokenVersion: 2, owner })).toEqual({
+      userId,
+      tokens: 'newer',
+    });
   });
 
   test('the end of a connection fails its syncs, releases its lease and notifies other processes', async () => {
