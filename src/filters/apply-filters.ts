@@ -41,7 +41,7 @@ export async function applyFilters(
       after = page.at(-1)!.id;
     }
   }
-  await store.filters.applied(connectionId, connection.settings);
+  await store.filters.applied(connectionId, connection.settings, defaults);
   if (found.skipped + found.unskipped > 0)
     log.info({ event: 'filter.applied', connectionId, ...found }, 'filters applied');
   return found;
@@ -70,9 +70,9 @@ function decisionsFor(
 
 /** Applies filters whose change was not applied to all assets yet, such as those of the environment. */
 export function startApplyingFilters(deps: { store: Store; log: Log; filters: FilterDefaults; timings: Timings }) {
-  const { store, log, timings } = deps;
+  const { store, log, timings, filters } = deps;
   async function applyPending(signal: AbortSignal): Promise<void> {
-    for (const connectionId of await store.filters.pending()) await applyFilters(deps, connectionId, signal);
+    for (const connectionId of await store.filters.pending(filters)) await applyFilters(deps, connectionId, signal);
   }
   const failed = (err: unknown) => log.warn({ event: 'filter.failed', err }, 'changed filters not applied, will retry');
   // A database that does not answer must not delay the shutdown.

@@ -79,16 +79,18 @@ export class Tokens {
 
   /** Ends the connection here, and at the library if that can be reached. `ended`: it had not ended before. */
   async disconnect(connectionId: string): Promise<{ ended: boolean; revoked: boolean }> {
-    const { store, log } = this.#deps;
+    const { store, sealer, log } = this.#deps;
     const reason = 'disconnected by the operator';
-    const pair = await this.#read(connectionId).catch(() => undefined);
     const ended = await store.connections.end(connectionId, reason);
-    if (!ended) return { ended, revoked: false };
+    if (!ended) return { ended: false, revoked: false };
     log.warn({ event: 'connection.disconnected', connectionId, reason }, 'connection disconnected');
-    if (pair) return { ended, revoked: await revoke(this.#deps, connectionId, pair.refreshToken) };
-    const unreadable = 'its tokens cannot be read';
-    log.warn({ event: 'grant.revoke_failed', connectionId, reason: unreadable }, 'grant not revoked at the library');
-    return { ended, revoked: false };
+    try {
+      const { refreshToken } = openPair(sealer, purposeOf.user(ended.userId), ended.tokens!);
+      return { ended: true, revoked: await revoke(this.#deps, connectionId, refreshToken) };
+    } catch (err) {
+      log.warn({ event: 'grant.revoke_failed', connectionId, err }, 'grant not revoked at the library');
+      return { ended: true, revoked: false };
+    }
   }
 
   /** Resolves when no refresh is running. */

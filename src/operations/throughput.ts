@@ -53,7 +53,7 @@ export function historyOperations({ store }: Pick<OperationsDeps, 'store'>) {
 
   async function readUntil(wanted: number, now: number): Promise<Minute[]> {
     const settled = floor(now - settledMs, minute);
-    if (to < settled - ranges.hour.span) {
+    if (to < settled - ranges.hour.span || to > settled) {
       known.clear();
       from = to = settled;
     }

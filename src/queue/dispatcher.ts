@@ -112,7 +112,7 @@ export class Dispatcher {
     if (this.#options.breaker.openReason === undefined) await this.#dispatch();
     if (performance.now() - this.#lastSweep > this.#options.timings.sweep) {
       this.#lastSweep = performance.now();
-      await sweep(this.#options, this.#stopping.signal);
+      await sweep(this.#options);
     }
     await this.#alignChanged();
     if (performance.now() > this.#nextAlign) await this.#align();

@@ -2,18 +2,14 @@ import type { Store } from '../store/store.ts';
 import type { Timings } from '../timings.ts';
 import type { Queues } from './queues.ts';
 
-/** Restored assets that get their connection in one statement. */
-const adoptedAtOnce = 5000;
+/** Assets that get another connection per sweep: a million at once would take minutes, in which nothing is dispatched. */
+const adoptedAtOnce = 2000;
 
-/** Finishes the work of processes that died: lost jobs, waiting syncs, restored assets. */
-export async function sweep(
-  deps: { store: Store; queues: Queues; timings: Timings },
-  signal: AbortSignal,
-): Promise<void> {
+/** Finishes the work of processes that died, and of connections that cannot work: lost jobs, waiting syncs, their assets. */
+export async function sweep(deps: { store: Store; queues: Queues; timings: Timings }): Promise<void> {
   const { store, queues } = deps;
   await store.counts.fold();
   await queues.addAssets(await store.assets.overdue(deps.timings.staleJob));
   for (const connectionId of await store.syncs.unattended()) await queues.addSync(connectionId);
-  let adopted = adoptedAtOnce;
-  while (adopted === adoptedAtOnce && !signal.aborted) adopted = await store.rebuild.adopt(adoptedAtOnce);
+  await store.connections.adopt(adoptedAtOnce);
 }

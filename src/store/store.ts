@@ -21,7 +21,8 @@ import { within } from './assets/upcoming.ts';
 import * as versions from './assets/versions.ts';
 import { between, currentCursor, page, renew as renewFeed } from './changes/changes.ts';
 import * as changeFiles from './changes/files.ts';
-import { countHeld } from './companies/held-changes.ts';
+import { adopt } from './companies/hand-over.ts';
+import { countHeld, endHolds } from './companies/held-changes.ts';
 import { setCompanies } from './companies/set-companies.ts';
 import * as connectionFilters from './connections/changed-filters.ts';
 import * as connections from './connections/connections.ts';
@@ -177,9 +178,11 @@ const readable = (db: Database) => ({
     ...connections,
     ...tokens,
     ...status,
+    adopt,
     changeSettings,
     countHeld,
     countTroubled,
+    endHolds,
     freshness,
     lags,
     late,

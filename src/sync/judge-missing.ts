@@ -24,11 +24,14 @@ export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string):
   const found = await store.missing.count(company);
   const isHeld = !accepted && isTooMany('missing', found, run.settings);
   let gone = 0;
-  for (let after = ''; found.count > 0 && !isHeld; ) {
+  // As many as were counted: the connection may get assets of another one meanwhile.
+  for (let after = '', left = found.count; left > 0 && !isHeld; ) {
     signal.throwIfAborted();
-    const ids = await store.missing.page(company, { after, limit: accepted ? pageSize : requestedSize });
+    const limit = Math.min(left, accepted ? pageSize : requestedSize);
+    const ids = await store.missing.page(company, { after, limit });
     if (ids.length === 0) break;
     after = ids.at(-1)!;
+    left -= ids.length;
     const confirmed = accepted ? ids : await goneOf(deps, connectionId, ids, signal);
     gone += await store.missing.gone(company, confirmed);
     const others = ids.filter((id) => !confirmed.includes(id));

@@ -4,6 +4,7 @@ import { every, type Repeated } from '../every.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Sealer } from '../oauth/seal.ts';
+import type { Endpoint } from '../store/events/endpoints.ts';
 import type { Delivery } from '../store/events/webhooks.ts';
 import type { Store } from '../store/store.ts';
 import { shownAddress } from '../webhook-address.ts';
@@ -134,7 +135,8 @@ export class Webhooks {
         if (!target) return;
         const delivery = await store.webhooks.lease(endpointId, leaseMs);
         if (!delivery) return;
-        await this.#deliver(endpointId, target, delivery);
+        // In the environment, another process may have another address.
+        await this.#deliver({ ...endpoint, url: shownAddress(target.url) }, target, delivery);
       }
     } catch (err) {
       if (!this.#failing.has(endpointId)) {
@@ -144,7 +146,8 @@ export class Webhooks {
     }
   }
 
-  async #deliver(endpointId: string, target: Target, delivery: Delivery): Promise<void> {
+  async #deliver(endpoint: Endpoint, target: Target, delivery: Delivery): Promise<void> {
+    const endpointId = endpoint.id;
     const { store, sender, metrics, log } = this.#deps;
     const { id, kind, attempts: attempt, connectionId, assetId } = delivery;
     const fields = { endpointId, webhookId: id, kind, attempt, connectionId, assetId };
@@ -167,7 +170,7 @@ export class Webhooks {
       error: reason,
       waitMs: Math.max(waitAfter(attempt), waitMs),
     });
-    if (gone && (await store.endpoints.markGone(endpointId, reason))) {
+    if (gone && (await store.endpoints.markGone(endpoint, reason))) {
       log.error(
         { event: 'webhook.gone', ...fields },
         'webhook endpoint gone (410), events wait until it is enabled again',

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { applyFilters } from '../../src/filters/apply-filters.ts';
 import { leaseOf } from '../../src/store/assets/leases.ts';
 import type { SyncDeps } from '../../src/sync/deps.ts';
 import { ask } from '../support/database.ts';
@@ -145,13 +146,31 @@ describe('a change of filters', () => {
     const { companyId, connectionId, film } = await listed();
     await stage.query(`UPDATE connections SET settings = '{"exclude": {"assetTypes": ["videos"]}}', filters_pending = true
       WHERE id = '${connectionId}'`);
-    expect(await stage.store.filters.pending()).toEqual([connectionId]);
+    expect(await stage.store.filters.pending(stage.deps.filters)).toEqual([connectionId]);
     // Earlier settings do not affect later ones.
-    await stage.store.filters.applied(connectionId, {});
-    expect(await stage.store.filters.pending()).toEqual([connectionId]);
+    await stage.store.filters.applied(connectionId, {}, stage.deps.filters);
+    expect(await stage.store.filters.pending(stage.deps.filters)).toEqual([connectionId]);
     await patch(connectionId, { exclude: { projectIds: ['p2'] }, force: true });
-    expect(await stage.store.filters.pending()).toEqual([]);
+    expect(await stage.store.filters.pending(stage.deps.filters)).toEqual([]);
     expect(await rows(companyId)).toMatchObject({ [film]: skipped('exclude type videos') });
+  });
+
+  test('an old process does not end a change of the default filters that a new process has begun', async () => {
+    const { companyId, connectionId, film } = await listed();
+    const { filters } = stage.store;
+    const [old, changed] = [stage.deps.filters, { includeTypes: [], excludeTypes: ['videos'] }];
+    const apply = (defaults: typeof old) =>
+      applyFilters({ ...stage.deps, filters: defaults }, connectionId, new AbortController().signal);
+    await filters.changeDefaults(changed);
+    expect(await filters.pending(old)).toEqual([]);
+    await apply(changed);
+    expect(await filters.pending(changed)).not.toContain(connectionId);
+    expect(await rows(companyId)).toMatchObject({ [film]: skipped('exclude type videos') });
+    // The old process has begun before.
+    await apply(old);
+    expect(await filters.pending(changed)).toContain(connectionId);
+    await filters.changeDefaults(old);
+    await apply(old);
   });
 });
 

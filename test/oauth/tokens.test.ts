@@ -946,6 +946,18 @@ describe('a disconnect by the operator', () => {
     expect(lines).toContainEqual(expect.objectContaining({ event: 'grant.revoke_failed' }));
   });
 
+  it('a disconnect by the operator revokes the token that a refresh has just saved', async () => {
+    const connection = await newConnection();
+    const end: Store['connections']['end'] = async (...args) => {
+      await tokensOf({ instance: 'other' }).getAccessToken(connection.id);
+      return store.connections.end(...args);
+    };
+    const tokens = tokensOf({ store: { ...store, connections: { ...store.connections, end } } });
+    expect(await tokens.disconnect(connection.id)).toEqual({ ended: true, revoked: true });
+    const { body } = relay.requests.find(({ path }) => path === '/api/oauth/revoke')!;
+    expect(new URLSearchParams(body).get('token')).not.toBe(connection.grant.refresh_token);
+  });
+
   it('a disconnect by the operator during a refresh revokes the new token too', async () => {
     const connection = await newConnection();
     const held = breaker();

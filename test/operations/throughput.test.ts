@@ -1,6 +1,6 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import type { History, Upcoming } from '../../src/http/dashboard/types.d.ts';
-import { widthAfter } from '../../src/operations/throughput.ts';
+import { historyOperations, widthAfter } from '../../src/operations/throughput.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 
@@ -75,6 +75,22 @@ test('throughput has one point per minute up to now, and past points stay unchan
   expect(day.points.reduce((sum, { bytes }) => sum + bytes, 0)).toBe(1407);
   const week = await history('week');
   expect([week.step, week.points.length]).toEqual([7200, 84]);
+});
+
+test('throughput is shown after the clock was set back', async () => {
+  const { history } = historyOperations({ store: stage.store });
+  const clock = vi.spyOn(Date, 'now');
+  try {
+    clock.mockReturnValue(present + 30 * 60_000);
+    await history();
+    clock.mockReturnValue(present);
+    const [id] = await stage.ids(companyId);
+    await mirrored(id!, 5, 900);
+    const { points } = await history();
+    expect(points.find(({ at }) => Date.parse(at) === present - 5 * 60_000)).toMatchObject({ assets: 1, bytes: 900 });
+  } finally {
+    clock.mockRestore();
+  }
 });
 
 test('upcoming checks are listed with their kind and time, without those that are due', async () => {

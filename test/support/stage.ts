@@ -128,6 +128,9 @@ export async function newStage(options: Partial<Parameters<typeof newGround>[0]>
       return (await store.syncs.get(id))!;
     },
 
+    /** As a worker does every few seconds: hands over the assets of connections that cannot work. */
+    handOver: () => store.connections.adopt(1000),
+
     assets: ofCompany,
     ids: async (companyId: string) => (await ofCompany(companyId)).map((asset) => asset.id),
 

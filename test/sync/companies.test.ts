@@ -396,6 +396,7 @@ describe('a company that two connections can read', () => {
 
     await stage.admin.endConnections(first.userId);
     expect(await stage.sync(first.connectionId)).toMatchObject({ status: 'failed', pages: 0 });
+    await stage.handOver();
     expect(await owners(companyId)).toEqual([second.connectionId]);
     expect((await stage.assets(companyId)).map(({ state, queuedAt }) => [state, queuedAt])).toEqual(
       ids.map(() => ['pending', null]),
@@ -409,6 +410,7 @@ describe('a company that two connections can read', () => {
     await stage.admin.addCompany({ id: `${companyId}-2`, name: 'Another', userIds: [first.userId] });
     await stage.admin.setAccess(companyId, first.userId, false);
     await stage.sync(first.connectionId);
+    await stage.handOver();
     expect(await owners(companyId)).toEqual([second.connectionId]);
     expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
   });
@@ -419,11 +421,24 @@ describe('a company that two connections can read', () => {
     await stage.store.connections.end(first.connectionId, 'as a test');
     expect(await dispatched(...ids)).toEqual([]);
     await connectAs(stage.mirror, second.userId);
+    await stage.handOver();
     expect(await owners(companyId)).toEqual([second.connectionId]);
     expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
   });
 
-  test('assets without a connection are adopted by the next sync of a connection that can read their company', async () => {
+  test('assets of an ended connection get another one in batches, as there may be a million', async () => {
+    const { companyId, first, second } = await shared(5);
+    await stage.query(`UPDATE assets SET state = 'mirrored', next_at = NULL WHERE company_id = $1`, [companyId]);
+    await stage.store.connections.end(first.connectionId, 'as a test');
+    await stage.sync(second.connectionId);
+    expect(await owners(companyId)).toEqual([first.connectionId]);
+    const moved = [];
+    for (let i = 0; i < 4; i++) moved.push(await stage.store.connections.adopt(2));
+    expect(moved).toEqual([2, 2, 1, 0]);
+    expect(await owners(companyId)).toEqual([second.connectionId]);
+  });
+
+  test('assets without a connection go to a connection that can read their company later', async () => {
     const { companyId, first, second, ids } = await shared();
     await Promise.all([
       stage.store.connections.end(first.connectionId, 'as a test'),
@@ -432,6 +447,7 @@ describe('a company that two connections can read', () => {
     const third = await stage.person();
     await stage.admin.setAccess(companyId, third.userId, true);
     await stage.sync(third.connectionId);
+    await stage.handOver();
     expect(await owners(companyId)).toEqual([third.connectionId]);
     expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
   });

@@ -174,6 +174,21 @@ describe('a listing in which many mirrored files are others', () => {
     expect(await stage.query('SELECT FROM replacements WHERE company_id = $1', [companyId])).toEqual([]);
   });
 
+  test('a company that is skipped by a filter is no longer held', async () => {
+    const { companyId, connectionId, ids } = await mirroredCompany(40);
+    await replace(ids.slice(0, 20));
+    for (const id of ids.slice(20)) await stage.admin.removeAsset(id);
+    await stage.sync(connectionId, 'full');
+    expect(await heldChanges(connectionId)).toMatchObject([{ kind: 'missing' }, { kind: 'replaced' }]);
+    await stage.mirror.api('PATCH', `/connections/${connectionId}`, { exclude: { companyIds: [companyId] } });
+    expect(await stage.sync(connectionId)).toMatchObject(isOver);
+    expect(await heldChanges(connectionId)).toEqual([]);
+    expect(await pending(companyId)).toEqual([]);
+    await stage.mirror.api('PATCH', `/connections/${connectionId}`, { exclude: null });
+    await stage.sync(connectionId, 'full');
+    expect(await heldChanges(connectionId)).toMatchObject([{ kind: 'missing' }, { kind: 'replaced' }]);
+  });
+
   test('new assets, changed names and other companies are not held up', async () => {
     const { companyId, connectionId, userId, ids } = await mirroredCompany(20);
     const other = await stage.admin.addCompany({ name: 'other' });

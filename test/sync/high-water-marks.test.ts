@@ -341,6 +341,7 @@ test('when one of two connections ends, the other misses no upload of their comp
       left.readable = true;
       at.model.passes(overlap);
       await at.run(left, 'incremental');
+      await store.connections.adopt(1000);
       const records = await at.records();
       expect([...records.keys()].sort()).toEqual(there(at.model).sort());
       for (const asset of records.values()) {

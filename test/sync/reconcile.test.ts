@@ -363,9 +363,31 @@ describe('a company of a full sync', () => {
     expect(await stage.sync(first.connectionId, 'full')).toMatchObject({ gone: 1 });
 
     await stage.store.connections.end(first.connectionId, 'as a test');
+    await stage.handOver();
     await stage.admin.removeAsset(ids[1]!);
     expect(await stage.sync(second.connectionId, 'full')).toMatchObject({ gone: 1 });
     expect(await gone(companyId)).toEqual(ids.slice(0, 2).sort());
+  });
+
+  test('missing assets that get this connection while it judges others are judged by its next full sync', async () => {
+    const { companyId, ...first } = await stage.company();
+    const ids = await stage.upload(companyId, 10);
+    await stage.sync(first.connectionId);
+    const second = await stage.person(companyId);
+    const own = await stage.upload(companyId, 10, { uploadDate: longAgo + overlap });
+    await stage.sync(second.connectionId);
+    await stage.store.connections.end(first.connectionId, 'as a test');
+    for (const id of [...ids, own[0]!]) await stage.admin.removeAsset(id);
+    const count: typeof stage.store.missing.count = async (listed) => {
+      const found = await stage.store.missing.count(listed);
+      await stage.handOver();
+      return found;
+    };
+    const store = { ...stage.store, missing: { ...stage.store.missing, count } };
+    // One of ten is marked as gone, but eleven of twenty would be held.
+    expect(await stage.sync(second.connectionId, 'full', {}, { store })).toMatchObject({ gone: 1, held: null });
+    const held = expect.stringContaining('10 of 19 assets');
+    expect(await stage.sync(second.connectionId, 'full')).toMatchObject({ gone: 0, held });
   });
 
   test('a full sync finds assets that are listed late, far behind the high-water mark, or without a date', async () => {

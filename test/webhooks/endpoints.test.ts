@@ -205,6 +205,20 @@ describe('webhook endpoints', () => {
     await remove(fine, dead, slow, gone);
   });
 
+  test('the answer 410 of an earlier address does not end an endpoint that has another one now', async () => {
+    const kinds = ['asset.mirrored'];
+    const [old, other] = [await add({ kinds }), await add({ kinds })];
+    const hanging: ServerResponse[] = [];
+    old.receiver.answer((response) => hanging.push(response));
+    await mirrored();
+    await until('a message to the earlier address', () => hanging.length > 0);
+    await api('PATCH', `/webhooks/${old.id}`, { url: other.receiver.url });
+    for (const response of hanging) response.writeHead(410).end();
+    const logged = () => scene.mirror.lines.find(({ endpointId }) => endpointId === old.id);
+    expect(await until('the answer to be logged', logged)).toMatchObject({ event: 'webhook.retry_scheduled' });
+    await remove(old, other);
+  });
+
   test('a new secret is shown once, and the old one signs for a day, too', async () => {
     const endpoint = await add({ kinds: ['asset.mirrored'] });
     const { secret, oldSecretUntil } = await api('PATCH', `/webhooks/${endpoint.id}`, { rotateSecret: true });

@@ -12,9 +12,16 @@ const json = (reason: Reason | null) => sql`${reason && JSON.stringify(reason)}:
 
 const notTransferring = sql`CASE state WHEN 'transferring' THEN 'pending' ELSE state END`;
 
+/** A listing has not changed it since the lease began. */
+const isUnchanged = ({ revision }: AssetLease) => sql`revision = ${revision}::int`;
+
+/** Due after `waitMs`, or at once if a listing has changed it. */
+const dueAfter = (lease: AssetLease, waitMs: number) =>
+  sql`CASE WHEN ${isUnchanged(lease)} THEN ${inMs(waitMs)} ELSE now() END`;
+
 /** The library still transcodes it: due again after `waitMs`, without spending an attempt. */
 export async function processing(db: Database, lease: AssetLease, waitMs: number): Promise<boolean> {
-  const values = sql`state = 'processing', reason = NULL, next_at = ${inMs(waitMs)}, waits = 0,
+  const values = sql`state = 'processing', reason = NULL, next_at = ${dueAfter(lease, waitMs)}, waits = 0,
     processing_since = coalesce(processing_since, now())`;
   return endLease(db, lease, values, { outcome: 'processing', waitMs });
 }
@@ -40,7 +47,7 @@ export async function again(
   waitMs: number,
   options: { spent?: boolean; postponed?: boolean; reason: Reason | null },
 ): Promise<boolean> {
-  const values = sql`state = ${notTransferring}, next_at = ${inMs(waitMs)}, reason = ${json(options.reason)},
+  const values = sql`state = ${notTransferring}, next_at = ${dueAfter(lease, waitMs)}, reason = ${json(options.reason)},
     attempts = attempts + ${options.spent ? 1 : 0}::int, waits = waits + ${options.postponed ? 1 : 0}::int`;
   return endLease(db, lease, values, { outcome: 'again', reason: options.reason, waitMs });
 }
@@ -79,7 +86,7 @@ export async function startOver(db: Database, lease: AssetLease): Promise<boolea
 
 /** Gives up a missing transcript and thumbnail; the media stays as it is. */
 export async function giveUpSidecars(db: Database, lease: AssetLease, reason: Reason): Promise<boolean> {
-  const values = sql`next_at = CASE WHEN revision <> ${lease.revision}::int THEN now() END,
+  const values = sql`next_at = CASE WHEN NOT ${isUnchanged(lease)} THEN now() END,
     attempts = 0, waits = 0, reason = ${json(reason)},
     transcript_state = CASE transcript_state WHEN 'pending' THEN 'gave_up' ELSE transcript_state END,
     thumbnail_state = CASE thumbnail_state WHEN 'pending' THEN 'gave_up' ELSE thumbnail_state END`;
@@ -96,12 +103,12 @@ async function endForGood(
   state: 'unavailable' | 'failed',
   reason: Reason,
 ): Promise<boolean> {
-  const isUnchanged = sql`revision = ${lease.revision}::int`;
-  const attempts = state === 'failed' ? sql`CASE WHEN ${isUnchanged} THEN attempts + 1 ELSE 0 END` : sql`0`;
+  const unchanged = isUnchanged(lease);
+  const attempts = state === 'failed' ? sql`CASE WHEN ${unchanged} THEN attempts + 1 ELSE 0 END` : sql`0`;
   const end =
     state === 'failed' ? sql`'failed'` : sql`CASE WHEN ${hasStoredFile} THEN 'mirrored' ELSE 'unavailable' END`;
-  const values = sql`state = CASE WHEN ${isUnchanged} THEN ${end} ELSE 'pending' END, reason = ${json(reason)},
-    next_at = CASE WHEN ${isUnchanged} THEN NULL ELSE now() END, attempts = ${attempts}, waits = 0, processing_since = NULL`;
+  const values = sql`state = CASE WHEN ${unchanged} THEN ${end} ELSE 'pending' END, reason = ${json(reason)},
+    next_at = CASE WHEN ${unchanged} THEN NULL ELSE now() END, attempts = ${attempts}, waits = 0, processing_since = NULL`;
   return endLease(db, lease, values, { outcome: state, reason });
 }
 

@@ -1,7 +1,6 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { Reason } from '../../reasons.ts';
 import { recordset } from '../database/recordset.ts';
-import { rowsWritten } from '../database/results.ts';
 import type { AssetState, Database, ListedAsset, Media, ThumbnailState, TranscriptState } from '../database/schema.ts';
 import { notLeased } from './leases.ts';
 
@@ -113,21 +112,4 @@ async function insertRebuilt(tx: Database, records: RawBuilder<unknown>): Promis
     WHERE a.media IS NULL AND (a.lease_until IS NULL OR a.lease_until < now())
     RETURNING a.id`.execute(tx);
   return rows;
-}
-
-/** Assigns up to `limit` assets without a connection to connections that can read them. Several processes may do so at once. */
-export async function adopt(db: Database, limit: number): Promise<number> {
-  const result = await sql`
-    WITH readers AS (
-      SELECT DISTINCT ON (a.company_id) a.company_id, c.id AS other_id
-      FROM connections c JOIN access a ON a.connection_id = c.id
-      WHERE c.status = 'active' AND a.lost_at IS NULL
-      ORDER BY a.company_id, c.connected_at, c.id
-    ), orphans AS (
-      SELECT o.id, readers.other_id FROM readers CROSS JOIN LATERAL (
-        SELECT id FROM assets WHERE connection_id IS NULL AND company_id = readers.company_id
-        LIMIT ${limit} FOR UPDATE SKIP LOCKED) AS o
-      LIMIT ${limit})
-    UPDATE assets SET connection_id = orphans.other_id FROM orphans WHERE assets.id = orphans.id`.execute(db);
-  return rowsWritten(result);
 }

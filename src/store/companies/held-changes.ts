@@ -38,6 +38,14 @@ export async function setHeld(
   return true;
 }
 
+/** Ends what this connection holds of companies that it no longer lists. Removals do not depend on listings. */
+export async function endHolds(db: Database, connectionId: string, companyIds: string[]): Promise<void> {
+  await sql`
+    UPDATE access SET held = held - '{missing,replaced}'::text[]
+    WHERE connection_id = ${connectionId} AND company_id = ANY(${companyIds}::text[])
+      AND held ?| '{missing,replaced}'`.execute(db);
+}
+
 /** Whether a company has replacements that were set aside, or are held. */
 export const hasReplacements = (connectionId: string, companyId: string) => sql<boolean>`(
   EXISTS (SELECT FROM replacements WHERE company_id = ${companyId} AND released_at IS NULL)

@@ -2,8 +2,8 @@ import { sql } from 'kysely';
 import { LeaseLost } from '../../errors.ts';
 import type { Database } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
-import { adoptWork, leaveWork, tryAgain } from './hand-over.ts';
-import { adoptableBy, type ReadableCompany, type Standing, standing } from './readable-companies.ts';
+import { leaveWork, tryAgain } from './hand-over.ts';
+import { type ReadableCompany, type Standing, standing } from './readable-companies.ts';
 
 interface Changes {
   gained: string[];
@@ -31,11 +31,11 @@ export async function setCompanies(
     before = read;
   }
   if (!before || before.status === 'disconnected') return { ...none, readable: [] };
-  const { readable, shared } = before;
+  const { readable } = before;
   const isSame =
     readable.filter((company) => names.get(company.id) === company.name).length === names.size &&
     (readable.length === names.size || !options.complete);
-  if (isSame && !(shared && (await adoptableBy(db, id)))) return { ...none, readable };
+  if (isSame) return { ...none, readable };
   const changes = await db.transaction().execute((tx) => change(tx, id, names, options));
   return { ...changes, readable: (await standing(db, id))?.readable ?? [] };
 }
@@ -65,7 +65,6 @@ async function change(
   const gained = await gain(tx, id, ids);
   const lost = options.complete ? await lose(tx, id, ids) : [];
   if (connection.status === 'active') {
-    await adoptWork(tx, id);
     const regained = gained.filter((companyId) => lostBefore.has(companyId));
     await tryAgain(tx, id, regained);
   }

@@ -2,13 +2,25 @@ import { isDeepStrictEqual } from 'node:util';
 import { sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
 
+/** The filters of the environment. */
+interface Defaults {
+  includeTypes: string[];
+  excludeTypes: string[];
+}
+
+const name = 'filters';
+const sorted = (defaults: Defaults) => ({
+  include: [...defaults.includeTypes].sort(),
+  exclude: [...defaults.excludeTypes].sort(),
+});
+
+/** False in an old process during a rolling restart: a newer one has other defaults. */
+const areSaved = (defaults: Defaults) => sql`
+  EXISTS (SELECT FROM settings WHERE name = ${name} AND value = ${JSON.stringify(sorted(defaults))}::jsonb)`;
+
 /** Saves the filters of the environment. If they have changed, the filters of all connections are applied again, and it returns true. */
-export async function changeDefaults(
-  db: Database,
-  defaults: { includeTypes: string[]; excludeTypes: string[] },
-): Promise<boolean> {
-  const name = 'filters';
-  const value = { include: [...defaults.includeTypes].sort(), exclude: [...defaults.excludeTypes].sort() };
+export async function changeDefaults(db: Database, defaults: Defaults): Promise<boolean> {
+  const value = sorted(defaults);
   const text = JSON.stringify(value);
   return db.transaction().execute(async (tx) => {
     const before = await tx
@@ -29,18 +41,24 @@ export async function changeDefaults(
   });
 }
 
-/** Connections whose changed filters are still to be applied to their assets. */
-export async function pending(db: Database): Promise<string[]> {
+/** Connections whose changed filters are still to be applied to their assets. None if a newer process has other defaults. */
+export async function pending(db: Database, defaults: Defaults): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`
-    SELECT id FROM connections WHERE filters_pending AND status <> 'disconnected' ORDER BY id`.execute(db);
+    SELECT id FROM connections
+    WHERE filters_pending AND status <> 'disconnected' AND ${areSaved(defaults)} ORDER BY id`.execute(db);
   return rows.map((row) => row.id);
 }
 
-/** The filters of these settings are applied. Does nothing if the settings have changed meanwhile. */
-export async function applied(db: Database, connectionId: string, settings: Record<string, unknown>): Promise<void> {
+/** The filters of these settings and defaults are applied. If either has changed meanwhile, filters are applied again. */
+export async function applied(
+  db: Database,
+  connectionId: string,
+  settings: Record<string, unknown>,
+  defaults: Defaults,
+): Promise<void> {
   await sql`
-    UPDATE connections SET filters_pending = false
-    WHERE id = ${connectionId} AND settings = ${JSON.stringify(settings)}::jsonb`.execute(db);
+    UPDATE connections SET filters_pending = settings <> ${JSON.stringify(settings)}::jsonb OR NOT ${areSaved(defaults)}
+    WHERE id = ${connectionId}`.execute(db);
 }
 
 /** Connections that can read a company now, with their settings; the oldest first. */

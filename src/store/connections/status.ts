@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import { type Reason, renderReason } from '../../reasons.ts';
-import { adoptWork, leaveWork } from '../companies/hand-over.ts';
+import { leaveWork } from '../companies/hand-over.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Connection, Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
@@ -8,7 +8,7 @@ import { addEvent, notify } from '../events/add-event.ts';
 import { request } from '../syncs/syncs.ts';
 
 /**
- * Disconnects a connection. Only one caller gets true, and informs operators. Without `refused`, an operator does it, and
+ * Disconnects a connection. Only one caller gets its tokens, and informs operators. Without `refused`, an operator does it, and
  * earlier connect links stop working. With `refused`, the library has refused that token pair: it must still be the current
  * one, and its refresh leased to `owner`, because a process that took over the lease may have received the next pair.
  */
@@ -17,8 +17,14 @@ export async function end(
   id: string,
   reason: string,
   refused?: { tokenVersion: number; owner: string },
-): Promise<boolean> {
+): Promise<Pick<Connection, 'userId' | 'tokens'> | undefined> {
   return db.transaction().execute(async (tx) => {
+    const before = await tx
+      .selectFrom('connections')
+      .select(['userId', 'tokens'])
+      .where('id', '=', id)
+      .forUpdate()
+      .executeTakeFirst();
     if (!refused) {
       await tx.updateTable('connections').set({ linksSince: sql`now()` }).where('id', '=', id).execute();
     }
@@ -42,7 +48,7 @@ export async function end(
       )
       .returning('id')
       .executeTakeFirst();
-    if (!ended) return false;
+    if (!ended) return undefined;
     await leaveWork(tx, id);
     await tx
       .updateTable('syncs')
@@ -54,7 +60,7 @@ export async function end(
       DELETE FROM sightings USING syncs WHERE syncs.id = sync_id AND syncs.connection_id = ${id}`.execute(tx);
     await addEvent(tx, { kind: 'connection.disconnected', connectionId: id, data: { reason } });
     await notify(tx, { connectionId: id });
-    return true;
+    return before;
   });
 }
 
@@ -90,7 +96,6 @@ export async function resume(db: Database, id: string): Promise<boolean> {
       .returning('id')
       .executeTakeFirst();
     if (!resumed) return false;
-    await adoptWork(tx, id);
     await request(tx, id, 'incremental');
     await addEvent(tx, { kind: 'connection.resumed', connectionId: id });
     await notify(tx, { connectionId: id });

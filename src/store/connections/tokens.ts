@@ -91,13 +91,13 @@ export async function useState(db: Database, state: string, until: Date): Promis
 
 /** Leases the refresh of the pair `tokenVersion` for `ms`. Undefined while another owner has it, or if the pair was replaced. */
 export async function leaseRefresh(db: Database, id: string, tokenVersion: number, owner: string, ms: number) {
-  const result = await sql<{ tokens: string; takenOver: boolean; unanswered: boolean }>`
+  const result = await sql<{ takenOver: boolean; unanswered: boolean }>`
     UPDATE connections AS c
     SET refresh_owner = ${owner}, refresh_until = ${inMs(ms)}
     FROM (SELECT id, refresh_owner FROM connections WHERE id = ${id} FOR UPDATE) AS before
     WHERE c.id = before.id AND c.token_version = ${tokenVersion} AND c.status <> 'disconnected'
       AND (c.refresh_until IS NULL OR c.refresh_until < now())
-    RETURNING c.tokens, before.refresh_owner IS NOT NULL AS taken_over, c.refresh_unanswered_at IS NOT NULL AS unanswered
+    RETURNING before.refresh_owner IS NOT NULL AS taken_over, c.refresh_unanswered_at IS NOT NULL AS unanswered
   `.execute(db);
   return result.rows[0];
 }

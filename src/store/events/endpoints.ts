@@ -85,11 +85,19 @@ export async function removeUnseen(db: Database, id: string, ms: number): Promis
   return wroteAny(await sql`DELETE FROM webhook_endpoints WHERE id = ${id} AND ${unseen}`.execute(db));
 }
 
-/** Marks an endpoint that answered 410. True if it was not marked before; an event then reports it. */
-export async function markGone(db: Database, id: string, reason: string): Promise<boolean> {
+/**
+ * Marks an endpoint that answered 410 at the address that `endpoint` has. True if it was not marked before; an event then
+ * reports it. False if it was changed meanwhile.
+ */
+export async function markGone(
+  db: Database,
+  { id, url, sealed }: Pick<Endpoint, 'id' | 'url' | 'sealed'>,
+  reason: string,
+): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     const result = await sql`
-      UPDATE webhook_endpoints SET gone_at = now() WHERE id = ${id} AND gone_at IS NULL`.execute(tx);
+      UPDATE webhook_endpoints SET gone_at = now()
+      WHERE id = ${id} AND url = ${url} AND sealed IS NOT DISTINCT FROM ${sealed} AND gone_at IS NULL`.execute(tx);
     if (wroteAny(result)) await addEvent(tx, { kind: 'webhook.gone', data: { endpointId: id, reason } });
     return wroteAny(result);
   });

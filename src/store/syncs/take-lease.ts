@@ -37,7 +37,7 @@ export async function begin(
       SELECT ${randomUUID()}, id, ${mode}, '{}', 'running', now() FROM taken RETURNING *
     )
     SELECT begun.*, taken.user_id, taken.settings, tokens, token_version, is_fresh,
-      jsonb_build_object('status', taken.status, 'shared', shared, 'readable', readable) AS standing
+      jsonb_build_object('status', taken.status, 'readable', readable) AS standing
     FROM begun, taken`.execute(db);
   if (!rows[0]) return undefined;
   const { tokens, tokenVersion, isFresh, ...sync } = rows[0];

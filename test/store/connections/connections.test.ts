@@ -80,10 +80,13 @@ describe('the end of a connection', () => {
     await store.connections.connect(consented(userId, 'newer'));
     await store.connections.leaseRefresh(id, 2, 'owner', 60_000);
     const owner = 'owner';
-    expect(await store.connections.end(id, 'of the pair before', { tokenVersion: 1, owner })).toBe(false);
-    expect(await store.connections.end(id, 'of a lease before', { tokenVersion: 2, owner: 'other' })).toBe(false);
+    expect(await store.connections.end(id, 'of the pair before', { tokenVersion: 1, owner })).toBeUndefined();
+    expect(await store.connections.end(id, 'of a lease before', { tokenVersion: 2, owner: 'other' })).toBeUndefined();
     expect(await store.connections.get(id)).toMatchObject({ status: 'active', tokens: 'newer' });
-    expect(await store.connections.end(id, 'of this one', { tokenVersion: 2, owner })).toBe(true);
+    expect(await store.connections.end(id, 'of this one', { tokenVersion: 2, owner })).toEqual({
+      userId,
+      tokens: 'newer',
+    });
   });
 
   test('the end of a connection fails its syncs, releases its lease and notifies other processes', async () => {
@@ -113,26 +116,24 @@ describe('the refresh lease', () => {
     const lease = (owner: string, version = 1, ms = 60_000) => store.connections.leaseRefresh(id, version, owner, ms);
     expect(await lease('too new', 2)).toBeUndefined();
     const got = await Promise.all(Array.from({ length: 20 }, (_, i) => lease(`owner ${i}`)));
-    expect(got.filter((answer) => answer !== undefined)).toEqual([
-      { tokens: 'sealed', takenOver: false, unanswered: false },
-    ]);
+    expect(got.filter((answer) => answer !== undefined)).toEqual([{ takenOver: false, unanswered: false }]);
     const holder = `owner ${got.findIndex((answer) => answer !== undefined)}`;
     await store.connections.releaseRefresh(id, 'somebody else', { unanswered: true });
     expect(await lease('next')).toBeUndefined();
     await store.connections.releaseRefresh(id, holder, { unanswered: true });
-    expect(await lease('next')).toEqual({ tokens: 'sealed', takenOver: false, unanswered: true });
+    expect(await lease('next')).toEqual({ takenOver: false, unanswered: true });
 
     expect(await store.connections.saveRefreshed(id, 1, 'newer', 60_000)).toBe(true);
     expect(await store.connections.saveRefreshed(id, 1, 'older', 60_000)).toBe(false);
     expect(await lease('of the pair before', 1)).toBeUndefined();
-    expect(await lease('third', 2)).toEqual({ tokens: 'newer', takenOver: false, unanswered: false });
+    expect(await lease('third', 2)).toEqual({ takenOver: false, unanswered: false });
   });
 
   test('the holder of a refresh lease learns that it took over an expired one', async () => {
     const { id } = await store.connections.connect(consented());
     await store.connections.leaseRefresh(id, 1, 'died', 1);
     const lease = await until('it to run out', () => store.connections.leaseRefresh(id, 1, 'next', 60_000));
-    expect(lease).toEqual({ tokens: 'sealed', takenOver: true, unanswered: false });
+    expect(lease).toEqual({ takenOver: true, unanswered: false });
   });
 
   test('an ended connection gets no refresh lease, and no tokens are saved for it', async () => {

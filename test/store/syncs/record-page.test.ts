@@ -277,6 +277,7 @@ test('syncs of the same page, a connection that comes and goes, workers and the 
   await setCompanies(a, 2);
   await setCompanies(b, 0);
   await setCompanies(a, 2);
+  await store.connections.adopt(1000);
   const owners = new Set(
     (await store.assets.search({ companyId: company, limit: 1000 })).map((asset) => asset.connectionId),
   );
@@ -316,6 +317,24 @@ test('the result of a worker does not hide what a listing has seen since', async
     const again = await inHand(run, 'since', `${id}, and nothing changed`);
     expect(await conclude(again)).toBe(true);
     expect(await store.assets.get(again.assetId)).toMatchObject({ state: id.split(' ')[1], nextAt: null });
+  }
+});
+
+test('an asset that a listing changes during its lease does not wait for the next attempt', async () => {
+  const run = await running(store, 'soon');
+  for (const [id, conclude] of [
+    ['soon again', (lease) => store.assets.again(lease, 3_600_000, { reason: why })],
+    ['soon processing', (lease) => store.assets.processing(lease, 3_600_000)],
+  ] as [string, (lease: ReturnType<typeof leaseOf>) => Promise<boolean>][]) {
+    const waits = async ({ assetId }: { assetId: string }) =>
+      (await store.assets.get(assetId))!.nextAt!.getTime() > (await store.now());
+    const changed = await inHand(run, 'soon', id);
+    await record(run, 'soon', [listed(id, { name: 'another' })]);
+    await conclude(changed);
+    expect(await waits(changed)).toBe(false);
+    const unchanged = await inHand(run, 'soon', `${id}, unchanged`);
+    await conclude(unchanged);
+    expect(await waits(unchanged)).toBe(true);
   }
 });
 
