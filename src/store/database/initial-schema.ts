@@ -55,6 +55,8 @@ const connections = `
     held jsonb NOT NULL DEFAULT '{}',
     gained_at timestamptz NOT NULL DEFAULT now(),
     lost_at timestamptz,
+    -- When a full sync last listed the company to its end.
+    listed_at timestamptz,
     PRIMARY KEY (connection_id, company_id)
   );
   CREATE INDEX access_by_company ON access (company_id);

@@ -109,6 +109,7 @@ interface AccessTable {
   held: Generated<Partial<Record<HeldKind, HeldChanges & { since: string }>>>;
   gainedAt: Generated<Date>;
   lostAt: Date | null;
+  listedAt: Date | null;
 }
 
 export type AssetState = 'pending' | 'processing' | 'transferring' | 'mirrored' | 'unavailable' | 'failed' | 'gone';

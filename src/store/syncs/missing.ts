@@ -94,6 +94,9 @@ export async function settle(db: Database, listed: Listed, held: HeldChanges | u
   const { sync, companyId } = listed;
   return underLease(db, listed, async (tx) => {
     await tx.deleteFrom('sightings').where('syncId', '=', sync.id).where('companyId', '=', companyId).execute();
+    await sql`
+      UPDATE access SET listed_at = now()
+      WHERE connection_id = ${sync.connectionId} AND company_id = ${companyId}`.execute(tx);
     await sql`UPDATE syncs SET position = position || ${positionOf(companyId, { done: true })} WHERE id = ${sync.id}`.execute(
       tx,
     );

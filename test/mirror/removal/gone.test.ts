@@ -68,6 +68,30 @@ test('an asset that moves out of a protected project before it is deleted stays 
   expect(await remove()).toBe(1);
 });
 
+test('an asset is removed only while its connection lists its company, and so would find it again', async () => {
+  const { store, admin } = stage;
+  const { companyId, connectionId } = await stage.company();
+  const content = { text: 'hello' };
+  const [back, gone] = await stage.upload(companyId, 2, { content });
+  await stage.sync(connectionId);
+  for (const id of [back!, gone!]) {
+    await worker.complete(id);
+    await admin.removeAsset(id);
+  }
+  await stage.sync(connectionId, 'full', { acceptGone: true });
+  await store.connections.pause(connectionId);
+  await stage.upload(companyId, 1, { id: back!, content });
+  expect(await remove()).toBe(0);
+
+  await stage.query(`UPDATE access SET listed_at = now() - interval '2 days' WHERE company_id = $1`, [companyId]);
+  await store.connections.resume(connectionId);
+  expect(await remove()).toBe(0);
+  await stage.sync(connectionId, 'full');
+  expect(await store.assets.get(back!)).toMatchObject({ state: 'mirrored' });
+  expect(await remove()).toBe(1);
+  expect(await store.assets.get(gone!)).toBeUndefined();
+});
+
 test('an asset that comes back while it is removed has no versions any more, and is mirrored again', async () => {
   const { store, admin, ground } = stage;
   const { companyId, connectionId } = await stage.company();
