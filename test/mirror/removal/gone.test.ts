@@ -17,8 +17,8 @@ afterAll(async () => {
   await stage?.close();
 });
 
-const remove = (storage: Storage = stage.ground.storage) => {
-  const { store, mirror } = stage;
+const remove = (storage: Storage = stage.ground.storage, store = stage.store) => {
+  const { mirror } = stage;
   return removeGone({ store, storage, log: mirror.service.context.log, leaseMs: 60_000, signal }, 0);
 };
 
@@ -90,6 +90,39 @@ test('an asset is removed only while its connection lists its company, and so wo
   expect(await store.assets.get(back!)).toMatchObject({ state: 'mirrored' });
   expect(await remove()).toBe(1);
   expect(await store.assets.get(gone!)).toBeUndefined();
+});
+
+test('a hold on an asset whose removal begins at that moment keeps its files, or says that it comes too late', async () => {
+  const { store, admin, ground, mirror } = stage;
+  const { companyId, connectionId } = await stage.company();
+  const [id] = await stage.upload(companyId, 1, { content: { text: 'evidence' } });
+  await stage.sync(connectionId);
+  await worker.complete(id!);
+  await admin.removeAsset(id!);
+  await stage.sync(connectionId, 'full');
+  const { media } = (await store.assets.get(id!))!;
+
+  const holdFirst: typeof store.removals.takeForRemoval = async (...request) => {
+    const taken = await store.removals.takeForRemoval(...request);
+    await store.removals.hold({ kind: 'asset', ids: [id!], reason: 'case 42', by: 'ada' });
+    return taken;
+  };
+  const removals = { ...store.removals, takeForRemoval: holdFirst };
+  expect(await remove(ground.storage, { ...store, removals })).toBe(0);
+  expect(await ground.storage.head(media!.key)).toMatchObject({ bytes: 8 });
+
+  await store.removals.release({ kind: 'asset', ids: [id!] });
+  let answer: Promise<unknown> | undefined;
+  const storage: Storage = {
+    ...ground.storage,
+    async *purge(at, options) {
+      answer ??= mirror.api('POST', '/holds', { kind: 'asset', ids: [id!] }).catch((error) => error);
+      await answer;
+      yield* ground.storage.purge(at, options);
+    },
+  };
+  expect(await remove(storage)).toBe(1);
+  expect(String(await answer)).toMatch(/being_removed.*too late/s);
 });
 
 test('an asset that comes back while it is removed has no versions any more, and is mirrored again', async () => {
