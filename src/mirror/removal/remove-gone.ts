@@ -61,7 +61,7 @@ export async function removeLeftovers(deps: RemovalDeps): Promise<void> {
     await workOnEach(
       deps,
       page,
-      ({ key }) => ({ key }),
+      ({ hash }) => ({ hash }),
       async ({ key, versionId, erased }) => {
         // Without a version id, delete markers are removed, too. But a removed asset may be back at the same key.
         const options = { signal, ...(!erased && { versionId }) };
