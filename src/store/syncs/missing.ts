@@ -55,11 +55,9 @@ export async function gone(db: Database, listed: Listed, ids: string[]): Promise
         ORDER BY a.id FOR UPDATE
       ), changed AS (
         UPDATE assets SET state = 'gone', next_at = NULL, queued_at = NULL, lease = lease + 1, lease_until = NULL,
-          revision = revision + 1, attempts = 0, waits = 0, processing_since = NULL, upload = NULL, skipped = NULL,
+          revision = revision + 1, attempts = 0, waits = 0, processing_since = NULL, skipped = NULL,
           reason = CASE WHEN media IS NULL THEN ${isGone(false)} ELSE ${isGone(true)} END
         FROM lacking WHERE assets.id = lacking.id RETURNING assets.id
-      ), parts AS (
-        DELETE FROM upload_parts USING changed WHERE asset_id = changed.id
       ), withdrawn AS (
         DELETE FROM replacements USING changed WHERE asset_id = changed.id AND released_at IS NULL
       ), logged AS (

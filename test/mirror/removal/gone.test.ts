@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { eraseAssets } from '../../../src/mirror/removal/erase.ts';
 import { removeGone } from '../../../src/mirror/removal/remove-gone.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { newStage, type Stage } from '../../support/stage.ts';
@@ -123,6 +124,26 @@ test('a hold on an asset whose removal begins at that moment keeps its files, or
   };
   expect(await remove(storage)).toBe(1);
   expect(String(await answer)).toMatch(/being_removed.*too late/s);
+});
+
+test('the unfinished upload of an asset that is gone or skipped ends with its erasure', async () => {
+  const { store, ground, mirror } = stage;
+  const { companyId, connectionId } = await stage.company();
+  const ids = await stage.upload(companyId, 3, { content: { text: 'evidence' } });
+  await stage.sync(connectionId);
+  const [gone, skipped] = ids as [string, string];
+  for (const id of [gone, skipped]) {
+    const upload = await ground.storage.uploads.begin(`${companyId}/_/${id}/file`, { bytes: 8 });
+    await stage.query('UPDATE assets SET upload = $2 WHERE id = $1', [id, JSON.stringify(upload)]);
+  }
+  await stage.admin.removeAsset(gone);
+  await stage.sync(connectionId, 'full', { acceptGone: true });
+  await store.filters.skip([{ id: skipped, rule: 'x' }]);
+  expect(await store.assets.get(gone)).toMatchObject({ state: 'gone' });
+  expect(await ground.leftovers()).not.toEqual([]);
+  await mirror.api('POST', '/erasures', { assetIds: [gone, skipped], reason: 'requested' });
+  await eraseAssets({ store, storage: ground.storage, log: mirror.service.context.log, leaseMs: 60_000, signal });
+  expect(await ground.leftovers()).toEqual([]);
 });
 
 test('an asset that comes back while it is removed has no versions any more, and is mirrored again', async () => {
