@@ -30,7 +30,7 @@ export const removalsAnswer = z
         ),
       })
       .describe(
-        'The assets to remove from the bucket in the next 7 days; `first`: up to 100 of them. An asset stays if it returns to the library or is protected.',
+        'The assets to remove from the bucket in the next 7 days; `first`: up to 100 of them. An asset stays if it returns to the library, is protected, or no active connection lists its company.',
       ),
     heldCompanies: z
       .array(heldChanges.extend({ companyId: z.string(), companyName: z.string(), connectionId: z.string() }))
