@@ -77,8 +77,8 @@ def check_objects(at, manifest):
     def is_excused(what, entry, line):  # being replaced while the inventory was written, or changed or removed later
         tombstone, media = f"_mirror/tombstones/{sha(line['id'].encode()).hex()}.json", (line["objects"] or [entry])[0]["key"]
         is_due = min(entry.get("until") or "9", line["removedAt"] or "9") <= now or is_newer(tombstone, "erasedAt")
-        versions = glob.glob(f"_mirror/versions/{glob.escape(line['id'])}/*.json", root_dir=at)
-        is_changed = is_newer(f"{media}.asset.json", "writtenAt") or any(is_newer(path, "replacedAt") for path in versions)
+        by_part = (glob.glob(f"_mirror/versions/{glob.escape(part)}/*.json", root_dir=at) for part in media.split("/"))  # one is the id
+        is_changed = is_newer(f"{media}.asset.json", "writtenAt") or any(is_newer(path, "replacedAt") for paths in by_part for path in paths)
         return line["state"] == "transferring" or is_changed or what == "missing" and is_due
     if root_of([*map(leaf, lines(at, manifest))]).hex() != manifest["root"]: report("altered", f"the entries of {day}", day)
     for line in filter(lambda line: "id" in line, map(json.loads, lines(at, manifest))):

@@ -61,6 +61,8 @@ async function add(
       ...(body !== undefined && body !== null && outcome.status !== 400 && { request: withoutSecrets(action, body) }),
       ...(outcome.status < 400 && (await changedValues(request, operations))),
       ...outcome,
+      // It may name an asset that was erased before.
+      ...(isErasure(action) && { reason: undefined }),
     });
   } catch (err) {
     // The change was made, so the answer must not say that it failed.
@@ -79,13 +81,15 @@ function targetOf({ params, routeOptions: { url = '' } }: FastifyRequest) {
   return url.includes('/assets/') ? { assetId: id } : { targetId: id };
 }
 
+const isErasure = (operationId: string) => /erase|erasure/i.test(operationId);
+
 /** Of an erased asset, only a hash may stay. The address of a webhook endpoint may have a secret. */
 function withoutSecrets(operationId: string, body: unknown): unknown {
   const { assetIds, ...rest } = body as { assetIds?: unknown; url?: unknown };
   if (/webhook/i.test(operationId) && typeof rest.url === 'string') {
     return { ...rest, url: URL.canParse(rest.url) ? shownAddress(rest.url) : 'not an address' };
   }
-  return /erase|erasure/i.test(operationId) && Array.isArray(assetIds) ? { ...rest, assets: assetIds.length } : body;
+  return isErasure(operationId) && Array.isArray(assetIds) ? { ...rest, assets: assetIds.length } : body;
 }
 
 /** The id of what was created or started. */

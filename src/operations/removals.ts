@@ -30,7 +30,7 @@ export const removalsAnswer = z
         ),
       })
       .describe(
-        'The assets to remove from the bucket in the next 7 days; `first`: up to 100 of them. An asset stays if it returns to the library or is protected.',
+        'The assets to remove from the bucket in the next 7 days; `first`: up to 100 of them. An asset stays if it returns to the library, is protected, or no active connection lists its company.',
       ),
     heldCompanies: z
       .array(heldChanges.extend({ companyId: z.string(), companyName: z.string(), connectionId: z.string() }))
@@ -96,10 +96,17 @@ export function removalOperations({ store, goneRetention }: Pick<OperationsDeps,
       return { holds: found.map(({ heldAt, ...hold }) => ({ ...hold, heldAt: heldAt.toISOString() })) };
     },
 
-    /** Protects assets, projects or connections from removal. */
+    /**
+     * Protects assets, projects or connections from removal.
+     * @throws Refused 404, or 409 if one is being removed: the protection of the others begins nevertheless
+     */
     async hold({ kind, ids, reason }: HoldRequest, operator: Pick<Operator, 'name'>) {
       await requireKnown(store, kind, ids);
-      return { changed: await store.removals.hold({ kind, ids, reason: reason ?? null, by: operator.name }) };
+      const changed = await store.removals.hold({ kind, ids, reason: reason ?? null, by: operator.name });
+      const tooLate = await store.removals.heldTooLate();
+      if (tooLate.length === 0) return { changed };
+      const lost = `${tooLate.join(', ')}: being removed or erased already`;
+      throw new Refused(409, 'being_removed', `Protected from removal, but too late for these assets: ${lost}.`);
     },
 
     async release({ kind, ids }: z.infer<typeof releaseRequest>) {

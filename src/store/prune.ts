@@ -25,7 +25,6 @@ export interface Pruned {
   syncs: number;
   events: number;
   history: number;
-  states: number;
 }
 
 /** How long other processes wait after one that died while it pruned. */
@@ -36,8 +35,8 @@ const batch = 10_000;
 const mostOfAsset = 200;
 
 /**
- * Deletes old syncs, events, history, changes and expired states of connect attempts. The last sync and event of each kind of a
- * connection or asset stays. `auditMs`: how long the audit log is kept. Undefined: another process is pruning.
+ * Deletes old syncs, events, history and changes. The last sync and event of each kind of a connection or asset stays.
+ * `auditMs`: how long the audit log is kept. Undefined: another process is pruning.
  */
 export async function prune(db: Database, { auditMs }: { auditMs: number }): Promise<Pruned | undefined> {
   // Not a session lock: behind a pooler the next statement may run in another session, and the lock would stay.
@@ -52,7 +51,6 @@ export async function prune(db: Database, { auditMs }: { auditMs: number }): Pro
       syncs: await pruneSyncs(db),
       events: await pruneEvents(db),
       history: await pruneHistory(db),
-      states: await pruneStates(db),
     };
   } finally {
     await chores.done(db, 'prune', 0);
@@ -119,10 +117,6 @@ async function inBatches(db: Database, statement: RawBuilder<unknown>): Promise<
     deleted += rows;
     if (rows < batch) return deleted;
   }
-}
-
-async function pruneStates(db: Database): Promise<number> {
-  return rowsWritten(await sql`DELETE FROM used_states WHERE until < now()`.execute(db));
 }
 
 /** Deletes counts that are zero. */

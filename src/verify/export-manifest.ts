@@ -11,7 +11,7 @@ export const manifestHead = lineOf(['path', 'bytes', 'crc32', 'assetId', ...fact
 export const manifestLines = (asset: ExportedAsset): string =>
   asset.files
     .map(({ to, at, bytes, crc32 }) =>
-      lineOf([to, bytes, crc32, asset.assetId, ...facts.map((fact) => harmless(asset.facts[fact])), at]),
+      lineOf([to, bytes, crc32, asset.assetId, ...facts.map((fact) => asset.facts[fact]), at]),
     )
     .join('');
 
@@ -20,13 +20,15 @@ export const missingList = (missing: { assetId: string; problem: string }[]): st
   [['assetId', 'reason'], ...missing.map(({ assetId, problem }) => [assetId, problem])].map(lineOf).join('');
 
 /** A spreadsheet must not take what users wrote for a formula. */
-const harmless = (text: string | null) => (text && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text);
+function harmless(text: string): string {
+  return /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+}
 
 function lineOf(values: unknown[]): string {
   return `${values.map(quoted).join(',')}\r\n`;
 }
 
 function quoted(value: unknown): string {
-  const text = value === null || value === undefined ? '' : String(value);
+  const text = value === null || value === undefined ? '' : harmless(String(value));
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

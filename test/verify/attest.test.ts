@@ -11,6 +11,7 @@ import { attestCopy, proveAsset } from '../../src/attest.ts';
 import { readCopyConfig } from '../../src/config/config.ts';
 import { createLog } from '../../src/log.ts';
 import { type Signer, type SigningKey, signingKey } from '../../src/signing.ts';
+import { idSegment } from '../../src/storage/keys.ts';
 import type { Finding } from '../../src/verify/attest/finding.ts';
 import { writeInventory } from '../../src/verify/inventory.ts';
 import type { InventoryLine } from '../../src/verify/inventory-line.ts';
@@ -40,7 +41,10 @@ interface Copy {
 async function newCopy(stage: Stage, path: string): Promise<Copy> {
   const worker = workerOf(stage);
   const { companyId, connectionId } = await stage.company();
-  const ids = await stage.upload(companyId, 6, { content: { text: 'a file' }, name: 'ä $ \u2028 b.bin' });
+  const file = { content: { text: 'a file' }, name: 'ä $ \u2028 b.bin' };
+  const ids = await stage.upload(companyId, 2, file);
+  ids.push(...(await stage.upload(companyId, 1, { ...file, id: `3 of ${companyId}: 100%?` })));
+  ids.push(...(await stage.upload(companyId, 3, file)));
   const large = await stage.upload(companyId, 1, { content: { seed: 'large', size: 17 * MiB } });
   ids.unshift(...large);
   await stage.sync(connectionId, 'full');
@@ -303,7 +307,7 @@ describe('a copy in a directory', { timeout: 120_000 }, () => {
     await writeFile(join(path, copy.keyOf(one)), 'replaced');
     for (const id of [two, three]) await rm(join(path, copy.keyOf(id)));
     await mkdir(join(path, '_mirror/tombstones'), { recursive: true });
-    await mkdir(join(path, `_mirror/versions/${three}`), { recursive: true });
+    await mkdir(join(path, `_mirror/versions/${idSegment(three)}`), { recursive: true });
     await writeFile(join(path, `${copy.keyOf(four)}.vtt`), 'WEBVTT');
     const at = async (time: Date) => {
       for (const id of [one, four]) {
@@ -311,7 +315,7 @@ describe('a copy in a directory', { timeout: 120_000 }, () => {
         await change(record, (content) => content.replace(/"writtenAt": ".*"/, `"writtenAt": "${time.toISOString()}"`));
       }
       await writeFile(join(path, `_mirror/tombstones/${sha256(two)}.json`), JSON.stringify({ erasedAt: time }));
-      const version = join(path, `_mirror/versions/${three}/20260131T120000000Z.json`);
+      const version = join(path, `_mirror/versions/${idSegment(three)}/20260131T120000000Z.json`);
       await writeFile(version, JSON.stringify({ replacedAt: time }));
     };
     for (const time of [new Date('2025-12-31'), new Date('2999-12-31')]) {

@@ -28,7 +28,7 @@ export function removalRoutes(app: Api, operations: Operations): void {
     '/holds',
     route('hold', 'Protect assets, projects or connections from removal', {
       body: holdRequest,
-      response: { 200: changedHolds, ...refused(404) },
+      response: { 200: changedHolds, ...refused(404, 409) },
     }),
     async (request) => operations.hold(request.body, request.operator!),
   );

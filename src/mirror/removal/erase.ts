@@ -1,7 +1,7 @@
-import { tombstoneKey } from '../../storage/keys.ts';
+import { idSegment, tombstoneKey } from '../../storage/keys.ts';
 import type { WaitingErasure } from '../../store/removals/erasures.ts';
 import { leaseForRemoval, type RemovalDeps, workOnEach } from './lease-for-removal.ts';
-import { purgeAsset } from './purge-asset.ts';
+import { purgeAsset, type Stored, withoutRow } from './purge-asset.ts';
 
 const pageSize = 100;
 
@@ -32,24 +32,35 @@ export async function eraseAssets(deps: RemovalDeps): Promise<number> {
 
 /** False: a worker has leased the asset, so it is tried again later. */
 async function eraseAsset(deps: RemovalDeps, waiting: WaitingErasure): Promise<boolean> {
+  const { store, signal } = deps;
+  const { assetId } = waiting;
+  const isErased = await leaseForRemoval(deps, assetId, { gone: false }, (asset, leased) =>
+    eraseLeased(deps, waiting, asset, leased),
+  );
+  if (isErased !== undefined) return isErased;
+  // GONE_RETENTION removed it meanwhile, or only superseded files are known.
+  if (await store.assets.get(assetId)) return false;
+  return eraseLeased(deps, waiting, undefined, signal);
+}
+
+async function eraseLeased(
+  deps: RemovalDeps,
+  waiting: WaitingErasure,
+  asset: Stored | undefined,
+  signal: AbortSignal,
+): Promise<boolean> {
   const { store, storage, log } = deps;
   const { erasureId, assetId, hash } = waiting;
-  const isErased = await leaseForRemoval(deps, assetId, { gone: false }, async (asset, signal) => {
-    await writeTombstone(deps, waiting, signal);
-    const options = { signal, isShared: store.removals.isShared };
-    if (waiting.objects === null) {
-      await store.removals.saveErasureCounts(waiting, await purgeAsset(storage, asset, { ...options, dryRun: true }));
-    }
-    const { left } = await purgeAsset(storage, asset, options);
-    const isDone = await store.removals.finishAssetErasure(waiting, asset, left);
-    if (isDone) log.info({ event: 'asset.erased', erasureId, hash, left: left.length }, 'asset erased');
-    return isDone;
-  });
-  if (isErased !== undefined) return isErased;
-  if (await store.assets.get(assetId)) return false;
-  // GONE_RETENTION removed it meanwhile.
-  await writeTombstone(deps, waiting, deps.signal);
-  return store.removals.finishAssetErasure(waiting, undefined, []);
+  await writeTombstone(deps, waiting, signal);
+  const purgeable = asset ?? withoutRow(assetId, await store.versions.ofAsset(assetId));
+  const options = { signal, isShared: store.removals.isShared };
+  if (waiting.objects === null) {
+    await store.removals.saveErasureCounts(waiting, await purgeAsset(storage, purgeable, { ...options, dryRun: true }));
+  }
+  const { left } = await purgeAsset(storage, purgeable, options);
+  const isDone = await store.removals.finishAssetErasure({ ...waiting, segment: idSegment(assetId) }, asset, left);
+  if (isDone) log.info({ event: 'asset.erased', erasureId, hash, left: left.length }, 'asset erased');
+  return isDone;
 }
 
 async function writeTombstone(

@@ -5,15 +5,25 @@ import type { Removed } from '../../store/removals/remove.ts';
 
 /** An asset with its kept versions. */
 export type Stored = Asset & { versions: AssetVersion[] };
+type Purgeable = Pick<
+  Stored,
+  'id' | 'media' | 'recordKey' | 'superseded' | 'earlierKeys' | 'sidecarFiles' | 'upload' | 'versions'
+>;
+
+/** An asset of which the database has no row. */
+export const withoutRow = (id: string, versions: AssetVersion[]): Purgeable => ({
+  ...{ id, versions, media: null, recordKey: null, upload: null },
+  ...{ superseded: [], earlierKeys: [], sidecarFiles: {} },
+});
 
 /**
  * What to purge: the asset's own folders, and each key that is in none of them. The asset's own record comes first, so that a rebuild never
  * finds an asset of which a part is removed.
  */
-async function placesOf(asset: Stored, isShared: IsShared): Promise<string[]> {
-  const { id, media, recordKey, superseded, sidecarFiles, upload, versions } = asset;
+async function placesOf(asset: Purgeable, isShared: IsShared): Promise<string[]> {
+  const { id, media, recordKey, superseded, earlierKeys, sidecarFiles, upload, versions } = asset;
   const records = [recordKey, media && sidecarKeys.record(media.key)].filter((key) => typeof key === 'string');
-  const keys = [...records, media?.key, upload?.key, ...superseded, ...Object.keys(sidecarFiles)];
+  const keys = [...records, media?.key, upload?.key, ...superseded, ...earlierKeys, ...Object.keys(sidecarFiles)];
   const older = versions.flatMap(({ files }) => files.map(({ key }) => key));
   const own = idSegment(id);
   const all = [...keys, ...older].filter((key) => typeof key === 'string');
@@ -37,7 +47,7 @@ function folderOf(key: string, own: string): string | undefined {
 /** Removes all objects of an asset, with all their versions. `dryRun`: only counts them. */
 export async function purgeAsset(
   storage: Storage,
-  asset: Stored,
+  asset: Purgeable,
   options: { signal: AbortSignal; dryRun?: boolean; isShared: IsShared },
 ): Promise<Removed> {
   const found: Removed = { objects: 0, bytes: 0, left: [] };

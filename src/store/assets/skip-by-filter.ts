@@ -50,10 +50,8 @@ export async function skip(db: Database, assets: { id: string; rule: string }[])
       ORDER BY a.id FOR UPDATE OF a
     ), changed AS (
       UPDATE assets SET state = 'pending', skipped = out.rule, reason = out.reason, next_at = NULL, queued_at = NULL,
-        lease = lease + 1, lease_until = NULL, attempts = 0, waits = 0, processing_since = NULL, upload = NULL
+        lease = lease + 1, lease_until = NULL, attempts = 0, waits = 0, processing_since = NULL
       FROM out WHERE assets.id = out.id RETURNING assets.id
-    ), parts AS (
-      DELETE FROM upload_parts USING changed WHERE asset_id = changed.id
     ), logged AS (
       INSERT INTO asset_history (asset_id, kind, data)
       SELECT changed.id, 'skipped', jsonb_build_object('rule', out.rule) FROM changed JOIN out ON out.id = changed.id

@@ -55,6 +55,8 @@ const connections = `
     held jsonb NOT NULL DEFAULT '{}',
     gained_at timestamptz NOT NULL DEFAULT now(),
     lost_at timestamptz,
+    -- When a full sync last listed the company to its end.
+    listed_at timestamptz,
     PRIMARY KEY (connection_id, company_id)
   );
   CREATE INDEX access_by_company ON access (company_id);
@@ -139,6 +141,8 @@ const assets = `
     thumbnail_state text NOT NULL DEFAULT 'none' CHECK (thumbnail_state IN ('none', 'pending', 'mirrored', 'gave_up')),
     -- Keys that another version of it may have: deleted once the record of this one is written.
     superseded text[] NOT NULL DEFAULT '{}',
+    -- A key of its media in each folder in which it was before: there may be versions of objects.
+    earlier_keys text[] NOT NULL DEFAULT '{}',
     -- Readers of the feed have it: written by a trigger (change-schema.ts).
     in_copy boolean NOT NULL DEFAULT false,
     -- An upload in parts that can be resumed. Its parts are in upload_parts.
@@ -193,6 +197,19 @@ const assets = `
   END $$;
   CREATE TRIGGER date_gone_assets BEFORE UPDATE OF state ON assets
     FOR EACH ROW WHEN ((new.state = 'gone') <> (old.state = 'gone')) EXECUTE FUNCTION date_gone_asset();
+
+  CREATE FUNCTION folder_of(media jsonb) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT regexp_replace(media->>'key', '[^/]*$', '')
+  $$;
+  CREATE FUNCTION remember_folder() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    IF NOT EXISTS (
+      SELECT FROM unnest(new.earlier_keys) AS key WHERE folder_of(jsonb_build_object('key', key)) = folder_of(old.media))
+    THEN new.earlier_keys = new.earlier_keys || (old.media->>'key'); END IF;
+    RETURN new;
+  END $$;
+  CREATE TRIGGER remember_folders BEFORE UPDATE OF media ON assets
+    FOR EACH ROW WHEN (folder_of(old.media) <> folder_of(new.media)) EXECUTE FUNCTION remember_folder();
 
   CREATE INDEX assets_keeping ON assets (keeping_at) WHERE keeping_at IS NOT NULL;
 

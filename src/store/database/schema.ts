@@ -109,6 +109,7 @@ interface AccessTable {
   held: Generated<Partial<Record<HeldKind, HeldChanges & { since: string }>>>;
   gainedAt: Generated<Date>;
   lostAt: Date | null;
+  listedAt: Date | null;
 }
 
 export type AssetState = 'pending' | 'processing' | 'transferring' | 'mirrored' | 'unavailable' | 'failed' | 'gone';
@@ -225,6 +226,8 @@ interface AssetTable {
   unverifiableAt: Generated<Date | null>;
   /** Keys of the files that are being replaced: their objects are deleted once the new record is written. */
   superseded: Generated<string[]>;
+  /** A key of its media in each folder in which it was before; written by a trigger. */
+  earlierKeys: Generated<string[]>;
   /** The feed has reported it as part of the copy; written by a trigger. */
   inCopy: Generated<boolean>;
   upload: UploadUnderWay | null;

@@ -3,7 +3,7 @@ import { type RawBuilder, sql } from 'kysely';
 import { forgetErased } from '../changes/changes.ts';
 import type { Asset, Database } from '../database/schema.ts';
 import { protectedByHold } from './holds.ts';
-import { deleteAsset, type Leftover, type Removed, saveLeftovers } from './remove.ts';
+import { deleteAsset, forgetAsset, type Leftover, type Removed, saveLeftovers } from './remove.ts';
 import { rowHash } from './tombstones.ts';
 
 /** Which assets to erase: exactly one of these. */
@@ -20,21 +20,30 @@ function within(scope: ErasureScope): RawBuilder<boolean> {
   return sql`a.connection_id = ${scope.connectionId}`;
 }
 
+/** Assets, and those of which a rebuild has found only superseded files. */
+const known = sql`(
+  SELECT id, connection_id, company_id, project_id, bytes FROM assets
+  UNION ALL SELECT asset_id, NULL, company_id, project_id, NULL FROM asset_versions v
+  WHERE NOT EXISTS (SELECT FROM assets WHERE id = v.asset_id))`;
+
+const chosen = (scope: ErasureScope) => sql`(
+  SELECT a.id, max(a.bytes) AS bytes, bool_or(${protectedByHold}) AS is_protected FROM ${known} AS a
+  WHERE ${within(scope)} GROUP BY a.id)`;
+
 /** What an erasure would remove. */
 export async function previewErasure(db: Database, scope: ErasureScope) {
   const { rows } = await sql<{ assets: number; bytes: number; protectedAssets: number }>`
     SELECT count(*) FILTER (WHERE NOT is_protected) AS assets, count(*) FILTER (WHERE is_protected) AS protected_assets,
       coalesce(sum(bytes) FILTER (WHERE NOT is_protected), 0)::bigint AS bytes
-    FROM (SELECT a.bytes, ${protectedByHold} AS is_protected FROM assets a WHERE ${within(scope)}) AS them`.execute(db);
+    FROM ${chosen(scope)} AS a`.execute(db);
   return rows[0]!;
 }
 
 /** Returns the ids that no asset has. */
 export async function unknownAssets(db: Database, ids: string[]): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`
-    SELECT id FROM unnest(${ids}::text[]) AS ids (id) WHERE NOT EXISTS (SELECT FROM assets a WHERE a.id = ids.id)`.execute(
-    db,
-  );
+    SELECT id FROM unnest(${ids}::text[]) AS ids (id) WHERE id NOT IN (
+      SELECT a.id FROM ${known} AS a WHERE a.id = ANY(${ids}::text[]))`.execute(db);
   return rows.map(({ id }) => id);
 }
 
@@ -51,8 +60,8 @@ export async function requestErasure(
     await sql`INSERT INTO erasures (id, reason, requested_by) VALUES (${id}, ${reason}, ${by})`.execute(tx);
     await sql`
       INSERT INTO erasure_assets (erasure_id, hash, asset_id, state)
-      SELECT ${id}, ${rowHash}, CASE WHEN NOT ${protectedByHold} THEN a.id END, CASE WHEN ${protectedByHold} THEN 'protected' ELSE 'waiting' END
-      FROM assets a WHERE ${within(scope)}`.execute(tx);
+      SELECT ${id}, ${rowHash}, CASE WHEN NOT is_protected THEN id END, CASE WHEN is_protected THEN 'protected' ELSE 'waiting' END
+      FROM ${chosen(scope)} AS a`.execute(tx);
     await sql`
       INSERT INTO tombstones (hash, erased_at, erased_by, reason)
       SELECT hash, now(), ${by}, ${reason} FROM erasure_assets WHERE erasure_id = ${id} AND state = 'waiting'
@@ -68,7 +77,7 @@ export async function requestErasure(
 export async function eraseAgain(db: Database): Promise<void> {
   await sql`
     WITH restored AS MATERIALIZED (
-      SELECT a.id, t.hash FROM tombstones t JOIN assets a ON ${rowHash} = t.hash
+      SELECT DISTINCT a.id, t.hash FROM tombstones t JOIN ${known} AS a ON ${rowHash} = t.hash
       WHERE NOT EXISTS (SELECT FROM erasure_assets e WHERE e.asset_id = a.id)
     ), erasure AS (
       INSERT INTO erasures (id, reason, requested_by)
@@ -109,17 +118,19 @@ export async function saveErasureCounts(
 }
 
 /**
- * Deletes everything that the database knows of an erased asset, except its ids in the feed. `asset`: undefined if it has no row
- * any more.
+ * Deletes everything that the database knows of an erased asset, except its ids in the feed. `segment`: its id in object keys;
+ * `asset`: undefined if it has no row any more.
  */
 export async function finishAssetErasure(
   db: Database,
-  { assetId, hash }: Pick<WaitingErasure, 'assetId' | 'hash'>,
+  { assetId, hash, segment }: Pick<WaitingErasure, 'assetId' | 'hash'> & { segment: string },
   asset: Pick<Asset, 'id' | 'lease'> | undefined,
   left: Leftover[],
 ): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     if (asset && !(await deleteAsset(tx, asset))) return false;
+    if (!asset) await forgetAsset(tx, assetId);
+    await forgetFindings(tx, assetId, segment);
     // The audit log keeps what operators did, without the asset.
     await sql`UPDATE events SET asset_id = NULL WHERE asset_id = ${assetId} AND kind LIKE 'operator.%'`.execute(tx);
     await sql`DELETE FROM events WHERE asset_id = ${assetId}`.execute(tx);
@@ -133,6 +144,25 @@ export async function finishAssetErasure(
       WHERE asset_id = ${assetId}`.execute(tx);
     return true;
   });
+}
+
+/** Deletes the asset from reports: objects that no record names, and what drills have found. */
+async function forgetFindings(tx: Database, assetId: string, segment: string): Promise<void> {
+  await sql`DELETE FROM verification_lines WHERE asset_id IS NULL AND strpos(key, ${`/${segment}/`}) > 0`.execute(tx);
+  const isOther = sql`'$[*] ? (@.assetId != $id)', ${JSON.stringify({ id: assetId })}::jsonb`;
+  await sql`
+    UPDATE drills SET report = report
+      || jsonb_build_object('loss', report->'loss' || jsonb_build_object(
+        'examples', jsonb_path_query_array(report#>'{loss,examples}', ${isOther})))
+      || jsonb_build_object('sample', report->'sample' || jsonb_build_object(
+        'damaged', jsonb_path_query_array(report#>'{sample,damaged}', ${isOther}),
+        'unreadable', jsonb_path_query_array(report#>'{sample,unreadable}', ${isOther})))
+      || jsonb_build_object('problems', report->'problems' || jsonb_build_object('lines', (
+        SELECT coalesce(jsonb_agg(line), '[]') FROM jsonb_array_elements_text(report#>'{problems,lines}') AS line
+        WHERE strpos(line, ${`/${segment}/`}) = 0)))
+    WHERE strpos(report::text, ${JSON.stringify(assetId)}) > 0 OR strpos(report::text, ${`/${segment}/`}) > 0`.execute(
+    tx,
+  );
 }
 
 /** Ends erasures of which no asset is waiting. Returns their ids. */

@@ -11,6 +11,14 @@ const day = 86_400_000;
 const goneBefore = (time: RawBuilder<unknown>): RawBuilder<boolean> => sql`
   a.state = 'gone' AND a.gone_at < ${time} AND a.media IS NOT NULL AND NOT ${protectedByHold}`;
 
+/**
+ * Its connection has listed the whole company in the last day, and would have found the asset if it were back. With rarer full
+ * syncs, removals follow each.
+ */
+const listedLately = sql`EXISTS (
+  SELECT FROM access x JOIN connections r ON r.id = x.connection_id AND r.status = 'active'
+  WHERE (x.connection_id, x.company_id) = (a.connection_id, a.company_id) AND x.lost_at IS NULL AND x.listed_at > ${msAgo(day)})`;
+
 /** An operator has accepted the removal. */
 const accepted = sql`coalesce(a.gone_at <= c.removal_accepted_before, false)`;
 
@@ -32,7 +40,8 @@ export async function companiesDue(db: Database, retentionMs: number): Promise<D
     FROM (
       SELECT a.company_id, count(*) FILTER (WHERE NOT ${accepted}) AS fresh,
         coalesce((array_agg(a.id ORDER BY a.id) FILTER (WHERE NOT ${accepted}))[1:${sampleSize}::int], '{}') AS sample
-      FROM assets a JOIN companies c ON c.id = a.company_id WHERE ${goneBefore(sql`${before}::timestamptz`)} GROUP BY a.company_id
+      FROM assets a JOIN companies c ON c.id = a.company_id 
+      WHERE ${goneBefore(sql`${before}::timestamptz`)} AND ${listedLately} GROUP BY a.company_id
     ) AS d CROSS JOIN LATERAL (
       SELECT x.connection_id, c.settings FROM access x JOIN connections c ON c.id = x.connection_id
       WHERE x.company_id = d.company_id
@@ -55,7 +64,7 @@ export async function removable(
     SELECT a.id, ${accepted} AS accepted
     FROM assets a JOIN companies c ON c.id = a.company_id
     WHERE a.company_id = ${at.companyId} AND a.id > ${at.after} AND ${goneBefore(sql`${at.before}::timestamptz`)}
-      AND (NOT ${at.onlyAccepted}::boolean OR ${accepted})
+      AND ${listedLately} AND (NOT ${at.onlyAccepted}::boolean OR ${accepted})
     ORDER BY a.id LIMIT ${at.limit}`.execute(db);
   return rows;
 }

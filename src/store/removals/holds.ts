@@ -33,6 +33,16 @@ export async function hold(
   return rowsWritten(result);
 }
 
+/** Protected assets that are lost nevertheless: their removal or erasure began before. At most ten. */
+export async function heldTooLate(db: Database): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`
+    SELECT a.id FROM assets a JOIN (
+      SELECT id FROM assets WHERE state = 'gone' AND lease_until > now()
+      UNION SELECT asset_id FROM erasure_assets WHERE asset_id IS NOT NULL) AS leaving USING (id)
+    WHERE ${protectedByHold} ORDER BY a.id LIMIT 10`.execute(db);
+  return rows.map(({ id }) => id);
+}
+
 /** Returns how many were protected. */
 export async function release(db: Database, what: { kind: HoldKind; ids: string[] }): Promise<number> {
   const result = await sql`DELETE FROM holds WHERE kind = ${what.kind} AND id = ANY(${what.ids}::text[])`.execute(db);

@@ -12,7 +12,7 @@ export {
   waitingErasures,
 } from './erasures.ts';
 export { accept, companiesDue, endHeldRemovalsExcept, removable, setHeldRemovals, upcoming } from './gone.ts';
-export { hold, holds, isProtected, release } from './holds.ts';
+export { heldTooLate, hold, holds, isProtected, release } from './holds.ts';
 export {
   dueLeftovers,
   finishRemoval,

@@ -93,12 +93,17 @@ export async function finishRemoval(
 export async function deleteAsset(tx: Database, { id, lease }: Pick<Asset, 'id' | 'lease'>): Promise<boolean> {
   const result = await sql`DELETE FROM assets WHERE id = ${id} AND lease = ${lease} AND state = 'gone'`.execute(tx);
   if (!wroteAny(result)) return false;
+  await forgetAsset(tx, id);
+  return true;
+}
+
+/** Deletes what other tables know of an asset. */
+export async function forgetAsset(tx: Database, id: string): Promise<void> {
   for (const table of ['asset_versions', 'asset_history', 'verification_lines', 'webhook_deliveries']) {
     await sql`DELETE FROM ${sql.table(table)} WHERE asset_id = ${id}`.execute(tx);
   }
   // The keys stay until the parts of unfinished uploads are swept.
   await sql`UPDATE upload_keys SET asset_id = '' WHERE asset_id = ${id}`.execute(tx);
-  return true;
 }
 
 /** The versions of an asset are no longer in the bucket. False: it was leased again. */
@@ -123,11 +128,11 @@ export async function saveLeftovers(tx: Database, hash: string, left: Leftover[]
 export async function dueLeftovers(
   db: Database,
   limit: number,
-): Promise<{ key: string; versionId: string; erased: boolean }[]> {
-  const { rows } = await sql<{ key: string; versionId: string; erased: boolean }>`
+): Promise<{ hash: string; key: string; versionId: string; erased: boolean }[]> {
+  const { rows } = await sql<{ hash: string; key: string; versionId: string; erased: boolean }>`
     UPDATE leftovers SET retry_at = now() + interval '1 day' WHERE (key, version_id) IN (
       SELECT key, version_id FROM leftovers WHERE retry_at <= now() ORDER BY retry_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
-    RETURNING key, version_id, EXISTS (SELECT FROM tombstones WHERE hash = leftovers.hash) AS erased`.execute(db);
+    RETURNING hash, key, version_id, EXISTS (SELECT FROM tombstones WHERE hash = leftovers.hash) AS erased`.execute(db);
   return rows;
 }
 

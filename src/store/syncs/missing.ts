@@ -55,11 +55,9 @@ export async function gone(db: Database, listed: Listed, ids: string[]): Promise
         ORDER BY a.id FOR UPDATE
       ), changed AS (
         UPDATE assets SET state = 'gone', next_at = NULL, queued_at = NULL, lease = lease + 1, lease_until = NULL,
-          revision = revision + 1, attempts = 0, waits = 0, processing_since = NULL, upload = NULL, skipped = NULL,
+          revision = revision + 1, attempts = 0, waits = 0, processing_since = NULL, skipped = NULL,
           reason = CASE WHEN media IS NULL THEN ${isGone(false)} ELSE ${isGone(true)} END
         FROM lacking WHERE assets.id = lacking.id RETURNING assets.id
-      ), parts AS (
-        DELETE FROM upload_parts USING changed WHERE asset_id = changed.id
       ), withdrawn AS (
         DELETE FROM replacements USING changed WHERE asset_id = changed.id AND released_at IS NULL
       ), logged AS (
@@ -94,6 +92,9 @@ export async function settle(db: Database, listed: Listed, held: HeldChanges | u
   const { sync, companyId } = listed;
   return underLease(db, listed, async (tx) => {
     await tx.deleteFrom('sightings').where('syncId', '=', sync.id).where('companyId', '=', companyId).execute();
+    await sql`
+      UPDATE access SET listed_at = now()
+      WHERE connection_id = ${sync.connectionId} AND company_id = ${companyId}`.execute(tx);
     await sql`UPDATE syncs SET position = position || ${positionOf(companyId, { done: true })} WHERE id = ${sync.id}`.execute(
       tx,
     );

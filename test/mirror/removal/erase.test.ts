@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { eraseAssets } from '../../../src/mirror/removal/erase.ts';
 import { removeLeftovers } from '../../../src/mirror/removal/remove-gone.ts';
+import type { Storage } from '../../../src/storage/storage.ts';
 import { hashOf } from '../../../src/store/removals/tombstones.ts';
 import { rebuild } from '../../../src/verify/rebuild.ts';
 import { locking, newLockedScene } from '../../storage/locking.ts';
@@ -167,6 +168,103 @@ describe('erasing assets', { timeout: 120_000 }, () => {
     expect(await records.store.versions.ofAsset(id)).toEqual([]);
     await records.close();
     await scene.storage.remove(record!.key);
+  });
+
+  test('objects in each folder in which an asset was before are erased', async () => {
+    const id = await film({ projectId: undefined });
+    const folders: string[] = [];
+    for (const project of ['one', 'two', 'one', 'three']) {
+      const content = { text: 'x'.repeat(100 + folders.length) };
+      await scene.admin.changeAsset(id, { override: { projectId: project }, content });
+      await scene.resync();
+      await scene.mirror.quiet();
+      const { key } = await scene.mirror.asset(id);
+      folders.push(key.slice(0, key.lastIndexOf('/') + 1));
+    }
+    await scene.checked();
+    expect(new Set(folders).size).toBe(3);
+    // As after KEEP_VERSIONS.
+    await scene.query(`DELETE FROM asset_versions WHERE asset_id = '${id}'`);
+    for (const folder of folders) await scene.storage.put(`${folder}older version`, 'hello');
+    await erase(scene, { assetIds: [id] });
+    expect(await scene.keys(id)).toEqual([]);
+  });
+
+  test('an asset of which only superseded files are known is erased, alone or with its company', async () => {
+    const records = await newStore();
+    const { store } = records;
+    const { storage } = scene;
+    for (const scope of ['assetIds', 'companyId'] as const) {
+      const id = await film();
+      await scene.admin.changeAsset(id, { content: { text: 'another cut' } });
+      await scene.resync();
+      await scene.mirror.quiet();
+      await scene.checked();
+      await ask(records.url, `INSERT INTO companies VALUES ('acme', 'Acme') ON CONFLICT DO NOTHING`);
+      await store.versions.add(await scene.mirror.store.versions.ofAsset(id));
+      const kept = async () =>
+        (await Array.fromAsync(storage.list('_mirror/versions/'))).filter(({ key }) => key.includes(id));
+      expect(await kept()).not.toEqual([]);
+      expect(await store.removals.unknownAssets([id, 'no-such-asset'])).toEqual(['no-such-asset']);
+      const request = scope === 'assetIds' ? { assetIds: [id] } : { companyId: 'acme' };
+      expect(await store.removals.previewErasure(request)).toEqual({ assets: 1, bytes: 0, protectedAssets: 0 });
+      await store.removals.requestErasure({ scope: request, reason: 'requested', by: 'ada' });
+      expect(await eraseAssets({ store, storage, log: silent, leaseMs: 60_000, signal })).toBe(1);
+      expect(await kept()).toEqual([]);
+      expect(await store.versions.ofAsset(id)).toEqual([]);
+      const [erasure] = await store.removals.erasures();
+      expect(erasure).toMatchObject({ erased: 1 });
+      expect(erasure!.objects).toBeGreaterThan(1);
+    }
+    await records.close();
+  });
+
+  test('neither reports nor the audit log nor the log name an erased asset', async () => {
+    const [id, other] = [await film(), await film()];
+    const [{ key }, { key: otherKey }] = [await scene.mirror.asset(id), await scene.mirror.asset(other)];
+    const finding = (assetId: string, key: string) => ({ assetId, key, text: 'damaged' });
+    const both = [finding(id, key), finding(other, otherKey)];
+    const report = {
+      loss: { compared: 2, examples: both },
+      sample: { assets: 2, damaged: both, unreadable: both },
+      problems: { count: 2, lines: [`${key}: unreadable`, `${otherKey}: unreadable`] },
+    };
+    await scene.query(`
+      INSERT INTO drills (id, sample, scheduled, status, report) VALUES ('d', 2, false, 'failed', '${JSON.stringify(report)}')`);
+    await scene.query(`INSERT INTO verifications (id, status) VALUES ('v', 'done')`);
+    const [stray, otherStray] = [key, otherKey].map((at) => `${at}.stray`);
+    await scene.query(`
+      INSERT INTO verification_lines (verification_id, number, mark, key, difference)
+      VALUES ('v', 1, '+', '${stray}', true), ('v', 2, '+', '${otherStray}', true)`);
+    await erase(scene, { assetIds: [id] });
+    expect((await scene.query<{ report: object }>(`SELECT report FROM drills WHERE id = 'd'`))[0]!.report).toEqual({
+      loss: { compared: 2, examples: [finding(other, otherKey)] },
+      sample: { assets: 2, damaged: [finding(other, otherKey)], unreadable: [finding(other, otherKey)] },
+      problems: { count: 2, lines: [`${otherKey}: unreadable`] },
+    });
+    const lines = await scene.query(`SELECT key FROM verification_lines WHERE verification_id = 'v'`);
+    expect(lines).toEqual([{ key: otherStray }]);
+
+    expect(await refusal('/erasures', { assetIds: [id], reason: 'again' })).toMatch(/asset_not_found/);
+    const { entries } = await scene.mirror.api('GET', '/audit?action=erase');
+    expect(entries[0]).toMatchObject({ outcome: 'refused', code: 'asset_not_found', request: { assets: 1 } });
+    expect(JSON.stringify(entries)).not.toContain(id);
+
+    await scene.query(`
+      INSERT INTO leftovers (hash, key, version_id, bytes, retry_at) VALUES ('${hashOf(id)}', '${key}', 'v1', 5, now())`);
+    const { store, log } = scene.mirror.service.context;
+    const storage: Storage = {
+      ...scene.storage,
+      purge: () => {
+        throw new Error('refused');
+      },
+    };
+    const before = scene.mirror.lines.length;
+    await removeLeftovers({ store, storage, log, leaseMs: 60_000, signal });
+    const since = scene.mirror.lines.slice(before);
+    expect(since).toContainEqual(expect.objectContaining({ event: 'removal.failed', hash: hashOf(id) }));
+    expect(JSON.stringify(since)).not.toContain(id);
+    await scene.query('DELETE FROM leftovers');
   });
 
   test('a rebuild respects tombstones, also of an asset whose record came back', async () => {

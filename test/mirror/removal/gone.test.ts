@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { eraseAssets } from '../../../src/mirror/removal/erase.ts';
 import { removeGone } from '../../../src/mirror/removal/remove-gone.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { newStage, type Stage } from '../../support/stage.ts';
@@ -17,8 +18,8 @@ afterAll(async () => {
   await stage?.close();
 });
 
-const remove = (storage: Storage = stage.ground.storage) => {
-  const { store, mirror } = stage;
+const remove = (storage: Storage = stage.ground.storage, store = stage.store) => {
+  const { mirror } = stage;
   return removeGone({ store, storage, log: mirror.service.context.log, leaseMs: 60_000, signal }, 0);
 };
 
@@ -66,6 +67,83 @@ test('an asset that moves out of a protected project before it is deleted stays 
   expect(holds).toMatchObject([{ kind: 'asset', reason: 'case 42', heldBy: 'ada' }]);
   await store.removals.release({ kind: 'asset', ids: [id!] });
   expect(await remove()).toBe(1);
+});
+
+test('an asset is removed only while its connection lists its company, and so would find it again', async () => {
+  const { store, admin } = stage;
+  const { companyId, connectionId } = await stage.company();
+  const content = { text: 'hello' };
+  const [back, gone] = await stage.upload(companyId, 2, { content });
+  await stage.sync(connectionId);
+  for (const id of [back!, gone!]) {
+    await worker.complete(id);
+    await admin.removeAsset(id);
+  }
+  await stage.sync(connectionId, 'full', { acceptGone: true });
+  await store.connections.pause(connectionId);
+  await stage.upload(companyId, 1, { id: back!, content });
+  expect(await remove()).toBe(0);
+
+  await stage.query(`UPDATE access SET listed_at = now() - interval '2 days' WHERE company_id = $1`, [companyId]);
+  await store.connections.resume(connectionId);
+  expect(await remove()).toBe(0);
+  await stage.sync(connectionId, 'full');
+  expect(await store.assets.get(back!)).toMatchObject({ state: 'mirrored' });
+  expect(await remove()).toBe(1);
+  expect(await store.assets.get(gone!)).toBeUndefined();
+});
+
+test('a hold on an asset whose removal begins at that moment keeps its files, or says that it comes too late', async () => {
+  const { store, admin, ground, mirror } = stage;
+  const { companyId, connectionId } = await stage.company();
+  const [id] = await stage.upload(companyId, 1, { content: { text: 'evidence' } });
+  await stage.sync(connectionId);
+  await worker.complete(id!);
+  await admin.removeAsset(id!);
+  await stage.sync(connectionId, 'full');
+  const { media } = (await store.assets.get(id!))!;
+
+  const holdFirst: typeof store.removals.takeForRemoval = async (...request) => {
+    const taken = await store.removals.takeForRemoval(...request);
+    await store.removals.hold({ kind: 'asset', ids: [id!], reason: 'case 42', by: 'ada' });
+    return taken;
+  };
+  const removals = { ...store.removals, takeForRemoval: holdFirst };
+  expect(await remove(ground.storage, { ...store, removals })).toBe(0);
+  expect(await ground.storage.head(media!.key)).toMatchObject({ bytes: 8 });
+
+  await store.removals.release({ kind: 'asset', ids: [id!] });
+  let answer: Promise<unknown> | undefined;
+  const storage: Storage = {
+    ...ground.storage,
+    async *purge(at, options) {
+      answer ??= mirror.api('POST', '/holds', { kind: 'asset', ids: [id!] }).catch((error) => error);
+      await answer;
+      yield* ground.storage.purge(at, options);
+    },
+  };
+  expect(await remove(storage)).toBe(1);
+  expect(String(await answer)).toMatch(/being_removed.*too late/s);
+});
+
+test('the unfinished upload of an asset that is gone or skipped ends with its erasure', async () => {
+  const { store, ground, mirror } = stage;
+  const { companyId, connectionId } = await stage.company();
+  const ids = await stage.upload(companyId, 3, { content: { text: 'evidence' } });
+  await stage.sync(connectionId);
+  const [gone, skipped] = ids as [string, string];
+  for (const id of [gone, skipped]) {
+    const upload = await ground.storage.uploads.begin(`${companyId}/_/${id}/file`, { bytes: 8 });
+    await stage.query('UPDATE assets SET upload = $2 WHERE id = $1', [id, JSON.stringify(upload)]);
+  }
+  await stage.admin.removeAsset(gone);
+  await stage.sync(connectionId, 'full', { acceptGone: true });
+  await store.filters.skip([{ id: skipped, rule: 'x' }]);
+  expect(await store.assets.get(gone)).toMatchObject({ state: 'gone' });
+  expect(await ground.leftovers()).not.toEqual([]);
+  await mirror.api('POST', '/erasures', { assetIds: [gone, skipped], reason: 'requested' });
+  await eraseAssets({ store, storage: ground.storage, log: mirror.service.context.log, leaseMs: 60_000, signal });
+  expect(await ground.leftovers()).toEqual([]);
 });
 
 test('an asset that comes back while it is removed has no versions any more, and is mirrored again', async () => {
