@@ -144,8 +144,8 @@ async function completeThumbnail(
 }
 
 /**
- * Ends repairs of sidecars that the library no longer has. What is intact stays; the rest is forgotten, or each verification would
- * request its repair again.
+ * Ends repairs of sidecars that the library no longer has. What is damaged is forgotten, or each verification would request its
+ * repair again; its object stays, and then belongs to no record.
  */
 async function endRepairs(
   deps: MirrorDeps,
@@ -174,7 +174,6 @@ async function endRepairs(
     else sidecars.thumbnailState = 'mirrored';
   }
   if (lost.length === 0) return;
-  for (const key of lost) await deps.storage.remove(key);
   const fields = { connectionId: asset.connectionId, assetId: asset.id, lost };
   deps.log.warn({ event: 'sidecars.given_up', ...fields }, 'transcript or thumbnail given up');
 }
