@@ -65,6 +65,8 @@ console.log(`${number(each * connections)} records written in ${number((performa
 // As much as Node takes for itself in a container of 512 MiB, which docs/operate/scaling.md reserves.
 const NODE_OPTIONS = `${stage.environment.NODE_OPTIONS} --max-old-space-size=256`;
 const settings = { SYNC_INTERVAL: '30d', SCRUB_CYCLE: 'off', DRILL_INTERVAL: 'off', NODE_OPTIONS };
+// Otherwise the daily inventory would be written beside the phases that are measured.
+await db.query("INSERT INTO inventories (day, written_at) VALUES ((now() AT TIME ZONE 'UTC')::date, now())");
 const mirror = await stage.mirror('all', settings);
 
 await measured('due assets, found and mirrored again', mirror.pid, async () => {
@@ -88,8 +90,6 @@ await measured('a full sync that finds nothing new', mirror.pid, async () => {
 // The listing of the library is measured: without it, a verification compares the records and the bucket.
 await stage.ended(mirror);
 await db.query("UPDATE connections SET status = 'paused'");
-// Otherwise the daily inventory would be written beside the verification, too.
-await db.query("INSERT INTO inventories (day, written_at) VALUES ((now() AT TIME ZONE 'UTC')::date, now())");
 const verifier = await stage.mirror('all', settings);
 const { id: verification } = await stage.operator('/verify', { inventory: true });
 const status = async () =>
