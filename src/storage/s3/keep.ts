@@ -13,8 +13,8 @@ import type { Bucket } from './bucket.ts';
 import { partAlgorithmFor, uploadChecksums } from './checksum-support.ts';
 import { stoppedBy, unquoted } from './client.ts';
 import { statusOf } from './errors.ts';
+import { abortUpload } from './multipart-uploads.ts';
 import { readObject } from './read.ts';
-import { abortUpload } from './uploads.ts';
 
 /** The largest object of one CopyObject, and so of one part (S3 API, CopyObject). */
 const largestCopy = 5 * 2 ** 30;

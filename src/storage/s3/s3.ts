@@ -8,11 +8,11 @@ import { type S3Options, stoppedBy, unquoted } from './client.ts';
 import { classify, statusOf } from './errors.ts';
 import { keep } from './keep.ts';
 import { linksTo } from './link.ts';
+import { s3Uploads } from './multipart-uploads.ts';
 import { extendLock } from './object-lock.ts';
 import { purge } from './purge.ts';
 import { readObject } from './read.ts';
 import { sweepUploads } from './sweep.ts';
-import { s3Uploads } from './uploads.ts';
 import { writeBytes, writeOnce } from './write.ts';
 import { writeInParts } from './write-in-parts.ts';
 

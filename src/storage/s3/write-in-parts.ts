@@ -3,7 +3,7 @@ import { blockBytes } from '../content-hash.ts';
 import { metered } from '../meter.ts';
 import { type Part, type PutOptions, partBytesFor, type Stored, type Upload } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
-import { abortUpload, beginUpload, completeUpload, putPart } from './uploads.ts';
+import { abortUpload, beginUpload, completeUpload, putPart } from './multipart-uploads.ts';
 import { writeBytes } from './write.ts';
 
 /**
