@@ -17,7 +17,7 @@ export interface PlanDeps {
   filters: FilterDefaults;
   /** Whether transcripts are kept at all. */
   transcripts: boolean;
-  /** Whether thumbnails are. */
+  /** Whether thumbnails are kept at all. */
   thumbnails: boolean;
 }
 
@@ -31,7 +31,7 @@ export const planKinds = [
   'changed',
   /** Known, and not in the bucket yet. */
   'waiting',
-  /** Its record is written again, or a transcript is checked for; the media is not fetched. */
+  /** Only its record is written again, or its transcript is requested; the media is not fetched. */
   'record',
   'same',
   /** Still transcoding. */
@@ -67,7 +67,7 @@ export interface Planned {
   sizeUnknown: number;
   /** What could not be listed, and why. */
   problems: string[];
-  /** Companies that a filter skips, and that are not listed. */
+  /** Companies that the filters skip. They are not listed. */
   skippedCompanies: string[];
 }
 
@@ -85,14 +85,13 @@ interface PlanOptions {
   report: (progress: PlanProgress) => void;
 }
 
-/** Types that are counted separately in each company. */
+/** How many types of a company are counted separately; the rest counts as `others`. */
 const mostTypes = 100;
 const otherTypes = 'others';
 
 /**
- * Lists what these connections can read, as a full sync does and within the limits of each connection, and compares it with
- * the records. Writes nothing and requests no media. One page is in memory at a time. A company that several connections
- * read is listed once; an asset is skipped only if all of them skip it.
+ * Lists what these connections can read, as a full sync does, and compares it with the records. Writes nothing and requests no
+ * media. If several connections can read a company, it is listed once, and only what all of them skip counts as skipped.
  */
 export async function plan(deps: PlanDeps, connections: Connection[], options: PlanOptions): Promise<Planned> {
   const planner = new Planner(deps, connections, options);
@@ -199,7 +198,7 @@ class Planner {
     this.#options.report({ connectionId, companyId, pages, listed, waitsUntil });
   }
 
-  /** The filters of this connection, and of the others among the planned ones that can read the company. */
+  /** The filters of all planned connections that can read the company, this one first. */
   async #filtersOf(connection: Connection, companyId: string): Promise<Filters[]> {
     const readers = await this.#deps.store.filters.readers(companyId);
     const others = readers.filter(({ id }) => id !== connection.id && this.#planned.has(id));
@@ -243,14 +242,14 @@ export function kindOf(
   const { status } = listed.listed;
   if (status === 'processing' || status === 'unavailable') return status;
   if (!before) {
-    const late =
+    const isOlder =
       options.highWaterMark !== null && listed.uploadDate !== null && listed.uploadDate <= options.highWaterMark;
-    return late ? 'missing' : 'new';
+    return isOlder ? 'missing' : 'new';
   }
   return before.media !== null ? 'changed' : 'waiting';
 }
 
-/** A listing, page by page, to its end; a page without a new asset is empty. */
+/** All pages of a listing. A page that only repeats earlier assets is empty. */
 async function* pagesOf(
   request: (cursor: string | undefined) => Promise<AssetPage>,
 ): AsyncGenerator<{ listed: ListedAsset[]; isDoubtful: boolean }> {

@@ -1,7 +1,7 @@
 /**
- * The order of a change. In the order of transactions, without those still open, no row is inserted in between: see
- * https://event-driven.io/en/ordering_in_postgres_outbox/. A transaction that began earlier may change an asset later, so a
- * change also comes after the previous one of its asset, whose transaction has ended.
+ * The position of a change in the feed: the id of its transaction, so that no row appears later between two that were read (see
+ * https://event-driven.io/en/ordering_in_postgres_outbox/). A transaction that began earlier can change an asset later: `greatest`
+ * puts its change after the asset's previous one.
  */
 const xactOf = (assetId: string) => `greatest(pg_current_xact_id(),
   (SELECT xact FROM asset_changes WHERE asset_id = ${assetId} ORDER BY xact DESC LIMIT 1))`;
@@ -13,8 +13,8 @@ const thumbnail = `new.thumbnail_state = 'mirrored'
   AND (old.thumbnail_state, old.thumbnail) IS DISTINCT FROM (new.thumbnail_state, new.thumbnail)`;
 
 /**
- * The feed: changes of the copy. Triggers write it, so that a change is in the transaction of its fact, and none is forgotten.
- * Each has the whole copy as it was then.
+ * The feed. Triggers write each change in the transaction that makes it, so none is lost. A row has all objects of the asset after
+ * the change.
  */
 export const changes = `
   CREATE TABLE asset_changes (
@@ -27,7 +27,7 @@ export const changes = `
     company_id text NOT NULL,
     project_id text,
     name text,
-    -- The key of the media; and length and CRC-32 of each object, by what its key has after that of the media.
+    -- The key of the media. "objects": length and CRC-32 of each object, by the part of its key after that of the media.
     key text,
     objects jsonb,
     PRIMARY KEY (xact, id)
@@ -37,7 +37,7 @@ export const changes = `
   -- One row.
   CREATE TABLE change_feed (
     single boolean PRIMARY KEY DEFAULT true CHECK (single),
-    -- Part of each cursor: positions mean nothing in another feed.
+    -- Part of each cursor, so that a cursor of another feed is refused.
     id text NOT NULL DEFAULT left(gen_random_uuid()::text, 8),
     place text NOT NULL,
     -- Up to which position changes were deleted, and up to which they are in files.
@@ -51,7 +51,7 @@ export const changes = `
     filing_xact xid8,
     filing_id bigint
   );
-  -- Names the cluster and its timeline: in others, transactions have other numbers. Empty: the server does not say it.
+  -- The cluster and its timeline: transaction ids of another one cannot be compared. Empty: the server does not report it.
   CREATE FUNCTION place_of_transactions() RETURNS text LANGUAGE plpgsql AS $$
   BEGIN
     RETURN (SELECT concat(s.system_identifier, '/', c.timeline_id) FROM pg_control_system() s, pg_control_checkpoint() c);
@@ -102,14 +102,14 @@ export const changes = `
     RETURN NULL;
   END $$;
   CREATE TRIGGER add_changes_insert AFTER INSERT ON assets FOR EACH ROW WHEN (new.in_copy) EXECUTE FUNCTION add_change();
-  -- Not for each statement: its rows would have to be joined with those before, and most statements change nothing here.
+  -- A trigger per statement would have to join old and new rows each time, and most statements change nothing here.
   CREATE TRIGGER add_changes_update
     AFTER UPDATE OF state, record_key, mirrored_at, detail, company_id, transcript_state, thumbnail_state ON assets
     FOR EACH ROW WHEN (old.in_copy <> new.in_copy OR new.in_copy AND new.mirrored_at IS NOT NULL
       AND (old.mirrored_at IS NULL OR ${metadata} OR ${transcript} OR ${thumbnail}))
     EXECUTE FUNCTION add_change();
 
-  -- Of an asset that was erased, or removed after GONE_RETENTION: only its ids.
+  -- An asset that was erased, or removed by GONE_RETENTION, leaves only its ids.
   CREATE FUNCTION add_erasure() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN
     INSERT INTO asset_changes (xact, kind, asset_id, connection_id, company_id, project_id)

@@ -13,11 +13,11 @@ export interface Leftover {
   key: string;
   versionId: string;
   bytes: number;
-  /** Until when it is locked; null: that is not known. */
+  /** When its lock ends; null: the store does not report it. */
   lockedUntil: Date | null;
 }
 
-/** What a removal found in the bucket, and what of it remains. */
+/** The objects that a removal found in the bucket, and those that it could not remove. */
 export interface Removed {
   objects: number;
   bytes: number;
@@ -25,8 +25,8 @@ export interface Removed {
 }
 
 /**
- * Leases an asset in order to remove it, and marks its copy as incomplete. `gone`: only if it is still gone and not protected.
- * Undefined if it is not, or if a worker has leased it.
+ * Leases an asset to remove it, and marks its copy as incomplete. With `gone`: only if it is still gone, and no hold protects it.
+ * Undefined if it is not leased.
  */
 export async function takeForRemoval(
   db: Database,
@@ -70,8 +70,8 @@ export async function stopRemoval(db: Database, { id, lease }: Pick<Asset, 'id' 
 }
 
 /**
- * Deletes the asset that was removed from the bucket. False if it was leased again, or is back in the library: then it keeps its
- * row, without versions.
+ * Deletes the row of an asset whose objects were removed. False if it was leased again, or is back in the library: then only its
+ * versions are deleted.
  */
 export async function finishRemoval(
   db: Database,
@@ -102,11 +102,11 @@ export async function forgetAsset(tx: Database, id: string): Promise<void> {
   for (const table of ['asset_versions', 'asset_history', 'verification_lines', 'webhook_deliveries']) {
     await sql`DELETE FROM ${sql.table(table)} WHERE asset_id = ${id}`.execute(tx);
   }
-  // The keys stay until the parts of unfinished uploads are swept.
+  // The row stays, without the asset's id, until a sweep has removed the parts of the unfinished upload.
   await sql`UPDATE upload_keys SET asset_id = '' WHERE asset_id = ${id}`.execute(tx);
 }
 
-/** The versions of an asset are no longer in the bucket. False: it was leased again. */
+/** Deletes the rows of the asset's versions, which are no longer in the bucket. False: it was leased again. */
 async function forgetVersions(tx: Database, { id, lease }: Pick<Asset, 'id' | 'lease'>): Promise<boolean> {
   const { rows } = await sql`SELECT FROM assets WHERE id = ${id} AND lease = ${lease} FOR UPDATE`.execute(tx);
   if (rows.length > 0) await sql`DELETE FROM asset_versions WHERE asset_id = ${id}`.execute(tx);
@@ -124,7 +124,7 @@ export async function saveLeftovers(tx: Database, hash: string, left: Leftover[]
   );
 }
 
-/** Leftovers to try again; the attempt after that is a day later. `erased`: nothing else is ever stored at the key. */
+/** Takes the leftovers that are due, and sets their next attempt to a day later. `erased`: nothing else is ever stored at the key. */
 export async function dueLeftovers(
   db: Database,
   limit: number,

@@ -4,7 +4,7 @@ import type { Store } from '../../store/store.ts';
 import type { ObjectResult } from '../compare-objects.ts';
 import { compareVersions } from '../compare-versions.ts';
 
-/** The result for each object of a version; a second time if one could not be read. `undefined`: the version was removed meanwhile. */
+/** Compares each object of a version, a second time if one could not be read. `undefined`: the version was removed meanwhile. */
 export async function checkVersion(
   deps: { store: Store; storage: Storage },
   version: AssetVersion,
