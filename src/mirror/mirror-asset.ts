@@ -41,7 +41,8 @@ export async function mirrorAsset(all: MirrorDeps, leased: LeasedAsset): Promise
     const isSame = isSameFile(leased.asset, media);
     const sidecars = await storeSidecars(deps, leased, detail, media, isSame);
     const api = withoutLinks(detail);
-    const mirroredAt = (isSame && leased.asset.mirroredAt?.getTime()) || databaseTime(leased.lease);
+    const hasSameBytes = isSame && leased.asset.media?.checksums.crc32 === media.checksums.crc32;
+    const mirroredAt = (hasSameBytes && leased.asset.mirroredAt?.getTime()) || databaseTime(leased.lease);
     const recordKey = await writeRecord(deps, leased, { media, api, sidecars, mirroredAt });
     await removeSuperseded(deps, leased, media, [media.key, recordKey, sidecars.thumbnail?.key]);
     return await finish(deps, leased, { detail, media, isNew, sidecars, recordKey, startedAt });

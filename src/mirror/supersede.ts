@@ -8,7 +8,7 @@ import { versionOf } from './media.ts';
 
 type StoredFile = Pick<Media, 'key' | 'version'>;
 
-/** Whether `next` is the stored file again, as in a repair. Its sidecars then stay valid, and so does its date. */
+/** Whether `next` is the stored file again, as in a repair. Its sidecars then stay valid. */
 export function isSameFile({ media, detail }: Pick<Asset, 'media' | 'detail'>, next: StoredFile): boolean {
   // A damaged file has no version, but `detail` is that of its record.
   const version = media?.version || (detail && versionOf(detail as ApiAsset));

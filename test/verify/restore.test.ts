@@ -181,6 +181,17 @@ describe.each([
     expect(await restored({ to: to(path), ...request })).toMatchObject({ restored: 1, failed: 0 });
     expect(await textsAt(path)).toEqual(await objectsOf(id));
     expect(await stage.events({ kind: 'asset.replaced', assetId: id })).toEqual([]);
+
+    // The library has changed its file without another length or date: the copy has these bytes since now.
+    await stage.ground.storage.put(media!.key, 'DAMAGED AGAIN');
+    await stage.admin.changeAsset(id, { content: { text: 'changed later' } });
+    await stage.store.contents.requestRepair(id, [{ kind: 'media', remedy: 'fetch' }]);
+    await worker.complete(id);
+    const repaired = (await stage.store.assets.get(id))!;
+    expect(repaired.media).toMatchObject({ key: media!.key, version: media!.version });
+    expect(repaired.mirroredAt!.getTime()).toBeGreaterThan(then.getTime());
+    const record = JSON.parse((await objectsOf(id))[recordKey]!);
+    expect(Date.parse(record.mirroredAt)).toBeGreaterThan(then.getTime());
   });
 
   test('files that are there already stay, and others are replaced only on request', async () => {

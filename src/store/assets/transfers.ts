@@ -36,8 +36,8 @@ export async function replace(
 }
 
 /**
- * Saves media that was stored and checked: it is not fetched again if a later step of its lease fails. Returns for each
- * whether its worker still held the lease.
+ * Saves media that was stored and checked: it is not fetched again if a later step of its lease fails. Other bytes than before
+ * count as mirrored now. Returns for each whether its worker still held the lease.
  */
 export async function saveMedia(db: Database, saves: { lease: AssetLease; media: Media }[]): Promise<boolean[]> {
   const files = saves.map(({ lease, media }) => ({ id: lease.assetId, lease: lease.number, media }));
@@ -55,7 +55,8 @@ export async function saveMedia(db: Database, saves: { lease: AssetLease; media:
       DELETE FROM upload_parts USING leased WHERE asset_id = leased.id
     )
     UPDATE assets SET media = leased.media, bytes = (leased.media->>'bytes')::bigint, verified_at = now(), upload = NULL,
-      retained_until = NULL, unverifiable_at = NULL
+      retained_until = NULL, unverifiable_at = NULL,
+      mirrored_at = CASE WHEN assets.media#>>'{checksums,crc32}' = leased.media#>>'{checksums,crc32}' THEN mirrored_at END
     FROM leased WHERE assets.id = leased.id AND assets.id = ANY(${ids}::text[]) RETURNING assets.id, assets.lease`,
   );
   const saved = new Set(rows.map(({ id, lease }) => `${lease} ${id}`));
