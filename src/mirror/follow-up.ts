@@ -13,7 +13,7 @@ import { versionOf } from './media.ts';
 import { sidecarsOf, writeRecord } from './record.ts';
 import { collectReason, type Outcome, retryOrFail } from './retry-or-fail.ts';
 import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
-import { fetchTranscript, transcriptDeadline } from './transcript.ts';
+import { fetchTranscript, transcriptDeadline, transcriptFiles } from './transcript.ts';
 
 /** The states of transcript and thumbnail when the media has just been stored. `isSame`: again, so stored sidecars stay. */
 export function initialSidecars(
@@ -164,8 +164,9 @@ async function endRepairs(
   if (transcriptKeys && isEnded(asset.transcriptState, sidecars.transcriptState)) {
     await findLost(transcriptKeys);
     const intact = transcriptKeys.filter((key) => !lost.includes(key));
-    if (lost.length > 0 && sidecars.transcriptState !== 'gave_up') reasons.push({ code: 'no_transcript' });
-    sidecars.transcriptState = lost.length === 0 ? 'mirrored' : 'gave_up';
+    const isWhole = intact.length === transcriptFiles;
+    if (!isWhole && sidecars.transcriptState !== 'gave_up') reasons.push({ code: 'no_transcript' });
+    sidecars.transcriptState = isWhole ? 'mirrored' : 'gave_up';
     sidecars.transcriptKeys = intact.length > 0 ? intact : null;
   }
   if (thumbnail && isEnded(asset.thumbnailState, sidecars.thumbnailState)) {

@@ -21,6 +21,9 @@ export function transcriptDeadline(deps: MirrorDeps, { lease }: LeasedAsset, det
   return uploaded + giveUp > now ? new Date(uploaded + giveUp) : undefined;
 }
 
+/** The number of files of a whole transcript. */
+export const transcriptFiles = 3;
+
 /** Requests the transcript once. Stores it in the bucket and in `sidecars`. */
 export async function fetchTranscript(
   deps: MirrorDeps,

@@ -106,19 +106,15 @@ async function findSidecars(
   { window, onProblem, thumbnails }: ReadDeps,
   { media, transcript, thumbnail }: StoredRecord,
 ) {
-  let transcriptState = transcript.state;
-  if (transcriptState === 'mirrored') {
-    const files = await Promise.all(transcript.keys.map((key) => window.find(key)));
-    if (files.includes(undefined)) {
-      onProblem(`${media.key}: its transcript is missing, and is fetched again`);
-      transcriptState = 'pending';
-    }
-  }
+  const files = await Promise.all(transcript.keys.map((key) => window.find(key)));
+  const transcriptKeys = transcript.keys.filter((_, index) => files[index]);
+  const isWhole = transcriptKeys.length === transcript.keys.length;
+  if (!isWhole) onProblem(`${media.key}: its transcript is missing, and is fetched again`);
   const hasThumbnail = thumbnail !== null && (await window.find(thumbnail.key))?.bytes === thumbnail.bytes;
   if (thumbnail && !hasThumbnail) onProblem(`${media.key}: its thumbnail is missing, and is fetched again`);
   return {
-    transcriptState,
-    transcriptKeys: transcriptState === 'mirrored' ? transcript.keys : null,
+    transcriptState: isWhole ? transcript.state : ('pending' as const),
+    transcriptKeys: transcriptKeys.length > 0 ? transcriptKeys : null,
     // The record does not say whether a thumbnail was still expected: a follow-up check finds out.
     thumbnailState: hasThumbnail ? ('mirrored' as const) : thumbnails.mirror ? ('pending' as const) : ('none' as const),
     thumbnail: hasThumbnail ? thumbnail : null,

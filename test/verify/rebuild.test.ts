@@ -341,9 +341,20 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
       state: 'mirrored',
       nextAt: expect.any(Date),
       transcriptState: 'pending',
+      transcriptKeys: [`${key}.vtt`],
       thumbnailState: 'mirrored',
       thumbnail: { bytes: 3 },
     });
+  });
+
+  test('rebuild keeps the part of a transcript that is left after the rest was given up', async () => {
+    const key = 'acme/_/partly/file.txt';
+    await put('partly', { record: { transcript: { state: 'gave_up', keys: [`${key}.vtt`] } } });
+    await storage.put(`${key}.vtt`, 'WEBVTT');
+    expect(await fromBucket()).toMatchObject({ restored: 1 });
+    expect(problems).toEqual([]);
+    const transcript = { transcriptState: 'gave_up', transcriptKeys: [`${key}.vtt`] };
+    expect(await store.assets.get('partly')).toMatchObject(transcript);
   });
 
   test.each(['a/first', 'z/first'])(
