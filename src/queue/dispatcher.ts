@@ -111,8 +111,8 @@ export class Dispatcher {
   async #round(): Promise<void> {
     if (this.#options.breaker.openReason === undefined) await this.#dispatch();
     if (performance.now() - this.#lastSweep > this.#options.timings.sweep) {
-      this.#lastSweep = performance.now();
-      await sweep(this.#options);
+      const began = performance.now();
+      this.#lastSweep = (await sweep(this.#options)) ? -Infinity : began;
     }
     await this.#alignChanged();
     if (performance.now() > this.#nextAlign) await this.#align();

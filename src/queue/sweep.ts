@@ -2,14 +2,17 @@ import type { Store } from '../store/store.ts';
 import type { Timings } from '../timings.ts';
 import type { Queues } from './queues.ts';
 
-/** Assets that get another connection per sweep: a million at once would take minutes, in which nothing is dispatched. */
+/** Assets that get another connection at once: a million would take minutes, in which nothing is dispatched. */
 const adoptedAtOnce = 2000;
 
-/** Finishes the work of processes that died, and of connections that cannot work: lost jobs, waiting syncs, their assets. */
-export async function sweep(deps: { store: Store; queues: Queues; timings: Timings }): Promise<void> {
+/**
+ * Finishes the work of processes that died, and of connections that cannot work: lost jobs, waiting syncs, their assets. True: there
+ * may be more of it.
+ */
+export async function sweep(deps: { store: Store; queues: Queues; timings: Timings }): Promise<boolean> {
   const { store, queues } = deps;
   await store.counts.fold();
   await queues.addAssets(await store.assets.overdue(deps.timings.staleJob));
   for (const connectionId of await store.syncs.unattended()) await queues.addSync(connectionId);
-  await store.connections.adopt(adoptedAtOnce);
+  return (await store.connections.adopt(adoptedAtOnce)) === adoptedAtOnce;
 }
