@@ -54,10 +54,10 @@ const mostWaits = 20;
 
 type RetryDeps = Pick<MirrorDeps, 'store' | 'breaker' | 'outages' | 'limiter' | 'log' | 'timings'>;
 
-/** The decision about an asset after an error. `spent`: the attempt counts; `postponed`: the asset waits longer each time. */
+/** The decision about an asset after an error. `spent`: the attempt counts; `waits`: it waits for the same reason so often now. */
 type Verdict =
   | { outcome: 'failed'; reason: Reason }
-  | { outcome: Exclude<OutcomeCode, 'failed'>; waitMs: number; reason: Reason | null; spent?: true; postponed?: true };
+  | { outcome: Exclude<OutcomeCode, 'failed'>; waitMs: number; reason: Reason | null; spent?: true; waits?: number };
 
 /**
  * Classifies the error of a job (see errors.ts) and ends the lease accordingly. `exhausted` ends an asset that has
@@ -98,7 +98,7 @@ async function judge(deps: RetryDeps, { asset, signal }: LeasedAsset, error: unk
       outcome: 'library_unavailable',
       waitMs,
       reason: { code: 'library_unavailable', error: text },
-      postponed: true,
+      waits: asset.waits + 1,
     };
   }
   const reason = toReason(error);
@@ -118,16 +118,18 @@ async function judgeRefusal(
   error: StorageUnavailable | RetryLater,
 ): Promise<Verdict> {
   const text = reasonOf(error);
-  const mayBeAll = error.scope !== 'object';
+  const mayBeAll = error instanceof RetryLater || error.scope === 'all';
   if (mayBeAll) await breaker.check();
   if (mayBeAll && breaker.openReason !== undefined) {
     const reason: Reason = { code: 'bucket_unavailable', text };
     return { outcome: 'bucket_unavailable', waitMs: 5000 + Math.random() * 10_000, reason };
   }
   const reason: Reason = { code: 'object_refused', text };
-  if (mayBeAll && asset.waits >= mostWaits) return { outcome: 'failed', reason };
+  // It may have waited for the library before.
+  const waits = asset.reason?.code === reason.code ? asset.waits : 0;
+  if (mayBeAll && waits >= mostWaits) return { outcome: 'failed', reason };
   log.warn({ event: 'object.refused', ...idsOf(asset), reason: text }, 'object refused by bucket, will retry');
-  return { outcome: 'object_refused', waitMs: backoff(asset.waits, 5000, longestWait), reason, postponed: true };
+  return { outcome: 'object_refused', waitMs: backoff(waits, 5000, longestWait), reason, waits: waits + 1 };
 }
 
 /** Adds the error of a sidecar to `reasons`. @throws an error that concerns more than this sidecar */

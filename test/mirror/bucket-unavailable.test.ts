@@ -154,6 +154,12 @@ test.runIf(inject('s3'))(
       await until('the reason', async () => (await scene.mirror.asset(refused)).reason !== null);
       expect(await scene.mirror.asset(refused)).toMatchObject({ state: 'pending', attempts: 0, reason });
       expect(scene.mirror.lines.some(({ event }) => event === 'object.refused')).toBe(true);
+      // It waited for the library before: that does not count.
+      const outage = { code: 'library_unavailable', error: 'for hours' };
+      await scene.query(`UPDATE assets SET waits = 30, reason = '${JSON.stringify(outage)}' WHERE id = '${refused}'`);
+      await scene.ground.endWaits();
+      await until('another refusal', async () => (await scene.mirror.asset(refused)).reason.code === reason.code);
+      expect(await scene.mirror.asset(refused)).toMatchObject({ state: 'pending' });
       await scene.query('UPDATE assets SET waits = 20 WHERE reason IS NOT NULL');
       await scene.ground.endWaits();
       expect(await scene.mirror.assetIn(refused, 'failed')).toMatchObject({ reason });

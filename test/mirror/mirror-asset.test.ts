@@ -51,10 +51,12 @@ describe('an asset that is mirrored', () => {
     const id = await scene.upload({ content: { text: 'the only copy' } });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
+    await scene.query(`UPDATE assets SET transcript_state = 'pending' WHERE id = '${id}'`);
     await scene.admin.changeAsset(id, { status: 'unavailable' });
     await scene.resync();
     await until('the worker to find no file', async () => (await scene.mirror.asset(id)).reason?.code === 'no_file');
-    expect(await scene.mirror.asset(id)).toMatchObject({ state: 'mirrored' });
+    // A full sync asks again for a transcript that was given up.
+    expect(await scene.mirror.asset(id)).toMatchObject({ state: 'mirrored', transcript: 'gave_up' });
     await scene.checked();
     const { key } = await scene.mirror.asset(id);
     await scene.storage.remove(key);

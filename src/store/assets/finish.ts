@@ -40,15 +40,15 @@ export async function failed(db: Database, lease: AssetLease, reason: Reason): P
   });
 }
 
-/** Due again after `waitMs`. `spent`: counts as an attempt; `postponed`: counts as a wait. */
+/** Due again after `waitMs`. `spent`: counts as an attempt; `waits`: how often it was postponed in a row. */
 export async function again(
   db: Database,
   lease: AssetLease,
   waitMs: number,
-  options: { spent?: boolean; postponed?: boolean; reason: Reason | null },
+  options: { spent?: boolean; waits?: number; reason: Reason | null },
 ): Promise<boolean> {
   const values = sql`state = ${notTransferring}, next_at = ${dueAfter(lease, waitMs)}, reason = ${json(options.reason)},
-    attempts = attempts + ${options.spent ? 1 : 0}::int, waits = waits + ${options.postponed ? 1 : 0}::int`;
+    attempts = attempts + ${options.spent ? 1 : 0}::int, waits = ${options.waits ?? sql`waits`}`;
   return endLease(db, lease, values, { outcome: 'again', reason: options.reason, waitMs });
 }
 
@@ -84,12 +84,15 @@ export async function startOver(db: Database, lease: AssetLease): Promise<boolea
   return endLease(db, lease, values, { outcome: 'started_over' });
 }
 
+/** Nothing is due for them any more; the next full sync tries again. */
+const withoutPendingSidecars = sql`
+    transcript_state = CASE transcript_state WHEN 'pending' THEN 'gave_up' ELSE transcript_state END,
+    thumbnail_state = CASE thumbnail_state WHEN 'pending' THEN 'gave_up' ELSE thumbnail_state END`;
+
 /** Gives up a missing transcript and thumbnail; the media stays as it is. */
 export async function giveUpSidecars(db: Database, lease: AssetLease, reason: Reason): Promise<boolean> {
   const values = sql`next_at = CASE WHEN NOT ${isUnchanged(lease)} THEN now() END,
-    attempts = 0, waits = 0, reason = ${json(reason)},
-    transcript_state = CASE transcript_state WHEN 'pending' THEN 'gave_up' ELSE transcript_state END,
-    thumbnail_state = CASE thumbnail_state WHEN 'pending' THEN 'gave_up' ELSE thumbnail_state END`;
+    attempts = 0, waits = 0, reason = ${json(reason)}, ${withoutPendingSidecars}`;
   return endLease(db, lease, values, { outcome: 'gave_up', reason });
 }
 
@@ -108,7 +111,8 @@ async function endForGood(
   const end =
     state === 'failed' ? sql`'failed'` : sql`CASE WHEN ${hasStoredFile} THEN 'mirrored' ELSE 'unavailable' END`;
   const values = sql`state = CASE WHEN ${unchanged} THEN ${end} ELSE 'pending' END, reason = ${json(reason)},
-    next_at = CASE WHEN ${unchanged} THEN NULL ELSE now() END, attempts = ${attempts}, waits = 0, processing_since = NULL`;
+    next_at = CASE WHEN ${unchanged} THEN NULL ELSE now() END, attempts = ${attempts}, waits = 0, processing_since = NULL,
+    ${withoutPendingSidecars}`;
   return endLease(db, lease, values, { outcome: state, reason });
 }
 
