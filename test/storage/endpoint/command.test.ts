@@ -35,6 +35,6 @@ test.runIf(server)(
 
 test.runIf(server)('the storage conformance tests do not start if the bucket cannot be used', async () => {
   const { code, output } = await run('no-such-bucket-here');
-  expect(output).toMatch(/✗ list +the bucket does not exist; make it/);
+  expect(output).toMatch(/✗ list +the bucket does not exist; create the bucket/);
   expect(code).toBe(2);
 });
