@@ -198,7 +198,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.type('input[name="concurrency"]', 'many');
     await press('Save');
     await shows(
-      /Time between syncs: expected .*15m.*; Maximum assets in transfer at once: expected a whole number from 1 to 1000\./,
+      /Time between syncs: expected .*15m.*; Maximum assets at once: expected a whole number from 1 to 1000\./,
     );
     // The browser reports the refusal, too.
     await until('the console message', () => complaints.length > 0);

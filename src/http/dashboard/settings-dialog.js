@@ -52,7 +52,7 @@ const lists = /** @type {const} */ (['assetTypes', 'projectIds', 'companyIds']);
 /** The labels of the fields. That of a list follows that of `include` or `exclude`. @type {Record<string, string>} */
 const labels = {
   syncInterval: 'Time between syncs',
-  concurrency: 'Maximum assets in transfer at once',
+  concurrency: 'Maximum assets at once',
   bandwidth: 'Bandwidth per process',
   holdMissing: 'Missing assets',
   holdReplaced: 'Replaced assets',
