@@ -41,8 +41,6 @@ async function removeOfCompany(
 async function removeAsset(deps: RemovalDeps, assetId: string, accepted: boolean): Promise<boolean> {
   const { store, storage, log } = deps;
   const isRemoved = await leaseForRemoval(deps, assetId, { gone: true }, async (asset, signal) => {
-    // A hold that this does not see yet finds the lease, and its operator learns that it came too late.
-    if (await store.removals.isProtected(assetId)) return false;
     const found = await purgeAsset(storage, asset, { signal, isShared: store.removals.isShared });
     if (!(await store.removals.finishRemoval(asset, { ...found, accepted }))) return false;
     const { objects, bytes, left } = found;

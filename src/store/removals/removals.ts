@@ -14,6 +14,7 @@ export {
 export { accept, companiesDue, endHeldRemovalsExcept, removable, setHeldRemovals, upcoming } from './gone.ts';
 export { heldTooLate, hold, holds, isProtected, release } from './holds.ts';
 export {
+  beginRemoval,
   dueLeftovers,
   finishRemoval,
   isShared,

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { eraseAssets } from '../../../src/mirror/removal/erase.ts';
 import { removeGone } from '../../../src/mirror/removal/remove-gone.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
+import { currentCopy } from '../../../src/verify/select-copies.ts';
 import { newStage, type Stage } from '../../support/stage.ts';
 import { workerOf } from '../../support/worker.ts';
 
@@ -101,7 +102,8 @@ test('a hold on an asset whose removal begins at that moment keeps its files, or
   await worker.complete(id!);
   await admin.removeAsset(id!);
   await stage.sync(connectionId, 'full');
-  const { media } = (await store.assets.get(id!))!;
+  const before = (await store.assets.get(id!))!;
+  expect(currentCopy(before)).toBeDefined();
 
   const holdFirst: typeof store.removals.takeForRemoval = async (...request) => {
     const taken = await store.removals.takeForRemoval(...request);
@@ -110,7 +112,8 @@ test('a hold on an asset whose removal begins at that moment keeps its files, or
   };
   const removals = { ...store.removals, takeForRemoval: holdFirst };
   expect(await remove(ground.storage, { ...store, removals })).toBe(0);
-  expect(await ground.storage.head(media!.key)).toMatchObject({ bytes: 8 });
+  expect(await ground.storage.head(before.media!.key)).toMatchObject({ bytes: 8 });
+  expect(currentCopy((await store.assets.get(id!))!)).toEqual(currentCopy(before));
 
   await store.removals.release({ kind: 'asset', ids: [id!] });
   let answer: Promise<unknown> | undefined;
