@@ -57,6 +57,8 @@ export async function requestErasure(
 ): Promise<string> {
   const id = randomUUID();
   await db.transaction().execute(async (tx) => {
+    // Holds that are being saved come first, and later ones find the erasure: `heldTooLate`.
+    await sql`LOCK TABLE holds IN SHARE MODE`.execute(tx);
     await sql`INSERT INTO erasures (id, reason, requested_by) VALUES (${id}, ${reason}, ${by})`.execute(tx);
     await sql`
       INSERT INTO erasure_assets (erasure_id, hash, asset_id, state)

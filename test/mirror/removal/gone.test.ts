@@ -1,9 +1,11 @@
+import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { eraseAssets } from '../../../src/mirror/removal/erase.ts';
 import { removeGone } from '../../../src/mirror/removal/remove-gone.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { currentCopy } from '../../../src/verify/select-copies.ts';
 import { newStage, type Stage } from '../../support/stage.ts';
+import { until } from '../../support/until.ts';
 import { workerOf } from '../../support/worker.ts';
 
 const signal = new AbortController().signal;
@@ -127,6 +129,27 @@ test('a hold on an asset whose removal begins at that moment keeps its files, or
   };
   expect(await remove(storage)).toBe(1);
   expect(String(await answer)).toMatch(/being_removed.*too late/s);
+});
+
+test('an asset that is protected while its erasure is requested is not erased', async () => {
+  const { store, query } = stage;
+  const { companyId, connectionId } = await stage.company();
+  const [id] = await stage.upload(companyId, 1, { content: { text: 'evidence' } });
+  await stage.sync(connectionId);
+  const saving = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
+  await saving.connect();
+  await saving.query(`BEGIN; INSERT INTO holds (kind, id, held_by) VALUES ('asset', '${id}', 'ada')`);
+  let isRequested = false;
+  const scope = { assetIds: [id!] };
+  const requested = store.removals.requestErasure({ scope, reason: 'requested', by: 'ada' }).finally(() => {
+    isRequested = true;
+  });
+  const waiting = `SELECT FROM pg_locks JOIN pg_database d ON d.oid = database AND datname = current_database()
+    WHERE relation = 'holds'::regclass AND NOT granted`;
+  await until('the request, or that it waits', async () => isRequested || (await query(waiting)).length > 0);
+  await saving.query('COMMIT');
+  await saving.end();
+  expect(await store.removals.erasures(await requested)).toMatchObject([{ waiting: 0, protectedAssets: 1 }]);
 });
 
 test('the unfinished upload of an asset that is gone or skipped ends with its erasure', async () => {
