@@ -99,7 +99,7 @@ test('an asset is removed only while its connection lists its company, and so wo
 test('a hold on an asset whose removal begins at that moment keeps its files, or says that it comes too late', async () => {
   const { store, admin, ground, mirror } = stage;
   const { companyId, connectionId } = await stage.company();
-  const [id] = await stage.upload(companyId, 1, { content: { text: 'evidence' } });
+  const [id, other] = await stage.upload(companyId, 2, { content: { text: 'evidence' } });
   await stage.sync(connectionId);
   await worker.complete(id!);
   await admin.removeAsset(id!);
@@ -118,17 +118,20 @@ test('a hold on an asset whose removal begins at that moment keeps its files, or
   expect(currentCopy((await store.assets.get(id!))!)).toEqual(currentCopy(before));
 
   await store.removals.release({ kind: 'asset', ids: [id!] });
-  let answer: Promise<unknown> | undefined;
+  const hold = (kind: string, of: string) => mirror.api('POST', '/holds', { kind, ids: [of] }).catch(String);
+  const answers: unknown[] = [];
   const storage: Storage = {
     ...ground.storage,
     async *purge(at, options) {
-      answer ??= mirror.api('POST', '/holds', { kind: 'asset', ids: [id!] }).catch((error) => error);
-      await answer;
+      if (answers.length === 0) {
+        answers.push(await hold('asset', id!), await hold('connection', connectionId), await hold('asset', other!));
+      }
       yield* ground.storage.purge(at, options);
     },
   };
   expect(await remove(storage)).toBe(1);
-  expect(String(await answer)).toMatch(/being_removed.*too late/s);
+  const tooLate = expect.stringMatching(new RegExp(`being_removed.*too late.*${id}`, 's'));
+  expect(answers).toEqual([tooLate, tooLate, { changed: 1 }]);
 });
 
 test('an asset that is protected while its erasure is requested is not erased', async () => {
