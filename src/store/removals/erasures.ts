@@ -150,7 +150,10 @@ export async function finishAssetErasure(
 
 /** Deletes the asset from reports: objects that no record names, and what drills have found. */
 async function forgetFindings(tx: Database, assetId: string, segment: string): Promise<void> {
-  await sql`DELETE FROM verification_lines WHERE asset_id IS NULL AND strpos(key, ${`/${segment}/`}) > 0`.execute(tx);
+  // Worded like the index.
+  await sql`
+    DELETE FROM verification_lines WHERE asset_id IS NULL AND string_to_array(key, '/') @> ARRAY[${segment}::text]
+      AND strpos(key, ${`/${segment}/`}) > 0`.execute(tx);
   const isOther = sql`'$[*] ? (@.assetId != $id)', ${JSON.stringify({ id: assetId })}::jsonb`;
   await sql`
     UPDATE drills SET report = report
