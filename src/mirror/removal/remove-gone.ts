@@ -11,7 +11,7 @@ const pageSize = 100;
 export async function removeGone(deps: RemovalDeps, retentionMs: number): Promise<number> {
   const { store, log, signal } = deps;
   const companies = Number.isFinite(retentionMs) ? await store.removals.companiesDue(retentionMs) : [];
-  await store.removals.endHeldRemovalsExcept(companies.map(({ companyId }) => companyId));
+  await store.removals.endHeldRemovals(retentionMs);
   let removed = 0;
   for (const { companyId, connectionId, settings, before, ...found } of companies) {
     signal.throwIfAborted();

@@ -74,11 +74,17 @@ export async function setHeldRemovals(db: Database, of: Of, held: HeldChanges | 
   return db.transaction().execute((tx) => setHeld(tx, of, 'removed', held));
 }
 
-/** Companies other than these have no held removals any more: none of their assets is due. */
-export async function endHeldRemovalsExcept(db: Database, companyIds: string[]): Promise<void> {
+/**
+ * Companies have no held removals any more if nothing that is due waits for an operator. What is due waits also while its company
+ * is not listed.
+ */
+export async function endHeldRemovals(db: Database, retentionMs: number): Promise<void> {
+  const isDue = Number.isFinite(retentionMs) ? goneBefore(msAgo(retentionMs)) : sql`false`;
   await sql`
     UPDATE access SET held = held - 'removed'
-    WHERE held ? 'removed' AND company_id <> ALL(${companyIds}::text[])`.execute(db);
+    WHERE held ? 'removed' AND NOT EXISTS (
+      SELECT FROM assets a JOIN companies c ON c.id = a.company_id
+      WHERE a.company_id = access.company_id AND ${isDue} AND NOT ${accepted})`.execute(db);
 }
 
 /** Accepts the removal of everything of a company that was due `at` a time. */

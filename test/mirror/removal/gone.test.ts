@@ -26,6 +26,16 @@ const remove = (storage: Storage = stage.ground.storage, store = stage.store) =>
   return removeGone({ store, storage, log: mirror.service.context.log, leaseMs: 60_000, signal }, 0);
 };
 
+/** An asset that was mirrored, and that the library no longer has. */
+async function goneFrom(companyId: string, connectionId: string): Promise<string> {
+  const [id] = await stage.upload(companyId, 1, { content: { text: 'hello' } });
+  await stage.sync(connectionId);
+  await worker.complete(id!);
+  await stage.admin.removeAsset(id!);
+  await stage.sync(connectionId, 'full', { acceptGone: true });
+  return id!;
+}
+
 test('what a hold on a connection protects stays protected when another connection continues with it', async () => {
   const { store } = stage;
   const { companyId, connectionId } = await stage.company();
@@ -94,6 +104,25 @@ test('an asset is removed only while its connection lists its company, and so wo
   expect(await store.assets.get(back!)).toMatchObject({ state: 'mirrored' });
   expect(await remove()).toBe(1);
   expect(await store.assets.get(gone!)).toBeUndefined();
+});
+
+test('removals stay held while the company is not listed', async () => {
+  const { store, mirror } = stage;
+  const { companyId, connectionId } = await stage.company();
+  await mirror.api('PATCH', `/connections/${connectionId}`, { holdReplaced: '0%,0' });
+  const id = await goneFrom(companyId, connectionId);
+  const held = async () => (await store.removals.upcoming(0, 0, 1)).held.filter((each) => each.companyId === companyId);
+  expect(await remove()).toBe(0);
+  const first = await held();
+  expect(first).toMatchObject([{ held: { count: 1, sample: [id] } }]);
+  await stage.query(`UPDATE access SET listed_at = now() - interval '2 days' WHERE company_id = $1`, [companyId]);
+  expect(await remove()).toBe(0);
+  expect(await held()).toEqual(first);
+  await store.removals.accept({ companyId, at: new Date(), retentionMs: 0 });
+  expect(await remove()).toBe(0);
+  expect(await held()).toEqual([]);
+  await stage.sync(connectionId, 'full');
+  expect(await remove()).toBe(1);
 });
 
 test('a hold on an asset whose removal begins at that moment keeps its files, or says that it comes too late', async () => {
