@@ -1,5 +1,6 @@
 import { type RawBuilder, sql } from 'kysely';
 import { type HeldChanges, sampleSize } from '../../held-changes.ts';
+import { renewElsewhere } from '../changes/changes.ts';
 import { setHeld } from '../companies/held-changes.ts';
 import type { Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';
@@ -32,6 +33,8 @@ type Due = Of & HeldChanges & { settings: Record<string, unknown>; before: Date 
  * due. The connection is one that can read the company, if there is one; of several, the first that connected.
  */
 export async function companiesDue(db: Database, retentionMs: number): Promise<Due[]> {
+  // Before anything is removed with a restored database.
+  await renewElsewhere(db);
   const { rows: times } = await sql<{ before: Date }>`SELECT ${msAgo(retentionMs)} AS before`.execute(db);
   const { before } = times[0]!;
   const { rows } = await sql<Due>`

@@ -106,6 +106,16 @@ test('an asset is removed only while its connection lists its company, and so wo
   expect(await store.assets.get(gone!)).toBeUndefined();
 });
 
+test('no asset is removed after a restore of the database until its company is listed again', async () => {
+  const { companyId, connectionId } = await stage.company();
+  const id = await goneFrom(companyId, connectionId);
+  await stage.query(`UPDATE change_feed SET place = 'another/1'`);
+  expect(await remove()).toBe(0);
+  expect(await stage.store.assets.get(id)).toMatchObject({ state: 'gone' });
+  await stage.sync(connectionId, 'full');
+  expect(await remove()).toBe(1);
+});
+
 test('removals stay held while the company is not listed', async () => {
   const { store, mirror } = stage;
   const { companyId, connectionId } = await stage.company();
