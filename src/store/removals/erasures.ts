@@ -20,15 +20,18 @@ function within(scope: ErasureScope): RawBuilder<boolean> {
   return sql`a.connection_id = ${scope.connectionId}`;
 }
 
-/** Assets, and those of which a rebuild has found only superseded files. */
-const known = sql`(
-  SELECT id, connection_id, company_id, project_id, bytes FROM assets
-  UNION ALL SELECT asset_id, NULL, company_id, project_id, NULL FROM asset_versions v
+/** The versions of assets of which a rebuild has found only superseded files. */
+const superseded = sql`(
+  SELECT asset_id AS id, NULL::text AS connection_id, company_id, project_id FROM asset_versions v
   WHERE NOT EXISTS (SELECT FROM assets WHERE id = v.asset_id))`;
 
+const known = sql`(SELECT id FROM assets UNION ALL SELECT id FROM ${superseded} AS s)`;
+
+/** Of an asset with only superseded files, all are erased: a hold on any of them protects it. */
 const chosen = (scope: ErasureScope) => sql`(
-  SELECT a.id, max(a.bytes) AS bytes, bool_or(${protectedByHold}) AS is_protected FROM ${known} AS a
-  WHERE ${within(scope)} GROUP BY a.id)`;
+  SELECT a.id, a.bytes, ${protectedByHold} AS is_protected FROM assets a WHERE ${within(scope)}
+  UNION ALL SELECT a.id, NULL, bool_or(${protectedByHold}) FROM ${superseded} AS a
+  WHERE a.id IN (SELECT a.id FROM ${superseded} AS a WHERE ${within(scope)}) GROUP BY a.id)`;
 
 /** What an erasure would remove. */
 export async function previewErasure(db: Database, scope: ErasureScope) {

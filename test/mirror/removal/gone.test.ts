@@ -135,6 +135,22 @@ test('removals stay held while the company is not listed', async () => {
   expect(await remove()).toBe(1);
 });
 
+test('an asset of which only superseded files are known is protected by the hold on any of them', async () => {
+  const { store } = stage;
+  const { companyId } = await stage.company();
+  const [held, free] = [`held ${companyId}`, `free ${companyId}`];
+  await stage.query(
+    `INSERT INTO asset_versions (asset_id, replaced_at, company_id, project_id, mirrored_at, reason, media, files, bytes)
+     SELECT 'only superseded', now() + i * interval '1 s', $1, project, now(), '{}', '{}', '[]', 0
+     FROM unnest(ARRAY[$2, $3]) WITH ORDINALITY AS of (project, i)`,
+    [companyId, held, free],
+  );
+  const preview = () => store.removals.previewErasure({ projectId: free });
+  expect(await preview()).toMatchObject({ assets: 1, protectedAssets: 0 });
+  await store.removals.hold({ kind: 'project', ids: [held], reason: null, by: 'ada' });
+  expect(await preview()).toMatchObject({ assets: 0, protectedAssets: 1 });
+});
+
 test('a hold on an asset whose removal begins at that moment keeps its files, or says that it comes too late', async () => {
   const { store, admin, ground, mirror } = stage;
   const { companyId, connectionId } = await stage.company();
