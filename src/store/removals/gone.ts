@@ -43,7 +43,7 @@ export async function companiesDue(db: Database, retentionMs: number): Promise<D
     FROM (
       SELECT a.company_id, count(*) FILTER (WHERE NOT ${accepted}) AS fresh,
         coalesce((array_agg(a.id ORDER BY a.id) FILTER (WHERE NOT ${accepted}))[1:${sampleSize}::int], '{}') AS sample
-      FROM assets a JOIN companies c ON c.id = a.company_id 
+      FROM assets a JOIN companies c ON c.id = a.company_id
       WHERE ${goneBefore(sql`${before}::timestamptz`)} AND ${listedLately} GROUP BY a.company_id
     ) AS d CROSS JOIN LATERAL (
       SELECT x.connection_id, c.settings FROM access x JOIN connections c ON c.id = x.connection_id
