@@ -103,7 +103,7 @@ export function removalOperations({ store, goneRetention }: Pick<OperationsDeps,
     async hold({ kind, ids, reason }: HoldRequest, operator: Pick<Operator, 'name'>) {
       await requireKnown(store, kind, ids);
       const changed = await store.removals.hold({ kind, ids, reason: reason ?? null, by: operator.name });
-      const tooLate = await store.removals.heldTooLate();
+      const tooLate = await store.removals.heldTooLate({ kind, ids });
       if (tooLate.length === 0) return { changed };
       const lost = `${tooLate.join(', ')}: being removed or erased already`;
       throw new Refused(409, 'being_removed', `Protected from removal, but too late for these assets: ${lost}.`);

@@ -139,6 +139,15 @@ describe('two companies that list the same asset id', () => {
     expect(JSON.parse(record!.toString())).toMatchObject({ companyId: second.companyId, media: { key: media!.key } });
   });
 
+  test('an asset with the id of a gone asset of another company has none of the folders of that one', async () => {
+    const { first, second, id } = await twice({ size: 6 });
+    await stage.query('UPDATE assets SET earlier_keys = $2 WHERE id = $1', [id, [`${first.companyId}/old/${id}/film`]]);
+    await stage.admin.removeAsset(id);
+    await stage.sync(first.connectionId, 'full');
+    await stage.sync(second.connectionId);
+    expect(await stage.store.assets.get(id)).toMatchObject({ companyId: second.companyId, size: 6, earlierKeys: [] });
+  });
+
   test('an asset moves to a second company once an operator accepts that the first one lacks it', async () => {
     const { first, second, id } = await twice({});
     await stage.admin.addFault({ endpoint: 'assets', companyId: first.companyId, body: { assets: [] } });

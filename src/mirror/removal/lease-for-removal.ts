@@ -58,6 +58,7 @@ export async function leaseForRemoval(
   const lease = keepLease('an asset that is being removed', leaseMs, () => store.removals.renewRemoval(asset, leaseMs));
   let isRemoved = false;
   try {
+    if (!(await store.removals.beginRemoval(asset, { erase: !gone }))) return false;
     const versions = await store.versions.ofAsset(id);
     isRemoved = await remove({ ...asset, versions }, AbortSignal.any([signal, lease.lost]));
     return isRemoved;

@@ -11,7 +11,7 @@ const pageSize = 100;
 export async function removeGone(deps: RemovalDeps, retentionMs: number): Promise<number> {
   const { store, log, signal } = deps;
   const companies = Number.isFinite(retentionMs) ? await store.removals.companiesDue(retentionMs) : [];
-  await store.removals.endHeldRemovalsExcept(companies.map(({ companyId }) => companyId));
+  await store.removals.endHeldRemovals(retentionMs);
   let removed = 0;
   for (const { companyId, connectionId, settings, before, ...found } of companies) {
     signal.throwIfAborted();
@@ -41,8 +41,6 @@ async function removeOfCompany(
 async function removeAsset(deps: RemovalDeps, assetId: string, accepted: boolean): Promise<boolean> {
   const { store, storage, log } = deps;
   const isRemoved = await leaseForRemoval(deps, assetId, { gone: true }, async (asset, signal) => {
-    // A hold that this does not see yet finds the lease, and its operator learns that it came too late.
-    if (await store.removals.isProtected(assetId)) return false;
     const found = await purgeAsset(storage, asset, { signal, isShared: store.removals.isShared });
     if (!(await store.removals.finishRemoval(asset, { ...found, accepted }))) return false;
     const { objects, bytes, left } = found;

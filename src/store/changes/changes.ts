@@ -106,6 +106,8 @@ export async function renewElsewhere(db: Database): Promise<void> {
 export const renew = (db: Database): Promise<void> => renewIf(db, sql`true`);
 
 async function renewIf(db: Database, condition: RawBuilder<unknown>): Promise<void> {
+  // Assets may be back since the backup. Not in the transaction: a sync that writes both would deadlock.
+  await sql`UPDATE access SET listed_at = NULL WHERE EXISTS (SELECT FROM change_feed WHERE ${condition})`.execute(db);
   await db.transaction().execute(async (tx) => {
     // Waits for changes that are being written: they may have the order of the other cluster.
     await sql`LOCK TABLE asset_changes IN EXCLUSIVE MODE`.execute(tx);

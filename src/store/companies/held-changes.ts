@@ -38,7 +38,7 @@ export async function setHeld(
   return true;
 }
 
-/** Ends what this connection holds of companies that it no longer lists. Removals do not depend on listings. */
+/** Ends what this connection holds of companies that it no longer lists. Held removals wait for an operator. */
 export async function endHolds(db: Database, connectionId: string, companyIds: string[]): Promise<void> {
   await sql`
     UPDATE access SET held = held - '{missing,replaced}'::text[]

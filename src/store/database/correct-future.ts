@@ -42,7 +42,7 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
         WHERE ${isBeyond('delayed_until', pause)} OR ${isBeyond('connected_at', 0)} OR ${isBeyond('links_since', 0)}
           OR ${isBeyond('disconnected_at', 0)} OR ${isBeyond('last_sync_at', 0)} OR ${isBeyond('news_at', 0)} OR ${isBeyond('refresh_until', lease)} OR ${isBeyond('sync_until', lease)}
         ORDER BY id FOR UPDATE SKIP LOCKED)`,
-    access: sql`UPDATE access SET listed_at = now() WHERE ${isBeyond('listed_at', 0)}`,
+    access: sql`UPDATE access SET listed_at = NULL WHERE ${isBeyond('listed_at', 0)}`,
     companies: sql`UPDATE companies SET removal_accepted_before = now() WHERE ${isBeyond('removal_accepted_before', 0)}`,
     // By connection, because the index of ended syncs begins with it.
     syncs: sql`

@@ -535,6 +535,10 @@ const bucket = `
     difference boolean NOT NULL,
     PRIMARY KEY (verification_id, number)
   );
+  -- For erasures: lines of an asset, and objects without one in a folder with its name.
+  CREATE INDEX verification_lines_by_asset ON verification_lines (asset_id) WHERE asset_id IS NOT NULL;
+  CREATE INDEX verification_lines_by_folder ON verification_lines USING gin (string_to_array(key, '/'))
+    WITH (fastupdate = off) WHERE asset_id IS NULL;
   CREATE INDEX verification_remedies ON verification_lines (verification_id, asset_id) WHERE remedy IS NOT NULL;
 
   -- The scrub: the lease of the one process that runs it, and its rate. At most one row.

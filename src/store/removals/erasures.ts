@@ -20,15 +20,18 @@ function within(scope: ErasureScope): RawBuilder<boolean> {
   return sql`a.connection_id = ${scope.connectionId}`;
 }
 
-/** Assets, and those of which a rebuild has found only superseded files. */
-const known = sql`(
-  SELECT id, connection_id, company_id, project_id, bytes FROM assets
-  UNION ALL SELECT asset_id, NULL, company_id, project_id, NULL FROM asset_versions v
+/** The versions of assets of which a rebuild has found only superseded files. */
+const superseded = sql`(
+  SELECT asset_id AS id, NULL::text AS connection_id, company_id, project_id FROM asset_versions v
   WHERE NOT EXISTS (SELECT FROM assets WHERE id = v.asset_id))`;
 
+const known = sql`(SELECT id FROM assets UNION ALL SELECT id FROM ${superseded} AS s)`;
+
+/** Of an asset with only superseded files, all are erased: a hold on any of them protects it. */
 const chosen = (scope: ErasureScope) => sql`(
-  SELECT a.id, max(a.bytes) AS bytes, bool_or(${protectedByHold}) AS is_protected FROM ${known} AS a
-  WHERE ${within(scope)} GROUP BY a.id)`;
+  SELECT a.id, a.bytes, ${protectedByHold} AS is_protected FROM assets a WHERE ${within(scope)}
+  UNION ALL SELECT a.id, NULL, bool_or(${protectedByHold}) FROM ${superseded} AS a
+  WHERE a.id IN (SELECT a.id FROM ${superseded} AS a WHERE ${within(scope)}) GROUP BY a.id)`;
 
 /** What an erasure would remove. */
 export async function previewErasure(db: Database, scope: ErasureScope) {
@@ -57,6 +60,8 @@ export async function requestErasure(
 ): Promise<string> {
   const id = randomUUID();
   await db.transaction().execute(async (tx) => {
+    // Holds that are being saved come first, and later ones find the erasure: `heldTooLate`.
+    await sql`LOCK TABLE holds IN SHARE MODE`.execute(tx);
     await sql`INSERT INTO erasures (id, reason, requested_by) VALUES (${id}, ${reason}, ${by})`.execute(tx);
     await sql`
       INSERT INTO erasure_assets (erasure_id, hash, asset_id, state)
@@ -148,7 +153,10 @@ export async function finishAssetErasure(
 
 /** Deletes the asset from reports: objects that no record names, and what drills have found. */
 async function forgetFindings(tx: Database, assetId: string, segment: string): Promise<void> {
-  await sql`DELETE FROM verification_lines WHERE asset_id IS NULL AND strpos(key, ${`/${segment}/`}) > 0`.execute(tx);
+  // Worded like the index.
+  await sql`
+    DELETE FROM verification_lines WHERE asset_id IS NULL AND string_to_array(key, '/') @> ARRAY[${segment}::text]
+      AND strpos(key, ${`/${segment}/`}) > 0`.execute(tx);
   const isOther = sql`'$[*] ? (@.assetId != $id)', ${JSON.stringify({ id: assetId })}::jsonb`;
   await sql`
     UPDATE drills SET report = report

@@ -1,5 +1,6 @@
 import { type RawBuilder, sql } from 'kysely';
 import { type HeldChanges, sampleSize } from '../../held-changes.ts';
+import { renewElsewhere } from '../changes/changes.ts';
 import { setHeld } from '../companies/held-changes.ts';
 import type { Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';
@@ -32,6 +33,8 @@ type Due = Of & HeldChanges & { settings: Record<string, unknown>; before: Date 
  * due. The connection is one that can read the company, if there is one; of several, the first that connected.
  */
 export async function companiesDue(db: Database, retentionMs: number): Promise<Due[]> {
+  // Before anything is removed with a restored database.
+  await renewElsewhere(db);
   const { rows: times } = await sql<{ before: Date }>`SELECT ${msAgo(retentionMs)} AS before`.execute(db);
   const { before } = times[0]!;
   const { rows } = await sql<Due>`
@@ -40,7 +43,7 @@ export async function companiesDue(db: Database, retentionMs: number): Promise<D
     FROM (
       SELECT a.company_id, count(*) FILTER (WHERE NOT ${accepted}) AS fresh,
         coalesce((array_agg(a.id ORDER BY a.id) FILTER (WHERE NOT ${accepted}))[1:${sampleSize}::int], '{}') AS sample
-      FROM assets a JOIN companies c ON c.id = a.company_id 
+      FROM assets a JOIN companies c ON c.id = a.company_id
       WHERE ${goneBefore(sql`${before}::timestamptz`)} AND ${listedLately} GROUP BY a.company_id
     ) AS d CROSS JOIN LATERAL (
       SELECT x.connection_id, c.settings FROM access x JOIN connections c ON c.id = x.connection_id
@@ -74,11 +77,17 @@ export async function setHeldRemovals(db: Database, of: Of, held: HeldChanges | 
   return db.transaction().execute((tx) => setHeld(tx, of, 'removed', held));
 }
 
-/** Companies other than these have no held removals any more: none of their assets is due. */
-export async function endHeldRemovalsExcept(db: Database, companyIds: string[]): Promise<void> {
+/**
+ * Companies have no held removals any more if nothing that is due waits for an operator. What is due waits also while its company
+ * is not listed.
+ */
+export async function endHeldRemovals(db: Database, retentionMs: number): Promise<void> {
+  const isDue = Number.isFinite(retentionMs) ? goneBefore(msAgo(retentionMs)) : sql`false`;
   await sql`
     UPDATE access SET held = held - 'removed'
-    WHERE held ? 'removed' AND company_id <> ALL(${companyIds}::text[])`.execute(db);
+    WHERE held ? 'removed' AND NOT EXISTS (
+      SELECT FROM assets a JOIN companies c ON c.id = a.company_id
+      WHERE a.company_id = access.company_id AND ${isDue} AND NOT ${accepted})`.execute(db);
 }
 
 /** Accepts the removal of everything of a company that was due `at` a time. */

@@ -33,13 +33,18 @@ export async function hold(
   return rowsWritten(result);
 }
 
-/** Protected assets that are lost nevertheless: their removal or erasure began before. At most ten. */
-export async function heldTooLate(db: Database): Promise<string[]> {
+/** Assets that these holds should protect, but that are lost: their removal or erasure began before. At most ten. */
+export async function heldTooLate(db: Database, { kind, ids }: { kind: HoldKind; ids: string[] }): Promise<string[]> {
+  const held = {
+    asset: sql`a.id = ANY(${ids}::text[])`,
+    project: sql`a.project_id = ANY(${ids}::text[])`,
+    connection: sql`(a.connection_id = ANY(${ids}::text[]) OR a.company_id IN (
+      SELECT company_id FROM access WHERE connection_id = ANY(${ids}::text[])))`,
+  }[kind];
   const { rows } = await sql<{ id: string }>`
-    SELECT a.id FROM assets a JOIN (
-      SELECT id FROM assets WHERE state = 'gone' AND lease_until > now()
-      UNION SELECT asset_id FROM erasure_assets WHERE asset_id IS NOT NULL) AS leaving USING (id)
-    WHERE ${protectedByHold} ORDER BY a.id LIMIT 10`.execute(db);
+    SELECT a.id FROM assets a WHERE a.state = 'gone' AND a.lease_until > now() AND ${held}
+    UNION SELECT a.id FROM assets a JOIN erasure_assets e ON e.asset_id = a.id WHERE ${held}
+    ORDER BY id LIMIT 10`.execute(db);
   return rows.map(({ id }) => id);
 }
 

@@ -11,9 +11,10 @@ export {
   unknownAssets,
   waitingErasures,
 } from './erasures.ts';
-export { accept, companiesDue, endHeldRemovalsExcept, removable, setHeldRemovals, upcoming } from './gone.ts';
+export { accept, companiesDue, endHeldRemovals, removable, setHeldRemovals, upcoming } from './gone.ts';
 export { heldTooLate, hold, holds, isProtected, release } from './holds.ts';
 export {
+  beginRemoval,
   dueLeftovers,
   finishRemoval,
   isShared,

@@ -24,22 +24,34 @@ export interface Removed {
   left: Leftover[];
 }
 
-/**
- * Leases an asset to remove it, and marks its copy as incomplete. With `gone`: only if it is still gone, and no hold protects it.
- * Undefined if it is not leased.
- */
+/** Leases an asset to remove it; with `gone`, only if it is still gone. Undefined if it is not leased. */
 export async function takeForRemoval(
   db: Database,
   id: string,
   { gone, leaseMs }: { gone: boolean; leaseMs: number },
 ): Promise<Asset | undefined> {
-  const still = gone ? sql`AND a.state = 'gone' AND NOT ${protectedByHold}` : sql``;
+  const still = gone ? sql`AND a.state = 'gone'` : sql``;
   const { rows } = await sql<Asset>`
     WITH taken AS (SELECT a.id FROM assets a WHERE a.id = ${id} ${still} FOR UPDATE)
-    UPDATE assets SET state = 'gone', mirrored_at = NULL, media = media || '{"version": ""}', next_at = NULL, queued_at = NULL, skipped = NULL, revision = revision + 1,
+    UPDATE assets SET state = 'gone', next_at = NULL, queued_at = NULL, skipped = NULL, revision = revision + 1,
       lease = lease + 1, lease_until = ${inMs(leaseMs)}
     FROM taken WHERE assets.id = taken.id AND ${notLeased} RETURNING assets.*`.execute(db);
   return rows[0];
+}
+
+/**
+ * Marks the copy of a leased asset as incomplete: its objects are removed next. False: it is back in the library or, unless
+ * `erase`, protected by a hold. A hold that this does not see yet finds the lease: `heldTooLate`.
+ */
+export async function beginRemoval(
+  db: Database,
+  { id, lease }: Pick<Asset, 'id' | 'lease'>,
+  { erase }: { erase: boolean },
+): Promise<boolean> {
+  const result = await sql`
+    UPDATE assets a SET mirrored_at = NULL, media = media || '{"version": ""}'
+    WHERE id = ${id} AND lease = ${lease} AND state = 'gone' AND (${erase} OR NOT ${protectedByHold})`.execute(db);
+  return wroteAny(result);
 }
 
 /** Whether another asset has its media in this folder, which ends with `/`. */

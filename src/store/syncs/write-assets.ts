@@ -213,6 +213,7 @@ async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
       record_key = CASE WHEN ${isAnother} OR ${isMoved} THEN NULL ELSE a.record_key END,
       ${unlessAnother('thumbnail', 'NULL')}, ${unlessAnother('transcript_keys', 'NULL')},
       ${unlessAnother('sidecar_files', "'{}'")}, ${unlessAnother('superseded', "'{}'")},
+      ${unlessAnother('earlier_keys', "'{}'")},
       ${unlessAnother('mirrored_at', 'NULL')}, ${unlessAnother('keeping_at', 'NULL')},
       project_id = r.project_id, asset_type = r.asset_type, name = r.name, size = r.size, upload_date = r.upload_date,
       listed = r.listed, revision = a.revision + 1, state = r.state, reason = r.reason,

@@ -1,8 +1,11 @@
+import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { eraseAssets } from '../../../src/mirror/removal/erase.ts';
 import { removeGone } from '../../../src/mirror/removal/remove-gone.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
+import { currentCopy } from '../../../src/verify/select-copies.ts';
 import { newStage, type Stage } from '../../support/stage.ts';
+import { until } from '../../support/until.ts';
 import { workerOf } from '../../support/worker.ts';
 
 const signal = new AbortController().signal;
@@ -22,6 +25,16 @@ const remove = (storage: Storage = stage.ground.storage, store = stage.store) =>
   const { mirror } = stage;
   return removeGone({ store, storage, log: mirror.service.context.log, leaseMs: 60_000, signal }, 0);
 };
+
+/** An asset that was mirrored, and that the library no longer has. */
+async function goneFrom(companyId: string, connectionId: string): Promise<string> {
+  const [id] = await stage.upload(companyId, 1, { content: { text: 'hello' } });
+  await stage.sync(connectionId);
+  await worker.complete(id!);
+  await stage.admin.removeAsset(id!);
+  await stage.sync(connectionId, 'full', { acceptGone: true });
+  return id!;
+}
 
 test('what a hold on a connection protects stays protected when another connection continues with it', async () => {
   const { store } = stage;
@@ -93,15 +106,61 @@ test('an asset is removed only while its connection lists its company, and so wo
   expect(await store.assets.get(gone!)).toBeUndefined();
 });
 
+test('no asset is removed after a restore of the database until its company is listed again', async () => {
+  const { companyId, connectionId } = await stage.company();
+  const id = await goneFrom(companyId, connectionId);
+  await stage.query(`UPDATE change_feed SET place = 'another/1'`);
+  expect(await remove()).toBe(0);
+  expect(await stage.store.assets.get(id)).toMatchObject({ state: 'gone' });
+  await stage.sync(connectionId, 'full');
+  expect(await remove()).toBe(1);
+});
+
+test('removals stay held while the company is not listed', async () => {
+  const { store, mirror } = stage;
+  const { companyId, connectionId } = await stage.company();
+  await mirror.api('PATCH', `/connections/${connectionId}`, { holdReplaced: '0%,0' });
+  const id = await goneFrom(companyId, connectionId);
+  const held = async () => (await store.removals.upcoming(0, 0, 1)).held.filter((each) => each.companyId === companyId);
+  expect(await remove()).toBe(0);
+  const first = await held();
+  expect(first).toMatchObject([{ held: { count: 1, sample: [id] } }]);
+  await stage.query(`UPDATE access SET listed_at = now() - interval '2 days' WHERE company_id = $1`, [companyId]);
+  expect(await remove()).toBe(0);
+  expect(await held()).toEqual(first);
+  await store.removals.accept({ companyId, at: new Date(), retentionMs: 0 });
+  expect(await remove()).toBe(0);
+  expect(await held()).toEqual([]);
+  await stage.sync(connectionId, 'full');
+  expect(await remove()).toBe(1);
+});
+
+test('an asset of which only superseded files are known is protected by the hold on any of them', async () => {
+  const { store } = stage;
+  const { companyId } = await stage.company();
+  const [held, free] = [`held ${companyId}`, `free ${companyId}`];
+  await stage.query(
+    `INSERT INTO asset_versions (asset_id, replaced_at, company_id, project_id, mirrored_at, reason, media, files, bytes)
+     SELECT 'only superseded', now() + i * interval '1 s', $1, project, now(), '{}', '{}', '[]', 0
+     FROM unnest(ARRAY[$2, $3]) WITH ORDINALITY AS of (project, i)`,
+    [companyId, held, free],
+  );
+  const preview = () => store.removals.previewErasure({ projectId: free });
+  expect(await preview()).toMatchObject({ assets: 1, protectedAssets: 0 });
+  await store.removals.hold({ kind: 'project', ids: [held], reason: null, by: 'ada' });
+  expect(await preview()).toMatchObject({ assets: 0, protectedAssets: 1 });
+});
+
 test('a hold on an asset whose removal begins at that moment keeps its files, or says that it comes too late', async () => {
   const { store, admin, ground, mirror } = stage;
   const { companyId, connectionId } = await stage.company();
-  const [id] = await stage.upload(companyId, 1, { content: { text: 'evidence' } });
+  const [id, other] = await stage.upload(companyId, 2, { content: { text: 'evidence' } });
   await stage.sync(connectionId);
   await worker.complete(id!);
   await admin.removeAsset(id!);
   await stage.sync(connectionId, 'full');
-  const { media } = (await store.assets.get(id!))!;
+  const before = (await store.assets.get(id!))!;
+  expect(currentCopy(before)).toBeDefined();
 
   const holdFirst: typeof store.removals.takeForRemoval = async (...request) => {
     const taken = await store.removals.takeForRemoval(...request);
@@ -110,20 +169,45 @@ test('a hold on an asset whose removal begins at that moment keeps its files, or
   };
   const removals = { ...store.removals, takeForRemoval: holdFirst };
   expect(await remove(ground.storage, { ...store, removals })).toBe(0);
-  expect(await ground.storage.head(media!.key)).toMatchObject({ bytes: 8 });
+  expect(await ground.storage.head(before.media!.key)).toMatchObject({ bytes: 8 });
+  expect(currentCopy((await store.assets.get(id!))!)).toEqual(currentCopy(before));
 
   await store.removals.release({ kind: 'asset', ids: [id!] });
-  let answer: Promise<unknown> | undefined;
+  const hold = (kind: string, of: string) => mirror.api('POST', '/holds', { kind, ids: [of] }).catch(String);
+  const answers: unknown[] = [];
   const storage: Storage = {
     ...ground.storage,
     async *purge(at, options) {
-      answer ??= mirror.api('POST', '/holds', { kind: 'asset', ids: [id!] }).catch((error) => error);
-      await answer;
+      if (answers.length === 0) {
+        answers.push(await hold('asset', id!), await hold('connection', connectionId), await hold('asset', other!));
+      }
       yield* ground.storage.purge(at, options);
     },
   };
   expect(await remove(storage)).toBe(1);
-  expect(String(await answer)).toMatch(/being_removed.*too late/s);
+  const tooLate = expect.stringMatching(new RegExp(`being_removed.*too late.*${id}`, 's'));
+  expect(answers).toEqual([tooLate, tooLate, { changed: 1 }]);
+});
+
+test('an asset that is protected while its erasure is requested is not erased', async () => {
+  const { store, query } = stage;
+  const { companyId, connectionId } = await stage.company();
+  const [id] = await stage.upload(companyId, 1, { content: { text: 'evidence' } });
+  await stage.sync(connectionId);
+  const saving = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
+  await saving.connect();
+  await saving.query(`BEGIN; INSERT INTO holds (kind, id, held_by) VALUES ('asset', '${id}', 'ada')`);
+  let isRequested = false;
+  const scope = { assetIds: [id!] };
+  const requested = store.removals.requestErasure({ scope, reason: 'requested', by: 'ada' }).finally(() => {
+    isRequested = true;
+  });
+  const waiting = `SELECT FROM pg_locks JOIN pg_database d ON d.oid = database AND datname = current_database()
+    WHERE relation = 'holds'::regclass AND NOT granted`;
+  await until('the request, or that it waits', async () => isRequested || (await query(waiting)).length > 0);
+  await saving.query('COMMIT');
+  await saving.end();
+  expect(await store.removals.erasures(await requested)).toMatchObject([{ waiting: 0, protectedAssets: 1 }]);
 });
 
 test('the unfinished upload of an asset that is gone or skipped ends with its erasure', async () => {

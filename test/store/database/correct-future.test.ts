@@ -108,11 +108,13 @@ test('times further ahead than anything is planned are corrected; other times an
   const film = await newAsset(
     `state = 'mirrored', next_at = now(), processing_since = now() + interval '1 h', transcript_deadline = now() + interval '3 h'`,
   );
+  await client.query(`UPDATE access SET listed_at = now() + interval '2 h' WHERE connection_id = $1`, [connectionId]);
   await client.query(`INSERT INTO store_proofs VALUES ('s3://bucket', 'etag', now() + interval '2 h')`);
   await client.query(`INSERT INTO chores VALUES ('uploads', now() + interval '3 days')`);
 
   expect(await store.correctFuture(horizon)).toEqual({
     connections: 1,
+    access: 1,
     syncs: 1,
     assets: 4,
     storeProofs: 1,
@@ -122,6 +124,9 @@ test('times further ahead than anything is planned are corrected; other times an
   expect(await ahead('connections', connectionId, 'sync_until', 'connected_at', 'delayed_until')).toEqual([1, 0, 0]);
   expect(await ahead('connections', connectionId, 'disconnected_at', 'last_sync_at')).toEqual([0, 0]);
   expect(await ahead('connections', connectionId, 'refresh_until')).toEqual([null]);
+  // Nobody knows when it was: the next full sync lists the company.
+  const listed = 'SELECT listed_at FROM access WHERE connection_id = $1';
+  expect((await client.query(listed, [connectionId])).rows).toEqual([{ listed_at: null }]);
   expect(await ahead('syncs', sync.id, 'requested_at', 'started_at', 'finished_at')).toEqual([0, 0, null]);
   expect(await ahead('assets', waiting, 'next_at', 'queued_at', 'lease_until')).toEqual([0, null, null]);
   expect(await ahead('assets', due, 'next_at')).toEqual([0]);

@@ -113,6 +113,25 @@ test('adopting assets of an ended connection reads neither all of its assets nor
   expect(rows).toBeLessThan(waiting);
 });
 
+test('an erasure does not read all lines of verifications', async () => {
+  await client.query(`INSERT INTO verifications (id, status) VALUES ('v', 'done')`);
+  await client.query(
+    `INSERT INTO verification_lines (verification_id, number, mark, key, asset_id, difference)
+     SELECT 'v', 2 * i, '=', NULL, 'film ' || i, false FROM generate_series(1, $1::int) AS i
+     UNION ALL SELECT 'v', 2 * i + 1, '+', 'acme/_/film ' || i || '/cut', NULL, true FROM generate_series(1, $1::int) AS i`,
+    [waiting],
+  );
+  await client.query('ANALYZE verification_lines');
+  const asset = { assetId: 'film 7', hash: 'hash', segment: 'film 7' };
+  const work = async ({ removals }: Store) => {
+    expect(await removals.finishAssetErasure(asset, undefined, [])).toBe(true);
+  };
+  expect(await readBy(2, work, 'verification_lines')).toBeLessThan(10);
+  const { rows } = await client.query('SELECT count(*)::int AS left FROM verification_lines');
+  expect(rows).toEqual([{ left: 2 * waiting - 2 }]);
+  await client.query('DELETE FROM verifications');
+});
+
 test('a sync of one of many connections does not read the companies of the others', async () => {
   const [many, syncs] = [3000, 10];
   const made = 'FROM generate_series(1, $1::int) AS i';
