@@ -54,7 +54,7 @@ const mostWaits = 20;
 
 type RetryDeps = Pick<MirrorDeps, 'store' | 'breaker' | 'outages' | 'limiter' | 'log' | 'timings'>;
 
-/** The decision about an asset after an error. `spent`: the attempt counts; `waits`: it waits for the same reason so often now. */
+/** The decision about an asset after an error. `spent`: the attempt counts; `waits`: how often in a row it is postponed. */
 type Verdict =
   | { outcome: 'failed'; reason: Reason }
   | { outcome: Exclude<OutcomeCode, 'failed'>; waitMs: number; reason: Reason | null; spent?: true; waits?: number };

@@ -98,7 +98,7 @@ export function removalOperations({ store, goneRetention }: Pick<OperationsDeps,
 
     /**
      * Protects assets, projects or connections from removal.
-     * @throws Refused 404, or 409 if one is being removed: the protection of the others begins nevertheless
+     * @throws Refused 404, or 409 if an asset is being removed or erased already. Then the holds are saved, too.
      */
     async hold({ kind, ids, reason }: HoldRequest, operator: Pick<Operator, 'name'>) {
       await requireKnown(store, kind, ids);

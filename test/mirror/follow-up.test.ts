@@ -217,14 +217,20 @@ test('a transcript that never comes is given up at its deadline', async () => {
   }
 });
 
+/** A film with transcript and thumbnail in the bucket. */
+async function mirroredFilm(scene: Scene): Promise<{ id: string; key: string }> {
+  const id = await scene.film();
+  await scene.resync();
+  await scene.mirror.quiet();
+  await scene.checked();
+  const { key } = await scene.mirror.asset(id);
+  return { id, key };
+}
+
 test('sidecars that neither the bucket nor the library has are reported once, and what is intact stays', async () => {
   const scene = await newScene();
   try {
-    const id = await scene.film();
-    await scene.resync();
-    await scene.mirror.quiet();
-    await scene.checked();
-    const { key } = await scene.mirror.asset(id);
+    const { id, key } = await mirroredFilm(scene);
     const verified = async () => {
       const { id: run } = await scene.mirror.api('POST', '/verify', { repair: true, deep: true });
       await scene.checked();
@@ -237,9 +243,8 @@ test('sidecars that neither the bucket nor the library has are reported once, an
     await scene.storage.remove(`${key}.thumbnail.png`);
     await scene.storage.put(`${key}.transcript.json`, 'damaged');
     expect(await verified()).toMatchObject({ missing: 2, different: 1, repaired: 1 });
-    expect(await scene.mirror.asset(id)).toMatchObject({
-      ...{ state: 'mirrored', transcript: 'gave_up', thumbnail: 'none', reason: { code: 'no_transcript' } },
-    });
+    const sidecars = { transcript: 'gave_up', thumbnail: 'none', reason: { code: 'no_transcript' } };
+    expect(await scene.mirror.asset(id)).toMatchObject({ state: 'mirrored', ...sidecars });
     // What is damaged is better than nothing.
     expect((await scene.keys(id)).sort()).toEqual([key, `${key}.asset.json`, `${key}.transcript.json`, `${key}.vtt`]);
     expect(await scene.record(id)).toMatchObject({ transcript: { keys: [`${key}.vtt`] }, thumbnail: null });
@@ -254,11 +259,7 @@ test('sidecars that neither the bucket nor the library has are reported once, an
 test('a second verification does not put off the end of a repair whose transcript does not come', async () => {
   const scene = await newScene();
   try {
-    const id = await scene.film();
-    await scene.resync();
-    await scene.mirror.quiet();
-    await scene.checked();
-    const { key } = await scene.mirror.asset(id);
+    const { id, key } = await mirroredFilm(scene);
     await scene.admin.changeAsset(id, { transcript: null });
     await scene.storage.remove(`${key}.vtt`);
     const deadline = async () => (await scene.mirror.store.assets.get(id))!.transcriptDeadline;

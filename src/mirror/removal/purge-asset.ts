@@ -12,8 +12,14 @@ type Purgeable = Pick<
 
 /** An asset of which the database has no row. */
 export const withoutRow = (id: string, versions: AssetVersion[]): Purgeable => ({
-  ...{ id, versions, media: null, recordKey: null, upload: null },
-  ...{ superseded: [], earlierKeys: [], sidecarFiles: {} },
+  id,
+  versions,
+  media: null,
+  recordKey: null,
+  upload: null,
+  superseded: [],
+  earlierKeys: [],
+  sidecarFiles: {},
 });
 
 /**

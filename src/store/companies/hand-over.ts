@@ -9,7 +9,7 @@ import type { Database } from '../database/schema.ts';
  * how many it has moved.
  */
 export async function adopt(db: Database, limit: number): Promise<number> {
-  // Those of a company that wait come first. In the order of an index, or the planner would read all assets to find none.
+  // Waiting assets of a company come first. The order is that of an index: otherwise the planner reads all assets to find none.
   const ofCompany = sql`company_id = readers.company_id AND ${notLeased}
     ORDER BY connection_id DESC, company_id DESC, state DESC LIMIT ${limit} FOR UPDATE SKIP LOCKED`;
   const result = await sql`

@@ -38,7 +38,7 @@ export async function setHeld(
   return true;
 }
 
-/** Ends what this connection holds of companies that it no longer lists. Held removals wait for an operator. */
+/** Ends held changes of companies that this connection no longer lists. Only held removals stay: they wait for an operator. */
 export async function endHolds(db: Database, connectionId: string, companyIds: string[]): Promise<void> {
   await sql`
     UPDATE access SET held = held - '{missing,replaced}'::text[]

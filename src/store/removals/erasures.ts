@@ -153,7 +153,7 @@ export async function finishAssetErasure(
 
 /** Deletes the asset from reports: objects that no record names, and what drills have found. */
 async function forgetFindings(tx: Database, assetId: string, segment: string): Promise<void> {
-  // Worded like the index.
+  // The expression of the index verification_lines_by_folder.
   await sql`
     DELETE FROM verification_lines WHERE asset_id IS NULL AND string_to_array(key, '/') @> ARRAY[${segment}::text]
       AND strpos(key, ${`/${segment}/`}) > 0`.execute(tx);

@@ -13,8 +13,8 @@ const goneBefore = (time: RawBuilder<unknown>): RawBuilder<boolean> => sql`
   a.state = 'gone' AND a.gone_at < ${time} AND a.media IS NOT NULL AND NOT ${protectedByHold}`;
 
 /**
- * Its connection has listed the whole company in the last day, and would have found the asset if it were back. With rarer full
- * syncs, removals follow each.
+ * Its connection has listed the whole company in the last day, and would have found the asset if it were back. If full syncs are
+ * rarer, assets are removed only in the day after one.
  */
 const listedLately = sql`EXISTS (
   SELECT FROM access x JOIN connections r ON r.id = x.connection_id AND r.status = 'active'
@@ -77,10 +77,7 @@ export async function setHeldRemovals(db: Database, of: Of, held: HeldChanges | 
   return db.transaction().execute((tx) => setHeld(tx, of, 'removed', held));
 }
 
-/**
- * Companies have no held removals any more if nothing that is due waits for an operator. What is due waits also while its company
- * is not listed.
- */
+/** Ends held removals of companies in which nothing due waits for an operator any more. Whether they are listed does not matter. */
 export async function endHeldRemovals(db: Database, retentionMs: number): Promise<void> {
   const isDue = Number.isFinite(retentionMs) ? goneBefore(msAgo(retentionMs)) : sql`false`;
   await sql`
