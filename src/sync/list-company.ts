@@ -31,13 +31,18 @@ export async function listCompany(
   start: CompanyPosition = {},
 ): Promise<void> {
   const listing = openListing(deps, run, company, start);
-  let isListed = start.listed === true;
+  const isListed = start.listed === true;
   // A full run that was interrupted after its listing has not judged the replacements.
   let toJudge = isListed;
-  while (!isListed) {
-    const page = await requestPage(deps, run, listing);
+  let upcoming = isListed ? undefined : requestPage(deps, run, listing);
+  while (upcoming) {
+    const page = await upcoming;
     if (page === 'cursor expired') return listCompany(deps, run, company, { ...start, cursor: null, newest: null });
-    ({ isLast: isListed, toJudge } = await recordPage(deps, run, listing, page));
+    const assets = readPage(run, listing, page);
+    // The next page is requested while this one is recorded. Its error is handled after that.
+    upcoming = listing.cursor === undefined ? undefined : requestPage(deps, run, listing);
+    upcoming?.catch(() => {});
+    toJudge = await recordPage(deps, run, listing, assets);
   }
   if (toJudge) await judgeReplaced(deps, run, company.id, { complete: listing.unfiltered });
   if (run.sync.scope.acceptRemoved) {
@@ -68,6 +73,7 @@ function openListing({ overlap, endless }: SyncDeps, { sync }: Run, company: Rea
     isResumed: resumed !== undefined,
     // The newest assets come first, so a few pages suffice to find new ones. Full syncs try all pages.
     cursors: followCursors(what, resumed?.progress, endless.has(company.id) && !full ? mostIdlePagesAgain : undefined),
+    /** Pages that were read. */
     pages: 0,
     cursor: resumed?.cursor ?? undefined,
     previousCursor: undefined as string | undefined,
@@ -105,24 +111,31 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
   }
 }
 
-/** Writes a page into the records. Returns whether it was the last, and whether the company has replacements to judge. */
-async function recordPage(deps: SyncDeps, run: Run, listing: Listing, page: AssetPage) {
-  const { sync, lease, problems } = run;
-  const { company, cursors, reconciles } = listing;
-  const { transcripts, thumbnails } = deps;
-  const { connectionId } = sync;
+/** The assets of a page, to be recorded. Moves the listing on: without a cursor, it was the last page. */
+function readPage({ sync, problems }: Run, listing: Listing, page: AssetPage) {
   const listed = listedOn(page);
   const ids = listed.map(({ id }) => id);
-  const { next, repeats, isDoubtful } = cursors.after(listing.cursor, { ids, nextCursor: page.nextCursor });
+  const { next, repeats, isDoubtful } = listing.cursors.after(listing.cursor, { ids, nextCursor: page.nextCursor });
   if (isDoubtful) problems.add(`${listing.what}: ${doubtfulEnd}`, { fatal: false });
   const assets = repeats ? [] : listed.filter((asset) => inScope(asset, sync.scope.assetType));
   advance(listing, page, assets);
+  listing.pages++;
+  listing.previousCursor = listing.cursor;
+  listing.cursor = next;
+  return { ids, assets };
+}
 
+/** Writes the page that was read last into the records. Returns whether the company has replacements to judge. */
+async function recordPage(deps: SyncDeps, run: Run, listing: Listing, { ids, assets }: ReturnType<typeof readPage>) {
+  const { sync, lease, problems } = run;
+  const { company, reconciles } = listing;
+  const { transcripts, thumbnails } = deps;
+  const { connectionId } = sync;
   // Changed settings take effect with the next page.
   const skippedBy = (asset: ListedAsset, settings: Record<string, unknown>) =>
     skippingRule(filtersOf(settings, deps.filters), selectable(company.id, asset));
   const full = sync.mode === 'full';
-  const isLast = next === undefined;
+  const isLast = listing.cursor === undefined;
   const counts = await deps.store.syncs
     .recordPage({
       sync,
@@ -131,14 +144,14 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, page: Asse
       assets,
       decide: (before, asset, settings) =>
         decide(before, asset, { full, transcripts, thumbnails, skipped: skippedBy(asset, settings), connectionId }),
-      position: positionAt(listing, next),
+      position: positionAt(listing),
       ...(isLast && listing.unfiltered && { highWaterMark: listing.newest }),
       ...(reconciles && { sighted: ids }),
       ...(isLast &&
         reconciles &&
         listing.unreadable.size <= mostUnreadable && { stillUnreadable: [...listing.unreadable] }),
     })
-    .catch((error) => interruptListing(error, listing.pages));
+    .catch((error) => interruptListing(error, listing.pages - 1));
   run.settings = counts.settings;
   for (const { id, problem } of counts.refused) problems.add(`asset ${id}: ${problem}`, { fatal: false });
   for (const asset of assets) {
@@ -146,10 +159,7 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, page: Asse
     problems.add(`asset ${calledIn(asset)}: ${asset.problem}`, { fatal: false });
   }
   if (counts.new + counts.changed + counts.again > 0) deps.onWork();
-  listing.pages++;
-  listing.previousCursor = listing.cursor;
-  listing.cursor = next;
-  return { isLast, toJudge: counts.toJudge };
+  return counts.toJudge;
 }
 
 /** Updates the state of the listing from a page. */
@@ -167,9 +177,9 @@ function advance(listing: Listing, page: AssetPage, assets: ListedAsset[]): void
   }
 }
 
-/** Where an interrupted run resumes after a page. `next`: the cursor of the next page; undefined: it was the last. */
-function positionAt(listing: Listing, next: string | undefined): CompanyPosition {
-  const { start, reconciles, newest, cursors } = listing;
+/** Where an interrupted run resumes after the page that was read last. */
+function positionAt(listing: Listing): CompanyPosition {
+  const { start, reconciles, newest, cursors, cursor: next } = listing;
   if (next === undefined) return reconciles ? { ...start, cursor: null, listed: true } : { done: true };
   // A cursor that the database cannot hold is not saved; an interrupted listing then starts over.
   const cursor = storable(next) === next ? next : null;

@@ -176,6 +176,6 @@ export async function connectAs(
   const consent = (await browser.get(url)).headers.get('location');
   const page = await browser.visit(`${consent}&login_hint=${encodeURIComponent(userId)}`);
   if (page.status !== 200) throw new Error(`connecting: ${page.status} ${page.text}`);
-  const { connections } = await mirror.api('GET', '/connections');
+  const { connections } = await mirror.api('GET', '/connections?limit=250');
   return connections.find((connection: { user: { id: string } }) => connection.user.id === userId).id;
 }

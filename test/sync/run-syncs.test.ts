@@ -426,6 +426,43 @@ describe('the pages of a listing', () => {
     expect(await stage.ids(companyId)).toEqual(ids.sort());
   });
 
+  /** Runs syncs whose pages are recorded by `record`, which gets the number of the page. */
+  const runRecording = (connectionId: string, record: (page: number) => Promise<unknown>) => {
+    const { store } = stage;
+    let pages = 0;
+    const recordPage: typeof store.syncs.recordPage = async (page) => {
+      await record(++pages);
+      return store.syncs.recordPage(page);
+    };
+    return stage.run(connectionId, { store: { ...store, syncs: { ...store.syncs, recordPage } } });
+  };
+
+  test('the next page is requested while a page is recorded', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 250);
+    const requested = (pages: number) => async () => (await stage.listings(companyId)) === pages;
+    await stage.store.syncs.request(connectionId, 'full');
+    const run = await runRecording(connectionId, (page) => until('the next page', requested(Math.min(page + 1, 3))));
+    expect(run).toEqual({ outcome: 'done', done: 1 });
+    expect(await stage.ids(companyId)).toEqual(ids.sort());
+  });
+
+  test('a listing whose page cannot be recorded continues at that page, although the next one was requested', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 250);
+    const id = (await stage.store.syncs.request(connectionId, 'full'))!;
+    const run = await runRecording(connectionId, async (page) => {
+      if (page < 2) return;
+      await until('the next page', async () => (await stage.listings(companyId)) === 3);
+      throw new Error('as a test');
+    });
+    expect(run).toMatchObject({ outcome: 'interrupted' });
+    expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'running', pages: 1, seen: 100 });
+    expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
+    expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'done', pages: 3, seen: 250 });
+    expect(await stage.ids(companyId)).toEqual(ids.sort());
+  });
+
   test('a listing begins again if the library no longer knows the cursor', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 150);
@@ -872,7 +909,7 @@ describe('a connection that ends during a sync', () => {
     await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 1, latency: 60_000 });
     const running = stage.run(connectionId);
     await until('the second page to be asked for', async () => (await stage.listings(companyId)) === 2);
-    expect(await stage.ids(companyId)).toHaveLength(100);
+    await until('the first page to be recorded', async () => (await stage.ids(companyId)).length === 100);
     expect(await stage.store.connections.end(connectionId, 'as a test')).toBeDefined();
     expect(await running).toMatchObject({ outcome: 'handed_back' });
     await stage.admin.clearFaults();
