@@ -66,6 +66,7 @@ const databaseSize = async () =>
 const empty = await databaseSize();
 const before = mebibytes(mirror.pid, 'VmRSS');
 const cpuBefore = cpuSeconds(mirror.pid);
+const serversBefore = stage.serversCpu();
 const started = performance.now();
 const first = await stage.connect();
 const samples: Sample[] = [];
@@ -99,6 +100,8 @@ for (;;) {
 }
 const listed = (performance.now() - started) / 1000;
 const cpu = cpuSeconds(mirror.pid) - cpuBefore;
+const serversAfter = stage.serversCpu();
+const spent = (server: keyof typeof serversAfter) => number(serversAfter[server] - serversBefore[server]);
 const { rows: facts } = await db.query(
   `SELECT count(*)::int AS n, count(*) FILTER (WHERE state = 'mirrored')::int AS mirrored,
      pg_total_relation_size('assets')::float8 AS bytes, pg_relation_size('assets')::float8 AS heap,
@@ -129,6 +132,10 @@ const rows: [string, string][] = [
     `${number(before)} before; most in each quarter ${quarters.map(({ rss }) => number(rss)).join(', ')}`,
   ],
   ['Processor time of the mirror', `${number(cpu)} s, ${number((cpu / n) * 1e6)} µs an asset, transfers included`],
+  [
+    '… of the servers',
+    `PostgreSQL ${spent('postgres')} s, the library ${spent('source')} s, Redis ${spent('redis')} s`,
+  ],
   [
     'Database',
     `${number(size / n)} bytes an asset in all; its table ${number(bytes / n)}, ${number(heap / n)} without indexes`,
