@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { prepared } from '../database/prepared.ts';
 import type { AssetState, Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';
-import { notLeased, workable } from './leases.ts';
+import { isQueued, notLeased, workable } from './leases.ts';
 
 /** An asset to be queued. Its last lease number (`lease`) distinguishes its job from an earlier one. */
 export interface QueuedAsset {
@@ -62,12 +62,12 @@ async function waiting(tx: Database): Promise<string[]> {
  */
 export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[] | undefined> {
   return db.transaction().execute(async (tx) => {
-    // In the first minutes there are no statistics, and the planner would read and sort all assets of a connection.
+    // In the first minutes there are no statistics, and the planner would read and sort all assets of a connection. A bitmap
+    // scan would read the index entries of all assets that were queued before, until a vacuum removes them.
     const lock = await sql<{ mine: boolean }>`
       SELECT pg_try_advisory_xact_lock(7412) AS mine,
-        set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true), set_config('jit', 'off', true)`.execute(
-      tx,
-    );
+        set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+        set_config('enable_sort', 'off', true), set_config('jit', 'off', true)`.execute(tx);
     if (!lock.rows[0]!.mine) return undefined;
     const connections = slots.only ?? (await waiting(tx));
     if (connections.length === 0) return [];
@@ -77,7 +77,7 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
       sql<QueuedAsset & { rank: number }>`
       WITH queued AS MATERIALIZED (
         SELECT connection_id, count(*) AS jobs, count(*) FILTER (WHERE state = 'mirrored') AS checks FROM assets
-        WHERE queued_at IS NOT NULL AND ${amongThem} GROUP BY connection_id
+        WHERE ${isQueued} AND ${amongThem} GROUP BY connection_id
       ), slots AS MATERIALIZED (
         SELECT id, least(coalesce((settings->>'concurrency')::int, ${slots.perConnection}), (adaptive_limit->>'limit')::int) AS most, random() < 0.25 AS fourth FROM connections
         WHERE id = ANY(${connections}::text[]) AND status = 'active' AND (delayed_until IS NULL OR delayed_until <= now())
@@ -133,7 +133,7 @@ export async function overdue(db: Database, staleMs: number): Promise<QueuedAsse
   const { rows } = await sql<QueuedAsset & { queued: boolean }>`
     WITH late AS MATERIALIZED (
       SELECT id, sync_id, lease_until > queued_at AS lost FROM assets
-      WHERE queued_at IS NOT NULL AND ${notLeased}
+      WHERE ${isQueued} AND ${notLeased}
         AND (queued_at < lease_until OR queued_at < ${msAgo(staleMs)})
       ORDER BY queued_at LIMIT 1000 FOR UPDATE SKIP LOCKED
     ), logged AS (

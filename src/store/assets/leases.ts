@@ -28,6 +28,12 @@ export const stillLeased = ({ assetId, number }: AssetLease) =>
 /** No worker has a lease. An asset may be leased although it is not queued: it leaves the queue when its connection waits. */
 export const notLeased = sql<boolean>`(lease_until IS NULL OR lease_until < now())`;
 
+/**
+ * An asset has a job on the queue. As a range, so that the planner also takes the index of queued assets while there are no
+ * statistics: otherwise it reads all assets of a connection.
+ */
+export const isQueued = sql<boolean>`queued_at > '-infinity'`;
+
 /** An asset has something due, and its connection may work on it now. */
 export const workable = sql`(assets.next_at IS NOT NULL AND EXISTS (
   SELECT 1 FROM connections c JOIN access a ON a.connection_id = c.id

@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import { type Reason, renderReason } from '../../reasons.ts';
+import { isQueued } from '../assets/leases.ts';
 import { leaveWork } from '../companies/hand-over.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Connection, Database } from '../database/schema.ts';
@@ -120,7 +121,7 @@ export async function concurrency(
 ): Promise<(Pick<Connection, 'adaptiveLimit' | 'settings'> & { queued: number; now: number }) | undefined> {
   const { rows } = await sql<Pick<Connection, 'adaptiveLimit' | 'settings'> & { queued: number; now: Date }>`
     SELECT adaptive_limit, settings, now(),
-      (SELECT count(*)::int FROM assets WHERE queued_at IS NOT NULL AND connection_id = ${id}) AS queued
+      (SELECT count(*)::int FROM assets WHERE ${isQueued} AND connection_id = ${id}) AS queued
     FROM connections WHERE id = ${id}`.execute(db);
   return rows[0] && { ...rows[0], now: rows[0].now.getTime() };
 }
