@@ -218,7 +218,7 @@ function verifications(report: MonthReport): string {
 }
 
 function foundIn({ missing, different, errors, foreign, repaired }: MonthReport['verifications'][number]['counts']) {
-  const found = Object.entries({ missing, different, unreadable: errors, 'not ours': foreign })
+  const found = Object.entries({ missing, different, unreadable: errors, 'in no record': foreign })
     .filter(([, count]) => count > 0)
     .map(([name, count]) => `${number(count)} ${name}`);
   if (repaired > 0) found.push(`repair of ${counted(repaired, 'asset')} begun`);
