@@ -17,7 +17,7 @@ export class RetryLater extends NamedError {
   readonly waitMs: number;
   /** `connection`: the library asked everyone of this connection to wait (429, 503 with Retry-After). */
   readonly scope: 'asset' | 'connection';
-  /** Why, if it is no other error. `object_refused`: the bucket failed, perhaps for this object only. */
+  /** The code of the stored reason. `object_refused`: the bucket failed, perhaps for this object only. */
   readonly code: 'asked_to_wait' | 'tokens_unreadable' | 'object_refused' | 'error';
 
   constructor(
@@ -153,7 +153,7 @@ export const storable = (text: string) => scrub(text).slice(0, 500).replaceAll('
 /** The message of an error and of its causes, in one line and without secrets (see `scrub`), at most 500 characters. */
 export const reasonOf = (error: unknown): string => storable(fullReasonOf(error));
 
-/** The same, whole. */
+/** The same, of any length. */
 export function fullReasonOf(error: unknown): string {
   const parts: string[] = [];
   for (const e of withCauses(error)) {
@@ -171,7 +171,7 @@ export function* withCauses(error: unknown): Generator<unknown> {
   }
 }
 
-/** Names the setting with the address that was tried. Then the reason of a failed connection ends with what to do. */
+/** Adds the setting with the address that was tried, so that the message can say what to correct. */
 export function namingSetting<E>(error: E, setting: string): E {
   return networkProblem(error) ? (Object.assign(error as object, { setting }) as E) : error;
 }

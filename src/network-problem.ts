@@ -25,7 +25,7 @@ export function networkProblem(error: unknown, code = (error as NetworkError)?.c
   return problem && { ...problem, found: `${problem.found} (${code})` };
 }
 
-/** None of a name's addresses answered. undici's error names them in its message only. */
+/** The address or host that was tried; all of them if a name has several. undici names them in its message only. */
 function whereOf(error: NetworkError): string | undefined {
   const { address, port, message, errors, hostname, host = hostname } = error;
   if (errors) return [...new Set(errors.map(whereOf))].filter(Boolean).join(' and ') || undefined;

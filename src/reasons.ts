@@ -12,7 +12,7 @@ interface DataOf {
   http_status: { request: string; status: number };
   /** The library asked to wait (429, or 503 with Retry-After). */
   asked_to_wait: { text: string };
-  /** The library does not answer, or only with errors. With `retryInMs`, one connection is asked again after that time. */
+  /** The library does not answer, or only with errors. With `retryInMs`, only one connection waits, for that time. */
   library_unavailable: { error: string; retryInMs?: number };
   /** The bucket accepts nothing at present. */
   bucket_unavailable: { text: string };
@@ -33,7 +33,7 @@ interface DataOf {
   no_link: object;
 
   link_not_https: { host: string };
-  /** `where`: the host, with its address if that is another text. */
+  /** `where`: the host, followed by its IP address if the host is a name. */
   link_not_public: { host: string; where: string };
 
   /** Length of a download against the library, of an object against its record, or of a record against its asset. */

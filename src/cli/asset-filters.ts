@@ -39,7 +39,7 @@ export const withAssetFilters = (verb: Command): Command =>
     .option('--uploaded-before <date>', 'uploaded before this day or time')
     .option('--min-size <size>', 'of at least this size, such as 10MiB', size)
     .option('--max-size <size>', 'of at most this size', size)
-    .option('--skipped', 'assets skipped by filters')
+    .option('--skipped', 'only assets that a filter skips')
     .option('--search <text>', 'part of the name, ignoring case, or an id');
 
 /** The same conditions, as the API names them. `connectionId` is what the user typed: an id, an e-mail or a name. */

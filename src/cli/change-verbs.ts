@@ -78,7 +78,7 @@ function resyncVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
       '--accept-gone',
       'mark all missing assets as gone, without checking each one at the library; starts a full sync',
     )
-    .option('--accept-replaced', 'accept the replaced files that were found before this command; starts a full sync')
+    .option('--accept-replaced', 'accept the new files that were found before this command; starts a full sync')
     .option('--accept-removed', 'let GONE_RETENTION remove all assets that are due now; starts a full sync')
     .option(
       '--wait',
@@ -98,7 +98,7 @@ function setVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
       'asset-mirror set --bandwidth "Mon-Fri 08:00-18:00 10MiB/s, else unlimited Europe/Berlin"',
     ],
     [
-      'Without options it shows the settings. Changes apply at once. The value "default" restores the value of the environment.',
+      'Without options it shows the settings. Changes apply at once. With "default" as value, the environment variable applies again.',
       '--include and --exclude replace the earlier filters of the same option; "none" clears them. An asset is mirrored if it matches one included value of each kind (type, company, project) and no excluded value. Files in the bucket stay, even if a filter skips them now.',
     ].join('\n\n'),
   )

@@ -59,7 +59,7 @@ export function checkVerbs(
 
   verb(
     'rebuild',
-    'restore the database from the records in the bucket, after it was lost',
+    'restore a lost database from the records in the bucket',
     'asset-mirror rebuild',
     'Downloads nothing from the library. Run it again after an interruption; it continues where it stopped.',
   ).action((options) => verbs.rebuild(options));
@@ -86,10 +86,11 @@ function restoreVerb(verb: NewVerb, verbs: Pick<Verbs, 'restore'>): void {
       'asset-mirror restore ASSET --version 20260131T120000000Z --to ~/restored',
       'asset-mirror restore --as-of 2026-01-31 --company COMPANY --to s3://bucket/prefix',
     ],
-    'Needs the settings, but no running asset-mirror. Run it again after an interruption; it continues where it stopped.',
+    'Reads the environment variables of `asset-mirror start`, but needs no running asset-mirror. ' +
+      'Run it again after an interruption; it continues where it stopped.',
   )
     .argument('[asset...]', 'their ids, from `asset-mirror assets`')
-    .requiredOption('--to <place>', 'a directory, or s3://bucket/prefix at the same store (required)')
+    .requiredOption('--to <place>', 'a directory, or s3://bucket/prefix in the store of S3_ENDPOINT (required)')
     .option('--version <name>', 'this superseded file, from `asset-mirror versions` (default: the current one)')
     .option(
       '--as-of <date>',
@@ -113,11 +114,12 @@ function exportVerb(verb: NewVerb, verbs: Pick<Verbs, 'export'>): void {
         'asset-mirror export --tag acme --names "{project}/{uploadDate:yyyy-MM}/{name}" --to acme.zip',
         'asset-mirror export --type photography --manifest csv',
       ],
-      'Needs the settings, but no running asset-mirror. All conditions must match; without any, all assets are copied. ' +
+      'Reads the environment variables of `asset-mirror start`, but needs no running asset-mirror. ' +
+        'All conditions must match; without any, all assets are copied. ' +
         'Run it again after an interruption; it continues where it stopped, but a .zip file starts over.',
     ),
   )
-    .option('--to <place>', 'a directory, a .zip file, or s3://bucket/prefix at the same store')
+    .option('--to <place>', 'a directory, a .zip file, or s3://bucket/prefix in the store of S3_ENDPOINT')
     .addOption(
       new Option(
         '--names <template>',

@@ -2,12 +2,12 @@ import type { Answer, ConnectionSummary, Status } from './answers.ts';
 import type { ApiClient } from './client.ts';
 import { counted, harmless } from './output.ts';
 
-/** A shorter delay is waited for. */
+/** `resync --wait` waits for shorter delays, and reports longer ones. */
 const patienceMs = 5 * 60_000;
 
 const isFarOff = (time: string | null) => time !== null && Date.parse(time) > Date.now() + patienceMs;
 
-/** Says why a connection does no work now, or none for long, and what to do. */
+/** Says why a connection does no work for longer than `patienceMs`, and what to do. */
 export function hindranceOf(connection: ConnectionSummary): string | undefined {
   const { id, status, adaptiveLimit } = connection;
   if (status !== 'active') {

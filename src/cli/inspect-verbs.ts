@@ -122,7 +122,10 @@ function planVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
     'Takes as long as a full sync takes to list the library. Ctrl-C also ends it in the service.',
   )
     .argument('[connection]', `${connectionName} (default: all active connections)`)
-    .option('--scrub', 'show the requests and bytes that the scrub needs, without listing the library')
+    .option(
+      '--scrub',
+      'show the requests and bytes that the scrub (regular reading of all files) needs; does not list the library',
+    )
     .action(async (connection: string | undefined, options: PlanOptions) =>
       failIf(await plan(await connect(), connection, options)),
     );

@@ -143,7 +143,7 @@ export function bar(done: number, total: number, columns = 20): string {
   return `${paint('cyan', '█'.repeat(full))}${paint('dim', '░'.repeat(columns - full))}`;
 }
 
-/** Before that, a rate is not meaningful. */
+/** Before this time has passed, a rate is not meaningful. */
 const soonestMs = 2000;
 
 /** `120/s, 4m 05s left`; empty while it is unknown. */

@@ -17,7 +17,7 @@ export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>):
   withValues(
     verb(
       'add',
-      'Add a webhook endpoint, and print its secret. An event must match all filters.',
+      'Add a webhook endpoint, and print its secret. An event is sent if it matches all filters.',
       'add https://hooks.example.com/mirror --kind asset.mirrored --company COMPANY',
     ),
   )
@@ -30,8 +30,8 @@ export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>):
     .argument('<endpoint>', endpoint)
     .option('--url <url>', 'its new address', nonEmptyText)
     .option('--no-filters', 'remove all filters')
-    .option('--enable', 'send events again, including those that wait')
-    .addOption(new Option('--disable', 'send nothing').conflicts('enable'))
+    .option('--enable', 'resume sending, also of events that still wait')
+    .addOption(new Option('--disable', 'send nothing; events that happen meanwhile are never sent').conflicts('enable'))
     .option('--rotate-secret', 'make and print a new secret; for 24 hours, the old one signs the messages, too')
     .action(async (id: string, options: webhooks.SetOptions) => webhooks.set(await connect(), id, options));
 

@@ -89,7 +89,7 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
       events: env.WEBHOOK_EVENTS,
       allowPrivate: env.WEBHOOK_ALLOW_PRIVATE,
     },
-    /** Called while all is well. Undefined: nothing is. */
+    /** The address to call while all is well. Undefined: none. */
     heartbeatUrl: env.HEARTBEAT_URL,
     log: { level: env.LOG_LEVEL, pretty: env.LOG_PRETTY },
     /** Undefined: no tracing. `ratio`: the share of runs that are traced. */
@@ -113,7 +113,8 @@ function alsoRequired(environment: Environment, embedded: boolean): string[] {
   // With DATABASE_URL several processes may run, which must share these: none is generated in DATA_DIR.
   if (!embedded || isSet(environment, 'DATABASE_URL')) names.push('ENCRYPTION_KEYS', 'ADMIN_TOKEN');
   if (isSet(environment, 'WEBHOOK_URL')) names.push('WEBHOOK_SECRET');
-  // The file of its secret may be there, and empty. Without a token and without a provider, nobody could open the dashboard.
+  // OIDC_CLIENT_SECRET alone requires nothing: its file may be mounted, and empty. Without TOKEN_SIGN_IN, only a provider opens
+  // the dashboard.
   const provider = ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_ROLES'];
   if (provider.some((name) => isSet(environment, name)) || isOff(environment.TOKEN_SIGN_IN))
     names.push(...provider, 'OIDC_CLIENT_SECRET');

@@ -12,7 +12,7 @@ const problems = (description: string) => ({
 const descriptions = {
   400: 'A field, the cursor or a name is wrong; `detail` and `errors` say which.',
   401: 'The token is missing, wrong, expired or revoked, or the session has ended.',
-  403: 'The role is too low, or a session was used from another site.',
+  403: 'The role is too low, or a page of another site sent the request.',
   404: 'The id is unknown.',
   409: 'Not possible in the present state; `code` and `detail` say why.',
   410: 'Changes after the cursor are missing: it is too old, or of another database. Begin again from the inventory.',
@@ -24,7 +24,7 @@ const descriptions = {
 } as const;
 export type RefusedStatus = keyof typeof descriptions;
 
-/** These errors, for the responses of a route. Those of all routes with the same method and parameters are added to them. */
+/** These errors, for the responses of a route. `commonRefusals` are added to them. */
 export const refused = <const Statuses extends readonly RefusedStatus[]>(...statuses: Statuses) =>
   Object.fromEntries(statuses.map((status) => [status, problems(descriptions[status])])) as {
     [Status in Statuses[number]]: ReturnType<typeof problems>;
@@ -111,8 +111,8 @@ function withOptionalBodies(description: object): object {
 }
 
 /**
- * fastify-type-provider-zod describes each schema twice: as it is read, with `Input` behind its name, and as it is written.
- * Keeps what is used, under its name.
+ * fastify-type-provider-zod describes each schema twice: for input, with `Input` at the end of its name, and for output. Keeps
+ * the used ones, without `Input` if both are not needed.
  */
 function withUsedSchemas(description: object): object {
   const { components } = description as { components: { schemas: Record<string, object> } };

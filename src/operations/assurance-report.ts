@@ -91,10 +91,13 @@ async function reportOf(deps: Deps, month: string, connectionId: string | undefi
     /** Of the whole mirror: what the last inventory of the month states. */
     lastInventory: stated(manifests.at(-1)?.envelope),
     inventories: manifests.map(({ number, day, sha256, keyId }) => ({ number, day, sha256, keyId })),
-    /** From this one on, the database knows all; null: it knows none. Before another number than 1, some are only in the bucket. */
+    /** The database has all from this one on; null: it has none. If its number is not 1, earlier ones are only in the bucket. */
     firstKnownInventory: (await store.assurance.firstManifest()) ?? null,
     drills: (await store.drills.endedIn(from, to)).map(drillSummaryOf),
-    /** That ended in the month. Of one connection: also those of all. Those before `verificationsSince` may be missing here. */
+    /**
+     * The verifications that ended in the month; for one connection, with those of the whole mirror. Those before
+     * `verificationsSince` may be missing.
+     */
     verifications: verifications.map((run) => {
       const {
         id,

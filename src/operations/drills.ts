@@ -37,7 +37,9 @@ export const drillSummary = z
         mediaBytes: count,
       })
       .nullable(),
-    lost: count.nullable().describe('Records, superseded files and tombstones that the bucket does not have.'),
+    lost: count
+      .nullable()
+      .describe('Records, superseded files and tombstones that are missing in the bucket, or differ there.'),
     oldestLoss: time.nullable().describe('When the oldest of the lost records changed; null: nothing is lost.'),
     text: z.string().nullable().describe('The result as a sentence, which may change; null: it has not ended.'),
   })

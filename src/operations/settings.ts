@@ -34,7 +34,9 @@ export const settingsRequest = z
   .strictObject({
     bandwidth: bandwidth
       .nullable()
-      .describe('Download limit of each process: as in the settings of a connection; null: its BANDWIDTH_LIMIT.'),
+      .describe(
+        'Download limit of each process, in a form that the settings of a connection accept; null: BANDWIDTH_LIMIT.',
+      ),
   })
   .meta({ id: 'SettingsRequest' });
 

@@ -94,7 +94,7 @@ export function verificationOperations({ store }: Pick<OperationsDeps, 'store'>)
       return { id: await store.verifications.request(how, connectionId) };
     },
 
-    /** The open verifications and the last ones of operators and of the schedule, newest first. */
+    /** The verifications that wait or run, and the last ones that ended, newest first. */
     async verifications(query: z.input<typeof verificationQuery> = {}) {
       const { connectionId, limit } = verificationQuery.parse(query);
       if (connectionId !== undefined) await existingConnection(store, connectionId);
@@ -109,7 +109,7 @@ export function verificationOperations({ store }: Pick<OperationsDeps, 'store'>)
         throw new Refused(
           404,
           'verification_not_found',
-          `There is no verification ${id}; the last 50 are kept. Start another with \`asset-mirror verify\`.`,
+          `There is no verification ${id}; the last 50 of each kind are kept. Start another with \`asset-mirror verify\`.`,
         );
       }
       const rows = await store.verifications.lines(id, { after, limit });

@@ -49,7 +49,7 @@ export async function inspect(deps: InspectDeps, batch: Pair[], options: Inspect
   const findings = await concurrently(batch, readers, async ({ key, left, right }): Promise<ObjectResult> => {
     if (left) return judge(deps, left, right, options);
     if (options.skipForeign || owned.has(key)) return undefined;
-    return { ...verificationLine('+', 'not ours: no record names it'), key: storable(key) };
+    return { ...verificationLine('+', 'no record names it'), key: storable(key) };
   });
   return batch.flatMap(({ left }, index) => (left || findings[index] ? [findings[index]] : []));
 }

@@ -89,7 +89,7 @@ export async function expireVersions(
     signal.throwIfAborted();
     const page = await store.versions.expired({ keepMs, limit: pageSize });
     left = page.length;
-    // Those of one asset one after the other: they may share an object, which the last one removes.
+    // The versions of one asset are removed one after the other: they may share an object, which the last one removes.
     const byAsset = Map.groupBy(page, ({ assetId }) => assetId);
     await concurrently([...byAsset.values()], atOnce, async (ofAsset) => {
       for (const version of ofAsset) {

@@ -62,5 +62,5 @@ async function requireOwnManifest(target: Storage, signal: AbortSignal): Promise
   const range = { first: 0, last: manifestHead.length - 1 };
   const chunks = await Array.fromAsync((await target.get(manifestName, { range, signal })) ?? []);
   if (Buffer.concat(chunks).toString() === manifestHead) return;
-  throw new WrongSelection(`The target has a ${manifestName} that is not of an export. Use --overwrite to replace it.`);
+  throw new WrongSelection(`The target has a ${manifestName} that no export wrote. Use --overwrite to replace it.`);
 }

@@ -63,7 +63,7 @@ export async function writeInventory(
   };
   let after = '';
   let more = true;
-  /** The lines of one file. The same assets are added to its table. */
+  /** The lines of one JSON file. Their assets are also added to `table`, for the Parquet file. */
   async function* lines(table: InventoryTable): AsyncGenerator<string> {
     for (let count = 0; more && count < fileSize; ) {
       signal.throwIfAborted();

@@ -47,7 +47,7 @@ export function startScheduledVerification(
   // Let a process that has just started do more urgent work first.
   const repeating = {
     failed: (err: unknown) =>
-      log.warn({ event: 'verification.round_failed', err }, 'verification round failed, will retry'),
+      log.warn({ event: 'verification.round_failed', err }, 'waiting verifications not started, will retry'),
     later: true,
   };
   const inventoryFailed = (err: unknown) =>

@@ -120,7 +120,7 @@ export class Scrubber {
     return Math.max(1000, this.#deps.cycle / 360);
   }
 
-  /** In ms. */
+  /** In how many ms the next asset is due. */
   #dueIn(state: ScrubState, next: Unverified): number {
     if (state.rate === 0) return this.#replanAfter;
     const dueMs = next.weight / state.rate;
@@ -172,6 +172,7 @@ export class Scrubber {
     }
     if (inspection.verified.length > 0 || isRepaired) return true;
     const isMediaKnown = findings.some((finding) => finding?.kind === 'media');
+    // A worker is changing the asset.
     if (!isMediaKnown || repairs.length > 0) return this.#leaveAlone(id, movingMs);
     // Archived, or damaged and no longer in the library.
     await store.scrub.cannotVerify(asset);

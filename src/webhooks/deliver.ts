@@ -60,7 +60,7 @@ export class Webhooks {
   constructor(deps: WebhookDeps) {
     this.#deps = deps;
     const failed = (err: unknown) =>
-      deps.log.warn({ event: 'webhook.round_failed', err }, 'webhook round failed, will retry');
+      deps.log.warn({ event: 'webhook.round_failed', err }, 'waiting webhook messages not sent, will retry');
     this.#rounds = every(tickMs, (signal) => this.#round(signal), { failed, stopMs });
     this.#unsubscribe = deps.store.onEvents(this.#rounds.wake);
   }

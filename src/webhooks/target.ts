@@ -15,7 +15,10 @@ export interface EnvironmentWebhook {
 const environmentTarget = ({ url, keys = [] }: EnvironmentWebhook): Target | undefined =>
   url === undefined ? undefined : { url, keys, name: 'WEBHOOK_URL' };
 
-/** @throws Error if its secrets cannot be decrypted */
+/**
+ * The address of an endpoint, and the keys that sign its messages; undefined: WEBHOOK_URL is not set in this process.
+ * @throws Error if its secrets cannot be decrypted
+ */
 export function targetOf(
   { id, sealed }: Pick<Endpoint, 'id' | 'sealed'>,
   { sealer, environment }: { sealer: Sealer; environment: EnvironmentWebhook },

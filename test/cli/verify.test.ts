@@ -78,8 +78,8 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
     expect(found.stdout).toContain(`- ${key}\n    missing in the bucket: the media\n`);
     // It cannot move the cursor.
     expect(found.stdout).toContain('+ stranger \\u{1b}[1A.txt\n');
-    expect(found.stdout).toContain('+ stranger.txt\n    not ours: no record names it\n');
-    expect(found.stdout).toMatch(/\nObjects: 1 as expected, 1 missing, 2 not ours\n.*\n.*--repair/);
+    expect(found.stdout).toContain('+ stranger.txt\n    no record names it\n');
+    expect(found.stdout).toMatch(/\nObjects: 1 as expected, 1 missing, 2 in no record\n.*\n.*--repair/);
 
     const json = await verify(['--json', '--repair']);
     expect(json.code).toBe(1);

@@ -238,7 +238,7 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
       await mkdir(path);
       await writeFile(join(path, 'manifest.csv'), 'mine');
       const request = { to: { kind: 'directory', path } as const, filter: { companyId, state: 'mirrored' as const } };
-      await expect(exported(request)).rejects.toThrow('manifest.csv that is not of an export. Use --overwrite');
+      await expect(exported(request)).rejects.toThrow('manifest.csv that no export wrote. Use --overwrite');
       expect(await filesAt(path)).toEqual(new Map([['manifest.csv', 'mine']]));
       expect(await exported({ ...request, overwrite: true })).toMatchObject({ exported: 3, failed: 0 });
     });

@@ -58,7 +58,7 @@ const howToCheck = ({ keyId }: Answer<'assuranceReport'>) =>
     ? `<a href="${howTo}">How to sign reports</a>`
     : `To check the signature, and that the key is the one of the operator: <a href="${howTo}">${howTo}</a>`;
 const whole = (text: string) => `<span class="whole">${text}</span>`;
-/** Dates are not broken. */
+/** A text whose dates are not split over two lines. */
 const sentence = (text: string) => safe(text).replace(/\d{4}-\d\d-\d\d/g, whole);
 const at = (time: string | null) => (time === null ? 'never' : whole(`${time.slice(0, 10)} ${time.slice(11, 19)}`));
 const monthName = (month: string) =>
@@ -158,7 +158,7 @@ const missing = ({ now: { completeness } }: MonthReport) =>
         ]),
       )}</section>`;
 
-/** Whether the database has lost a part of what it knew of the month, as it began later than both month and mirror. */
+/** Whether the database has lost entries of the month: its first one is later than the start of the month and of the mirror. */
 const isCut = (since: string, { from, mirrorBegan }: MonthReport) =>
   since > from && Date.parse(since) - Date.parse(mirrorBegan) > 60_000;
 
@@ -218,7 +218,7 @@ function verifications(report: MonthReport): string {
 }
 
 function foundIn({ missing, different, errors, foreign, repaired }: MonthReport['verifications'][number]['counts']) {
-  const found = Object.entries({ missing, different, unreadable: errors, 'not ours': foreign })
+  const found = Object.entries({ missing, different, unreadable: errors, 'in no record': foreign })
     .filter(([, count]) => count > 0)
     .map(([name, count]) => `${number(count)} ${name}`);
   if (repaired > 0) found.push(`repair of ${counted(repaired, 'asset')} begun`);

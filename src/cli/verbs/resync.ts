@@ -88,7 +88,7 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
           ? undefined
           : await unlessForgotten(api.verification(sync.verificationId, { after: 0, limit: 0 }));
       const compared = verification === undefined || verification.finishedAt !== null;
-      // Assets to repair may be counted only after the verification has ended: the state must be over in two rounds.
+      // Assets to repair may be counted only after the verification has ended, so a second request must also find no work.
       const isOver = ended && compared && pending + transferring === 0;
       if (isOver && wasCompared) return { sync, connection, verification };
       wasCompared = ended && compared;

@@ -190,7 +190,7 @@ function summarize(run: Verification): string {
     [counts.missing, 'missing', 'red'],
     [counts.different, 'different', 'red'],
     [counts.errors, 'errors', 'red'],
-    [counts.foreign, 'not ours', 'yellow'],
+    [counts.foreign, 'in no record', 'yellow'],
   ] as const;
   const ms = Date.parse(run.finishedAt ?? '') - Date.parse(run.startedAt ?? '');
   const found = parts.filter(([count]) => count > 0).map(([count, word, colour]) => paint(colour, `${count} ${word}`));

@@ -135,7 +135,7 @@ export async function test(api: ApiClient, id: string | undefined, options: { js
   return delivered ? 0 : 1;
 }
 
-/** What the options name. Filters are all of them, or none. */
+/** The values in the options. `filters` replaces all filters of the endpoint, so it is absent if no option has one. */
 async function valuesOf(api: ApiClient, options: ValueOptions): Promise<Omit<Asked<'changeWebhook', 1>, 'url'>> {
   const { kind, connection = [], company, project, type, description } = options;
   const connectionIds = await Promise.all(connection.map((name) => findConnection(api, name)));

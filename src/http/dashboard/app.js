@@ -71,24 +71,24 @@ async function go() {
   draw();
 }
 
-let looking = false;
-let wanted = false;
+let isRefreshing = false;
+let isWanted = false;
 /** Refreshes the view: one request at a time, and none while the page is hidden. */
 async function refresh() {
-  if (looking || document.hidden) {
-    wanted = true;
+  if (isRefreshing || document.hidden) {
+    isWanted = true;
     return;
   }
-  looking = true;
-  wanted = false;
+  isRefreshing = true;
+  isWanted = false;
   await view.refresh().catch(() => {});
   setTimeout(() => {
-    looking = false;
-    if (wanted) refresh();
+    isRefreshing = false;
+    if (isWanted) refresh();
   }, refreshMs);
 }
 
-/** Who is signed in; the audit log is for those who may read it. */
+/** Shows the name of the operator, and hides the audit log from those who may not read it. */
 function showMe() {
   const link = /** @type {HTMLElement} */ (document.getElementById('me'));
   if (state.me) link.textContent = state.me.name;

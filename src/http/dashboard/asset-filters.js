@@ -27,7 +27,7 @@ export const filterNames = [
   ],
   ...['uploadedFrom', 'uploadedBefore', 'minSize', 'maxSize', 'sort'],
 ];
-/** Those behind the button. */
+/** The filters below "More filters". */
 const rare = [
   'mimeType',
   'companyId',
@@ -55,7 +55,7 @@ const sizes = { '': 'Any', 1e6: '1 MB', 1e7: '10 MB', 1e8: '100 MB', 1e9: '1 GB'
 let counted;
 let latest = 0;
 
-/** Counts what matches. A facet that is filtered by is counted without its own condition, to show the alternatives. @param {Query} query */
+/** Counts what matches. A facet with a condition is counted without that condition, to show the other values. @param {Query} query */
 export async function countFacets({ sort: _, ...query }) {
   const request = ++latest;
   /** @param {Query} of @returns {Promise<FacetList>} */
@@ -82,7 +82,7 @@ function ownCondition(facet, query) {
   return query[facet] ? { [facet]: undefined } : undefined;
 }
 
-/** Whether they fit into one archive. */
+/** Whether the matching assets fit into one archive. */
 export const isFew = () => counted?.isComplete === true && counted.matching > 0 && counted.matching <= 1000;
 
 /** How many match. */

@@ -18,7 +18,7 @@ dialog.addEventListener('close', () => {
 const close = () => dialog.close();
 
 /**
- * Opens a form. `send` returns the message about the result; an error is shown, and the form stays. `buttons`: more of them.
+ * Opens a form. `send` returns the message about the result; an error is shown, and the form stays. `buttons`: additional ones.
  * @param {{ title: string, content: () => TemplateResult | TemplateResult[], label?: string, danger?: boolean,
  *   buttons?: () => TemplateResult | typeof nothing,
  *   send?: (form: FormData) => Promise<string | undefined>, then?: () => unknown }} form

@@ -209,7 +209,7 @@ export const eventList = (events) =>
   )}</ul>`;
 
 /**
- * The rows of a list, or why there are none. `what`: the button for more names it.
+ * The rows of a list, or why there are none. `what`: the word for the rows in the button "Show more"; without it, there is none.
  * @template T
  * @param {{ rows: T[] | undefined, error: Error | undefined, isMore: boolean, more: () => unknown }} list
  * @param {number} lines while it loads
@@ -223,7 +223,7 @@ export function listed({ rows, error, isMore, more }, lines, show, none, what) {
   return html`${trouble(error)}${show(rows)}${what ? moreButton(isMore, more, what) : nothing}`;
 }
 
-/** The page of something that is not there yet, or why it is not. @param {Error | undefined} error */
+/** Shown while the data of a page loads, or cannot be loaded. @param {Error | undefined} error */
 export const notYet = (error) => (error ? trouble(error) : html`<section class="card">${skeleton(6)}</section>`);
 
 /** @param {boolean} isMore @param {() => void} more @param {string} what */

@@ -10,7 +10,7 @@ export const typed = (id) => fieldOf(id)?.value.trim() || undefined;
 /** The value of a search field: that of the address, but not while the user types. @param {string} id @param {string | undefined} value */
 export const searched = (id, value) => (document.activeElement === fieldOf(id) ? noChange : live(value ?? ''));
 
-/** Calls `then` with what a field says now; undefined: nothing. @param {(value: string | undefined) => void} then */
+/** Calls `then` with the new value of a field; undefined: it is empty. @param {(value: string | undefined) => void} then */
 export const chosen = (then) => (/** @type {Event} */ event) =>
   then(/** @type {HTMLInputElement | HTMLSelectElement} */ (event.target).value.trim() || undefined);
 

@@ -26,7 +26,7 @@ function select(assets, isChosen) {
   draw();
 }
 
-/** With Shift, all from the previous one on change. @param {MouseEvent} event @param {AssetSummary} asset @param {AssetSummary[]} shown */
+/** With Shift, all assets from the previous click to this one change. @param {MouseEvent} event @param {AssetSummary} asset @param {AssetSummary[]} shown */
 function click({ shiftKey, currentTarget }, asset, shown) {
   const at = shown.indexOf(asset);
   const from = shiftKey ? shown.findIndex(({ id }) => id === anchor) : -1;
@@ -69,7 +69,7 @@ export function selectionBar() {
     <iframe name="archive" title="Download" hidden @load=${refused}></iframe>`;
 }
 
-/** A frame without an archive has the problem. @param {Event} event */
+/** The frame stays empty for an archive. For a refusal, it contains the JSON of the problem. @param {Event} event */
 function refused({ currentTarget }) {
   const { contentDocument } = /** @type {HTMLIFrameElement} */ (currentTarget);
   if (!contentDocument?.contentType.endsWith('json')) return;

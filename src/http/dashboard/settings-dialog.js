@@ -36,7 +36,7 @@ const tagLines = (tags) =>
     .map(([key, value]) => `${key}=${value}`)
     .join('\n');
 
-/** The change of tags that makes them those of the lines; null removes one. @param {Connection['tags']} before @param {string} lines */
+/** The change that replaces the tags `before` by those in the lines; null removes a tag. @param {Connection['tags']} before @param {string} lines */
 function tagChange(before, lines) {
   const wanted = lines.split('\n').filter((line) => line.trim());
   const pairs = wanted.map((line) => {
@@ -49,7 +49,7 @@ function tagChange(before, lines) {
 
 const lists = /** @type {const} */ (['assetTypes', 'projectIds', 'companyIds']);
 
-/** The labels of the fields. That of a list follows that of `include` or `exclude`. @type {Record<string, string>} */
+/** The labels of the fields. A list has two: that of `include` or `exclude`, and its own. @type {Record<string, string>} */
 const labels = {
   syncInterval: 'Time between syncs',
   concurrency: 'Maximum assets at once',

@@ -9,7 +9,7 @@ import { filterLabels, WebhookFilters } from './webhook-filters.js';
 export const webhookName = ({ description, url, fromEnvironment }) =>
   description ?? (fromEnvironment ? `WEBHOOK_URL (${url})` : url);
 
-/** What its name does not say. @param {Webhook} webhook */
+/** The address, if the name is not the address. @param {Webhook} webhook */
 export const webhookDetail = ({ description, url }) => (description === null ? '' : url);
 
 /** The address of an endpoint in the API. @param {string} id */
@@ -46,7 +46,7 @@ const labelOf = (field) => {
 const differ = (one, other) => JSON.stringify(one) !== JSON.stringify(other);
 
 /**
- * Adds a webhook endpoint, or changes one: what is changed is sent.
+ * Adds a webhook endpoint, or changes one. Only changed values are sent.
  * @param {Webhook | undefined} webhook @param {() => unknown} refresh
  */
 export function webhookDialog(webhook, refresh) {
@@ -137,7 +137,7 @@ export function removeWebhookDialog(webhook) {
   });
 }
 
-/** Enabling an endpoint that answered 410 sends it what waits. @param {Webhook} webhook */
+/** An endpoint that answered 410 gets the waiting events when it is enabled. @param {Webhook} webhook */
 export async function enableOrDisable({ id, enabled }) {
   await api(webhookPath(id), { method: 'PATCH', body: { enabled: !enabled } });
   return enabled ? 'Disabled. Events that happen while it is disabled are never sent to it.' : 'Enabled.';

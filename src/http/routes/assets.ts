@@ -23,7 +23,7 @@ interface AssetRoutesDeps {
 }
 
 export function assetRoutes(app: Api, { operations, permissions, sender }: AssetRoutesDeps): void {
-  /** What was said is the content of captions. */
+  /** A search for spoken words shows captions, so it needs the permission to read them. */
   function checkWords({ operator, query }: { operator?: Operator; query: { said?: string | undefined } }): void {
     if (query.said !== undefined) permissions.check(operator!, 'getCaptions');
   }

@@ -27,10 +27,14 @@ export function verificationRoutes(app: Api, operations: Operations): void {
   );
   app.get(
     '/verify',
-    route('listVerifications', 'List verifications: open ones and the last of each kind', {
-      querystring: verificationQuery,
-      response: { 200: verificationList, ...refused(404) },
-    }),
+    route(
+      'listVerifications',
+      'List verifications, newest first: those that wait or run, and the last ones that ended',
+      {
+        querystring: verificationQuery,
+        response: { 200: verificationList, ...refused(404) },
+      },
+    ),
     async (request) => operations.verifications(request.query),
   );
   app.get(

@@ -55,7 +55,7 @@ export function webhookRoutes(app: Api, operations: Operations): void {
   );
   app.post(
     '/webhooks/:id/redeliver',
-    route('redeliver', 'Send one message again, or all that failed since a time', {
+    route('redeliver', 'Send one message again, or all failed messages of events since a time', {
       params: idParams,
       body: redeliverRequest,
       response: { 202: redeliverAnswer, ...refused(404) },

@@ -3,7 +3,7 @@ import { createProvider } from './provider.ts';
 import type { ProviderSettings } from './provider-settings.ts';
 import { SignInFailed } from './sign-in-failed.ts';
 
-/** Whether the OpenID provider answers. Id and secret of the client are known only to a sign-in. */
+/** Whether the OpenID provider answers. Only a sign-in shows whether it accepts the client's id and secret. */
 export async function probeProvider(
   settings: ProviderSettings,
   deps: { publicUrl: string; fetch: typeof fetch },

@@ -63,7 +63,7 @@ export function failureOf(cause: unknown): SignInFailed {
   );
 }
 
-/** What an error says. Those of openid-client have answers of the provider as causes. */
+/** The message of an error. The causes of openid-client's errors may be answers of the provider, which are omitted. */
 const said = (error: unknown) =>
   error instanceof Error && error.cause !== undefined && !(error.cause instanceof Error)
     ? storable(error.message)

@@ -11,7 +11,7 @@ export interface RemovalDeps {
   store: Store;
   storage: Storage;
   log: Log;
-  /** When another process continues after one died. */
+  /** How long the lease of a dead process lasts; then another one continues. */
   leaseMs: number;
   signal: AbortSignal;
 }

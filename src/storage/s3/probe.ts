@@ -92,7 +92,7 @@ async function* attempt(
 
 const noMultipart = 'files of more than 32 MiB cannot be mirrored: use a store with multipart uploads';
 
-/** A 403 of the first requests may also concern the keys: only AccessDenied concerns a permission. */
+/** The first requests are also answered 403 if the access keys are wrong. AccessDenied means a missing permission. */
 const isDenied = (error: unknown) => statusOf(error) === 403 && codeOf(error) === 'AccessDenied';
 
 function failure(bucket: ProbedBucket, what: string, error: unknown, whenDenied: string): Finding {

@@ -3,7 +3,10 @@ import { wroteAny } from '../database/results.ts';
 import type { Consent, Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 
-/** Saves the tokens of a user who is not known yet. The caller has `leaseMs` to finish it; `accessMs`: use of its access token. */
+/**
+ * Saves the tokens of a user who is not known yet. The caller has `leaseMs` to finish the consent. `accessMs`: how long its
+ * access token works.
+ */
 export async function save(
   db: Database,
   consent: Pick<Consent, 'id' | 'tokens' | 'connectionId' | 'tags' | 'linkMadeAt'>,
@@ -33,12 +36,13 @@ export async function get(db: Database, id: string): Promise<Consent | undefined
   return db.selectFrom('consents').selectAll().where('id', '=', id).executeTakeFirst();
 }
 
-/** Replaces the sealed pair. False if it is not `before` any more. */
+/** Replaces the encrypted tokens. False if they are no longer `before`. */
 export async function reseal(db: Database, id: string, before: string, after: string): Promise<boolean> {
   const result = await sql`UPDATE consents SET tokens = ${after} WHERE id = ${id} AND tokens = ${before}`.execute(db);
   return wroteAny(result);
 }
 
+/** Makes a consent due again after `waitMs`. */
 export async function again(db: Database, id: string, waitMs: number): Promise<void> {
   await sql`UPDATE consents SET next_at = ${inMs(waitMs)} WHERE id = ${id}`.execute(db);
 }

@@ -125,7 +125,7 @@ export function listen(options: {
       try {
         options.onNotice(JSON.parse(message.payload ?? '{}'));
       } catch (err) {
-        options.log.warn({ event: 'database.notice_ignored', err }, 'unreadable notice ignored');
+        options.log.warn({ event: 'database.notice_ignored', err }, 'unreadable notification of the database ignored');
       }
     });
     try {

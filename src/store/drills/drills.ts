@@ -140,7 +140,7 @@ export async function list(db: Database, limit: number): Promise<Drill[]> {
   return rows;
 }
 
-/** Those that ended in a time, oldest first. */
+/** The drills that ended in a period, oldest first. */
 export async function endedIn(db: Database, from: Date, to: Date): Promise<Drill[]> {
   const { rows } = await sql<Drill>`
     SELECT ${columns} FROM drills WHERE finished_at >= ${from} AND finished_at < ${to} ORDER BY finished_at`.execute(

@@ -14,8 +14,8 @@ interface Hold {
 }
 
 /**
- * Whether a hold protects the row `a` of `assets` from removal. That of a connection protects the companies that it can read, or
- * could: each of their assets may continue with another connection.
+ * Whether a hold protects the row `a` of `assets` from removal. A hold of a connection protects all assets of the companies that
+ * it can read, or could read before: another connection may mirror them now.
  */
 export const protectedByHold: RawBuilder<boolean> = sql`(
   EXISTS (SELECT FROM holds h WHERE (h.kind, h.id) IN (('asset', a.id), ('project', a.project_id), ('connection', a.connection_id)))

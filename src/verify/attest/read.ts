@@ -8,7 +8,7 @@ import type { Attesting } from './finding.ts';
 
 type From = Pick<Attesting, 'storage' | 'signal'>;
 
-/** The largest object that is read as JSON, in bytes: anyone with the bucket could make it larger. */
+/** The largest object that is read as JSON, in bytes: anyone who can write to the bucket could make one larger. */
 const largestJson = 16 * 2 ** 20;
 
 /** The JSON object at a key, whose fields may be anything; undefined: nothing is there, or something else. */

@@ -29,7 +29,8 @@ export interface ScheduledDrillDeps extends DrillDeps {
  */
 export function startDrills(deps: ScheduledDrillDeps) {
   const { store, log, interval, timings } = deps;
-  const failed = (err: unknown) => log.warn({ event: 'drill.round_failed', err }, 'drill round failed, will retry');
+  const failed = (err: unknown) =>
+    log.warn({ event: 'drill.round_failed', err }, 'waiting restore drills not started, will retry');
   const scheduled = [
     every(timings.poll, (signal) => runNextDrill(deps, signal), { failed, later: true }),
     ...(interval === undefined

@@ -55,7 +55,7 @@ export const assuranceView = {
     ${drillsCard()}`,
 };
 
-/** A link to a part of this page: the address belongs to the view. @param {string} id @param {string} words */
+/** A link to a part of this page. It scrolls by script, because the hash of the address names the view. @param {string} id @param {string} words */
 const below = (id, words) =>
   html`<a href="#/assurance" @click=${(/** @type {Event} */ event) => {
     event.preventDefault();
@@ -129,7 +129,7 @@ const summary = ({ completeness, findings, onlyInLibrary, freshness, verificatio
   </tbody></table>`;
 };
 
-/** What to say of the last manifest, by what the bucket has. */
+/** What is wrong with the last manifest in the bucket; false: nothing is known to be. */
 const lost = /** @type {const} */ ({ same: false, missing: 'Missing', different: 'Differs', unknown: false });
 
 /** `problem`: what is known to be wrong. @param {{ question: string, ok: boolean, problem?: string | false, answer: string, at: string | null, note?: string | undefined, evidence: unknown }} of */

@@ -59,7 +59,7 @@ const noneOf = {
   unavailable: 'The library has a file for every asset.',
 };
 
-const again = () => Promise.all([load(), assets.refresh(), syncs.refresh()]);
+const refresh = () => Promise.all([load(), assets.refresh(), syncs.refresh()]);
 
 export const connectionView = {
   title: 'Connection',
@@ -74,7 +74,7 @@ export const connectionView = {
     else if (failed === 0 && pending > 0) shown = 'pending';
     await Promise.all([filter(), syncs.filter({ connectionId: id })]);
   },
-  refresh: again,
+  refresh,
   render() {
     if (!connection) return notYet(error);
     const condition = conditionOf(connection);
@@ -83,7 +83,7 @@ export const connectionView = {
     const retry =
       isEnded || !may('retryAsset')
         ? undefined
-        : (/** @type {AssetSummary} */ asset) => act(() => retryAsset(asset), again);
+        : (/** @type {AssetSummary} */ asset) => act(() => retryAsset(asset), refresh);
     return html`
       <nav aria-label="You are here" class="crumbs"><a href="#/">Overview</a></nav>
       ${outages(state.status)}
@@ -125,7 +125,7 @@ export const connectionView = {
                 }}>${stateNames[name]} <b>${number(byState[name])}</b></button>`,
             )
           }</div>
-          ${shown === 'failed' && byState.failed > 0 && !isEnded && may('retryFailedOfConnection') ? html`<button @click=${() => act(() => retryFailed(id), again)}>Retry all failed</button>` : nothing}</div></div>
+          ${shown === 'failed' && byState.failed > 0 && !isEnded && may('retryFailedOfConnection') ? html`<button @click=${() => act(() => retryFailed(id), refresh)}>Retry all failed</button>` : nothing}</div></div>
         ${listed(assets, 3, (rows) => assetTable(rows, retry), noneOf[shown] ?? '', 'assets')}
       </section>
       <section class="card" aria-labelledby="syncs-title"><h2 id="syncs-title">Syncs</h2>
@@ -148,7 +148,7 @@ function heldBanner({ id: companyId, name }, changes) {
   return html`<div class="banner bad"><p><strong>${name} is held:</strong> ${heldWords(changes)}, found ${time(changes.since)}.
     ${until} until you accept this.
     Examples: ${changes.sample.slice(0, 3).map((id, index) => html`${index > 0 ? ', ' : ''}<a href="#/assets/${encodeURIComponent(id)}">${id}</a>`)}.</p>
-    ${ifMay('acceptHeldChanges', () => html`<p class="row"><button @click=${() => act(() => resync(id, request), again)}>${accept}</button></p>`)}
+    ${ifMay('acceptHeldChanges', () => html`<p class="row"><button @click=${() => act(() => resync(id, request), refresh)}>${accept}</button></p>`)}
     ${rolesNeeded({ [accept]: 'acceptHeldChanges' })}</div>`;
 }
 
@@ -172,18 +172,18 @@ function buttons(of) {
       active
         ? html`${ifMay(
             'resyncConnection',
-            () => html`<button class="main" @click=${() => act(() => resync(id, { mode: 'incremental' }), again)}>Sync now</button>
-          <button @click=${() => resyncDialog(of, seenTypes(), again)}>Full or partial sync …</button>`,
+            () => html`<button class="main" @click=${() => act(() => resync(id, { mode: 'incremental' }), refresh)}>Sync now</button>
+          <button @click=${() => resyncDialog(of, seenTypes(), refresh)}>Full or partial sync …</button>`,
           )}
           ${ifMay('plan', () => html`<button @click=${() => planDialog(of)}>Plan</button>`)}
           ${ifMay('verify', () => html`<button @click=${() => verifyDialog(of)}>Verify …</button>`)}
-          ${ifMay('pauseConnection', () => html`<button @click=${() => act(() => pauseOrResume(of, 'pause'), again)}>Pause</button>`)}`
+          ${ifMay('pauseConnection', () => html`<button @click=${() => act(() => pauseOrResume(of, 'pause'), refresh)}>Pause</button>`)}`
         : nothing
     }
-    ${of.status === 'paused' && may('resumeConnection') ? html`<button class="main" @click=${() => act(() => pauseOrResume(of, 'resume'), again)}>Resume</button>` : nothing}
-    ${ifMay('changeConnection', () => html`<button @click=${() => settingsDialog(of, seenTypes(), again)}>Settings …</button>`)}
+    ${of.status === 'paused' && may('resumeConnection') ? html`<button class="main" @click=${() => act(() => pauseOrResume(of, 'resume'), refresh)}>Resume</button>` : nothing}
+    ${ifMay('changeConnection', () => html`<button @click=${() => settingsDialog(of, seenTypes(), refresh)}>Settings …</button>`)}
     ${ifMay('createConnectLink', () => html`<button class=${of.status === 'disconnected' ? 'main' : ''} @click=${() => linkDialog(of).catch(failed)}>Reconnect link</button>`)}
-    ${of.status === 'disconnected' || !may('disconnectConnection') ? nothing : html`<button class="danger-quiet" @click=${() => disconnectDialog(of, again)}>Disconnect …</button>`}
+    ${of.status === 'disconnected' || !may('disconnectConnection') ? nothing : html`<button class="danger-quiet" @click=${() => disconnectDialog(of, refresh)}>Disconnect …</button>`}
   </div>
   ${rolesNeeded({ Sync: 'resyncConnection', Verify: 'verify', Pause: 'pauseConnection', Settings: 'changeConnection', 'Connect link': 'createConnectLink', Disconnect: 'disconnectConnection' })}`;
 }

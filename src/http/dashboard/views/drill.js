@@ -88,13 +88,17 @@ function facts({ oldestLoss, lost, key }, { restored, loss, sample, secrets }, {
     </dl>`;
 }
 
+/** @param {string} code of a difference between record and database */
+const differenceOf = (code) =>
+  code === 'record_extra' ? 'record of an asset that the database does not have' : code.replaceAll('_', ' ');
+
 /** @param {NonNullable<Drill['report']>} report */
 function findings({ loss, sample, secrets, problems }) {
   const found = [
     ...loss.examples.map(({ assetId, key, code, since }) => ({
       what: key,
       link: code === 'record_extra' ? undefined : assetId,
-      text: `${code.replaceAll('_', ' ')}, since ${when(since)}`,
+      text: `${differenceOf(code)}, since ${when(since)}`,
     })),
     ...[...sample.damaged, ...sample.unreadable].map(({ assetId, key, text }) => ({ what: key, link: assetId, text })),
     ...secrets.unreadable.map(({ name, reason }) => ({ what: name, link: undefined, text: reason })),

@@ -36,7 +36,7 @@ const change = (change) => location.replace(`#/${queryOf({ ...query, ...change }
 const searchSoon = later(() => change({ q: typed('connection-search') }), 250);
 const isFiltered = () => Object.values(query).some(Boolean);
 
-/** A link to some connections shows them, not the top of the page. A change in the fields above them moves nothing. */
+/** Scrolls to the connections when a link with a filter opens the page, but not while the user changes the filters. */
 function showConnections() {
   if (document.activeElement?.closest('.tools')) return;
   document.getElementById('connections-title')?.scrollIntoView();
@@ -141,7 +141,7 @@ function warnings(now) {
   const { disconnected, troubled } = now.connections;
   return html`
     ${outages(now)}
-    ${troubled > 0 ? html`<p class="banner warn">${counted(troubled, 'connection')} ${troubled === 1 ? 'has' : 'have'} an error, a held company, or a late sync. See the state below.</p>` : nothing}
+    ${troubled > 0 ? html`<p class="banner warn">${counted(troubled, 'connection')} ${troubled === 1 ? 'has' : 'have'} an error, a held company, or a late sync. See the column State below.</p>` : nothing}
     ${
       disconnected > 0
         ? html`<p class="banner warn">${counted(disconnected, 'connection')} ${disconnected === 1 ? 'is' : 'are'} disconnected. The user must connect again.

@@ -78,7 +78,7 @@ const marks = {
   '=': ['good', 'Same'],
   '-': ['bad', 'Missing'],
   '*': ['bad', 'Differs'],
-  '+': ['warn', 'Not ours'],
+  '+': ['warn', 'In no record'],
   '!': ['bad', 'Error'],
 };
 
@@ -126,7 +126,7 @@ export const verificationView = {
           ${fact('As expected', counts.same)}
           ${fact('Missing', counts.missing)}
           ${fact('Different', counts.different)}
-          ${fact('Not ours', counts.foreign)}
+          ${fact('In no record', counts.foreign)}
           ${fact('Errors', counts.errors)}
           ${counts.absent > 0 ? fact('No file in the library', counts.absent) : nothing}
           ${counts.skipped > 0 ? fact('Skipped by filters', counts.skipped) : nothing}

@@ -106,7 +106,7 @@ const onlyOf = (filters) =>
       html`<div><dt>Only these ${filterLabels[list].toLowerCase()}</dt><dd>${filters[list]?.map((value) => filterName(list, value)).join(', ')}</dd></div>`,
   );
 
-/** What an endpoint of the environment does not have. @param {Webhook} of */
+/** The buttons that the endpoint in WEBHOOK_URL does not have. @param {Webhook} of */
 const changes = (of) => html`
   <button @click=${() => webhookDialog(of, refresh)}>Change …</button>
   <button @click=${() => act(() => enableOrDisable(of), refresh)}>${of.enabled ? 'Disable' : 'Enable'}</button>
