@@ -4,9 +4,9 @@ export type { EventFilter } from '../operations/events.ts';
 export type { Plan, PlanProgress } from '../operations/plan.ts';
 
 export type Verb = keyof Operations;
-/** What an operation answers. */
+/** The answer of an operation. */
 export type Answer<Name extends Verb> = Awaited<ReturnType<Operations[Name]>>;
-/** What an operation takes, as its argument number `At`. */
+/** The argument of an operation at position `At`, from 0. */
 export type Asked<Name extends Verb, At extends number = 0> = NonNullable<Parameters<Operations[Name]>[At]>;
 
 export type ConnectionSummary = Answer<'connection'>;

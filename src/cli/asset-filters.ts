@@ -42,7 +42,7 @@ export const withAssetFilters = (verb: Command): Command =>
     .option('--skipped', 'only assets that a filter skips')
     .option('--search <text>', 'part of the name, ignoring case, or an id');
 
-/** The same conditions, as the API names them. `connectionId` is what the user typed: an id, an e-mail or a name. */
+/** Turns the options into a filter of the API. `connectionId` is still what the user typed: an id, an e-mail or a name. */
 export const filterOf = (options: AssetFilterOptions): Asked<'facets'> => {
   const { connection, connectionTag, company, project, search, ...others } = options;
   const { state, type, tag, mimeType, uploadedFrom, uploadedBefore, minSize, maxSize, skipped } = others;

@@ -93,7 +93,7 @@ export function createApiClient(service: Service) {
       get<'deliveries'>(`/webhooks/${part(id)}/deliveries`, query),
     redeliver: (id: string, request: Asked<'redeliver', 1>) =>
       send<'redeliver'>('POST', `/webhooks/${part(id)}/redeliver`, request),
-    /** Without an id: the endpoint in WEBHOOK_URL. */
+    /** Tests the endpoint in WEBHOOK_URL if there is no id. */
     testWebhook: (id: string | undefined) =>
       send<'testWebhook'>('POST', id === undefined ? '/webhooks/test' : `/webhooks/${part(id)}/test`),
     me: () => get<'me'>('/me'),

@@ -41,7 +41,7 @@ export function exitCodeOf(error: unknown): number {
   return error instanceof UsageError || error instanceof ConfigurationError ? 2 : 1;
 }
 
-/** What `--json` prints of an error: the problem that asset-mirror returned, or one of the same form. */
+/** The JSON that `--json` prints for an error: the problem that asset-mirror returned, or an object of the same form. */
 export function problemOf(error: unknown): object {
   if (error instanceof RefusedByService) return error.problem;
   if (error instanceof ConfigurationError) {

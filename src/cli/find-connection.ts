@@ -21,6 +21,6 @@ export async function findConnection(api: ApiClient, given: string): Promise<str
   throw new UsageError(`${harmless(given)} means several connections: ${ids.join(', ')}. Name one by its id.`);
 }
 
-/** The same for an option, which may be absent. */
+/** `findConnection` for an option that may be absent. */
 export const findOptional = async (api: ApiClient, given: string | undefined): Promise<string | undefined> =>
   given === undefined ? undefined : findConnection(api, given);

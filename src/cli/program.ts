@@ -24,7 +24,7 @@ export function program(verbs: Verbs, version: string): Command {
     .configureHelp({
       sortSubcommands: false,
       showGlobalOptions: false,
-      // As commander prints it, without "[options]".
+      // The line that commander prints, but without "[options]".
       subcommandTerm: (command) =>
         [
           command.name(),

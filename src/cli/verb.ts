@@ -7,7 +7,7 @@ import type { LibraryVerbOptions } from './verbs/library.ts';
 import type { Credentials } from './verbs/login.ts';
 import type { RestoreOptions } from './verbs/restore.ts';
 
-/** What `command.ts` provides to the verbs. */
+/** The functions that `command.ts` passes to the verbs. */
 export interface Verbs {
   start(role: 'all' | 'web' | 'worker', options: { json?: boolean }): Promise<void>;
   demo(options: DemoOptions): Promise<void>;

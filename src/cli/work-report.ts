@@ -22,7 +22,7 @@ export async function runReported<Progress extends { total: unknown }>(
     stop: AbortSignal;
     /** The state before the work begins. */
     initial: Progress;
-    /** Of the bar; `facts` gives its length and its values. `ms`: since the work began. */
+    /** The format of the bar; `facts` gives its length and its values. `ms`: time since the work began. */
     format: string;
     facts: (progress: Readonly<Progress>, ms: number) => { done: number; of: number } & Record<string, unknown>;
     summaryOf: (progress: Readonly<Progress>, end: { interrupted: boolean; ms: number }) => string;

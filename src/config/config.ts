@@ -110,7 +110,7 @@ type Values = ReturnType<typeof readEnvironment<typeof variables>>;
 function alsoRequired(environment: Environment, embedded: boolean): string[] {
   const names: string[] = [];
   if (!embedded) names.push('DATABASE_URL');
-  // With DATABASE_URL several processes may run, which must share these: none is generated in DATA_DIR.
+  // With DATABASE_URL, several processes may run. They must share these secrets, so none is generated in DATA_DIR.
   if (!embedded || isSet(environment, 'DATABASE_URL')) names.push('ENCRYPTION_KEYS', 'ADMIN_TOKEN');
   if (isSet(environment, 'WEBHOOK_URL')) names.push('WEBHOOK_SECRET');
   // OIDC_CLIENT_SECRET alone requires nothing: its file may be mounted, and empty. Without TOKEN_SIGN_IN, only a provider opens
@@ -153,7 +153,7 @@ const ofLibrary = {
 } as const;
 type CopyValues = Omit<Values, keyof typeof ofLibrary>;
 
-/** Where the copy is, and what is kept: all that `restore` and `rebuild` need, which ask no library. */
+/** The settings that `restore` and `rebuild` need: where the copy is, and what is kept. Neither asks the library. */
 export type CopyConfig = ReturnType<typeof copyOf>;
 
 function copyOf(env: CopyValues) {
@@ -221,7 +221,7 @@ function localUrl({ HOST, PORT }: Pick<Values, 'HOST' | 'PORT'>): string {
   return `http://${host.includes(':') ? `[${host}]` : host}:${PORT}`;
 }
 
-/** The same for browsers: a redirect URI with http must name `localhost` (spec, section 2.1). */
+/** `localUrl` for browsers: a redirect URI with http must name `localhost` (spec, section 2.1). */
 const localhostUrl = (env: Values) => localUrl(env).replace(/^http:\/\/(127\.0\.0\.1|\[::1\]):/, 'http://localhost:');
 
 const trimmed = (url: string) => url.replace(/\/+$/, '');

@@ -201,7 +201,7 @@ export const secretVariables: ReadonlySet<string> = new Set([
   'HEARTBEAT_URL',
 ]);
 
-/** The same with that of verbs which talk to the service. */
+/** `secretVariables`, and the token of the verbs that talk to the service. */
 const allSecrets: ReadonlySet<string> = new Set([...secretVariables, 'ASSET_MIRROR_TOKEN']);
 
 /** Variables of this environment that are probably misspelled settings. Proxies may be set in lower case. */
@@ -283,7 +283,7 @@ function shown(name: string, value: string | undefined): string {
     : `is ${JSON.stringify(scrub(value))}`;
 }
 
-/** What is expected in place of the wrong part, if the schema says it. */
+/** The text of the schema about what it expects instead of the wrong part; undefined: there is none. */
 const partOf = (issue: z.core.$ZodIssue | undefined) =>
   issue?.code === 'custom' && issue.message !== p.isWrong ? issue.message : undefined;
 

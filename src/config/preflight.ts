@@ -33,7 +33,7 @@ export async function openToOthers(path: string): Promise<'ours' | 'theirs' | un
   return uid === self && (mode & 0o1000) === 0 ? 'ours' : 'theirs';
 }
 
-/** Not `recursive`, which never returns where nothing can be made, such as below /proc. */
+/** Makes a folder and its parents. `recursive` would never return where nothing can be made, such as below /proc. */
 async function make(path: string, mode?: number): Promise<void> {
   try {
     await mkdir(path, mode);

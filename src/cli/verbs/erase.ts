@@ -61,7 +61,7 @@ async function finish(api: ApiClient, erasure: Answer<'erasure'>, options: Pick<
   return erasure.assets.held + erasure.left;
 }
 
-/** What was erased, and what of it remains. */
+/** Says how much was erased, and how much remains. */
 export function summaryOf({ assets, objects, bytes, remaining }: Answer<'certificate'>): string {
   const locked = remaining.reduce((sum, object) => sum + object.bytes, 0);
   const amount = (count: number, size: number) => `${counted(count, 'object')} of ${formatBytes(size)}`;

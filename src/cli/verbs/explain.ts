@@ -2,7 +2,7 @@ import type { ApiClient } from '../client.ts';
 import { harmless, paint, print, printJson } from '../output.ts';
 import { colours } from './assets.ts';
 
-/** Where an asset is or why it is not mirrored, and its history. */
+/** Prints where an asset is, or why it is not mirrored, and its history. */
 export async function explain(api: ApiClient, assetId: string, options: { json?: boolean }): Promise<void> {
   const asset = await api.asset(assetId);
   if (options.json) return printJson(asset);

@@ -19,14 +19,14 @@ export interface ExportVerbOptions extends AssetFilterOptions {
   manifest?: 'csv' | 'rclone';
 }
 
-/** What an export is to do. @throws UsageError */
+/** The export that the options ask for. @throws UsageError */
 export function requestOf(options: ExportVerbOptions): ExportRequest {
   const { to: place, overwrite = false } = options;
   if (place === undefined) throw new UsageError('Name a target with --to, or use --manifest.');
   return { ...selectionOf(options), overwrite, to: targetOf(place) };
 }
 
-/** Which assets, and the names of their files. @throws UsageError */
+/** The assets that the options select, and the names of their files. @throws UsageError */
 export function selectionOf(options: ExportVerbOptions): Pick<ExportRequest, 'filter' | 'names' | 'sidecars'> {
   const { names, sidecars = false } = options;
   const wrong = wrongTemplate(names);
