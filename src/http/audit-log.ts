@@ -35,7 +35,7 @@ export function auditChanges(app: FastifyInstance, deps: Deps): void {
   });
 }
 
-/** They change nothing, but their requests do not fit into an address. */
+/** These operations only read. They use POST because their requests do not fit into an address. */
 const reads: ReadonlySet<string | undefined> = new Set(['previewErasure', 'getAssetZipOf']);
 
 const isChange = (request: FastifyRequest) =>
@@ -61,7 +61,7 @@ async function add(
       ...(body !== undefined && body !== null && outcome.status !== 400 && { request: withoutSecrets(action, body) }),
       ...(outcome.status < 400 && (await changedValues(request, operations))),
       ...outcome,
-      // It may name an asset that was erased before.
+      // The reason may name an asset that was erased before.
       ...(isErasure(action) && { reason: undefined }),
     });
   } catch (err) {

@@ -7,7 +7,7 @@ export type ConnectPage = Parameters<typeof page>[0] & {
   status: number;
   /** The page has a button that starts again with the same link. */
   retry?: true;
-  /** For the site that the user came from. Without it: failed. */
+  /** The outcome for the site that the user came from. Undefined: failed. */
   outcome?: Outcome;
 };
 

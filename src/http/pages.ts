@@ -35,7 +35,7 @@ export const pageHeaders = {
   'cache-control': 'no-store',
 };
 
-/** The same for a page with a form: the browser may send it to this service, with an Origin. */
+/** Headers of a page with a form: the browser may send the form to this service, with an Origin. */
 export const formPageHeaders = {
   ...pageHeaders,
   'content-security-policy': pageHeaders['content-security-policy'].replace("form-action 'none'", "form-action 'self'"),

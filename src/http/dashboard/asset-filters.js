@@ -76,7 +76,7 @@ export async function countFacets({ sort: _, ...query }) {
   draw();
 }
 
-/** What removes the condition on a facet; undefined: there is none. @param {Facet} facet @param {Query} query */
+/** The change that removes the condition on a facet; undefined: there is no condition. @param {Facet} facet @param {Query} query */
 function ownCondition(facet, query) {
   if (facet === 'state') return query.state || query.skipped ? { state: undefined, skipped: undefined } : undefined;
   return query[facet] ? { [facet]: undefined } : undefined;

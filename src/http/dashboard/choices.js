@@ -44,7 +44,7 @@ export function projectOptions(companies, projects, toValue) {
 }
 
 /**
- * What is chosen in a picker, each with a button that removes it.
+ * The chosen values of a picker, each with a button that removes it.
  * @param {string[]} values @param {(value: string) => string} toName @param {(left: string[]) => void} choose
  */
 export const chips = (values, toName, choose) =>

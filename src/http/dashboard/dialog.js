@@ -7,11 +7,11 @@ const dialog = /** @type {HTMLDialogElement} */ (document.getElementById('dialog
 /** @type {AbortController} */
 let ended = new AbortController();
 dialog.addEventListener('close', () => {
-  // Another one may have opened before this event.
+  // Another dialog may have opened before this event.
   if (dialog.open) return;
   ended.abort();
   render(nothing, dialog);
-  // The browser moves the focus back to the element that opened it, which may no longer exist.
+  // The browser moves the focus back to the element that opened the dialog, which may no longer exist.
   if (document.activeElement === document.body) focusHeading();
 });
 

@@ -109,7 +109,7 @@ export const connectionTable = (connections) => html`<table role="table" class="
   )}</tbody>
 </table>`;
 
-/** What was said, each with a link that plays it. @param {AssetSummary} asset */
+/** The matching passages of the transcript, each with a link that plays it. @param {AssetSummary} asset */
 const hitsOf = ({ id, said = [] }) =>
   said.length === 0
     ? nothing

@@ -3,7 +3,7 @@ import { api } from './api.js';
 import { draw, state } from './state.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
 
-/** Who is signed in, and what that operator may do. */
+/** Reads who is signed in, and what that operator may do. */
 export async function readMe() {
   state.me = await api('/me');
   draw();
@@ -16,7 +16,7 @@ export const may = (operation) => state.me?.may.includes(operation) ?? false;
 export const ifMay = (operation, content) => (may(operation) ? content() : nothing);
 
 /**
- * For actions that this operator may not take: the roles that may, and who has them.
+ * Lists the roles that may take the actions that this operator may not take, and who has these roles.
  * @param {Record<string, string>} actions the operation of each: `{ Disconnect: 'disconnectConnection' }`
  */
 export function rolesNeeded(actions) {

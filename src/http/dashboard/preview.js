@@ -45,7 +45,7 @@ const playFrom =
     player.play().catch(() => {});
   };
 
-/** What the asset looks or sounds like. @param {Asset} asset @param {number} [at] where it starts to play, in seconds */
+/** Shows a picture or a player of the asset. @param {Asset} asset @param {number} [at] where it starts to play, in seconds */
 export function previewOf(asset, at) {
   const { id, key, mimeType, variant, bytes, transcript, thumbnail, mirroredAt: version, name } = asset;
   if (key === null || version === null || !may('getMedia')) return nothing;

@@ -10,7 +10,7 @@ import { heldWords } from './words.js';
 
 const most = 6;
 
-/** What is removed from the bucket in the next week; nothing without GONE_RETENTION. @param {Removals | undefined} removals */
+/** Lists the assets to be removed in the next week; nothing without GONE_RETENTION. @param {Removals | undefined} removals */
 export function removalsCard(removals) {
   if (!removals || (removals.nextWeek.assets === 0 && removals.heldCompanies.length === 0)) return nothing;
   const { assets, bytes: size, first } = removals.nextWeek;

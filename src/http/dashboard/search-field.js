@@ -4,10 +4,10 @@ import { html, noChange } from './vendor/lit-html/lit-html.js';
 /** @param {string} id */
 const fieldOf = (id) => /** @type {HTMLInputElement | null} */ (document.getElementById(id));
 
-/** What is typed in a search field. @param {string} id */
+/** The text in a search field; undefined: it is empty. @param {string} id */
 export const typed = (id) => fieldOf(id)?.value.trim() || undefined;
 
-/** The value of a search field: that of the address, but not while the user types. @param {string} id @param {string | undefined} value */
+/** The value of a search field, from the address. Unchanged while the user types. @param {string} id @param {string | undefined} value */
 export const searched = (id, value) => (document.activeElement === fieldOf(id) ? noChange : live(value ?? ''));
 
 /** Calls `then` with the new value of a field; undefined: it is empty. @param {(value: string | undefined) => void} then */

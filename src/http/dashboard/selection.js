@@ -5,12 +5,12 @@ import { draw, say } from './state.js';
 import { live } from './vendor/lit-html/directives/live.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
 
-/** As many as fit into one archive. */
+/** Maximum of assets in one archive. */
 const most = 1000;
 
 /** The selected assets, with their sizes. They stay selected when others are shown. @type {Map<string, number>} */
 const selected = new Map();
-/** Where a range begins. @type {string | undefined} */
+/** The id of the asset at which a range begins. @type {string | undefined} */
 let anchor;
 
 export const isAnySelected = () => selected.size > 0;
@@ -54,7 +54,7 @@ function clear() {
   draw();
 }
 
-/** What is selected, also for screen readers, and what to do with it. A form sends the ids, which may not fit into an address. */
+/** Shows the selection, also to screen readers, and its actions. A form sends the ids: they may not fit into an address. */
 export function selectionBar() {
   const total = [...selected.values()].reduce((sum, size) => sum + size, 0);
   const words = `${counted(selected.size, 'asset')} selected, ${bytes(total)}`;

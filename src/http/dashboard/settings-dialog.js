@@ -18,7 +18,7 @@ const units = [
   ['s', 1000],
 ];
 
-/** As a duration: `15m`. @param {number} ms */
+/** Writes a time as a setting: `15m`. @param {number} ms */
 const interval = (ms) => {
   const [unit, size] = units.find(([, size]) => ms % size === 0) ?? ['ms', 1];
   return `${ms / size}${unit}`;

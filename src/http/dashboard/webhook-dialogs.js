@@ -31,7 +31,7 @@ const kindWords = {
   'asset.gone': 'Each asset deleted in the library',
 };
 const kinds = /** @type {WebhookKind[]} */ (Object.keys(kindWords));
-/** Without the kinds that happen once per asset: most endpoints would get too many messages. */
+/** All kinds but those that happen once per asset: most endpoints would get too many messages. */
 const defaultKinds = kinds.filter((kind) => !/^Each /.test(kindWords[kind]));
 
 /** @type {Record<string, string>} */

@@ -26,7 +26,7 @@ export function filterName(list, value) {
   return facetName(list === 'companyIds' ? 'companyId' : 'projectId', value);
 }
 
-/** What the events of a webhook endpoint are about: values chosen by name, or given as ids. */
+/** The filters of a webhook endpoint: values that are chosen by name, or given as ids. */
 export class WebhookFilters {
   /** @type {Record<List, Suggestion[]>} */
   #suggested = { connectionIds: [], companyIds: [], projectIds: [], assetTypes: [] };

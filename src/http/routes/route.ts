@@ -33,7 +33,7 @@ export const answering = <Answer extends z.ZodType, const Statuses extends reado
   ...statuses: Statuses
 ) => ({ response: { 200: answer, ...refused(...statuses) } });
 
-/** The same for a route with an id in its path. */
+/** `answering` for a route with an id in its path. */
 export const ofOne = <Answer extends z.ZodType, const Statuses extends readonly RefusedStatus[]>(
   answer: Answer,
   ...statuses: Statuses

@@ -7,7 +7,7 @@ import type { Store } from '../../store/store.ts';
 import type { Sessions } from './sessions.ts';
 import type { TokenCheck } from './token-check.ts';
 
-/** Who sends a request, with what: ADMIN_TOKEN, an API token, or a session. */
+/** The operator who sends a request, and the credential: ADMIN_TOKEN, an API token, or a session. */
 export interface Authenticated extends Operator {
   sessionId?: string;
   tokenId?: string;

@@ -30,7 +30,7 @@ export function createProvider(settings: ProviderSettings, deps: { publicUrl: st
     /** @throws SignInFailed if it does not answer as a provider */
     check: async (): Promise<void> => void (await discover()),
 
-    /** Where the browser signs in, and the attempt that it must keep until it returns. @throws SignInFailed */
+    /** The address where the browser signs in, and the attempt that the browser must keep until it returns. @throws SignInFailed */
     async begin(): Promise<{ url: URL; attempt: Attempt }> {
       const config = await discover();
       const attempt = {
@@ -66,7 +66,7 @@ export function createProvider(settings: ProviderSettings, deps: { publicUrl: st
     },
 
     /**
-     * Where the browser signs out at the provider, without an ID token in the address. Undefined: it has no such page.
+     * The address where the browser signs out, without an ID token in it. Undefined: the provider has no such page.
      * @throws SignInFailed
      */
     async signOutUrl(): Promise<URL | undefined> {
@@ -90,7 +90,7 @@ export function createProvider(settings: ProviderSettings, deps: { publicUrl: st
 }
 
 /**
- * What the provider publishes about itself. Read again for each sign-in, so that its new keys and endpoints apply at once.
+ * Reads what the provider publishes about itself, again for each sign-in: its new keys and endpoints apply at once.
  * @throws SignInFailed
  */
 async function readProvider(settings: ProviderSettings, fetch: typeof globalThis.fetch): Promise<client.Configuration> {

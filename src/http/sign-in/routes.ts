@@ -73,7 +73,7 @@ export async function signInRoutes(app: FastifyInstance, deps: SignInDeps): Prom
     return reply.headers(formPageHeaders).send(signOutPage(away.href, away.host));
   });
 
-  /** Where to sign out at the provider, if it can be asked. */
+  /** The address where to sign out at the provider. Undefined: the provider has none, or does not answer. */
   async function signOutUrl(): Promise<URL | undefined> {
     try {
       return await provider?.signOutUrl();

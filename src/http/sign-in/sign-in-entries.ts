@@ -3,7 +3,7 @@ import type { Operator } from '../../roles.ts';
 import type { SignInDeps } from './deps.ts';
 import type { SignInFailed } from './sign-in-failed.ts';
 
-/** What an entry of the audit log about a sign-in or sign-out has of its request. */
+/** The data of a request that the audit log keeps about a sign-in or sign-out. */
 export const requestOf = ({ ip, id }: FastifyRequest) => ({ address: ip, requestId: id });
 
 type Deps = Pick<SignInDeps, 'operations' | 'log'>;

@@ -129,7 +129,7 @@ const summary = ({ completeness, findings, onlyInLibrary, freshness, verificatio
   </tbody></table>`;
 };
 
-/** What is wrong with the last manifest in the bucket; false: nothing is known to be. */
+/** The problem of the last manifest, by its state in the bucket; false: no problem is known. */
 const lost = /** @type {const} */ ({ same: false, missing: 'Missing', different: 'Differs', unknown: false });
 
 /** `problem`: what is known to be wrong. @param {{ question: string, ok: boolean, problem?: string | false, answer: string, at: string | null, note?: string | undefined, evidence: unknown }} of */

@@ -99,7 +99,7 @@ async function exportAll() {
     link.href = URL.createObjectURL(new Blob(lines, { type: 'application/jsonl' }));
     link.download = 'audit.jsonl';
     link.click();
-    // Not before the browser has begun to save it.
+    // The address must work until the browser has begun to save the file.
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   } catch (error) {
     say(/** @type {Error} */ (error).message, 'bad');

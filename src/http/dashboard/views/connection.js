@@ -134,7 +134,7 @@ export const connectionView = {
   },
 };
 
-/** What waits for an operator, by kind. */
+/** The words about held changes, by kind. `flag`: the field of a sync request that accepts them. */
 const heldKinds = {
   missing: { flag: 'acceptGone', until: 'Nothing is marked as gone', accept: 'Accept as gone' },
   replaced: { flag: 'acceptReplaced', until: 'No file is replaced', accept: 'Accept the new files' },
