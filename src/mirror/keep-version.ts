@@ -13,7 +13,7 @@ import { type StoredFile, storedFiles } from './stored-files.ts';
 
 /**
  * The record of a superseded file, at `versionKeys.record`: its earlier record, and where each of its objects is now.
- * It is written last, so a version that has one is complete, or is just being removed.
+ * The record is written last, so a version with a record is complete, or is just being removed.
  */
 export interface VersionRecord extends AssetRecord {
   /** ISO 8601, like `mirroredAt`. */
@@ -120,7 +120,7 @@ async function keepFile(
   };
 }
 
-/** What differs: `version` is size and upload date, see `versionOf`. */
+/** The properties that differ. `version` has the size and the upload date, see `versionOf`. */
 function changesFrom(media: Media, next: Pick<Media, 'key' | 'version'>): ('size' | 'upload date' | 'name')[] {
   const [[size, date], [nextSize, nextDate]] = [media.version.split(':'), next.version.split(':')] as const;
   return [

@@ -91,7 +91,7 @@ async function withHash(deps: MirrorDeps, leased: LeasedAsset, media: Media): Pr
   if (!body) return media;
   const { crc32, sha256 } = await measure(body, signal, { hashed: true });
   if (crc32 === checksums.crc32) return { ...media, checksums: { ...checksums, sha256: sha256! } };
-  // Its parts must not be used again.
+  // The parts of the upload must not be used again.
   await dropUpload(deps, leased);
   throw new Error(`${key} was read back with CRC-32 ${crc32}, but ${checksums.crc32} was stored`);
 }

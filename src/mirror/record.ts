@@ -9,7 +9,7 @@ import type { MirrorDeps } from './deps.ts';
 export interface AssetRecord {
   version: 1;
   companyId: string;
-  /** As in the answer of the API, without signed links. */
+  /** The answer of the library about the asset, without signed links. */
   asset: Record<string, unknown>;
   media: Omit<Media, 'version'>;
   transcript: { state: TranscriptState; keys: string[] };

@@ -14,7 +14,7 @@ export interface Outcome {
   retryInMs?: number;
 }
 
-/** What the metrics count for each; undefined: nothing, because no transfer has ended. */
+/** The result that the metrics count for each outcome; undefined: none, because no transfer has ended. */
 const results = {
   mirrored: 'mirrored',
   unavailable: 'unavailable',
@@ -29,7 +29,7 @@ const results = {
   /** The bucket accepts other objects, but not this one. */
   object_refused: 'waiting',
   handed_back: 'handed_back',
-  /** Another connection mirrors it. */
+  /** Another connection mirrors the asset. */
   handed_over: 'handed_back',
   skipped: undefined,
   nothing_to_do: undefined,
@@ -125,7 +125,7 @@ async function judgeRefusal(
     return { outcome: 'bucket_unavailable', waitMs: 5000 + Math.random() * 10_000, reason };
   }
   const reason: Reason = { code: 'object_refused', text };
-  // It may have waited for the library before.
+  // The asset may have waited for the library before. Those waits do not count.
   const waits = asset.reason?.code === reason.code ? asset.waits : 0;
   if (mayBeAll && waits >= mostWaits) return { outcome: 'failed', reason };
   log.warn({ event: 'object.refused', ...idsOf(asset), reason: text }, 'object refused by bucket, will retry');

@@ -32,8 +32,8 @@ const mostBytes = 8 * 2 ** 20;
 
 /**
  * With SEARCH_TRANSCRIPTS, one process at a time reads each stored transcript from the bucket, soon after it was stored, and saves its
- * words. This is the only way in which words get into the database, so it delays no mirroring, and fits a setting that was switched on
- * later and a rebuild, too. Without the setting, the words are deleted.
+ * words. Nothing else saves words. So search delays no mirroring, and also works after a rebuild, or if the setting is switched on
+ * later. Without the setting, the words are deleted.
  */
 export function startSearchingTranscripts({
   config,

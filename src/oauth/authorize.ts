@@ -47,7 +47,7 @@ export function connectUrl(
   return { url: `${publicUrl}/connect?link=${link}`, expiresAt: expiresAt.toISOString() };
 }
 
-/** What the link says, also after it has expired. Undefined: we did not sign it. */
+/** The content of a connect link, also of an expired one. Undefined: we did not sign it. */
 export function readConnectLink(sealer: Sealer, signed: string): ConnectLink | undefined {
   const payload = sealer.verify(linkPurpose, signed);
   if (payload === undefined) return undefined;

@@ -11,7 +11,7 @@ export interface KeyRotation {
   unreadable: { connectionId: string; reason: string }[];
 }
 
-/** What is sealed: the token pair of a connection or of a consent that is not finished, or the secrets of a webhook endpoint. */
+/** A sealed value: the token pair of a connection or of an unfinished consent, or the secrets of a webhook endpoint. */
 interface Sealed {
   /** Its name in messages to operators. */
   name: string;

@@ -1,6 +1,6 @@
-/** Where a connect flow sends the user afterwards: back to the site of the agency that made the link. */
+/** After a connect flow, the user goes back to the site of the agency that made the link. */
 
-/** `pending`: it is finished in the background. `refused`: by the user. */
+/** `pending`: the connect flow ends in the background. `refused`: the user refused it. */
 export interface Outcome {
   connection?: string;
   status: 'connected' | 'pending' | 'refused' | 'failed';

@@ -131,7 +131,7 @@ export class Tokens {
       const owner = `${this.#instance} ${randomUUID()}`;
       const lease = await store.connections.leaseRefresh(connectionId, version, owner, leaseMs);
       if (!lease) {
-        // Another process refreshes it, or has just done so: read again.
+        // Another process refreshes the token, or has just done so: read it again.
         await sleep(100 + Math.random() * 150);
         continue;
       }

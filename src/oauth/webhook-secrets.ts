@@ -16,7 +16,7 @@ const overlapMs = 24 * 3_600_000;
 /** Maximum of secrets that sign a message. */
 const mostSecrets = 3;
 
-/** As in Standard Webhooks: `whsec_` and 32 bytes in base64. */
+/** A secret in the form of Standard Webhooks: `whsec_` and 32 bytes in base64. */
 export const newWebhookSecret = (): string => `whsec_${randomBytes(32).toString('base64')}`;
 
 /** The secrets that still sign at this time. */

@@ -11,7 +11,7 @@ import { type Period, ResponseTimes } from './response-times.ts';
 
 /** Connections whose answers one process remembers. */
 const mostSeen = 1000;
-/** With longer waits for a request, a connection has too many assets in flight. */
+/** If requests wait longer than this, the connection has too many assets in flight. */
 export const longWaitMs = 5000;
 
 /** The maximum of assets in flight for a connection. */
@@ -23,7 +23,7 @@ export function ceilingOf(settings: Record<string, unknown>, perConnection: numb
 interface Seen {
   times: ResponseTimes;
   rate: RequestRate;
-  /** Its last request succeeded. Otherwise the connection may have strikes, also from before a restart. */
+  /** The last request of the connection succeeded. Otherwise it may have strikes, also from before a restart. */
   succeeded: boolean;
 }
 
@@ -96,7 +96,7 @@ export class Limiter {
       if (period) await this.#tolerant(connectionId, this.#judge(connectionId, period));
       return answer;
     } catch (error) {
-      // Also a 404 is an answer.
+      // A 404 is an answer, too.
       if (error instanceof HttpError && !isTemporary(error))
         this.#stateOf(connectionId).rate.answered(performance.now());
       await this.adaptTo(connectionId, error);

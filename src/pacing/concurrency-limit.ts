@@ -19,10 +19,10 @@ export interface AdaptiveLimit {
 
 /** For this long after a step down, errors are ignored: they may come from requests that were in flight before it. */
 export const quietMs = 5000;
-/** What remains of the limit after a failure, and after a longer latency. */
+/** The share of the limit that remains after a failure, and after a longer latency. */
 const remaining = { failure: 0.5, latency: 0.85 };
 export type Objection = keyof typeof remaining;
-/** What slow start multiplies the limit by. With TCP's 2, a burst of requests goes out at each step, and the library refuses some. */
+/** Slow start multiplies the limit by this. With TCP's 2, a burst of requests goes out at each step, and the library refuses some. */
 const slowStart = 1.4;
 /** How long the curve takes back to the limit at which the library objected. */
 const plateauMs = 12_000;

@@ -7,7 +7,7 @@ const [recentMs, idleMs] = [3000, 1000];
 const reserveMs = 500;
 /** Refusals within this time are one event: their requests were in flight together. */
 const eventMs = 1000;
-/** What remains of the estimated rate after a refusal, and how long the curve takes back to it. */
+/** The share of the estimated rate that remains after a refusal, and how long the curve takes back to the estimate. */
 const [remaining, plateauMs] = [0.85, 20_000];
 /** Requests that were not sent in this time may be sent at once later. */
 const burstMs = 200;
@@ -15,9 +15,9 @@ const burstMs = 200;
 const least = 6 / 1000;
 /** Connections that are refused within this time, each after at least this number of answers, are likely to share a limit. */
 const [togetherMs, leastAnswers] = [5000, 10];
-/** What a rate gains at least, in requests per ms²: 0.05 per second each second. */
+/** A rate gains at least this, in requests per ms²: 0.05 per second each second. */
 const gain = 0.05 / 1000 / 1000;
-/** A refusal takes no more than this from the rate: its estimate is too low if other connections share the limit. */
+/** A refusal takes at most this share of the rate: the estimate is too low if other connections share the limit. */
 const mostLost = 0.3;
 
 /**

@@ -48,7 +48,7 @@ export class Leases {
     this.#log = log;
     this.#timings = timings;
     this.#unsubscribe = store.onNotice(() => void this.#beat());
-    // It logs its failures itself.
+    // `#beat` logs its failures itself.
     this.#heartbeat = every(timings.heartbeat, () => this.#beat(), { failed: () => {}, later: true });
   }
 

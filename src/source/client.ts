@@ -67,7 +67,7 @@ export class LibraryClient {
     this.#dispatcher = dispatcher;
   }
 
-  /** Who connected, and the companies that can be read now (spec, section 4.4). */
+  /** The user who connected, and the companies that can be read now (spec, section 4.4). */
   async me(call: Call): Promise<Me> {
     const { value } = await this.#getJson('/me', 'read /me', call, meAnswer);
     const companies: Me['companies'] = [];

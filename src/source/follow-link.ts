@@ -40,7 +40,7 @@ export async function requestLink(
   if (response.statusCode < 400 || response.statusCode > 499 || aboutFile.includes(response.statusCode))
     return response;
   await discard(options, response);
-  // Another part of the file may have renewed it already.
+  // Another part of the file may have renewed the link already.
   if (link.url === url) {
     link.renewing ??= link.renew().finally(() => {
       link.renewing = undefined;

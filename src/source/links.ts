@@ -1,7 +1,7 @@
 import { Rejected } from '../errors.ts';
 import { type AddressGuard, guardAddresses } from '../public-address.ts';
 
-/** Where the links that the library gives, and their redirects, may lead. */
+/** Decides where the links that the library gives, and their redirects, may lead. */
 export interface LinkGuard {
   /** @throws Rejected if links to this address must not be followed */
   check(url: URL): void;

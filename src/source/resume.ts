@@ -87,7 +87,7 @@ async function* paced(options: ResumeOptions, { link, signal }: Range, { body }:
       await Promise.all([link.throttle?.(chunk.length, signal), options.throttle?.(chunk.length, signal)]);
       yield chunk;
     } finally {
-      // Also if the reader stops here, because other parts of the file share this clock.
+      // The clock must go on even if the reader stops here: other parts of the file share it.
       link.rate?.resume();
     }
   }
@@ -98,7 +98,7 @@ function isFinal(error: unknown): boolean {
   return [OtherVersion, RetryLater, Disconnected, Rejected, TooSlow].some((kind) => error instanceof kind);
 }
 
-/** The same version from `offset` on, to `to` or to an earlier end that the server chooses (RFC 9110, section 15.3.7). */
+/** Requests the same version from `offset` to `to`, or to an earlier end that the server chooses (RFC 9110, section 15.3.7). */
 async function requestRest(
   options: ResumeOptions,
   { link, to, total, etag, signal }: Range,

@@ -61,7 +61,7 @@ export async function removeLeftovers(deps: RemovalDeps): Promise<void> {
       page,
       ({ hash }) => ({ hash }),
       async ({ key, versionId, erased }) => {
-        // Without a version id, delete markers are removed, too. But a removed asset may be back at the same key.
+        // If an asset was erased, all versions and delete markers go. A removed asset may be back at the same key: only this version goes.
         const options = { signal, ...(!erased && { versionId }) };
         let isLeft = false;
         for await (const { left } of storage.purge(key, options)) {
