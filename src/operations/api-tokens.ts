@@ -92,7 +92,7 @@ export function apiTokenOperations({ store }: Pick<OperationsDeps, 'store'>) {
       return { ...shown(added), token };
     },
 
-    /** By id or name, or the token itself. It stops working at once. @throws Refused 404 */
+    /** Removes a token by its id, its name or the token itself. It stops working at once. @throws Refused 404 */
     async revokeToken(idOrName: string) {
       const removed = await store.apiTokens.remove(idOrName, hashOf(idOrName));
       if (!removed) {

@@ -45,7 +45,7 @@ const linkMs = 5 * 60_000;
 /** Time limit for the answer of the bucket. */
 const answerMs = 10_000;
 
-/** What browsers may show. Anything else, such as HTML, SVG or a playlist, could run scripts or fetch more, and is only saved. */
+/** Types that browsers may show. Others, such as HTML, SVG or a playlist, could run scripts or fetch more, and are only saved. */
 const shown = new Set([
   ...['avif', 'gif', 'jpeg', 'png', 'webp'].map((type) => `image/${type}`),
   ...['aac', 'flac', 'mp4', 'mpeg', 'ogg', 'wav', 'webm', 'x-m4a', 'x-wav'].map((type) => `audio/${type}`),

@@ -84,11 +84,11 @@ async function reportOf(deps: Deps, month: string, connectionId: string | undefi
       ? { id: connection.id, userName: connection.userName, userEmail: connection.userEmail, tags: connection.tags }
       : null,
     /**
-     * What happened in the month, of those assets that are still in the database. Events and replaced files before `eventsSince` are
-     * not known. `erased`: of the whole mirror, so null in the report of a connection.
+     * Counts for the month. Assets that the database no longer has are missing, and so are events and replaced files before
+     * `eventsSince`. `erased` counts the whole mirror, so it is null in the report of a connection.
      */
     inMonth: await store.assurance.happened({ from, to, eventsMs: remembered.events * dayMs, connectionId }),
-    /** Of the whole mirror: what the last inventory of the month states. */
+    /** The statements of the last inventory of the month, about the whole mirror. */
     lastInventory: stated(manifests.at(-1)?.envelope),
     inventories: manifests.map(({ number, day, sha256, keyId }) => ({ number, day, sha256, keyId })),
     /** The database has all from this one on; null: it has none. If its number is not 1, earlier ones are only in the bucket. */

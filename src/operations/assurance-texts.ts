@@ -4,7 +4,7 @@ import type { drillSummary } from './drills.ts';
 import type { inBucketStates } from './manifest-in-bucket.ts';
 import type { scrubStatus } from './scrub.ts';
 
-/** What the sentences say. */
+/** The facts that the sentences state. */
 interface Answers {
   at: string;
   completeness: { expected: number; mirrored: number; bytes: number };

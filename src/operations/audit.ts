@@ -25,14 +25,14 @@ export interface AuditEntry {
   before?: unknown;
   after?: unknown;
   status: number;
-  /** As in the log. */
+  /** The id of the request in the log. */
   requestId: string;
-  /** The code of the problem, and its text, if it was refused. */
+  /** The code and the text of the problem, if the request was refused. */
   code?: string | undefined;
   reason?: string | undefined;
 }
 
-/** What is kept of a list, and of the fields of an object. */
+/** Maximum of kept entries of a list, and of kept fields of an object. */
 const mostEntries = 50;
 
 export const auditQuery = z.strictObject({

@@ -119,7 +119,7 @@ async function refreshed({ store, sealer, tokens }: ConsentDeps, consent: Consen
   return renewed;
 }
 
-/** The same answer would come again: the grant is of no use. */
+/** A new try would get the same answer: the grant is of no use. */
 const isFinal = (error: unknown) =>
   error instanceof Rejected ||
   (error instanceof HttpError && error.status < 500) ||

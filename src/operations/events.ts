@@ -62,7 +62,7 @@ export function eventOperations({ store }: Pick<OperationsDeps, 'store'>) {
       return { events: await described(page.rows), nextCursor: page.nextCursor };
     },
 
-    /** Where following the events of `filter` begins: after the event with this cursor, or now. */
+    /** The position where following the events of `filter` begins: after the event with this cursor, or now. */
     async followFrom(filter: EventFilter, cursor?: string) {
       await checkIds(filter);
       return store.events.startingPosition(positionAfter(cursor));
@@ -84,7 +84,7 @@ export function eventOperations({ store }: Pick<OperationsDeps, 'store'>) {
   };
 }
 
-/** What an operator did, for everyone. The audit log has the rest. */
+/** The part of an audit entry that everyone may see. The audit log has the rest. */
 function withoutDetails({ by, outcome, code, reason, requestId }: Record<string, unknown>): Record<string, unknown> {
   const { name = null } = (by ?? {}) as { name?: string };
   return { by: name, outcome, code, ...(name !== null && { reason }), requestId };

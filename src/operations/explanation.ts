@@ -5,19 +5,19 @@ import { formatBytes } from '../units.ts';
 
 export interface Circumstances {
   now: Date;
-  /** The connection that mirrors it. */
+  /** The connection that mirrors the asset. */
   connection: Connection | undefined;
-  /** Whether it can read the asset's company now. */
+  /** Whether the connection can read the asset's company now. */
   readable: boolean;
   /** Why the bucket is unavailable; null if it is not. */
   bucketTrouble: string | null;
-  /** Its objects, as the bucket has them now; or why it could not be checked. */
+  /** The objects of the asset, as the bucket has them now; or why the bucket could not be checked. */
   objects: Pick<VerificationLine, 'key' | 'text' | 'difference' | 'mark' | 'remedy'>[] | string;
-  /** What the latest verification found about it. */
+  /** What the latest verification found about the asset. */
   findings: AssetFinding[];
-  /** A hold protects it from removal. */
+  /** A hold protects the asset from removal. */
   isProtected?: boolean;
-  /** When its objects are removed because it is gone; null: they stay. */
+  /** When the objects are removed because the asset is gone; null: they stay. */
   removedAt?: Date | null;
   /** The stored parts of an unfinished upload. */
   stored: { parts: number; bytes: number };

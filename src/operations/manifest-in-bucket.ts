@@ -4,7 +4,7 @@ import type { Storage } from '../storage/storage.ts';
 import type { Link } from '../store/verifications/manifests.ts';
 import { within } from '../within.ts';
 
-/** What the bucket has of a manifest. `unknown`: it does not answer. */
+/** What the bucket has of a manifest. `unknown`: the bucket does not answer. */
 export const inBucketStates = ['same', 'missing', 'different', 'unknown'] as const;
 
 /** How long a page waits for the bucket. */

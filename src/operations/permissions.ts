@@ -87,7 +87,7 @@ export interface PermissionOptions {
 
 export type Permissions = ReturnType<typeof createPermissions>;
 
-/** Which operator may do what. */
+/** Decides which operator may do what. */
 export function createPermissions({ viewerMedia, grants }: PermissionOptions) {
   const least = (operation: OperationId): Role => {
     const role = leastRoles[operation];
@@ -99,7 +99,7 @@ export function createPermissions({ viewerMedia, grants }: PermissionOptions) {
     least,
     may: (operator: Pick<Operator, 'role'>, operation: OperationId) => hasRole(operator, least(operation)),
 
-    /** Who has each role, by the claim of the provider. */
+    /** The values of the provider's claim that give each role. */
     grants: () => Object.fromEntries(roles.map((role) => [role, valuesOf(role)])) as Record<Role, string[]>,
 
     /**

@@ -84,8 +84,8 @@ export function planOperations(deps: Deps) {
 
   return {
     /**
-     * What a full sync of one connection, or of all active ones, would transfer. Returns a function that lists the library to
-     * find out, and reports its progress. Nothing is written.
+     * Plans what a full sync of one connection, or of all active ones, would transfer. Returns a function that lists the
+     * library and reports its progress. Nothing is written.
      * @throws Refused when there is nothing to list
      */
     async plan(query: z.input<typeof planQuery> = {}) {

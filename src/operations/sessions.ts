@@ -26,7 +26,7 @@ const sessionAnswer = z
 export const sessionList = z.object({ sessions: z.array(sessionAnswer) }).meta({ id: 'SessionList' });
 export const endedSession = z.object({ id: z.string() }).meta({ id: 'EndedSession' });
 
-/** Who asks, and with which session. */
+/** The operator who asks, and the session. */
 export type Asker = Operator & { sessionId?: string };
 
 const shown = (session: Session, asker: Asker) => ({
