@@ -57,7 +57,7 @@ export interface KeyParts {
   companyId: string;
   projectId: string | null | undefined;
   assetId: string;
-  /** As `safeFilename` gave it. */
+  /** The result of `safeFilename`. */
   filename: string;
 }
 

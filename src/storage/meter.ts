@@ -46,7 +46,7 @@ export interface MeterOptions {
   hashed?: boolean | undefined;
 }
 
-/** What is computed besides CRC-32; `onChunk` feeds a checksum that the meter does not compute itself. */
+/** The checksums that are computed besides CRC-32. `onChunk` feeds a checksum that the meter does not compute itself. */
 export interface Summing {
   md5: boolean;
   onChunk?: ((chunk: Buffer) => void) | undefined;

@@ -8,9 +8,9 @@ export interface StoredObject {
   bytes: number;
   etag: string | undefined;
   modified: Date | undefined;
-  /** It is in a storage class whose objects cannot be read without a restore. A listing does not know of restored ones. */
+  /** The storage class makes the object unreadable without a restore. A listing does not know which objects were restored. */
   archived?: true;
-  /** In a bucket with versions. A listing does not say it. */
+  /** Only in a bucket with versions, and not from a listing. */
   versionId?: string;
 }
 
@@ -29,9 +29,9 @@ export interface ReadOptions {
 }
 
 export interface GetOptions extends ReadOptions {
-  /** Only these bytes, both included, instead of the whole object. */
+  /** Reads only the bytes from `first` to `last`, both included, instead of the whole object. */
   range?: { first: number; last: number } | undefined;
-  /** As `head` has described it: another object at the key counts as none. */
+  /** The object as `head` described it: another object at the key counts as none. */
   found?: StoredObject | undefined;
 }
 
@@ -64,7 +64,7 @@ export interface PutOptions {
   contentType?: string | undefined;
   contentDisposition?: string | undefined;
   metadata?: Record<string, string> | undefined;
-  /** It is a media file: S3_STORAGE_CLASS and S3_OBJECT_LOCK apply to it, and to no other object. */
+  /** The object is a media file: S3_STORAGE_CLASS and S3_OBJECT_LOCK apply to no other objects. */
   media?: true;
   signal?: AbortSignal | undefined;
   /** Called when the body has ended, before its last bytes are sent. If it throws, the put fails as with an error of the body. */
@@ -73,7 +73,7 @@ export interface PutOptions {
 
 /** An upload in parts: what must be kept to resume it in another process. */
 export interface Upload {
-  /** The store's own name for it. */
+  /** The store's own name for the upload. */
   id: string;
   key: string;
   bytes: number;

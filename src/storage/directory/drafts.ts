@@ -8,7 +8,7 @@ import type { Root } from './root.ts';
 
 /** A draft that was not touched for this long belongs to a process that died. */
 const abandonedMs = 60 * 60 * 1000;
-/** The same for uploads in parts, which a later process resumes. */
+/** An upload in parts is abandoned after this time: until then, a later process may resume it. */
 const abandonedUploadMs = 7 * 24 * 60 * 60 * 1000;
 /** How often a process touches its drafts: a body may be slow, or pause for any time. */
 const touchMs = 10 * 60 * 1000;
@@ -27,10 +27,10 @@ interface Claim {
   signal?: AbortSignal | undefined;
 }
 
-/** The files that are being written to a store. Other processes may have theirs in the same folder. */
+/** The files that are being written to a store. Other processes may have drafts in the same folder. */
 export class Drafts {
   readonly #root: Root;
-  /** Those of this process. */
+  /** The drafts of this process. */
   readonly #underWay = new Set<Claim>();
   readonly #timer: NodeJS.Timeout;
 

@@ -12,7 +12,7 @@ import { openDirectory } from './directory.ts';
 import { ignoresCase } from './letter-case.ts';
 import { draftFolder } from './root.ts';
 
-/** What a directory and its file system can do. A missing directory is not made. `knownId`: see `mirrorIdFinding`. */
+/** Checks what a directory and its file system can do. A missing directory is not made. `knownId`: see `mirrorIdFinding`. */
 export async function* probeDirectory({ path }: { path: string }, knownId?: string | null): AsyncGenerator<Finding> {
   if (!(await exists(path))) {
     yield knownId ? mirrorIdFinding(undefined, knownId) : await missingDirectory(path);

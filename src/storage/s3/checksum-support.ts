@@ -41,7 +41,7 @@ export const uploadChecksums = {
   crc32: { ChecksumAlgorithm: 'CRC32', ChecksumType: 'FULL_OBJECT' },
 } as const;
 
-/** What is computed while a body passes, and the checksum that the store is to compare. */
+/** The checksums to compute while a body passes, and the one that the store is to compare. */
 export function summing(proof: Proof, algorithm: Algorithm | undefined) {
   const crc64 = algorithm === 'crc64nvme' ? new Crc64Nvme() : undefined;
   return {

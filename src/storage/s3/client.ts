@@ -10,7 +10,7 @@ interface Memory {
 
 export interface S3Options {
   bucket: string;
-  /** Without slashes at its ends; may be empty. */
+  /** Has no slashes at its ends; may be empty. */
   prefix: string;
   endpoint?: string | undefined;
   /** The store's address for browsers; `none`: they cannot reach it. Default: `endpoint`. */
@@ -40,7 +40,7 @@ export function memoryKeyOf(options: S3Options): string {
   return [`s3://${bucket}`, endpoint ?? 'AWS', region, sse, sseKmsKeyId].filter(Boolean).join(' ');
 }
 
-/** What the settings add to each write. Other objects than media are needed at once and rewritten: no class, and no lock. */
+/** The fields that the settings add to each write. Only media files get a class and a lock: others are needed at once, and rewritten. */
 export const writeSettings = ({ storageClass, objectLock, sse, sseKmsKeyId }: S3Options, isMedia: boolean) => ({
   ...(isMedia && storageClass && { StorageClass: storageClass as never }),
   ...(isMedia &&
@@ -112,8 +112,8 @@ export function connect(server: Server, agents: Agents): S3Client {
 }
 
 /**
- * Where the SDK sends requests for objects of a bucket (the path ends with a slash), and the region that it signs them for:
- * read from a signed request for a sample key, which is not sent.
+ * Finds the address of the objects of a bucket (the path ends with a slash), and the region for which the SDK signs.
+ * Both come from a signed request for a sample key, which is not sent.
  */
 export async function locate(server: Server, bucket: string, credentials: S3Client['config']['credentials']) {
   const sample = 'key';

@@ -98,7 +98,7 @@ async function copyWhole(
   await bucket.client.send(command, stoppedBy(signal));
 }
 
-/** With a checksum of the whole object if possible, which proves the copy without reading it. */
+/** Asks for a checksum of the whole object if possible: it proves the copy without reading it. */
 async function copyInParts(
   bucket: Bucket,
   key: string,

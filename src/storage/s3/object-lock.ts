@@ -48,7 +48,7 @@ async function currentLock(bucket: Bucket, key: string) {
 export async function lockOf(bucket: Bucket, key: string, VersionId: string) {
   const command = new GetObjectRetentionCommand({ ...bucket.at(key), VersionId });
   const found = await bucket.client.send(command).catch((error) => {
-    // It has no lock. Without the version, the store refuses to lock it with 404, too.
+    // The version has no lock. If the version does not exist, the store refuses to lock it with 404, too.
     if (statusOf(error) !== 404 && codeOf(error) !== 'NoSuchObjectLockConfiguration') throw error;
   });
   return { ...found?.Retention, VersionId };
@@ -58,7 +58,7 @@ const what = 'object lock';
 const day = 86_400_000;
 const daysOf = (ms: number) => (ms % day === 0 ? `${ms / day} days` : formatDuration(ms));
 
-/** What the bucket locks by itself, and whether S3_OBJECT_LOCK works there. Locks nothing. */
+/** Checks what the bucket locks by itself, and whether S3_OBJECT_LOCK works there. Locks nothing. */
 export async function objectLock(bucket: ProbedBucket): Promise<Finding[]> {
   const wanted = bucket.options.objectLock;
   // A bucket without versions has no lock.
@@ -91,7 +91,7 @@ function ruleFinding({ Mode, Years, Days }: DefaultRetention): Finding {
   return ok(what, `${Mode} for ${time}: replaced and removed objects stay that long, and cost storage`);
 }
 
-/** Asked by an upload that is never completed, and by a retention for an object that does not exist. */
+/** Tests S3_OBJECT_LOCK with an upload that is never completed, and with a retention for an object that does not exist. */
 async function settingFindings(
   bucket: ProbedBucket,
   { mode, ms }: NonNullable<Bucket['options']['objectLock']>,

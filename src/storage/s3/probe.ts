@@ -25,8 +25,8 @@ import { giveUp, openUploads, parts, storageClass } from './probe-uploads.ts';
 import { ProbedBucket } from './probed-bucket.ts';
 
 /**
- * What an S3 store can do and how its bucket is set up. Everything that is written for it is removed again, also after an
- * error. Where versions cannot be removed one small object stays, and a finding says so. `knownId`: see `mirrorIdFinding`.
+ * Checks what an S3 store can do and how its bucket is set up. The probe removes every object that it writes, also after an
+ * error. If versions cannot be removed, one small object stays, and a finding says so. `knownId`: see `mirrorIdFinding`.
  */
 export async function* probeS3(options: S3Options, knownId?: string | null): AsyncGenerator<Finding> {
   const bucket = new ProbedBucket(options);

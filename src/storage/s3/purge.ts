@@ -61,7 +61,7 @@ const purgedOf = (bucket: Bucket, { Key, VersionId, Size = 0 }: Entry): Purged =
   ...(VersionId !== undefined && { versionId: VersionId }),
 });
 
-/** With `left` if a lock or a missing permission prevents it: that is no error of the store. */
+/** Removes an entry. Returns `left` if a lock or a missing permission prevents the removal: that is no error of the store. */
 async function removeEntry(bucket: Bucket, entry: Entry): Promise<Purged> {
   const { Key, VersionId } = entry;
   const at = { Bucket: bucket.options.bucket, Key, VersionId };

@@ -51,7 +51,7 @@ const headerOf = {
 
 /** A stream of at least this length is sent only after the store's `100 Continue`, as the SDK does (RFC 9110, section 10.1.1). */
 const askFrom = 2 * 2 ** 20;
-/** Without that answer the body is sent after this time. */
+/** If the store does not answer `100 Continue`, the body is sent after this time. */
 const askMs = 1000;
 /** How much of an answer is read, in bytes. */
 const answerBytes = 64 * 1024;
