@@ -14,7 +14,7 @@ export const remembered = {
   /** Syncs without changes and errors: with an interval of five minutes, 288 a day and connection. */
   quietSyncs: 1,
   syncs: 30,
-  /** Without those of operators, which are the audit log. */
+  /** Not the events of operators, which are the audit log. */
   events: 30,
   history: 30,
   /** A day more than is promised: a reader who is late by 30 days has time to continue. */

@@ -163,7 +163,7 @@ async function check(db: Database): Promise<void> {
   await db.selectNoFrom((e) => e.lit(1).as('one')).execute();
 }
 
-/** What a rebuild writes. */
+/** The part of the store that a rebuild uses. */
 const rebuildable = (db: Database) => ({
   ...bind(db, { check }),
   rebuild: bind(db, rebuild),

@@ -24,7 +24,7 @@ export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string):
   const found = await store.missing.count(company);
   const isHeld = !accepted && isTooMany('missing', found, run.settings);
   let gone = 0;
-  // As many as were counted: the connection may get assets of another one meanwhile.
+  // Handles only as many as were counted: the connection may get assets of another connection meanwhile.
   for (let after = '', left = found.count; left > 0 && !isHeld; ) {
     signal.throwIfAborted();
     const limit = Math.min(left, accepted ? pageSize : requestedSize);
@@ -46,7 +46,7 @@ export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string):
   if (isHeld) run.problems.addHeld(heldText(change, `company ${companyId}`));
 }
 
-/** Those of `ids` that the library does not have. */
+/** Returns the ids of assets that the library does not have. */
 async function goneOf(
   { client, withToken }: SyncDeps,
   connectionId: string,

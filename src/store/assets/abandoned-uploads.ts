@@ -42,8 +42,8 @@ export async function giveUp(db: Database, patienceMs: number): Promise<number> 
 }
 
 /**
- * Which of these open uploads are abandoned: not those that can be resumed, and none of a leased asset. With `shared`,
- * others use the bucket too, so only uploads at keys where this mirror began one.
+ * Returns the open uploads that are abandoned: they cannot be resumed, and their asset is not leased. With `shared`, others
+ * use the bucket, too: only uploads at keys where this mirror began an upload are returned.
  */
 export async function strays(
   db: Database,

@@ -28,7 +28,7 @@ export async function recent(db: Database, ms: number) {
   return rows[0]!;
 }
 
-/** Which of these projects or types no asset has. */
+/** Returns the projects or types of `names` that no asset has. */
 export async function ofNone(db: Database, facet: 'projectId' | 'assetType', names: string[]): Promise<string[]> {
   if (names.length === 0) return [];
   const { rows } = await sql<{ name: string }>`

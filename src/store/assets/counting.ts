@@ -31,8 +31,8 @@ export async function totals(db: Database): Promise<Counted[]> {
 }
 
 /**
- * What active connections have still to transfer, according to listings. `later`: of these, postponed after an error;
- * `sidecars`: mirrored assets that wait for a transcript or thumbnail.
+ * The assets that active connections have still to transfer, according to listings. `later`: of these, postponed after an
+ * error; `sidecars`: mirrored assets that wait for a transcript or thumbnail.
  */
 export async function outstanding(
   db: Database,

@@ -84,7 +84,7 @@ export async function startOver(db: Database, lease: AssetLease): Promise<boolea
   return endLease(db, lease, values, { outcome: 'started_over' });
 }
 
-/** Nothing is due for them any more; the next full sync tries again. */
+/** Gives up pending sidecars; the next full sync tries again. */
 const withoutPendingSidecars = sql`
     transcript_state = CASE transcript_state WHEN 'pending' THEN 'gave_up' ELSE transcript_state END,
     thumbnail_state = CASE thumbnail_state WHEN 'pending' THEN 'gave_up' ELSE thumbnail_state END`;
@@ -96,10 +96,10 @@ export async function giveUpSidecars(db: Database, lease: AssetLease, reason: Re
   return endLease(db, lease, values, { outcome: 'gave_up', reason });
 }
 
-/** The bucket has a file of it that is not to be fetched again. */
+/** The bucket has a file of the asset that is not to be fetched again. */
 const hasStoredFile = sql`(mirrored_at IS NOT NULL AND media->>'version' <> '')`;
 
-/** Nothing more is due for it, unless a listing has changed it since the lease began: then it is due at once. */
+/** Nothing more is due for the asset, unless a listing has changed it since the lease began: then it is due at once. */
 async function endForGood(
   db: Database,
   lease: AssetLease,

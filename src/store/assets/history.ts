@@ -11,7 +11,7 @@ const mostEntries = 200;
 export interface StepLog {
   /** By the database's clock. */
   began: Date;
-  /** The same moment by the monotonic clock. */
+  /** The time of `began` by the monotonic clock. */
   startedAt: number;
   steps: Step[];
   more: number;

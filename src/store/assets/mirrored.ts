@@ -7,8 +7,8 @@ import { historyEntry } from './history.ts';
 import type { AssetLease, Mirrored } from './leases.ts';
 
 /**
- * What has become true of a mirrored asset: its file is stored, or has replaced another one, or its transcript is stored. The
- * row as it was before decides, so that an event is neither lost nor repeated if a worker dies.
+ * Reports that the file of an asset is stored, or has replaced another file, or that its transcript is stored. The row
+ * before the change decides, so that an event is neither lost nor repeated if a worker dies.
  */
 const reported = sql`
   INSERT INTO events (kind, connection_id, asset_id, data)

@@ -92,7 +92,7 @@ export async function saveLocks(db: Database, locks: { id: string; lease: number
     UPDATE assets SET retained_until = unchanged.until FROM unchanged WHERE assets.id = unchanged.id`.execute(db);
 }
 
-/** The same for versions. */
+/** Saves until when versions are locked. */
 export async function saveVersionLocks(
   db: Database,
   locks: (Pick<LockedVersion, 'id' | 'replacedAt'> & { until: Date })[],

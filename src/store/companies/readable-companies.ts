@@ -8,7 +8,7 @@ export interface ReadableCompany {
   highWaterMark: number | null;
 }
 
-/** What a connection can read. */
+/** The status of a connection, and the companies that it can read. */
 export interface Standing {
   status: ConnectionStatus;
   readable: ReadableCompany[];

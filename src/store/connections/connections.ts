@@ -75,7 +75,7 @@ export async function bandwidths(db: Database): Promise<Map<string, Bandwidth>> 
   return new Map(rows.map(({ id, bandwidth }) => [id, bandwidth]));
 }
 
-/** Which of these companies the database does not have. */
+/** Returns the companies of `ids` that the database does not have. */
 export async function unknownCompanies(db: Database, ids: string[]): Promise<string[]> {
   if (ids.length === 0) return [];
   const known = await db.selectFrom('companies').select('id').where('id', 'in', ids).execute();

@@ -20,7 +20,7 @@ const intervalOr = (byDefault: number) => sql`coalesce((settings->>'syncInterval
 const isLateAt = (byDefault: number) => sql`now() - greatest(last_sync_at, connected_at)
   > (${intervalOr(byDefault)} * ${intervals}::float8 + ${marginMs}::float8) * interval '1 ms'`;
 
-/** Of each active connection: the seconds since its last complete sync, or since it connected, and between its syncs. */
+/** For each active connection: the seconds since its last complete sync, or since it connected, and the seconds between syncs. */
 export async function lags(
   db: Database,
   defaultInterval: number,

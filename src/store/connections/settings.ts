@@ -4,7 +4,7 @@ import { request } from '../syncs/syncs.ts';
 
 type Changeable = Pick<Connection, 'settings' | 'tags'>;
 
-/** What becomes of a connection. `applyFilters`: its filters are applied again. `fullSync`: a full sync is requested, too. */
+/** The new settings and tags of a connection. `applyFilters`: its filters are applied again. `fullSync`: a full sync is requested, too. */
 type Change = Pick<Changeable, 'settings'> & Partial<Changeable> & { applyFilters: boolean; fullSync?: boolean };
 
 /** Changes the settings and tags of a connection. Returns the id of the requested sync, if there is one. */

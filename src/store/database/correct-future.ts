@@ -87,9 +87,9 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
     verifications: sql`UPDATE verifications SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
     scrub: sql`UPDATE scrub SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
     inventories: sql`UPDATE inventories SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
-    // Its day is in the future: the real inventory of that day is still to be written.
+    // The day of such an inventory is in the future: the real inventory of that day is still to be written.
     inventoryDays: sql`DELETE FROM inventories WHERE ${isBeyond('written_at', 0)}`,
-    // Hours after it would not be filed before that time.
+    // No hour would be filed until the `filed_hour` in the future.
     filedHour: sql`UPDATE change_feed SET filed_hour = date_trunc('hour', now(), 'UTC') WHERE ${isBeyond('filed_hour', 0)}`,
     deliveries: sql`
       UPDATE webhook_deliveries SET ${corrected('next_at', delivery)}, ${corrected('waiting_since', 0)}

@@ -34,7 +34,7 @@ export async function openDatabase(options: { url: string; log: Log }): Promise<
   });
 }
 
-/** Without a time limit: another process may hold the lock, and an index on millions of rows takes minutes. */
+/** Has no time limit: another process may hold the lock, and an index on millions of rows takes minutes. */
 async function upgrade(options: { url: string; log: Log }): Promise<void> {
   const db = new Kysely({ dialect: new MigrationDialect({ pool: openPool(options, { max: 1 }) }) });
   try {
@@ -75,7 +75,7 @@ export function openPool({ url, log }: { url: string; log: Log }, options: pg.Po
   });
   // A connection that breaks while idle is replaced at the next query; without a listener it would end the process.
   pool.on('error', (err) => log.warn({ event: 'database.connection_lost', err }, 'database connection lost'));
-  // The same within a transaction, where the next statement fails.
+  // A connection may also break within a transaction: the next statement fails then.
   pool.on('connect', (client) => client.on('error', () => {}));
   return pool;
 }

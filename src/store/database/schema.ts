@@ -79,7 +79,7 @@ export type Connection = Selectable<ConnectionTable>;
 
 /** The tokens of a connection, sealed, and whether they can be used now. */
 export type StoredTokens = Pick<Connection, 'userId' | 'status' | 'tokens' | 'tokenVersion'> & {
-  /** Its access token still works, by the database's clock. */
+  /** The access token still works, by the database's clock. */
   isFresh: boolean;
   /** How long the connection must wait, by the database's clock; 0 or less: it need not wait. */
   delayMs: number;
@@ -116,7 +116,7 @@ export type AssetState = 'pending' | 'processing' | 'transferring' | 'mirrored' 
 export type TranscriptState = 'none' | 'pending' | 'mirrored' | 'no_speech' | 'gave_up';
 export type ThumbnailState = 'none' | 'pending' | 'mirrored' | 'gave_up';
 
-/** What is in the bucket for an asset, as checked there after the transfer. */
+/** The media of an asset in the bucket, as checked there after the transfer. */
 export interface Media {
   key: string;
   bytes: number;
@@ -256,9 +256,9 @@ export interface ListedAsset {
   name: string | null;
   size: number | null;
   uploadDate: number | null;
-  /** Without signed links; `hasThumbnail` in place of its link. */
+  /** The listed asset without signed links; `hasThumbnail` replaces the link to the thumbnail. */
   listed: Record<string, unknown>;
-  /** Why it breaks the API's schema. */
+  /** Why the asset breaks the API's schema. */
   problem?: string;
 }
 
@@ -332,7 +332,7 @@ interface SyncTable {
   mode: SyncMode;
   scope: JSONColumnType<SyncScope>;
   status: 'waiting' | 'running' | 'done' | 'failed';
-  /** By company; those that were not begun are missing. */
+  /** By company; companies that were not begun are missing. */
   position: Generated<Record<string, CompanyPosition>>;
   pages: Generated<number>;
   seen: Generated<number>;
@@ -341,10 +341,10 @@ interface SyncTable {
   gone: Generated<number>;
   /** A scheduled verification of the connection follows. */
   withBucket: Generated<boolean>;
-  /** That verification, once the sync has ended; it may be deleted before the sync. */
+  /** The verification of `withBucket`, once the sync has ended. It may be deleted before the sync. */
   verificationId: Generated<string | null>;
   error: string | null;
-  /** Which companies it has held, and how to accept that. */
+  /** The companies whose changes the sync has held, and how to accept the changes. */
   held: string | null;
   /** Its trace (W3C Trace Context), if there is one. */
   traceparent: string | null;
@@ -401,7 +401,7 @@ export interface VerificationCounts {
   absent: number;
   /** Reported, but no difference: a filter skips them. */
   skipped: number;
-  /** Of the correct objects: archived, so that only their length was compared. */
+  /** Correct objects that are archived, so that only their length was compared. */
   archived: number;
   /** Changed while they were compared: not reported. */
   moving: number;
@@ -496,12 +496,12 @@ interface HistoryTable {
   /** The last sync that found the asset new or changed. */
   syncId: string | null;
   data: Generated<{
-    /** Of a listing: what it was, which fields have changed, and the decision. */
+    /** Of a listing: whether the asset was new or changed, which fields have changed, and the decision. */
     news?: 'new' | 'changed';
     fields?: string[];
     state?: AssetState;
     due?: boolean;
-    /** Its file in the library is another one: set aside at first, and released later. */
+    /** The library has another file of the asset: it is set aside at first, and released later. */
     replacement?: 'set_aside' | 'released';
     /** Of a lease. */
     outcome?: Outcome;
@@ -554,7 +554,7 @@ interface ApiTokenTable {
   role: Role;
   /** SHA-256 of the token. */
   hash: string;
-  /** Its first characters, to recognise it. */
+  /** The first characters of the token, to recognise it. */
   beginning: string;
   createdBy: string;
   createdAt: Generated<Date>;

@@ -10,7 +10,7 @@ export interface Compared {
   code: DrillFailure | null;
   /** When the change happened that would be lost. */
   since: Date;
-  /** It was changed during the drill, or a worker holds its lease, so a difference is not counted. */
+  /** The asset was changed during the drill, or a worker holds its lease, so a difference is not counted. */
   inProgress: boolean;
 }
 

@@ -66,7 +66,7 @@ async function dropSchema(db: Database, schema: string): Promise<void> {
 async function createTables(scratch: Database): Promise<void> {
   await scratch.transaction().execute(async (tx) => {
     for (const migration of Object.values(migrations)) await migration.up(tx);
-    // Its notices would wake the processes of the service.
+    // The notices of this trigger would wake the processes of the service.
     await sql`DROP TRIGGER events_tell ON events`.execute(tx);
     // The extension is in another schema, so the migration could not use it.
     await sql`

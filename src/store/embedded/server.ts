@@ -40,7 +40,7 @@ export class Server {
     child.stdin!.on('error', () => {});
   }
 
-  /** It may end at once, for example when another server uses the cluster; the reason is in `cluster.log`. */
+  /** The server may end at once, for example when another one uses the cluster; the reason is in `cluster.log`. */
   static async launch(cluster: Cluster, port: number): Promise<Server> {
     const settings = ['listen_addresses=127.0.0.1', 'unix_socket_directories=', 'max_connections=200', 'fsync=on'];
     const args = ['-D', cluster.path, '-p', String(port), ...settings.flatMap((setting) => ['-c', setting])];

@@ -13,7 +13,7 @@ export interface EndpointFilters {
   assetTypes?: string[] | undefined;
 }
 
-/** Where webhooks are sent. `sealed`: its address and secrets; null: they are in the environment. */
+/** A receiver of webhooks. `sealed`: its address and secrets; null: they are in the environment. */
 export interface Endpoint {
   id: string;
   /** The beginning of its address. */

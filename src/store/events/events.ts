@@ -48,7 +48,7 @@ export async function since(db: Database, position: EventPosition, limit: number
     .execute();
 }
 
-/** Where to continue: at `position`, or now. A position ahead of this database comes from another one and counts as now. */
+/** Returns `position`, or now. A position ahead of this database comes from another database and counts as now. */
 export async function startingPosition(db: Database, position?: EventPosition): Promise<EventPosition> {
   const { rows } = await sql<{ now: string; ahead: boolean }>`
     SELECT pg_snapshot_xmin(pg_current_snapshot()) AS now,

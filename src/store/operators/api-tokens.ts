@@ -40,7 +40,7 @@ export async function list(db: Database): Promise<ApiToken[]> {
   return db.selectFrom('apiTokens').selectAll().orderBy('name').execute();
 }
 
-/** By id, name, or hash; the id goes first. Undefined: there is no such token. */
+/** Removes a token by id, name or hash, in this order. Undefined: there is no such token. */
 export async function remove(db: Database, idOrName: string, hash: string): Promise<ApiToken | undefined> {
   for (const [column, value] of [['id', idOrName] as const, ['name', idOrName] as const, ['hash', hash] as const]) {
     const removed = await db.deleteFrom('apiTokens').where(column, '=', value).returningAll().executeTakeFirst();

@@ -27,7 +27,7 @@ const superseded = sql`(
 
 const known = sql`(SELECT id FROM assets UNION ALL SELECT id FROM ${superseded} AS s)`;
 
-/** Of an asset with only superseded files, all are erased: a hold on any of them protects it. */
+/** The assets of a scope. If an asset has only superseded files, all are erased: a hold on any of them protects the asset. */
 const chosen = (scope: ErasureScope) => sql`(
   SELECT a.id, a.bytes, ${protectedByHold} AS is_protected FROM assets a WHERE ${within(scope)}
   UNION ALL SELECT a.id, NULL, bool_or(${protectedByHold}) FROM ${superseded} AS a
@@ -96,7 +96,7 @@ export interface WaitingErasure {
   erasureId: string;
   assetId: string;
   hash: string;
-  /** What was in the bucket when its removal began; null: it has not. */
+  /** Objects in the bucket when the removal of the asset began; null: it has not begun. */
   objects: number | null;
 }
 

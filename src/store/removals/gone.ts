@@ -13,8 +13,8 @@ const goneBefore = (time: RawBuilder<unknown>): RawBuilder<boolean> => sql`
   a.state = 'gone' AND a.gone_at < ${time} AND a.media IS NOT NULL AND NOT ${protectedByHold}`;
 
 /**
- * Its connection has listed the whole company in the last day, and would have found the asset if it were back. If full syncs are
- * rarer, assets are removed only in the day after one.
+ * The asset's connection has listed the whole company in the last day, and would have found the asset if it were back. If full
+ * syncs are rarer, assets are removed only in the day after a full sync.
  */
 const listedLately = sql`EXISTS (
   SELECT FROM access x JOIN connections r ON r.id = x.connection_id AND r.status = 'active'

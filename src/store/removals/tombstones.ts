@@ -15,7 +15,7 @@ export interface Tombstone {
 /** The SHA-256 of an asset's id, lower-case hex: what is kept of it. */
 export const hashOf = (assetId: string) => createHash('sha256').update(assetId, 'utf8').digest('hex');
 
-/** The same for the row `a` of `assets`. */
+/** `hashOf` for the row `a` of `assets`. */
 export const rowHash = sql<string>`encode(sha256(convert_to(a.id, 'UTF8')), 'hex')`;
 
 /** Returns the ids of these assets that were erased. */

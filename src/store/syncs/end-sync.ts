@@ -17,7 +17,7 @@ export type EndedSync = Pick<Sync, 'pages' | 'seen' | 'new' | 'changed' | 'gone'
 export interface SyncOutcome {
   status: 'done' | 'failed';
   error: string | null;
-  /** Which companies it has held. */
+  /** The companies whose changes the sync has held. */
   held?: string | null;
 }
 
@@ -106,10 +106,10 @@ async function writeEnd(
   return rows[0];
 }
 
-/** What a sync is limited to, as in its request; `{}`: nothing. */
+/** The limits of a sync, as in its request; `{}`: it has none. */
 export const syncLimits = sql`(scope - '{acceptGone,acceptReplaced,acceptRemoved}'::text[])`;
 
-/** It covers everything that its connection can read. */
+/** The sync covers everything that its connection can read. */
 function isWhole({ scope: { acceptGone: _, acceptReplaced: __, acceptRemoved: ___, ...limits } }: Sync): boolean {
   return Object.keys(limits).length === 0;
 }

@@ -9,7 +9,7 @@ import type { SyncLease } from './lease.ts';
 export type TakenSync = Sync & {
   userId: string;
   settings: Record<string, unknown>;
-  /** Of the connection as the sync began; only from `begin`, which reads them in its statement. */
+  /** The state of the connection when the sync began. Only `begin` returns these two: its statement reads them. */
   standing?: Standing;
   storedTokens?: StoredTokens;
 };

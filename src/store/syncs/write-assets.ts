@@ -12,11 +12,11 @@ export interface Decision {
   reason: Reason | null;
   /** Reset attempts and deadlines. */
   reset: boolean;
-  /** A worker has to handle it now. */
+  /** A worker has to handle the asset now. */
   due: boolean;
-  /** The filter that skips it: then nothing is due. */
+  /** The filter that skips the asset: then nothing is due. */
   skipped?: string;
-  /** It would replace a stored file, so it is set aside until the company's listing ends. */
+  /** The asset's new file would replace a stored file, so it is set aside until the company's listing ends. */
   setAside?: boolean;
   transcriptState?: TranscriptState;
   thumbnailState?: ThumbnailState;
@@ -39,9 +39,9 @@ export type KnownAsset = Pick<
   | 'transcriptState'
   | 'thumbnailState'
 > & {
-  /** No connection can read its company: if another company lists it, it has moved there. */
+  /** No connection can read the asset's company: if another company lists the asset, it has moved there. */
   stranded?: boolean;
-  /** What was set aside, as it was listed; `{}`: only a follow-up check has found it. */
+  /** The new file that was set aside, as it was listed; `{}`: only a follow-up check has found it. */
   replacement?: { listed?: Record<string, unknown> } | null;
 };
 /** A known asset as a page locks it. */
@@ -115,7 +115,7 @@ export async function recordListed(tx: Database, page: ListedPage): Promise<Coun
         if (isConflict) refused.push({ id: asset.id, problem });
         continue;
       }
-      // What is in the bucket belongs to the other company.
+      // The file in the bucket belongs to the other company.
       if (isAnother) before = { ...before, media: null };
     }
     const decision = page.decide(before, asset);
@@ -181,7 +181,7 @@ function differing(before: Record<string, unknown>, after: Record<string, unknow
 }
 
 async function insert(tx: Database, page: ListedPage, rows: Row[]): Promise<number> {
-  // Another connection may have inserted an asset first. If the filter of that one skips it, this connection takes it over.
+  // Another connection may have inserted an asset first. If that connection's filter skips it, this one takes it over.
   const inserted = await sql<{ skipped: string | null }>`
     WITH r AS (SELECT * FROM ${decisionRows(rows, 'new')}), taken AS (INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, reason,
       skipped, next_at, sync_id)
@@ -199,7 +199,7 @@ async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
   const { connectionId, companyId } = page;
   // An asset that only shares the id with one of another company has no objects yet: those in the bucket belong to the other.
   const isAnother = sql`a.company_id <> ${companyId} AND (a.size, a.upload_date) IS DISTINCT FROM (r.size, r.upload_date)`;
-  // Its record names the other company, so it is written again.
+  // The record of the asset names the other company, so it is written again.
   const isMoved = sql`a.company_id <> ${companyId} AND r.state = 'mirrored'`;
   const unlessAnother = (column: string, value: string) =>
     sql`${sql.ref(column)} = CASE WHEN ${isAnother} THEN ${sql.raw(value)} ELSE a.${sql.ref(column)} END`;

@@ -13,17 +13,17 @@ const within = (connectionId: Scope) => (connectionId === undefined ? sql`true` 
 export interface Missing {
   state: AssetState;
   skipped: boolean;
-  /** Of one of them. */
+  /** The reason of one of the assets. */
   reason: Reason | null;
   assets: number;
-  /** As the library says; `unknown`: how many have no size there. */
+  /** The size in the library; `unknown`: how many assets have no size there. */
   bytes: number;
   unknown: number;
-  /** When the first of them was found. */
+  /** When the first of the assets was found. */
   since: Date;
 }
 
-/** What is not mirrored, and why, the most first. Reads only assets that are not mirrored. */
+/** The assets that are not mirrored, by reason, the largest number first. Reads only these assets. */
 export async function notMirrored(db: Database, connectionId: Scope): Promise<Missing[]> {
   const { rows } = await sql<Missing>`
     SELECT state, skipped IS NOT NULL AS skipped, (array_agg(reason))[1] AS reason, count(*) AS assets,
@@ -67,7 +67,7 @@ export async function begunAt(db: Database): Promise<Date | undefined> {
   return rows[0]!.at ?? undefined;
 }
 
-/** What happened in a time. `eventsMs`: how long events are kept. Tombstones name no connection: then `erased` is null. */
+/** Counts what happened in a time. `eventsMs`: how long events are kept. `erased` is null for a connection: tombstones name none. */
 export async function happened(
   db: Database,
   { from, to, eventsMs, connectionId }: { from: Date; to: Date; eventsMs: number; connectionId: Scope },

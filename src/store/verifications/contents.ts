@@ -32,9 +32,9 @@ const columns = [
 
 /** The database's data about an asset and its objects, without the answers of the API. */
 export type AssetContents = Pick<Asset, (typeof columns)[number]> & {
-  /** It is queued or leased. */
+  /** The asset is queued or leased. */
   isMoving: boolean;
-  /** It is pending, and no connection can read its company. */
+  /** The asset is pending, and no connection can read its company. */
   hasNoReader: boolean;
 };
 
@@ -115,8 +115,8 @@ export async function describedById(db: Database, page: { after: string; limit: 
 }
 
 /**
- * Of the next `limit` assets by id, those that are not mirrored or were settled after `since`. `last`: the id of the last one
- * that was checked. Undefined: there are no more.
+ * Checks the next `limit` assets by id. Returns those that are not mirrored or were settled after `since`. `last`: the id of
+ * the last checked asset. Undefined: there are no more.
  */
 export async function openSince(
   db: Database,

@@ -52,7 +52,7 @@ const isCheckedAgain = sql`EXISTS (
 const isWritten = sql`a.state = 'mirrored' AND a.record_key IS NOT NULL AND a.transcript_state <> 'pending'
   AND a.thumbnail_state <> 'pending'`;
 
-/** What is known to be wrong in the bucket, of a connection or of all (undefined). */
+/** Objects that are known to be wrong in the bucket, of one connection or of all (undefined). */
 export async function findings(
   db: Database,
   { since, connectionId }: { since: Date; connectionId: string | undefined },

@@ -56,7 +56,7 @@ export async function lines(
   return rows;
 }
 
-/** What is to be repaired, by asset: a page in the order of asset ids. */
+/** The objects to repair, by asset: a page in the order of asset ids. */
 export async function remedies(
   db: Database,
   id: string,
@@ -70,7 +70,7 @@ export async function remedies(
   return rows;
 }
 
-/** What a verification found about an asset and can repair. */
+/** A difference of an asset that a verification found and can repair. */
 export interface AssetFinding {
   verificationId: string;
   at: Date;
@@ -79,8 +79,8 @@ export interface AssetFinding {
 }
 
 /**
- * What the latest verification found about an asset. Empty if a later one that reads as much found nothing, or if the content
- * was stored or verified since.
+ * The differences of an asset, from the last verification that found any. Empty if a later verification that reads as much
+ * found none, or if the content was stored or verified since.
  */
 export async function latestOfAsset(
   db: Database,

@@ -19,16 +19,16 @@ export interface ScrubState {
 /** The asset that was not verified for the longest time. */
 export interface Unverified {
   id: string;
-  /** What reading it and its kept versions costs: their bytes, and its requests. */
+  /** The cost of reading the asset and its kept versions: their bytes, and the requests. */
   weight: number;
   /** How long ago, in ms. */
   ageMs: number;
 }
 
-/** What the requests for an asset cost, in bytes. */
+/** The requests for an asset cost as much as this many bytes. */
 const perAsset = 2 ** 20;
 
-/** The deadlines of a cycle are grouped into this many parts. What is overdue is read within one of them. */
+/** The deadlines of a cycle are grouped into this many parts. Overdue assets are read within one part. */
 const parts = 20;
 
 /** The objects of the kept versions of each asset, with the record of each version. */
