@@ -50,7 +50,7 @@ export async function addToChain(
       ...{ number: own.number, day: manifest.day, sha256: hashOf(content), keyId: own.keyId },
       envelope: jsonOf({ manifest: content, keyId: own.keyId, signature }),
     };
-    // Another process has added one meanwhile: this one comes after it.
+    // Another process has added a manifest meanwhile: this one comes after it.
     if (!(await store.manifests.append(link))) continue;
     await publish(storage, link, signal);
     return { link, text: content };

@@ -132,7 +132,7 @@ async function compare(
     }
     const at = { id: asset.id, lease: asset.lease, key };
     if (touched) copied.push({ ...at, etag: object.etag! });
-    // Without a checksum to compare with, the content may be damaged.
+    // The content hash is saved only if the CRC-32 was right: otherwise the content may be damaged.
     if (crc32 !== undefined && sha256 === undefined && found.sha256) hashed.push({ ...at, sha256: found.sha256 });
     return line('=', null);
   } catch (error) {
@@ -159,7 +159,7 @@ const names: Record<ObjectKind, string> = {
 };
 
 /**
- * Which of these keys belong to an asset: its row names them by now, or the file is being stored or removed. Keys contain the
+ * Returns the keys that belong to an asset: its row names them by now, or the file is being stored or removed. Keys contain the
  * asset's id, or a digest of it; hence the lookups by media key and by queued assets.
  */
 async function ownedAmong({ contents }: Store, keys: string[]): Promise<Set<string>> {

@@ -56,7 +56,7 @@ const kinds: Record<VersionFile['role'], ObjectKind> = {
   thumbnail: 'thumbnail',
 };
 
-/** Its record was not measured when it was written. */
+/** The size of the record is unknown: nothing measured it when it was written. */
 const partsOf = ({ assetId, replacedAt, files }: AssetVersion): Part[] => [
   ...files.map((file) => ({ ...file, kind: kinds[file.role] })),
   { at: versionKeys.record(assetId, replacedAt), kind: 'record', bytes: undefined, etag: null },

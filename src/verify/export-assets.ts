@@ -36,7 +36,7 @@ export async function exportAssets(deps: ExportDeps & { target: Storage }, optio
   manifest.write(manifestHead);
   const headers = { contentType: 'text/csv; charset=utf-8', signal };
   const written = deps.target.put(manifestName, manifest, headers);
-  // It is awaited at the end, also if it fails before.
+  // `written` is awaited at the end. If it fails before, the error must not end the process.
   written.catch(() => {});
   try {
     await copyEach(deps, selected(), progress, {

@@ -121,7 +121,7 @@ export class UniqueNames {
   }
 }
 
-/** The same for names that a file system without letter case takes for one. */
+/** The result is equal for names that a file system without letter case takes for one. */
 const folded = (path: string) => path.normalize('NFC').toUpperCase().toLowerCase();
 
 /** `name (mark).ext` */

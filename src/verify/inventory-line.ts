@@ -22,23 +22,23 @@ export function lineOf(
     name: asset.name,
     uploadDate: isoOf(asset.uploadDate),
     state: asset.state,
-    /** Why its current file is not in the bucket; null: it is. */
+    /** Why the current file is not in the bucket; null: it is. */
     reason: whyNot(asset),
     transcript: asset.transcriptState,
     thumbnail: asset.thumbnailState,
     mirroredAt: asset.mirroredAt?.toISOString() ?? null,
     /** When the bytes of its media were last compared with their checksum. */
     verifiedAt: asset.media ? (asset.verifiedAt?.toISOString() ?? null) : null,
-    /** When GONE_RETENTION removes its objects; null: not, or a hold protects them. */
+    /** When GONE_RETENTION removes the objects of the asset; null: never, or a hold protects them. */
     removedAt: asset.goneAt && !asset.isProtected ? isoOf(asset.goneAt.getTime() + goneRetention) : null,
     /** The media first. */
     objects: objects.map(({ key, bytes = null, crc32 = null, sha256 = null }) => ({ key, bytes, crc32, sha256 })),
-    /** Its superseded files that are kept, newest first. `versionId`: in a bucket with versions. */
+    /** The superseded files that are kept, newest first. `versionId`: in a bucket with versions. */
     versions: versions.map(({ replacedAt, mirroredAt, files }) => ({
       version: versionName(replacedAt),
       mirroredAt: mirroredAt.toISOString(),
       replacedAt: replacedAt.toISOString(),
-      /** When KEEP_VERSIONS removes it; null: never. */
+      /** When KEEP_VERSIONS removes the version; null: never. */
       expiresAt: isoOf(replacedAt.getTime() + keepVersions),
       objects: files.map(({ at: key, versionId, bytes, crc32 = null, sha256 = null }) => ({
         ...{ key, versionId, bytes, crc32, sha256 },

@@ -15,16 +15,16 @@ export interface Manifest {
   /** Superseded files that are kept, and the bytes of all their objects. */
   versions: { count: number; bytes: number };
   files: InventoryFile[];
-  /** The same assets as tables: `parquet[i]` has those of `files[i]`. */
+  /** `parquet[i]` has the assets of `files[i]` as a table. */
   parquet: InventoryFile[];
   /** Assets that were erased on purpose. */
   tombstones: Omit<InventoryFile, 'assets'> & { count: number };
   /** The root of the Merkle tree over all lines: those of `files`, then those of `tombstones`. */
   root: string;
-  /** Its place in the chain, from 1, and the SHA-256 of the manifest before it. */
+  /** The place of the manifest in the chain, from 1, and the SHA-256 of the manifest before it. */
   number: number;
   previous: string | null;
-  /** Which key signs it; null: none does. */
+  /** The id of the key that signs the manifest; null: it is not signed. */
   keyId: string | null;
 }
 

@@ -15,7 +15,7 @@ export interface PublishedKey extends PublicKey {
 /** The maximum size of a key file in bytes. */
 const largestKey = 64 * 1024;
 
-/** What an older key signs to confirm a newer one. */
+/** The text that an older key signs to confirm the newer key `keyId`. */
 export const keyConfirmation = (keyId: string) => `key of asset-mirror ${keyId}\n`;
 
 /** Writes the public keys to the bucket, each signed by the next older one that is configured. */

@@ -49,7 +49,7 @@ export interface RebuildDeps {
 export interface RebuildOptions {
   /** Called with one sentence for each record that cannot be used as it is. */
   onProblem: (line: string) => void;
-  /** With it, all objects are counted meanwhile: the bucket is listed twice. */
+  /** With this callback, all objects are counted meanwhile: the bucket is listed twice. */
   onProgress?: ((progress: Readonly<Rebuilding>) => void) | undefined;
   /** Awaited after each batch, to leave time to other work. */
   pause?: (() => Promise<void>) | undefined;

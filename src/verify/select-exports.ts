@@ -9,7 +9,7 @@ export interface ExportSelection {
   filter: AssetFilter;
   /** The template of names, see export-names.ts. */
   names: string;
-  /** Also captions, transcripts and thumbnails. */
+  /** Exports captions, transcripts and thumbnails, too. */
   sidecars: boolean;
 }
 
@@ -20,7 +20,7 @@ export interface ExportedAsset {
   bytes: number;
   /** When it was uploaded, or else first seen. */
   date: Date;
-  /** What the manifest says of it. */
+  /** The facts that the manifest states about the asset. */
   facts: Facts;
 }
 

@@ -112,7 +112,7 @@ export class Webhooks {
     this.#begun = true;
   }
 
-  /** Without WEBHOOK_URL in any process for a while, its endpoint is removed. During an update, some processes may not have it. */
+  /** Removes the endpoint of WEBHOOK_URL if no process has had it for a while: during an update, some processes may not have it. */
   async #renewEnvironment(): Promise<void> {
     const { store, environment, log } = this.#deps;
     if (environment.url !== undefined) await store.endpoints.markSeen(environmentEndpoint);

@@ -4,7 +4,7 @@ import { namingSetting, reasonOf, retryAfter } from '../errors.ts';
 import { guardAddresses } from '../public-address.ts';
 import { version } from '../version.ts';
 
-/** Where the messages of an endpoint go, and the keys that sign them. `name`: the setting to correct if it is not reached. */
+/** The address of an endpoint, and the keys that sign its messages. `name`: the setting to correct if the address is not reached. */
 export interface Target {
   url: string;
   keys: Buffer[];

@@ -19,7 +19,7 @@ export async function isExcused(
   manifest: Manifest,
   { line, object, what }: { line: InventoryLine; object: SignedObject } & Pick<Finding, 'what'>,
 ): Promise<boolean> {
-  // Its file was being replaced while the inventory was written.
+  // The file of the asset was being replaced while the inventory was written.
   if (line.state === 'transferring') return true;
   if (what === 'missing') {
     if (isPast(object.expiresAt) || isPast(line.removedAt)) return true;

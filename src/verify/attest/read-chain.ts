@@ -12,7 +12,7 @@ export interface Statement {
   manifest: Manifest;
   sha256: string;
   envelope: Envelope;
-  /** By a trusted key; otherwise only the next manifest proves it. */
+  /** A trusted key signed the manifest; otherwise only the next manifest proves it. */
   isSigned: boolean;
 }
 

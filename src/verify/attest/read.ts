@@ -37,7 +37,7 @@ export async function* linesOf(from: From, { day, files, tombstones }: Manifest)
   }
 }
 
-/** Not by readline, which also splits at characters that a name may contain. */
+/** Does not use readline, which also splits at characters that a name may contain. */
 async function* splitAtLineFeeds(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let rest = Buffer.alloc(0);
   for await (const chunk of chunks) {

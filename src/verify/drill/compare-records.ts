@@ -87,7 +87,7 @@ export async function compareKeptVersions(
       sample.add(version);
       const objects = await checkVersion({ store, storage }, version, { signal });
       const damaged = objects.find((object) => object?.difference);
-      // Without results, it was removed meanwhile.
+      // If a result is missing, the version was removed meanwhile.
       if (!damaged && (version.isRestored || objects.includes(undefined))) return;
       const { assetId: id, replacedAt: since } = version;
       findings.add('version_missing', { since });

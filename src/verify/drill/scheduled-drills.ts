@@ -19,7 +19,7 @@ export interface ScheduledDrillDeps extends DrillDeps {
   breaker: Pick<CircuitBreaker, 'openReason'>;
   instance: string;
   timings: Timings;
-  /** Between scheduled drills, in ms; undefined: only requested ones. */
+  /** Time between scheduled drills, in ms; undefined: only requested drills. */
   interval: number | undefined;
 }
 
