@@ -127,7 +127,7 @@ async function openSigner(config: Config): Promise<{ signer: Signer | undefined;
   return { signer: keys?.seeds.map(signingKey) as Signer | undefined, signerMade: keys?.made ?? false };
 }
 
-/** What keeps data: the database, the queues and the bucket. */
+/** Opens the database, the queues and the bucket. */
 async function openStores(
   config: Config,
   deps: { log: Log; timings: Timings; opening: AsyncDisposableStack; signal: AbortSignal | undefined },
@@ -155,7 +155,7 @@ async function openStores(
   return { store, queues, storage };
 }
 
-/** What talks to the library: API, token endpoint and signed links. */
+/** Opens the clients of the library: for its API, its token endpoint and its signed links. */
 function openLibrary(config: Config, deps: { metrics: Metrics; log: Log; opening: AsyncDisposableStack }) {
   const { metrics, log, opening } = deps;
   const { apiUrl, appUrl, clientId, clientSecret } = config.library;

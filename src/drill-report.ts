@@ -1,4 +1,4 @@
-/** What a restore drill found: in the bucket, the database and the API. Times are ISO 8601, durations milliseconds. */
+/** The report of a restore drill, as the bucket, the database and the API have it. Times are ISO 8601, durations milliseconds. */
 export interface DrillReport {
   version: 1;
   id: string;
@@ -15,13 +15,13 @@ export interface DrillReport {
   loss: {
     /** Assets in the database whose copy was compared with what was restored. */
     compared: number;
-    /** Of these, differed because they were changed during the drill: neither a failure nor lost. */
+    /** Assets among these that differ because they were changed during the drill: neither a failure nor lost. */
     inProgress: number;
     /** Time of the oldest change missing in the bucket (see `losses`); null: none. */
     oldest: string | null;
     /** Some of the assets that differ. */
     examples: { assetId: string; key: string; code: DrillFailure; since: string }[];
-    /** What the bucket never has: a backup of the database does. */
+    /** Rows that the bucket never has. A backup of the database has them. */
     onlyInDatabase: { connections: number; webhooks: number; tokens: number; holds: number; auditEntries: number };
   };
   sample: {
@@ -69,7 +69,7 @@ const failureTexts = {
 export type DrillFailure = keyof typeof failureTexts;
 export const drillFailures = Object.keys(failureTexts) as DrillFailure[];
 
-/** What would be lost with the database. Missing media, transcripts and thumbnails are downloaded again. */
+/** Failures that would be losses without the database. Missing media, transcripts and thumbnails are downloaded again. */
 export const losses: ReadonlySet<DrillFailure> = new Set<DrillFailure>([
   'record_missing',
   'record_differs',

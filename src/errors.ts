@@ -176,7 +176,7 @@ export function namingSetting<E>(error: E, setting: string): E {
   return networkProblem(error) ? (Object.assign(error as object, { setting }) as E) : error;
 }
 
-/** What is wrong and what to do, if the error or one of its causes knows it. */
+/** The diagnosis of an error or of one of its causes; undefined: none has one. */
 export function diagnosisOf(error: unknown): Diagnosis | undefined {
   for (const e of withCauses(error)) {
     const diagnosis = e instanceof StorageUnavailable ? e.diagnosis : unreachable(e);

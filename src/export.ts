@@ -74,7 +74,7 @@ async function selectionOf(
   return { filter: await filterFrom(store, { ...filter, connectionId: id }), ...how };
 }
 
-/** Their entries are in memory. */
+/** Maximum of assets in a .zip file: the entries of the archive are in memory. */
 const mostInZip = 50_000;
 
 /** The archive appears at `path` when it is complete. An interrupted one begins again. */

@@ -4,9 +4,9 @@ export interface Finding {
   /** What was checked, in a word or two. */
   what: string;
   found: string;
-  /** What the mirror does because of it. */
+  /** What the mirror does because of this finding. */
   chosen?: string;
-  /** What the operator can do about it. */
+  /** What the operator can do about this finding. */
   remedy?: string;
   /** `wrong`: something does not work, or will not. `note`: it works, but the operator should know. */
   level: 'ok' | 'note' | 'wrong';
@@ -17,7 +17,6 @@ export const findingsOn = (area: Finding['area']) => ({
   ok(what: string, found: string, chosen?: string): Finding {
     return { area, what, found, ...(chosen && { chosen }), level: 'ok' };
   },
-  /** What is not as it should be, or what the operator should know. */
   not(level: 'note' | 'wrong', what: string, found: string, remedy?: string): Finding {
     return { area, what, found, ...(remedy && { remedy }), level };
   },

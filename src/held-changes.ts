@@ -59,7 +59,7 @@ export function logHeld(log: Log, { connectionId, companyId, kind, count, known 
   );
 }
 
-/** What is held, and how to accept it. `company`: its name, for people. */
+/** Says which changes are held, and how to accept them. `company`: the name of the company, for people. */
 export function heldText({ connectionId, companyId, kind, count, known }: Held, company: string): string {
   const share = `${count} of ${known}`;
   const what = {

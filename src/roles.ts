@@ -6,7 +6,7 @@ export type Role = (typeof roles)[number];
 export const signInMethods = ['admin_token', 'api_token', 'oidc', 'device'] as const;
 export type SignInMethod = (typeof signInMethods)[number];
 
-/** Who sends a request. `subject` identifies the person or token for good; the name may change. */
+/** The sender of a request. `subject` identifies the person or token for good; the name may change. */
 export interface Operator {
   subject: string;
   name: string;

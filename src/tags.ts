@@ -8,7 +8,7 @@ export const tagKey = /^[a-z][a-z0-9_-]{0,30}$/;
 /** Up to 100 characters that can be printed, without spaces at the ends. */
 export const tagValue = /^(?!\s)[^\p{C}\p{Zl}\p{Zp}]{1,100}(?<!\s)$/u;
 
-/** What a tag may be, for errors. */
+/** The form of a tag, for error messages. */
 export const tagForm =
   'key=value such as client=acme; the key has up to 31 of a-z, 0-9, _ and -, and begins with a letter; the value has up to 100 printable characters';
 

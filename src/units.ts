@@ -73,7 +73,7 @@ export function formatDuration(ms: number): string {
   return `${Math.floor(s / 86400)}d ${Math.floor((s % 86400) / 3600)}h`;
 }
 
-/** As the dashboard shows durations: `under 1 s`, `12 s`, `4 min`, `3 h`, `2 days` */
+/** A duration as the dashboard shows it: `under 1 s`, `12 s`, `4 min`, `3 h`, `2 days` */
 export function roughDuration(ms: number): string {
   if (ms > 0 && ms < 1000) return 'under 1 s';
   const s = ms / 1000;

@@ -8,7 +8,7 @@ const kinds = {
   'drill.passed': true,
   'drill.failed': true,
   'asset.failed': true,
-  // One for each asset: too many for most.
+  // These happen once per asset: too many messages for most endpoints.
   'asset.mirrored': false,
   'asset.replaced': false,
   'asset.transcript': false,

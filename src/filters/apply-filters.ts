@@ -47,7 +47,7 @@ export async function applyFilters(
   return found;
 }
 
-/** What to do with each asset of a page. Assets for which nothing changes are omitted. */
+/** Decides which assets of a page to skip, to mirror again, or to hand over to another connection. The others do not change. */
 function decisionsFor(
   page: SelectableRow[],
   { connectionId, filters, others }: { connectionId: string; filters: Filters; others: Reader[] },

@@ -1,4 +1,4 @@
-/** Which of the assets that a connection can read are mirrored. Pure. */
+/** Decides which of the assets that a connection can read are mirrored. Pure. */
 
 /** Ids and types, as the library names them. An empty list does not restrict anything. */
 export interface Choice {

@@ -104,7 +104,7 @@ function gaugesOfRecords(
   return async (): Promise<void> => {
     const found = await within(patienceMs, read()).catch(() => undefined);
     for (const each of [connections, assets, syncLag, interval, held, info, recovery]) each.reset();
-    // Without labels, a reset would set them to 0.
+    // These gauges have no labels: a reset would set them to 0.
     for (const each of [stored, versionBytes, oldestVerification, cycle]) each.remove();
     for (const each of [drillPassed, drillAge, drillEvery]) each.remove();
     if (!found) return;
