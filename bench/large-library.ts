@@ -6,7 +6,7 @@ import { ground, number, table, write } from './page.ts';
 import { cpuSeconds, type Mirror, main, mebibytes, newStage } from './stage.ts';
 
 /**
- * What goes through a whole library, with many assets in one database: due assets that are found, a full sync, a verification,
+ * Measures work on a whole library, with many assets in one database: finding due assets, a full sync, a verification,
  * an inventory, a rebuild, and the answers of the operator API. `node bench/large-library.ts [ASSETS]`. Records are written by
  * SQL; the bucket lists their objects and keeps nothing.
  */
@@ -47,7 +47,7 @@ async function measured(what: string, pid: number, work: () => Promise<number>):
       rss = Math.max(rss, mebibytes(pid, 'VmRSS'));
       cpu = cpuSeconds(pid) - before.cpu;
     } catch {
-      // It has ended.
+      // The process has ended.
     }
   }, 100);
   const count = await work();
@@ -62,7 +62,7 @@ const began = performance.now();
 await stage.addConnections(1, connections, Date.UTC(2026, 0, 1));
 await stage.addMirrored(1, connections);
 console.log(`${number(each * connections)} records written in ${number((performance.now() - began) / 1000)} s`);
-// As much as Node takes for itself in a container of 512 MiB, which docs/operate/scaling.md reserves.
+// The heap limit that Node sets in a container of 512 MiB, the size of a worker in docs/operate/scaling.md.
 const NODE_OPTIONS = `${stage.environment.NODE_OPTIONS} --max-old-space-size=256`;
 const settings = { SYNC_INTERVAL: '30d', SCRUB_CYCLE: 'off', DRILL_INTERVAL: 'off', NODE_OPTIONS };
 // Otherwise the daily inventory would be written beside the phases that are measured.

@@ -14,7 +14,7 @@ const numbers = (text: string) => text.split(' ').map(Number);
 const limits = numbers(process.env.LIMITS ?? '20 60 400');
 const sizes = numbers(process.env.SIZES ?? '100000 2000000 200000000');
 const settings = JSON.parse(process.env.SETTINGS ?? '{}');
-/** Of the network to the library, and of the one to the bucket, for all connections together. */
+/** The bandwidth of each network, to the library and to the bucket, for all connections together. */
 const bytesPerSecond = 50e6;
 const bucketMs = 20;
 
@@ -99,7 +99,7 @@ async function measure(conditions: Conditions): Promise<Cell> {
   };
 }
 
-/** The same files by what people write today: for each, the API by curl, and its link by rclone, with `xargs -P`. */
+/** Copies the same files by a script as people write it today: curl asks the API, rclone copies the link, with `xargs -P`. */
 async function script(conditions: Conditions): Promise<string[][]> {
   const [rclone] = await rclones();
   if (!rclone) return [];

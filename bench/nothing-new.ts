@@ -55,7 +55,7 @@ async function work(stage: Stage, mirror: Mirror, ms: number): Promise<Work> {
   };
 }
 
-/** The same per item of `n`, without the work of `seconds` idle seconds. */
+/** The work per item of `n`, without the work of `seconds` idle seconds. */
 function each(all: Work, n: number, idle?: Work, seconds = 0): Work {
   const of = (key: keyof Work) => (all[key] - (idle ? idle[key] * seconds : 0)) / n;
   return { cpuMs: of('cpuMs'), requests: of('requests'), statements: of('statements'), commands: of('commands') };

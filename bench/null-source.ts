@@ -23,7 +23,7 @@ export interface NullSource {
   origin?: string;
   /** API requests per second; more, beyond a reserve of one second, get 429 and `Retry-After: 1`. */
   perSecond?: number | undefined;
-  /** It works on this many API requests at once, each for `workMs`; others wait their turn, so its latency grows with the load. */
+  /** The source works on this many API requests at once, each for `workMs`. Others wait, so the latency grows with the load. */
   workers?: number;
   workMs?: number;
 }

@@ -30,7 +30,7 @@ export async function rclones(): Promise<{ name: string; path: string }[]> {
   return all;
 }
 
-/** Without the settings of other programs, such as certificates for the SDK. */
+/** An environment without the settings of other programs, such as certificates for the SDK. */
 const env = { PATH: process.env.PATH };
 
 /**

@@ -17,7 +17,7 @@ const connections = 4;
 interface Setting {
   delayMs: number;
   transfers: number;
-  /** Of one measurement. */
+  /** How many files one measurement copies. */
   files: (workers: number) => number;
 }
 const near: Setting = { delayMs: 0, transfers: 16, files: () => files };

@@ -16,9 +16,9 @@ const rest = 'decisions, log, metrics, streams, all else';
 export const sampledAt = () => Number(process.hrtime.bigint() / 1000n);
 
 /**
- * Where the main thread of a process was between two moments (`sampledAt`) when it did not wait: the share of each part, from the profile that
- * V8 wrote to `directory` when the process ended (`--cpu-prof`).
- * @throws Error if there is no sample between them
+ * The share of each part in the time that the main thread of a process worked between two moments (`sampledAt`), from the profile
+ * that V8 wrote to `directory` when the process ended (`--cpu-prof`).
+ * @throws Error if there is no sample between the moments
  */
 export function sharesOf(directory: string, pid: number, from: number, to: number): Map<string, number> {
   const file = readdirSync(directory).find((name) => name.split('.')[3] === String(pid))!;

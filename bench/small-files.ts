@@ -92,7 +92,7 @@ for (let round = 1; round <= rounds; round++) {
   }
 }
 
-// By another process, because sampling costs time.
+// The profile is of another process, because sampling costs time.
 const profiles = join(stage.directory, 'profiles');
 mirror = await stage.mirror('all', settings, profiles);
 for (let i = 0; i < 2; i++) await mirrored();

@@ -45,7 +45,7 @@ export function cpuSeconds(task: number | string): number {
   return (Number(fields[11]) + Number(fields[12])) / 100;
 }
 
-/** The same of its main thread alone. */
+/** Processor time of the main thread of a process, in seconds. */
 export const mainThreadSeconds = (pid: number) => cpuSeconds(`${pid}/task/${pid}`);
 
 /** The children of a process. */
@@ -142,7 +142,7 @@ export async function newStage(options: StageOptions) {
   let postgres = await startEmbeddedPostgres(database);
   starting.defer(() => postgres.stop());
   if (options.statements) {
-    // It counts in memory that it reserves at the start.
+    // pg_stat_statements reserves its memory when the server starts.
     await query(postgres.url, "ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'");
     await postgres.stop();
     postgres = await startEmbeddedPostgres(database);
@@ -181,7 +181,7 @@ export async function newStage(options: StageOptions) {
     if (!s3) throw new Error('no versitygw here');
     await newBucket(s3, 'mirror');
   }
-  /** The same address behind a slow network. */
+  /** Puts a slow network in front of `endpoint`. Returns the address to use instead. */
   async function relayed(endpoint: string, network: Network, listen = 0): Promise<string> {
     const at = new URL(endpoint);
     const relay: Relay = { ...network, to: Number(at.port), port: listen };
@@ -215,7 +215,7 @@ export async function newStage(options: StageOptions) {
   const nowhere = 'http://127.0.0.1:9';
   const environment: Record<string, string> = {
     PATH: process.env.PATH!,
-    // As in the image.
+    // NODE_OPTIONS and MALLOC_ARENA_MAX have the values of the image.
     NODE_OPTIONS: '--max-semi-space-size=4',
     MALLOC_ARENA_MAX: '2',
     DATABASE_URL: postgres.url,
@@ -366,7 +366,7 @@ export async function newStage(options: StageOptions) {
           [n, bytes, newest, stepMs, files, copyRecordBase(bytes)],
         );
       }
-      // As if long ago: the feed no longer has them.
+      // The copies count as old: the feed no longer has them.
       await db.query('TRUNCATE asset_changes');
       const store = await openStore({ url: postgres.url, log });
       await store.counts.fold();

@@ -67,7 +67,7 @@ async function measure(program: string, role: string, environment: Record<string
   return { ms, cpu, idle, peak };
 }
 
-/** What an installation from npm takes on disk, and how much of it is the embedded PostgreSQL, MiB; made of what is here. */
+/** The MiB on disk of an installation from npm, made from this source: all, the embedded PostgreSQL, and the package itself. */
 async function installed(): Promise<{ all: number; postgres: number; package: number }> {
   const home = join(stage.directory, 'installation');
   await mkdir(home);

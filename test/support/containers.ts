@@ -36,7 +36,7 @@ export async function startContainers(stops: Stops): Promise<Containers | undefi
 
 const postgresContainer = () =>
   new GenericContainer(imageOf('postgres'))
-    // With the options of the embedded one (src/store/embedded/embedded.ts).
+    // The options are those of the embedded PostgreSQL (src/store/embedded/embedded.ts).
     .withEnvironment({
       POSTGRES_PASSWORD: 'test',
       POSTGRES_INITDB_ARGS: '--encoding=UTF8 --locale=C.UTF-8',

@@ -48,7 +48,7 @@ export const renderWith = (name: string, values: object) =>
     return render(ci(name), '--values', file);
   });
 
-/** What Helm says when it refuses these values on top of those of ci/. */
+/** The message with which Helm refuses these values on top of those of ci/. */
 export const refusal = (name: string, values: object): Promise<string> =>
   renderWith(name, values).then(
     () => 'nothing',

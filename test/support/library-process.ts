@@ -9,7 +9,7 @@ const MAIN = join(import.meta.dirname, '../../src/main.ts');
 
 export type LibraryProcess = {
   library: Library;
-  /** As it was printed: null when it is not shown again. */
+  /** The secret as it was printed; null: the library does not show it again. */
   clientSecret: string | null;
   admin: ReturnType<typeof adminOf>;
   /** Ends it like a power failure. */

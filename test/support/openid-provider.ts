@@ -62,7 +62,7 @@ export async function startOpenIdProvider(options: ProviderOptions) {
     lifetimes,
     start,
     stop,
-    /** With new signing keys; its own sessions end. */
+    /** Starts again with new signing keys. The sessions of the provider end. */
     async rotateKeys() {
       await stop();
       await start();
@@ -141,7 +141,7 @@ async function login(provider: Provider, request: IncomingMessage, response: Ser
   await provider.interactionFinished(request, response, result, { mergeWithLastSubmission: false });
 }
 
-/** The same in a process of its own, whose clock differs by `offset`, such as `-90s`. `faketime`: the path of its library. */
+/** Starts the provider in a process of its own, whose clock differs by `offset`, such as `-90s`. `faketime`: path of its library. */
 export async function spawnOpenIdProvider(
   options: ProviderOptions,
   { faketime, offset }: { faketime: string; offset: string },

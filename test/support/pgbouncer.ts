@@ -22,7 +22,7 @@ export async function newPooledPostgres({ ca, cert, key }: Certificates) {
   });
   const own = new pg.Client({ connectionString: postgres.url });
   await own.connect();
-  // Both refuse a key that others may read, and neither runs as root.
+  // PostgreSQL and PgBouncer refuse a key that others may read, and neither runs as root.
   const isRoot = process.getuid?.() === 0;
   const keyFor = async (place: string) => {
     const file = join(place, 'tls.key');

@@ -104,9 +104,9 @@ export async function newCluster(certificates: Certificates) {
   }
   for (const port of ports) await until('the cluster', async () => (await info(port)).includes('cluster_state:ok'));
   return {
-    // One is enough: it knows the others.
+    // One server is enough: it knows the others.
     url: `rediss-cluster://${account}127.0.0.1:${ports[1]}`,
-    /** Keys on each of them. */
+    /** Keys on each server. */
     keys: () => Promise.all(ports.map(async (port) => Number(await ask(port, 'DBSIZE')))),
     stop,
   };

@@ -91,7 +91,7 @@ async function start(project: TestProject, stops: Stops): Promise<void> {
   project.provide('s3modern', s3modern);
   project.provide('faketime', faketime);
 
-  // It is built from source by a Go that few systems have, so a run without it is no error in CI either.
+  // Few systems have the Go that builds versitygw, so a run without versitygw is no error in CI either.
   if (!s3modern) say('No versitygw here, so the tests on an S3 server with checksums of objects are skipped');
   if (!(await installed('dex'))) say('No dex here, so the tests of the sign-in with Dex are skipped');
   const missing = [

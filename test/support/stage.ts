@@ -128,7 +128,7 @@ export async function newStage(options: Partial<Parameters<typeof newGround>[0]>
       return (await store.syncs.get(id))!;
     },
 
-    /** As a worker does every few seconds: hands over the assets of connections that cannot work. */
+    /** Hands over the assets of connections that cannot work, as a worker does every few seconds. */
     handOver: () => store.connections.adopt(1000),
 
     assets: ofCompany,
