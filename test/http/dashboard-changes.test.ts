@@ -258,4 +258,32 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     const entries = `SELECT count(*)::int AS count FROM events WHERE kind LIKE 'operator.getAssetZip%'`;
     expect(await ask(scene.ground.environment.DATABASE_URL!, entries)).toEqual([{ count: 0 }]);
   });
+
+  test('a late answer about a connection is not shown on the page of another one', async () => {
+    const asked = `/api/connections/${scene.connectionId}`;
+    await go('#/');
+    await hands.shows('Ada Lindqvist');
+    await page.evaluate(`{
+      const ask = window.fetch;
+      window.held = [];
+      window.fetch = async (...request) => {
+        const answer = await ask(...request);
+        if (!String(request[0]).endsWith('${asked}')) return answer;
+        await new Promise((resolve) => window.held.push(resolve));
+        const json = await answer.json();
+        return { ...answer, ok: true, status: 200, json: async () => { window.isRead = true; return json; } };
+      };
+    }`);
+    await go(`#/connections/${scene.connectionId}`);
+    await until('the answer to be held', () => page.evaluate('window.held.length > 0'));
+    await go('#/connections/another');
+    await hands.shows('There is no connection another.');
+    await page.evaluate('window.held.forEach((resolve) => resolve())');
+    await until('the late answer to be read', () => page.evaluate('window.isRead === true'));
+    await page.evaluate('new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))');
+    expect(await hands.text()).toContain('There is no connection another.');
+    expect(await hands.text()).not.toContain('Ada Lindqvist');
+    await until('the console message', () => complaints.splice(0).length > 0);
+    await page.reload();
+  });
 });

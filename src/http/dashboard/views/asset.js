@@ -31,6 +31,7 @@ async function load() {
     versions = kept.versions;
     error = undefined;
   } catch (problem) {
+    if (requestedId !== id) return;
     error = /** @type {Error} */ (problem);
   }
   draw();

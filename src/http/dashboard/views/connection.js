@@ -42,10 +42,14 @@ let shown = 'failed';
 const filter = () => assets.filter({ connectionId: id, state: shown });
 
 async function load() {
+  const requestedId = id;
   try {
-    connection = await api(`/connections/${encodeURIComponent(id)}`);
+    const found = await api(`/connections/${encodeURIComponent(requestedId)}`);
+    if (requestedId !== id) return;
+    connection = found;
     error = undefined;
   } catch (problem) {
+    if (requestedId !== id) return;
     error = /** @type {Error} */ (problem);
   }
   draw();

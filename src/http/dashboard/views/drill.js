@@ -21,15 +21,16 @@ const loadSoon = later(() => {
 const ended = (/** @type {DrillSummary} */ { status }) => status === 'passed' || status === 'failed';
 
 async function load() {
-  const wanted = id;
+  const requestedId = id;
   try {
-    const found = /** @type {Drill} */ (await api(`/drills/${encodeURIComponent(wanted)}`));
-    if (wanted !== id) return;
+    const found = /** @type {Drill} */ (await api(`/drills/${encodeURIComponent(requestedId)}`));
+    if (requestedId !== id) return;
     if (drill && !ended(drill) && ended(found)) say(`The drill ${drillOutcome(found).word.toLowerCase()}.`);
     drill = found;
     error = undefined;
     if (!ended(found)) loadSoon();
   } catch (problem) {
+    if (requestedId !== id) return;
     error = /** @type {Error} */ (problem);
   }
   draw();

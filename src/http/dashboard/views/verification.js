@@ -44,6 +44,7 @@ async function load() {
     run = found;
     error = undefined;
   } catch (problem) {
+    if (requestedId !== id) return;
     error = /** @type {Error} */ (problem);
   }
   const isRefused = error !== undefined && 'status' in error && Number(error.status) < 500;
