@@ -5,7 +5,7 @@ import { chips, projectOptions, projectsOf, typesWith } from './choices.js';
 import { openDialog, textOf } from './dialog.js';
 import { bytes, counted } from './format.js';
 import { nameOf } from './names.js';
-import { ifMay } from './permissions.js';
+import { ifMay, rolesNeeded } from './permissions.js';
 import { withLabels } from './refusals.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
 import { typeNames } from './words.js';
@@ -110,9 +110,12 @@ export function settingsDialog(connection, seenTypes, then) {
           ${lists.map((list) => choices.picker(side, list))}</fieldset>`,
         )
       }
-      <fieldset class="fields two"><legend>Hold the changes of a company until you accept them, if more assets than this change at once (percentage, number)</legend>
-        ${ifMay('acceptHeldChanges', () => [field('holdMissing', limit(settings.holdMissing)), field('holdReplaced', limit(settings.holdReplaced))])}
-      </fieldset>
+      ${ifMay(
+        'acceptHeldChanges',
+        () => html`<fieldset class="fields two"><legend>Hold the changes of a company until you accept them, if more assets than this change at once (percentage, number)</legend>
+          ${field('holdMissing', limit(settings.holdMissing))}${field('holdReplaced', limit(settings.holdReplaced))}</fieldset>`,
+      )}
+      ${rolesNeeded({ 'Limits of held changes': 'acceptHeldChanges' })}
       <fieldset class="fields"><legend>${labels.tags}</legend>
         <label>One per line<textarea name="tags" rows="2" placeholder="client=acme" .value=${tagLines(connection.tags)}></textarea></label>
       </fieldset>`,
