@@ -9,8 +9,8 @@ import type { Authenticated } from './sign-in/authenticate.ts';
 
 /** How often the status is read, and events are looked for without a notification. */
 const tickMs = 2000;
-/** Shows readers and proxies that the stream is alive. */
-const heartbeatMs = 15_000;
+/** Shows readers and proxies that the stream is alive. Proxies may close it after 15 s of silence. */
+const heartbeatMs = 10_000;
 /** A reader that takes nothing for this long is disconnected. */
 const stuckMs = 30_000;
 const mostStreams = 200;
