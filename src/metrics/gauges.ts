@@ -70,7 +70,10 @@ function gaugesOfRecords(
   );
   const cycle = gauge('asset_mirror_scrub_cycle_seconds', 'Seconds within which the scrub verifies each file.');
   const drillPassed = gauge('asset_mirror_drill_passed', 'Whether the last restore drill passed: 1 or 0.');
-  const drillAge = gauge('asset_mirror_drill_age_seconds', 'Seconds since the last restore drill ended.');
+  const drillAge = gauge(
+    'asset_mirror_drill_age_seconds',
+    'Seconds since the last restore drill ended; before the first one, since the first connection.',
+  );
   const drillEvery = gauge('asset_mirror_drill_interval_seconds', 'Seconds between scheduled restore drills.');
   const recovery = gauge(
     'asset_mirror_recovery_seconds',
@@ -98,6 +101,7 @@ function gaugesOfRecords(
       store.versions.total(),
       store.scrub.progress(),
       store.drills.last(),
+      store.drills.lastEndedAt(),
       tagKeys.length > 0 ? store.connections.tagged() : [],
     ]);
 
@@ -108,13 +112,13 @@ function gaugesOfRecords(
     for (const each of [stored, versionBytes, oldestVerification, cycle]) each.remove();
     for (const each of [drillPassed, drillAge, drillEvery]) each.remove();
     if (!found) return;
-    const [counts, heldCompanies, lags, rows, versions, { oldest }, drill, tagged] = found;
+    const [counts, heldCompanies, lags, rows, versions, { oldest }, drill, drillEnded, tagged] = found;
     if (oldest) oldestVerification.set(Math.max(0, (Date.now() - oldest.getTime()) / 1000));
     if (scrubCycle !== undefined) cycle.set(scrubCycle / 1000);
     if (drillInterval !== undefined) drillEvery.set(drillInterval / 1000);
+    if (drillEnded) drillAge.set(Math.max(0, (Date.now() - drillEnded.getTime()) / 1000));
     if (drill) {
       drillPassed.set(drill.status === 'passed' ? 1 : 0);
-      drillAge.set(Math.max(0, (Date.now() - drill.finishedAt.getTime()) / 1000));
       const { recordsMs, mediaMs = null } = drill.report?.recovery ?? {};
       if (recordsMs !== undefined) recovery.set({ part: 'records' }, recordsMs / 1000);
       if (mediaMs !== null) recovery.set({ part: 'media' }, mediaMs / 1000);

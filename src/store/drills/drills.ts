@@ -140,6 +140,15 @@ export async function list(db: Database, limit: number): Promise<Drill[]> {
   return rows;
 }
 
+/** When the last drill ended; before the first one, when the first user connected. Null: nobody has. */
+export async function lastEndedAt(db: Database): Promise<Date | null> {
+  const { rows } = await sql<{ at: Date | null }>`
+    SELECT coalesce((SELECT max(finished_at) FROM drills), (SELECT min(connected_at) FROM connections)) AS at`.execute(
+    db,
+  );
+  return rows[0]!.at;
+}
+
 /** The drills that ended in a period, oldest first. */
 export async function endedIn(db: Database, from: Date, to: Date): Promise<Drill[]> {
   const { rows } = await sql<Drill>`

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openStore, type Store } from '../../../src/store/store.ts';
+import { dayMs } from '../../../src/units.ts';
 import { ask, newDatabase } from '../../support/database.ts';
-import { silent } from '../records.ts';
+import { running, silent } from '../records.ts';
 
 let database: Awaited<ReturnType<typeof newDatabase>>;
 let store: Store;
@@ -12,6 +13,19 @@ beforeAll(async () => {
 afterAll(async () => {
   await store?.close();
   await database?.drop();
+});
+
+test('the age of the last drill counts from the first connection until one has ended', async () => {
+  const { drills } = store;
+  expect(await drills.lastEndedAt()).toBeNull();
+  await running(store, 'acme');
+  await ask(database.url, `UPDATE connections SET connected_at = now() - interval '3 days'`);
+  const days = async () => Math.round((Date.now() - (await drills.lastEndedAt())!.getTime()) / dayMs);
+  expect(await days()).toBe(3);
+  await drills.request({ sample: 1 });
+  expect(await days()).toBe(3);
+  await ask(database.url, `UPDATE drills SET status = 'failed', finished_at = now() - interval '1 day'`);
+  expect(await days()).toBe(1);
 });
 
 test('a drill that kills its process ends after three attempts, and a shutdown does not count as one', async () => {
