@@ -40,6 +40,7 @@ export const changes = `
     -- Part of each cursor, so that a cursor of another feed is refused.
     id text NOT NULL DEFAULT left(gen_random_uuid()::text, 8),
     place text NOT NULL,
+    began_at timestamptz NOT NULL DEFAULT now(),
     -- Up to which position changes were deleted, and up to which they are in files.
     pruned_xact xid8 NOT NULL DEFAULT '0',
     pruned_id bigint NOT NULL DEFAULT 0,

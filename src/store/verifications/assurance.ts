@@ -80,9 +80,9 @@ export async function happened(
     FROM assets WHERE (${isIn('mirrored_at')} OR state = 'gone' AND ${isIn('gone_at')}) AND ${within(connectionId)}`.execute(
     db,
   );
-  // A rebuilt database has no events from before. The last event of each kind is kept longer.
+  // A rebuilt database has no events from before, and a new feed no replaced files. The last event of each kind is kept longer.
   const { rows: kept } = await sql<{ since: Date }>`
-    SELECT greatest(${from}::timestamptz, ${msAgo(eventsMs)},
+    SELECT greatest(${from}::timestamptz, ${msAgo(eventsMs)}, (SELECT began_at FROM change_feed),
       coalesce((SELECT min(at) FROM events), now())) AS since`.execute(db);
   const eventsSince = kept[0]!.since;
   const { rows: events } = await sql<{ kind: string; count: number }>`

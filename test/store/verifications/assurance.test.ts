@@ -27,6 +27,7 @@ test('files of a connection that cannot be verified are counted, and are not the
 
 test('events are counted since the database has all of them, and erasures for the whole mirror only', async () => {
   await query('DELETE FROM events');
+  await query(`UPDATE change_feed SET began_at = now() - interval '90 days'`);
   await query(`INSERT INTO events (kind, at) VALUES ('sync.failed', now() - interval '10 days')`);
   await query(`INSERT INTO tombstones VALUES ('${'ab'.repeat(32)}', now() - interval '10 days', 'ada', 'asked for')`);
   const month = { from: ago(60), to: new Date(), eventsMs, connectionId: undefined };
@@ -50,6 +51,11 @@ test('replaced files are counted as long as changes are known', async () => {
   const month = { from: ago(60), to: new Date(), eventsMs, connectionId };
   expect((await opened.store.assurance.happened(month)).replaced).toBe(1);
   expect((await opened.store.assurance.happened({ ...month, connectionId: 'nobody' })).replaced).toBe(0);
+  // As in a database that was restored on another server.
+  await opened.store.changes.renew();
+  const restored = await opened.store.assurance.happened(month);
+  expect(restored.replaced).toBe(0);
+  expect(Date.now() - Date.parse(restored.eventsSince)).toBeLessThan(60_000);
 });
 
 test('the mirror began with its first connection, or its oldest copy after a rebuild', async () => {
