@@ -215,13 +215,18 @@ describe('a company that two connections read', () => {
     expect(await patch(first, { exclude: null })).toMatchObject({ changed: { unskipped: 1 } });
     expect(await rows(companyId)).toMatchObject({ [film]: { ...waiting, connectionId: first } });
 
-    // The first one skips both: no connection wants the document, and the second one wants the film.
+    // The first one skips both: no connection wants the document, and the second one wants the film. That the film has failed
+    // for the first one does not count for the second one.
     await patch(second, { exclude: { assetTypes: ['documents'] } });
+    await stage.query(
+      `UPDATE assets SET state = 'failed', next_at = NULL, attempts = 5, reason = '{"code": "no_file", "status": null}' WHERE id = $1`,
+      [film],
+    );
     expect(await patch(first, { include: { projectIds: ['nothing'] }, force: true })).toMatchObject({
       changed: { skipped: 1 },
     });
     expect(await rows(companyId)).toMatchObject({
-      [film]: { ...waiting, connectionId: second },
+      [film]: { ...waiting, connectionId: second, attempts: 0 },
       [text]: { ...skipped('include project'), connectionId: first },
     });
   });

@@ -73,7 +73,7 @@ export async function unskip(db: Database, connectionId: string, ids: string[]):
   return rowsWritten(result);
 }
 
-/** Moves assets to another connection, which is to mirror them. */
+/** Moves assets to another connection, which begins to mirror them: its attempts count, not those of the one before. */
 export async function handOver(db: Database, connectionId: string, ids: string[]): Promise<void> {
   if (ids.length === 0) return;
   await sql`
@@ -82,6 +82,6 @@ export async function handOver(db: Database, connectionId: string, ids: string[]
       ORDER BY id FOR UPDATE)
     UPDATE assets SET connection_id = ${connectionId}, queued_at = NULL, lease = lease + 1, lease_until = NULL,
       state = CASE WHEN state IN ('transferring', 'failed') THEN 'pending' ELSE state END,
-      skipped = NULL, next_at = coalesce(next_at, now())
+      reason = CASE WHEN state = 'processing' THEN reason END, attempts = 0, waits = 0, skipped = NULL, next_at = coalesce(next_at, now())
     FROM over WHERE assets.id = over.id`.execute(db);
 }
