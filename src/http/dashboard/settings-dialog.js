@@ -110,7 +110,7 @@ export function settingsDialog(connection, seenTypes, then) {
           ${lists.map((list) => choices.picker(side, list))}</fieldset>`,
         )
       }
-      <fieldset class="fields two"><legend>Hold the changes of a company until you accept them, if more assets than this change at once (percentage, number)</legend>
+      <fieldset class="fields two"><legend>Hold the changes of a company until you accept them, if they exceed these limits (percentage, number of assets)</legend>
         ${ifMay('acceptHeldChanges', () => [field('holdMissing', limit(settings.holdMissing)), field('holdReplaced', limit(settings.holdReplaced))])}
       </fieldset>
       <fieldset class="fields"><legend>${labels.tags}</legend>
