@@ -78,7 +78,7 @@ function resyncVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
       '--accept-gone',
       'mark all missing assets as gone, without checking each one at the library; starts a full sync',
     )
-    .option('--accept-replaced', 'accept the new files that were found before this command; starts a full sync')
+    .option('--accept-replaced', 'let the new files found so far replace the mirrored ones; starts a full sync')
     .option('--accept-removed', 'let GONE_RETENTION remove all assets that are due now; starts a full sync')
     .option(
       '--wait',

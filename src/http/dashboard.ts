@@ -8,7 +8,7 @@ const here = join(import.meta.dirname, 'dashboard');
 /** The folder of a package whose entry file is in a subfolder of it. */
 const folderOf = (name: string) => dirname(dirname(fileURLToPath(import.meta.resolve(name))));
 
-/** Everything comes from this site, and files of assets from `files`. Nothing is inline; no frame may have the page. */
+/** All parts come from this site, images and media from `files`. Nothing is inline; no page may show this one in a frame. */
 const securityPolicy = (files: string) =>
   `default-src 'self'; img-src ${files}; media-src ${files}; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'`;
 

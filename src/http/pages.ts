@@ -56,7 +56,7 @@ export function page(content: {
   leavesAtOnce?: boolean;
 }): string {
   const { title, tone, paragraphs, action, button, back, leavesAtOnce } = content;
-  // Not a redirect: if the consent page has the CSP form-action, browsers block redirects to third sites after its form.
+  // Not a redirect: the CSP form-action of the library's consent page may block one to a third site after its form is sent.
   const head =
     back && leavesAtOnce ? `<meta http-equiv="refresh" content="0;url=${escapeHtml(back.href)}">` : undefined;
   const parts = [

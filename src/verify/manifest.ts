@@ -4,7 +4,7 @@ export interface Manifest {
   day: string;
   storage: string;
   writtenAt: string;
-  /** A position in the feed: from there on, it has all later changes. */
+  /** A position in the feed of changes. All changes that the inventory may lack come after it. */
   cursor: string;
   assets: number;
   byState: Record<string, number>;

@@ -75,8 +75,8 @@ async function follow(
 }
 
 /**
- * Waits until the repaired assets are transferred, and no more assets wait for a sidecar than before. It does not wait for
- * assets that are retried later after an error.
+ * Waits until the repaired assets are transferred, and the number of assets that wait for a sidecar is not higher than before.
+ * It does not wait for assets that are retried later after an error.
  */
 async function untilRepaired(api: ApiClient, connectionId: string | undefined, sidecarsBefore: number): Promise<void> {
   const reportWaits = waitReporter(printError);

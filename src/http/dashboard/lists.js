@@ -5,7 +5,7 @@ const page = 50;
 const most = 250;
 
 /**
- * A list of the API: shown from the start, longer on request, and refreshed.
+ * The rows of a list of the API: the first page, and one page more with each call of `more`. A refresh reads all of them again.
  * @template T
  * @param {string} path
  * @param {string} field of the answer

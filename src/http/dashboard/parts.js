@@ -209,7 +209,7 @@ export const eventList = (events) =>
   )}</ul>`;
 
 /**
- * The rows of a list, or why there are none. `what`: the word for the rows in the button "Show more"; without it, there is none.
+ * The rows of a list, or why there are none. `what`: the word for the rows in the button "Show more"; without it, no button.
  * @template T
  * @param {{ rows: T[] | undefined, error: Error | undefined, isMore: boolean, more: () => unknown }} list
  * @param {number} lines while it loads

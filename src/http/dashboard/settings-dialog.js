@@ -112,7 +112,7 @@ export function settingsDialog(connection, seenTypes, then) {
       }
       ${ifMay(
         'acceptHeldChanges',
-        () => html`<fieldset class="fields two"><legend>Hold the changes of a company until you accept them, if more assets than this change at once (percentage, number)</legend>
+        () => html`<fieldset class="fields two"><legend>Hold the changes of a company until you accept them, if they exceed these limits (percentage, number of assets)</legend>
           ${field('holdMissing', limit(settings.holdMissing))}${field('holdReplaced', limit(settings.holdReplaced))}</fieldset>`,
       )}
       ${rolesNeeded({ 'Limits of held changes': 'acceptHeldChanges' })}

@@ -36,8 +36,8 @@ export async function replace(
 }
 
 /**
- * Saves media that was stored and checked: it is not fetched again if a later step of its lease fails. If its
- * bytes are not those of before, the asset counts as mirrored now. Returns for each whether its worker still held the lease.
+ * Saves media that was stored and checked: it is not fetched again if a later step of its lease fails. If its bytes have changed,
+ * `mirrored_at` is cleared, and set again when the asset is finished. Returns for each whether its worker still held the lease.
  */
 export async function saveMedia(db: Database, saves: { lease: AssetLease; media: Media }[]): Promise<boolean[]> {
   const files = saves.map(({ lease, media }) => ({ id: lease.assetId, lease: lease.number, media }));

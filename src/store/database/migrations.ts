@@ -104,7 +104,7 @@ async function upgrade(tx: Kysely<any>, all: Record<string, Migration>): Promise
   const { error, results } = await migrator.migrateToLatest();
   if (!error) return;
   const failed = results?.find((result) => result.status === 'Error')?.migrationName ?? 'the schema';
-  throw new Error(`bring the database up to date (${failed})`, { cause: error });
+  throw new Error(`cannot bring the database up to date (${failed})`, { cause: error });
 }
 
 /** `newer`: migrations of the database that are unknown. `behind`: it lacks some that are known. */
@@ -114,7 +114,7 @@ async function compare(
   known: Record<string, Migration>,
 ): Promise<{ newer: string[]; behind: boolean }> {
   const there = await doneMigrations(db).catch((cause) => {
-    throw new Error('bring the database up to date (the schema)', { cause });
+    throw new Error('cannot bring the database up to date (the schema)', { cause });
   });
   const newer = there.filter((name) => !(name in known));
   const contract = newer.find((name) => /^\d+_contract_/.test(name));

@@ -104,7 +104,7 @@ async function makeCluster(
     await run(join(bin, 'initdb'), args, { ...account, cwd: made, env: minimalEnvironment() });
     await rename(made, data);
   } catch (cause) {
-    if (!(await clusterExists(directory))) throw new Error(`make a PostgreSQL database in ${data}`, { cause });
+    if (!(await clusterExists(directory))) throw new Error(`cannot create a PostgreSQL database in ${data}`, { cause });
   } finally {
     await rm(draft, { recursive: true, force: true }).catch(() => {});
   }

@@ -99,7 +99,7 @@ async function startServer(cluster: Cluster, directory: string, signal: AbortSig
     const patience = (await runningPid(cluster.data)) === undefined ? orphanMs : yieldMs;
     if (performance.now() - began > patience) {
       const said = await readFile(cluster.log, 'utf8').catch(() => '');
-      throw new Error(`start PostgreSQL in ${cluster.data}: ${said.trim().split('\n').at(-1) ?? ''}`);
+      throw new Error(`cannot start PostgreSQL in ${cluster.data}: ${said.trim().split('\n').at(-1) ?? ''}`);
     }
     await sleep(retryMs, undefined, { signal });
   }

@@ -28,12 +28,13 @@ type Of = { companyId: string; connectionId: string };
 type Due = Of & HeldChanges & { settings: Record<string, unknown>; before: Date };
 
 /**
- * Companies with assets to be removed: those that were gone `before` that time. `count`: how many are due or were removed in the last
- * 24 hours, without an operator's acceptance. `known`: how many are in the bucket or were removed in that time. `sample`: some that are
- * due. The connection is one that can read the company, if there is one; of several, the first that connected.
+ * Companies with assets to be removed: those that were gone before the time `before`. `count`: how many are due or were removed
+ * in the last 24 hours, without an operator's acceptance. `known`: how many are in the bucket or were removed in that time.
+ * `sample`: some that are due. The connection is one that can read the company, if there is one; of several, the first that
+ * connected.
  */
 export async function companiesDue(db: Database, retentionMs: number): Promise<Due[]> {
-  // Before anything is removed with a restored database.
+  // In a restored database, assets may be gone that are back by now: nothing is removed before the next full sync.
   await renewElsewhere(db);
   const { rows: times } = await sql<{ before: Date }>`SELECT ${msAgo(retentionMs)} AS before`.execute(db);
   const { before } = times[0]!;
@@ -77,7 +78,10 @@ export async function setHeldRemovals(db: Database, of: Of, held: HeldChanges | 
   return db.transaction().execute((tx) => setHeld(tx, of, 'removed', held));
 }
 
-/** Ends held removals of companies in which nothing due waits for an operator any more. Whether they are listed does not matter. */
+/**
+ * Ends the held removals of a company once none of its due assets needs an operator's acceptance any more, even if the company was
+ * not listed in the last day.
+ */
 export async function endHeldRemovals(db: Database, retentionMs: number): Promise<void> {
   const isDue = Number.isFinite(retentionMs) ? goneBefore(msAgo(retentionMs)) : sql`false`;
   await sql`

@@ -24,7 +24,7 @@ export interface Removed {
   left: Leftover[];
 }
 
-/** Leases an asset to remove it; with `gone`, only if it is still gone. Undefined if it is not leased. */
+/** Leases an asset to remove it; with `gone`, only if it is still gone. Undefined if it could not be leased. */
 export async function takeForRemoval(
   db: Database,
   id: string,
@@ -41,7 +41,8 @@ export async function takeForRemoval(
 
 /**
  * Marks the copy of a leased asset as incomplete: its objects are removed next. False: it is back in the library or, unless
- * `erase`, protected by a hold. A hold that this does not see yet finds the lease: `heldTooLate`.
+ * `erase`, protected by a hold. A hold that is saved too late to be seen here finds the lease, so its operator is told:
+ * `heldTooLate`.
  */
 export async function beginRemoval(
   db: Database,
@@ -82,8 +83,8 @@ export async function stopRemoval(db: Database, { id, lease }: Pick<Asset, 'id' 
 }
 
 /**
- * Deletes the row of an asset whose objects were removed. False if it was leased again, or is back in the library: then only its
- * versions are deleted.
+ * Deletes the row of an asset whose objects were removed. False if it was leased again, or is back in the library; in the second
+ * case, the rows of its versions are deleted.
  */
 export async function finishRemoval(
   db: Database,
