@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MultiBar, Presets } from 'cli-progress';
 import { formatBytes, formatDuration } from '../../units.ts';
-import type { Verification } from '../answers.ts';
+import type { ConnectionSummary, Verification } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { UsageError } from '../failures.ts';
 import { findOptional } from '../find-connection.ts';
@@ -84,13 +84,19 @@ async function untilRepaired(api: ApiClient, connectionId: string | undefined, s
     const status = await api.status();
     const { outstanding } = status;
     const connection = connectionId === undefined ? undefined : await api.connection(connectionId);
-    const { pending, transferring } = connection?.counts.byState ?? { pending: outstanding.assets, transferring: 0 };
-    if (pending + transferring <= outstanding.later && outstanding.sidecars <= sidecarsBefore) return;
-    const hindrance = connection && (hindranceOf(connection) ?? (await stuckAssets(api, connection)));
+    const isTransferred = connection ? await hasNothingDue(api, connection) : outstanding.assets <= outstanding.later;
+    if (isTransferred && outstanding.sidecars <= sidecarsBefore) return;
+    const hindrance = connection && hindranceOf(connection);
     if (hindrance) throw new Error(`stopped waiting: ${hindrance}`);
     reportWaits(status, connection);
     await sleep(pollMs);
   }
+}
+
+/** Whether nothing of the connection is pending, or only assets that are tried again later. */
+async function hasNothingDue(api: ApiClient, connection: ConnectionSummary): Promise<boolean> {
+  const { pending, transferring } = connection.counts.byState;
+  return pending + transferring === 0 || (await stuckAssets(api, connection)) !== undefined;
 }
 
 type Line = Verification['lines'][number];
