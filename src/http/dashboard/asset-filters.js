@@ -49,7 +49,14 @@ const orders = {
   size: 'Smallest first',
 };
 /** Sizes that are offered, in bytes. @type {Record<string, string>} */
-const sizes = { '': 'Any', 1e6: '1 MB', 1e7: '10 MB', 1e8: '100 MB', 1e9: '1 GB', 1e10: '10 GB' };
+const sizes = {
+  '': 'Any',
+  [2 ** 20]: '1 MiB',
+  [10 * 2 ** 20]: '10 MiB',
+  [100 * 2 ** 20]: '100 MiB',
+  [2 ** 30]: '1 GiB',
+  [10 * 2 ** 30]: '10 GiB',
+};
 
 /** @type {FacetList | undefined} */
 let counted;

@@ -19,7 +19,7 @@ export function removalsCard(removals) {
       (held) =>
         html`<p class="banner warn"><strong><a href="#/connections/${held.connectionId}">${held.companyName} is held</a>:</strong> ${heldWords(held)}. No asset is removed until you accept this.</p>`,
     )}
-    <p class="soft">${counted(assets, 'asset')}, ${bytes(size)}: deleted in the library, and not protected from removal.</p>
+    ${assets === 0 ? nothing : html`<p class="soft">${counted(assets, 'asset')}, ${bytes(size)}: deleted in the library, and not protected from removal.</p>`}
     <ul class="events">${first
       .slice(0, most)
       .map(

@@ -33,16 +33,18 @@ export const auditView = {
   render: () => html`
     <section class="card" aria-labelledby="audit-title">
       <div class="head"><h1 id="audit-title" tabindex="-1">Audit</h1>
-        <div class="tools">
-          <label><span class="hidden">Search</span><input id="audit-search" type="search" placeholder="Name, address or id" .value=${searched('audit-search', query.q)} @input=${searchSoon}></label>
-          ${dateField('From', 'since')}${dateField('Before', 'until')}
-          <label><span class="hidden">Outcome</span>${select(outcomes, query.outcome, (outcome) => change({ outcome }))}</label>
-          <button @click=${exportAll}>Export</button>
-        </div></div>
+        ${ifMay('listAudit', tools)}</div>
       ${rolesNeeded({ 'The audit log': 'listAudit' })}
       ${ifMay('listAudit', () => listed(entries, 8, table, 'No matching entry.', 'entries'))}
     </section>`,
 };
+
+const tools = () => html`<div class="tools">
+  <label><span class="hidden">Search</span><input id="audit-search" type="search" placeholder="Name, address or id" .value=${searched('audit-search', query.q)} @input=${searchSoon}></label>
+  ${dateField('From', 'since')}${dateField('Before', 'until')}
+  <label><span class="hidden">Outcome</span>${select(outcomes, query.outcome, (outcome) => change({ outcome }))}</label>
+  <button @click=${exportAll}>Export</button>
+</div>`;
 
 /** @param {string} label @param {'since' | 'until'} name */
 const dateField = (label, name) => html`<label class="inline">${label} <input type="date" .value=${query[name] ?? ''}

@@ -84,7 +84,7 @@ function facts({ oldestLoss, lost, key }, { restored, loss, sample, secrets }, {
       ${fact('Would be lost', html`<b>${lost === 0 ? 'nothing' : counted(lost ?? 0, 'record')}</b>`, oldestLoss ? `the oldest of them changed at ${when(oldestLoss)}` : `of ${counted(loss.compared, 'asset')} compared`)}
       ${fact('Sample', `${counted(sample.assets, 'asset')}, ${counted(sample.objects, 'object')}`, `${bytes(sample.bytes)} read in ${duration(sample.ms / 1000)}, ${sample.damaged.length + sample.unreadable.length === 0 ? 'all intact' : `${number(sample.damaged.length)} damaged, ${number(sample.unreadable.length)} unreadable`}`)}
       ${fact('Tokens and secrets', `${number(secrets.checked - secrets.unreadable.length)} of ${number(secrets.checked)}`, 'can be decrypted with ENCRYPTION_KEYS')}
-      ${fact('Only in the database', counted(connections, 'connection'), `${counted(webhooks, 'webhook endpoint')}, ${counted(tokens, 'API token')}, ${counted(holds, 'hold')}, ${counted(auditEntries, 'audit entry', 'audit entries')} of today: only a backup of the database keeps them`)}
+      ${fact('Only in the database', counted(connections, 'connection'), `${counted(webhooks, 'webhook endpoint')}, ${counted(tokens, 'API token')}, ${counted(holds, 'protection from removal', 'protections from removal')}, ${counted(auditEntries, 'audit entry', 'audit entries')} of today: only a backup of the database keeps them`)}
       ${fact('Report in the bucket', html`<code>${key}</code>`)}
     </dl>`;
 }
