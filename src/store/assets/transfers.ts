@@ -21,14 +21,14 @@ export async function replace(
   lease: AssetLease,
   { superseded, version }: { superseded: string[]; version: AssetVersion | undefined },
 ): Promise<boolean> {
-  const isAnother =
+  const resetOfOldFile =
     superseded.length > 0
       ? sql`, thumbnail = NULL, transcript_keys = NULL, sidecar_files = '{}', mirrored_at = NULL, keeping_at = NULL`
       : sql``;
   return db.transaction().execute(async (tx) => {
     const result = await sql`
       UPDATE assets SET record_key = NULL, media = media || '{"version": ""}',
-        superseded = ARRAY(SELECT DISTINCT unnest(superseded || ${superseded}::text[]))${isAnother}
+        superseded = ARRAY(SELECT DISTINCT unnest(superseded || ${superseded}::text[]))${resetOfOldFile}
       WHERE ${stillLeased(lease)}`.execute(tx);
     if (version && wroteAny(result)) await add(tx, [version]);
     return wroteAny(result);
