@@ -27,8 +27,9 @@ interface GaugeOptions {
  */
 export function recordGauges(registry: Registry, options: GaugeOptions) {
   const readRecords = gaugesOfRecords(registry, options);
+  const readDrills = gaugesOfDrills(registry, options);
   const readQueues = gaugesOfQueues(registry, options);
-  const read = recent(() => Promise.all([readRecords(), readQueues()]));
+  const read = recent(() => Promise.all([readRecords(), readDrills(), readQueues()]));
   return {
     /** Updates the gauges if they are older than `freshMs`. */
     async refresh(): Promise<void> {
@@ -42,10 +43,7 @@ const gaugesIn =
   <Label extends string>(name: string, help: string, ...labelNames: Label[]) =>
     new Gauge<Label>({ name, help, labelNames, registers: [registry] });
 
-function gaugesOfRecords(
-  registry: Registry,
-  { store, syncInterval, scrubCycle, drillInterval, tagKeys = [] }: GaugeOptions,
-) {
+function gaugesOfRecords(registry: Registry, { store, syncInterval, scrubCycle, tagKeys = [] }: GaugeOptions) {
   const gauge = gaugesIn(registry);
   const connections = gauge('asset_mirror_connections', 'Connections, by status.', 'status');
   const assets = gauge('asset_mirror_assets', 'Assets in the database, by state.', 'state');
@@ -69,17 +67,6 @@ function gaugesOfRecords(
     'Seconds since the oldest verification of a file.',
   );
   const cycle = gauge('asset_mirror_scrub_cycle_seconds', 'Seconds within which the scrub verifies each file.');
-  const drillPassed = gauge('asset_mirror_drill_passed', 'Whether the last restore drill passed: 1 or 0.');
-  const drillAge = gauge(
-    'asset_mirror_drill_age_seconds',
-    'Seconds since the last restore drill ended; before the first one, since the first connection.',
-  );
-  const drillEvery = gauge('asset_mirror_drill_interval_seconds', 'Seconds between scheduled restore drills.');
-  const recovery = gauge(
-    'asset_mirror_recovery_seconds',
-    'Seconds that a recovery takes according to the last restore drill: records (measured), media (extrapolated).',
-    'part',
-  );
   const interval = gauge(
     'asset_mirror_sync_interval_seconds',
     'Seconds between incremental syncs of an active connection.',
@@ -100,29 +87,18 @@ function gaugesOfRecords(
       store.counts.totals(),
       store.versions.total(),
       store.scrub.progress(),
-      store.drills.last(),
-      store.drills.lastEndedAt(),
       tagKeys.length > 0 ? store.connections.tagged() : [],
     ]);
 
   return async (): Promise<void> => {
     const found = await within(patienceMs, read()).catch(() => undefined);
-    for (const each of [connections, assets, syncLag, interval, held, info, recovery]) each.reset();
+    for (const each of [connections, assets, syncLag, interval, held, info]) each.reset();
     // These gauges have no labels: a reset would set them to 0.
     for (const each of [stored, versionBytes, oldestVerification, cycle]) each.remove();
-    for (const each of [drillPassed, drillAge, drillEvery]) each.remove();
     if (!found) return;
-    const [counts, heldCompanies, lags, rows, versions, { oldest }, drill, drillEnded, tagged] = found;
+    const [counts, heldCompanies, lags, rows, versions, { oldest }, tagged] = found;
     if (oldest) oldestVerification.set(Math.max(0, (Date.now() - oldest.getTime()) / 1000));
     if (scrubCycle !== undefined) cycle.set(scrubCycle / 1000);
-    if (drillInterval !== undefined) drillEvery.set(drillInterval / 1000);
-    if (drillEnded) drillAge.set(Math.max(0, (Date.now() - drillEnded.getTime()) / 1000));
-    if (drill) {
-      drillPassed.set(drill.status === 'passed' ? 1 : 0);
-      const { recordsMs, mediaMs = null } = drill.report?.recovery ?? {};
-      if (recordsMs !== undefined) recovery.set({ part: 'records' }, recordsMs / 1000);
-      if (mediaMs !== null) recovery.set({ part: 'media' }, mediaMs / 1000);
-    }
     for (const [kind, count] of Object.entries(heldCompanies)) held.set({ kind }, count);
     versionBytes.set(versions.bytes);
     for (const status of statuses) connections.set({ status }, counts[status] ?? 0);
@@ -135,6 +111,37 @@ function gaugesOfRecords(
     }
     for (const { id, tags } of tagged) {
       info.set({ connection: id, ...Object.fromEntries(tagKeys.map((key) => [labelOf(key), tags[key] ?? ''])) }, 1);
+    }
+  };
+}
+
+function gaugesOfDrills(registry: Registry, { store, drillInterval }: GaugeOptions) {
+  const gauge = gaugesIn(registry);
+  const passed = gauge('asset_mirror_drill_passed', 'Whether the last restore drill passed: 1 or 0.');
+  const age = gauge(
+    'asset_mirror_drill_age_seconds',
+    'Seconds since the last restore drill ended; before the first one, since the first connection.',
+  );
+  const interval = gauge('asset_mirror_drill_interval_seconds', 'Seconds between scheduled restore drills.');
+  const recovery = gauge(
+    'asset_mirror_recovery_seconds',
+    'Seconds that a recovery takes according to the last restore drill: records (measured), media (extrapolated).',
+    'part',
+  );
+  return async (): Promise<void> => {
+    const read = Promise.all([store.drills.last(), store.drills.lastEndedAt()]);
+    const found = await within(patienceMs, read).catch(() => undefined);
+    recovery.reset();
+    for (const each of [passed, age, interval]) each.remove();
+    if (!found) return;
+    const [drill, endedAt] = found;
+    if (drillInterval !== undefined) interval.set(drillInterval / 1000);
+    if (endedAt) age.set(Math.max(0, (Date.now() - endedAt.getTime()) / 1000));
+    if (drill) {
+      passed.set(drill.status === 'passed' ? 1 : 0);
+      const { recordsMs, mediaMs = null } = drill.report?.recovery ?? {};
+      if (recordsMs !== undefined) recovery.set({ part: 'records' }, recordsMs / 1000);
+      if (mediaMs !== null) recovery.set({ part: 'media' }, mediaMs / 1000);
     }
   };
 }
