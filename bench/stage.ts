@@ -1,4 +1,4 @@
-import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -7,13 +7,10 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
-import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
 import pg from 'pg';
 import type { Library, LibraryOptions } from '../src/library/index.ts';
 import { createLog } from '../src/log.ts';
-import { createSealer } from '../src/oauth/seal.ts';
 import { prefixOf } from '../src/queue/backend.ts';
 import { startEmbeddedPostgres } from '../src/store/embedded/embedded.ts';
 import { openStore } from '../src/store/store.ts';
@@ -24,18 +21,13 @@ import { freePort } from '../test/support/ports.ts';
 import { type S3Server, startRedis, startVersity } from '../test/support/services.ts';
 import { newBucket } from './buckets.ts';
 import { copyRecordBase } from './copies.ts';
+import { type Mirror, main } from './mirror.ts';
 import type { Counted, NullSource } from './null-source.ts';
 import { childNamed, childrenOf, cpuOfAll, cpuSeconds, ended, startProgram, statOf } from './proc.ts';
+import { addConnections, encryptionKey } from './records.ts';
 import type { Relay } from './relay.ts';
 
 const log = createLog({ level: 'silent', pretty: false });
-// The benchmarks measure the installed form: the package, and the image.
-await promisify(execFile)(process.execPath, [
-  '--disable-warning=ExperimentalWarning',
-  fileURLToPath(new URL('../build.ts', import.meta.url)),
-]);
-export const main = fileURLToPath(new URL('../dist/main.js', import.meta.url));
-const encryptionKey = Buffer.alloc(32, 1);
 
 export interface StageOptions {
   /** The source: the library of this repository, a null source, or an address without a server. */
@@ -60,7 +52,6 @@ export interface StageOptions {
 export type Network = Omit<Relay, 'to' | 'port'>;
 
 export type Stage = Awaited<ReturnType<typeof newStage>>;
-export type Mirror = ChildProcess & { pid: number };
 
 /**
  * The servers of a benchmark: PostgreSQL and, on request, a library or a null source, Redis and an S3 server, each as a
@@ -386,34 +377,4 @@ async function query(url: string, statement: string): Promise<void> {
   await client.connect();
   await client.query(statement);
   await client.end();
-}
-
-async function addConnections(
-  db: pg.Pool,
-  from: number,
-  to: number,
-  { highWaterMark, shared = false }: { highWaterMark: number | null; shared: boolean | undefined },
-): Promise<void> {
-  const sealer = createSealer([encryptionKey]);
-  for (let first = from; first <= to; first += 5000) {
-    const users = Array.from({ length: Math.min(5000, to - first + 1) }, (_, i) => first + i);
-    const tokens = users.map((n) =>
-      sealer.seal(`tokens of user-${n}`, JSON.stringify({ accessToken: `svca_${n}`, refreshToken: `svcr_${n}` })),
-    );
-    await db.query(
-      `INSERT INTO connections (id, user_id, user_name, user_email, status, tokens, access_expires_at)
-       SELECT 'connection-' || n, 'user-' || n, 'User ' || n, n || '@example.com', 'active', sealed, now() + interval '1 year'
-       FROM unnest($1::int[], $2::text[]) AS made (n, sealed)`,
-      [users, tokens],
-    );
-    await db.query(
-      `INSERT INTO companies SELECT 'company-' || n, 'Company ' || n FROM unnest($1::int[]) AS n ON CONFLICT DO NOTHING`,
-      [shared ? [1] : users],
-    );
-    await db.query(
-      `INSERT INTO access (connection_id, company_id, high_water_mark)
-       SELECT 'connection-' || n, 'company-' || CASE WHEN $3 THEN 1 ELSE n END, $2::bigint FROM unnest($1::int[]) AS n`,
-      [users, highWaterMark, shared],
-    );
-  }
 }
