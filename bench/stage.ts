@@ -13,18 +13,16 @@ import type { Library, LibraryOptions } from '../src/library/index.ts';
 import { createLog } from '../src/log.ts';
 import { prefixOf } from '../src/queue/backend.ts';
 import { startEmbeddedPostgres } from '../src/store/embedded/embedded.ts';
-import { openStore } from '../src/store/store.ts';
 import { newBrowser } from '../test/support/browser.ts';
 import { newCertificates } from '../test/support/certificates.ts';
 import { adminOf } from '../test/support/library.ts';
 import { freePort } from '../test/support/ports.ts';
 import { type S3Server, startRedis, startVersity } from '../test/support/services.ts';
 import { newBucket } from './buckets.ts';
-import { copyRecordBase } from './copies.ts';
 import { type Mirror, main } from './mirror.ts';
 import type { Counted, NullSource } from './null-source.ts';
 import { childNamed, childrenOf, cpuOfAll, cpuSeconds, ended, startProgram, statOf } from './proc.ts';
-import { addConnections, encryptionKey } from './records.ts';
+import { addConnections, addMirrored, encryptionKey, foldCounts, migrate } from './records.ts';
 import type { Relay } from './relay.ts';
 
 const log = createLog({ level: 'silent', pretty: false });
@@ -245,58 +243,15 @@ export async function newStage(options: StageOptions) {
       return rows[0].id;
     },
 
-    /** The tables, before any mirror has made them. */
-    async migrate(): Promise<void> {
-      await (await openStore({ url: postgres.url, log })).close();
-    },
+    migrate: () => migrate(postgres.url),
+    foldCounts: () => foldCounts(postgres.url),
 
-    /** Adds up the counts of rows that were written without the mirror, as workers do at intervals. */
-    async foldCounts(): Promise<void> {
-      const store = await openStore({ url: postgres.url, log });
-      await store.counts.fold();
-      await store.close();
-    },
+    /** Connections of users `from` to `to` of the null source; up to `highWaterMark` everything is listed. */
+    addConnections: (from: number, to: number, highWaterMark: number | null = null) =>
+      addConnections(db, from, to, { highWaterMark, shared: options.source?.shared }),
 
-    /**
-     * Connections in the records as if users `from` to `to` of the null source had connected. `highWaterMark`: everything up to there
-     * is listed. A mirror that starts afterwards finds them.
-     */
-    async addConnections(from: number, to: number, highWaterMark: number | null = null): Promise<void> {
-      await addConnections(db, from, to, { highWaterMark, shared: options.source?.shared });
-    },
-
-    /** All assets of these users of the null source in the records, as if they had been listed and mirrored. */
-    async addMirrored(from: number, to: number): Promise<void> {
-      const { files, bytes, newest, stepMs } = options.source!;
-      for (let n = from; n <= to; n++) {
-        await db.query(
-          `INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, media,
-           bytes, record_key, sidecar_files, mirrored_at, transcript_state, thumbnail_state)
-         SELECT 'asset-' || n || '-' || i, 'connection-' || n, 'company-' || n, 'project-' || i % 40, 'documents',
-           'file-' || i || '.bin', $2::bigint, $3::bigint - i * $4::bigint,
-           jsonb_build_object('id', 'asset-' || n || '-' || i, 'name', 'file-' || i || '.bin', 'mimeType', 'application/octet-stream',
-             'assetType', 'documents', 'size', $2::bigint, 'projectId', 'project-' || i % 40, 'projectName', 'Project ' || i % 40,
-             'tags', jsonb_build_array('one', 'two'), 'uploadDate', $3::bigint - i * $4::bigint, 'status', 'ready',
-             'hasTranscript', false),
-           'mirrored', jsonb_build_object('key', key, 'bytes', $2::bigint, 'variant', 'original',
-             'checksums', jsonb_build_object('crc32', '00000000', 'sha256', repeat('0', 64)),
-             'etag', repeat('0', 32), 'version', 'v'),
-           $2::bigint, key || '.asset.json', jsonb_build_object(key || '.asset.json', jsonb_build_object(
-             'bytes', $6::int + 2 * (length(n::text) + length(i::text)), 'etag', repeat('0', 32), 'crc32', '00000000',
-             'sha256', repeat('0', 64))),
-           now(), 'none', 'none'
-         FROM (SELECT $1::int AS n) AS company, generate_series(0, $5::int - 1) AS i,
-           concat('company-', lpad(n::text, 6, '0'), '/k/', lpad(i::text, 9, '0')) AS key`,
-          [n, bytes, newest, stepMs, files, copyRecordBase(bytes)],
-        );
-      }
-      // The copies count as old: the feed no longer has them.
-      await db.query('TRUNCATE asset_changes');
-      const store = await openStore({ url: postgres.url, log });
-      await store.counts.fold();
-      await store.close();
-      await db.query('VACUUM ANALYZE');
-    },
+    /** All assets of these users of the null source, as if they had been mirrored. */
+    addMirrored: (from: number, to: number) => addMirrored({ url: postgres.url, db }, options.source!, from, to),
 
     /** The prefix of the mirror's keys in Redis, once one has started. */
     async queueKeys(): Promise<string> {
