@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** The fields of /proc/PID/stat (proc_pid_stat(5)) after the name, which may contain spaces. */
-export const statOf = (task: number | string) => readFileSync(`/proc/${task}/stat`, 'utf8').split(') ')[1]!.split(' ');
+const statOf = (task: number | string) => readFileSync(`/proc/${task}/stat`, 'utf8').split(') ')[1]!.split(' ');
 
 /** Processor time of a process so far, user and system, in seconds. */
 export function cpuSeconds(task: number | string): number {
@@ -15,12 +15,14 @@ export function cpuSeconds(task: number | string): number {
 /** Processor time of the main thread of a process, in seconds. */
 export const mainThreadSeconds = (pid: number) => cpuSeconds(`${pid}/task/${pid}`);
 
+export const parentOf = (pid: number) => Number(statOf(pid)[1]);
+
 /** The children of a process. */
-export function childrenOf(parent: number): number[] {
+function childrenOf(parent: number): number[] {
   const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
   return pids.map(Number).filter((pid) => {
     try {
-      return Number(statOf(pid)[1]) === parent;
+      return parentOf(pid) === parent;
     } catch {
       return false;
     }
@@ -44,6 +46,18 @@ export function cpuOfAll(parent: number): number {
 /** A figure of /proc/PID/status, `VmRSS` or `VmHWM`, in MiB. */
 export const mebibytes = (pid: number, field: 'VmRSS' | 'VmHWM') =>
   Number(new RegExp(`${field}:\\s+(\\d+)`).exec(readFileSync(`/proc/${pid}/status`, 'utf8'))![1]) / 1024;
+
+/** The memory of a process with all its children in MiB; shared memory counts once. */
+export function memoryOfAll(parent: number): number {
+  const all = [parent, ...childrenOf(parent)].map((pid) => {
+    try {
+      return Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))![1]);
+    } catch {
+      return 0;
+    }
+  });
+  return all.reduce((sum, pss) => sum + pss, 0) / 1024;
+}
 
 /** A child of this process by its name. */
 export function childNamed(name: string): number {

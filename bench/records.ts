@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { createLog } from '../src/log.ts';
 import { createSealer } from '../src/oauth/seal.ts';
@@ -87,4 +88,28 @@ export async function addMirrored(
   await db.query('TRUNCATE asset_changes');
   await foldCounts(url);
   await db.query('VACUUM ANALYZE');
+}
+
+/**
+ * Resolves when this number of assets is mirrored, with the time by `performance.now()`.
+ * @throws Error if one of them fails, or after five minutes without another one
+ */
+export async function untilMirrored(db: pg.Pool, count: number): Promise<number> {
+  let [last, since] = [-1, performance.now()];
+  for (;;) {
+    const { rows } = await db.query(
+      `SELECT coalesce(sum(assets) FILTER (WHERE state = 'mirrored'), 0)::int AS n,
+         coalesce(sum(assets) FILTER (WHERE state = 'failed'), 0)::int AS failed
+       FROM (SELECT state, assets FROM asset_counts UNION ALL SELECT state, assets FROM asset_count_changes) AS counted`,
+    );
+    const { n, failed } = rows[0];
+    if (n >= count) return performance.now();
+    if (failed > 0) {
+      const { rows } = await db.query("SELECT min(reason::text) AS reason FROM assets WHERE state = 'failed'");
+      throw new Error(`not mirrored: ${rows[0].reason}`);
+    }
+    if (n > last) [last, since] = [n, performance.now()];
+    else if (performance.now() - since > 300_000) throw new Error(`${n} of ${count} assets mirrored, and no more come`);
+    await sleep(50);
+  }
 }
