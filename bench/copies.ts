@@ -1,4 +1,4 @@
-/** The copies that `addMirrored` in stage.ts writes to the database, and that null-s3.ts lists. */
+/** The copies that `addMirrored` in records.ts writes to the database, and that null-s3.ts lists. */
 
 export const copiedAt = new Date(Date.UTC(2024, 0, 1));
 

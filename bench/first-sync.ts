@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ground, number, table, write } from './page.ts';
-import { cpuSeconds, mebibytes, newStage } from './stage.ts';
+import { cpuSeconds, mebibytes } from './proc.ts';
+import { newStage } from './stage.ts';
 
 /**
  * The first sync of a large library, and its effect on other connections. The bucket is a directory; transfers go on during the

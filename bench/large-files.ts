@@ -2,7 +2,8 @@ import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ground, number, table, write } from './page.ts';
-import { cpuSeconds, mebibytes, newStage } from './stage.ts';
+import { cpuSeconds, mebibytes } from './proc.ts';
+import { newStage } from './stage.ts';
 
 /**
  * Large files, library → mirror → directory: the memory for many at once, and the cost of a SIGKILL during one.

@@ -2,8 +2,10 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
+import { type Mirror, main } from './mirror.ts';
 import { ground, number, table, write } from './page.ts';
-import { cpuSeconds, type Mirror, main, mebibytes, newStage } from './stage.ts';
+import { cpuSeconds, mebibytes } from './proc.ts';
+import { newStage } from './stage.ts';
 
 /**
  * Measures work on a whole library, with many assets in one database: finding due assets, a full sync, a verification,

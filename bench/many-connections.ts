@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ground, number, table, write } from './page.ts';
-import { cpuSeconds, mebibytes, newStage } from './stage.ts';
+import { cpuSeconds, mebibytes } from './proc.ts';
+import { newStage } from './stage.ts';
 
 /**
  * Many connections on one worker, each with a small library and no news, at an interval of five minutes: whether their syncs

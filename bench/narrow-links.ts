@@ -1,7 +1,9 @@
+import { newBucket, removeObjects } from './buckets.ts';
 import type { Chart } from './chart.ts';
 import { ground, number, table, write } from './page.ts';
 import { cost, rclones, s3Flags } from './peers.ts';
-import { cpuSeconds, newBucket, newStage, removeObjects } from './stage.ts';
+import { cpuSeconds } from './proc.ts';
+import { newStage } from './stage.ts';
 
 /**
  * A first sync with default settings behind slow networks: HTTPS on both sides, a library far away that limits API requests,

@@ -1,9 +1,11 @@
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { BareSync } from './bare-sync.ts';
+import type { Mirror } from './mirror.ts';
 import { ground, number, table, write } from './page.ts';
 import { type Cost, cost, rclones, s3Flags } from './peers.ts';
-import { cpuSeconds, type Mirror, newStage, type Stage, startProgram } from './stage.ts';
+import { cpuSeconds, startProgram } from './proc.ts';
+import { newStage, type Stage } from './stage.ts';
 
 /**
  * The cost of a sync without news, with libraries of different sizes: a sync requests the uploads since the last

@@ -1,8 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { newBucket, removeObjects } from './buckets.ts';
 import type { Chart } from './chart.ts';
+import type { Mirror } from './mirror.ts';
 import { counted, ground, number, table, write } from './page.ts';
 import { bareClient, type Cost, cost, middle, rclones, s3Flags } from './peers.ts';
-import { cpuSeconds, type Mirror, mebibytes, newBucket, newStage, removeObjects } from './stage.ts';
+import { cpuSeconds, mebibytes } from './proc.ts';
+import { newStage } from './stage.ts';
 
 /**
  * One large file over HTTP into S3: through the whole mirror, by rclone in both of its ways, and by curl into curl, which is

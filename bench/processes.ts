@@ -1,6 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { ground, number, table, write } from './page.ts';
-import { cpuSeconds, newStage } from './stage.ts';
+import { cpuSeconds } from './proc.ts';
+import { newStage } from './stage.ts';
 
 /**
  * Small files by one worker and by several, on Redis, from a minimal source into a minimal store: this shows the limits

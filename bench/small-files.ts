@@ -1,8 +1,11 @@
 import { join } from 'node:path';
+import { newBucket, removeObjects } from './buckets.ts';
+import type { Mirror } from './mirror.ts';
 import { counted, ground, number, table, write } from './page.ts';
 import { bareClient, type Cost, cost, median, middle, rclones, s3Flags } from './peers.ts';
+import { cpuSeconds, mainThreadSeconds, mebibytes } from './proc.ts';
 import { sampledAt, sharesOf } from './profile.ts';
-import { cpuSeconds, type Mirror, mainThreadSeconds, mebibytes, newBucket, newStage, removeObjects } from './stage.ts';
+import { newStage } from './stage.ts';
 
 /**
  * Small files over HTTP into S3, through the whole mirror (list, detail, download, PUT, record, states): by a process that has

@@ -7,7 +7,8 @@ import { promisify } from 'node:util';
 import { freePort } from '../test/support/ports.ts';
 import { ground, number, table, write } from './page.ts';
 import { median } from './peers.ts';
-import { cpuSeconds, mebibytes, newStage } from './stage.ts';
+import { cpuSeconds, mebibytes } from './proc.ts';
+import { newStage } from './stage.ts';
 
 const run = promisify(execFile);
 

@@ -6,13 +6,17 @@ import type { SyncDeps } from '../../src/sync/deps.ts';
 import { runSyncs } from '../../src/sync/run-syncs.ts';
 import { defaultTimings } from '../../src/timings.ts';
 import { newBrowser } from './browser.ts';
-import { startTestLibrary, type Upload } from './library.ts';
+import { type Admin, startTestLibrary, type Upload } from './library.ts';
 import { newGround, type operatorOf, startMirror } from './mirror.ts';
 import { freePort } from './ports.ts';
 import { shortTimings } from './timings.ts';
 import { until } from './until.ts';
 
 export type Stage = Awaited<ReturnType<typeof newStage>>;
+
+type Query = <T extends object>(text: string, values?: unknown[]) => Promise<T[]>;
+/** A connect flow needs only the API of a mirror. */
+type Connecting = Pick<ReturnType<typeof operatorOf>, 'api'>;
 
 /** Long ago, so that no clock matters. */
 export const longAgo = Date.UTC(2024, 1, 29);
@@ -46,13 +50,9 @@ export async function newStage(options: Partial<Parameters<typeof newGround>[0]>
     onNews: (connectionId) => schedule.alignOne(connectionId),
     onWork: () => {},
   };
-  const ofCompany = async (companyId: string) =>
-    (await store.assets.search({ companyId, limit: 100_000 })).sort((a, b) => a.id.localeCompare(b.id));
-
   const database = new pg.Pool({ connectionString: ground.environment.DATABASE_URL!, max: 2 });
   database.on('error', () => {});
-  const query = async <T extends object>(text: string, values: unknown[] = []): Promise<T[]> =>
-    (await database.query(text, values)).rows;
+  const query: Query = async (text, values = []) => (await database.query(text, values)).rows;
 
   return {
     ground,
@@ -62,6 +62,25 @@ export async function newStage(options: Partial<Parameters<typeof newGround>[0]>
     store,
     deps,
 
+    ...inLibrary(admin, mirror),
+    ...inPlaceOfWorkers(deps, admin),
+    ...inRecords(store, query),
+
+    /** Queries the database. */
+    query,
+
+    async close(): Promise<void> {
+      await database.end();
+      await mirror.stop();
+      await library.close();
+      await ground.clear();
+    },
+  };
+}
+
+/** What a test prepares in the library. */
+function inLibrary(admin: Admin, mirror: Connecting) {
+  return {
     /** A company, and a connected user who can read it. */
     async company(): Promise<{ companyId: string; connectionId: string; userId: string }> {
       const companyId = `company-${randomUUID().slice(0, 8)}`;
@@ -95,6 +114,15 @@ export async function newStage(options: Partial<Parameters<typeof newGround>[0]>
       return ids;
     },
 
+    /** The number of listing requests for the company. */
+    listings: async (companyId: string) => (await admin.requests({ endpoint: 'assets', companyId })).length,
+  };
+}
+
+/** The work that a test does in place of workers. */
+function inPlaceOfWorkers(deps: SyncDeps, admin: Admin) {
+  const { store } = deps;
+  return {
     /** Runs the waiting syncs of a connection; returns the result. */
     run: (connectionId: string, more: Partial<SyncDeps> = {}, stop = new AbortController().signal) =>
       runSyncs({ ...deps, ...more }, connectionId, stop),
@@ -130,7 +158,15 @@ export async function newStage(options: Partial<Parameters<typeof newGround>[0]>
 
     /** Hands over the assets of connections that cannot work, as a worker does every few seconds. */
     handOver: () => store.connections.adopt(1000),
+  };
+}
 
+/** What a test reads in the records. */
+function inRecords(store: SyncDeps['store'], query: Query) {
+  const ofCompany = async (companyId: string) =>
+    (await store.assets.search({ companyId, limit: 100_000 })).sort((a, b) => a.id.localeCompare(b.id));
+
+  return {
     assets: ofCompany,
     ids: async (companyId: string) => (await ofCompany(companyId)).map((asset) => asset.id),
 
@@ -138,12 +174,6 @@ export async function newStage(options: Partial<Parameters<typeof newGround>[0]>
       return (await store.connections.companies([connectionId])).find((company) => company.id === companyId)
         ?.highWaterMark;
     },
-
-    /** The number of listing requests for the company. */
-    listings: async (companyId: string) => (await admin.requests({ endpoint: 'assets', companyId })).length,
-
-    /** Queries the database. */
-    query,
 
     async events(match: { kind: string; connectionId?: string; assetId?: string }) {
       const { kind, connectionId = null, assetId = null } = match;
@@ -155,19 +185,12 @@ export async function newStage(options: Partial<Parameters<typeof newGround>[0]>
     },
 
     rows: async (table: string) => Number((await query<{ count: string }>(`SELECT count(*) FROM ${table}`))[0]!.count),
-
-    async close(): Promise<void> {
-      await database.end();
-      await mirror.stop();
-      await library.close();
-      await ground.clear();
-    },
   };
 }
 
 /** Runs the connect flow for a user of the library, with automatic consent. Returns the connection's id. */
 export async function connectAs(
-  mirror: Pick<ReturnType<typeof operatorOf>, 'api'>,
+  mirror: Connecting,
   userId: string,
   link: { connectionId?: string; tags?: Record<string, string> } = {},
 ): Promise<string> {
