@@ -41,7 +41,7 @@ export async function takeForRemoval(
 
 /**
  * Marks the copy of a leased asset as incomplete: its objects are removed next. False: it is back in the library or, unless
- * `erase`, protected by a hold. A hold that is saved too late to be seen here finds the lease, so its operator is told:
+ * `erase`, protected by a hold. A hold that is saved too late to be seen here finds the lease, and its operator is informed:
  * `heldTooLate`.
  */
 export async function beginRemoval(
