@@ -185,9 +185,9 @@ write('first-sync', {
     },
   ],
   text: `
-A synthetic library of ${number(ASSETS)} assets is connected and listed for the first time, 100 to a page, while its files are
-transferred. Library, mirror, PostgreSQL and Redis share one machine, the bucket is a directory. The other connection is told
-to sync when it has a new asset; otherwise it would take up to SYNC_INTERVAL longer.
+A library of ${number(ASSETS)} synthetic assets is connected and listed for the first time, 100 to a page, while its files are transferred.
+Library, mirror, PostgreSQL and Redis run on one machine. The bucket is a directory. For each new asset of the other connection, a
+sync is requested; by itself, it would begin within SYNC_INTERVAL.
 
 ${table(['what', 'measured'], rows)}
 `,

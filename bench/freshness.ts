@@ -72,7 +72,7 @@ async function measure(notified: boolean): Promise<Found> {
 const found: [string, Found][] = [];
 for (const [what, notified] of [
   [`found by a sync every ${intervalMs / 1000} s`, false],
-  ['a sync is asked for with each upload', true],
+  ['a sync is requested with each upload', true],
 ] as const) {
   found.push([what, await measure(notified)]);
   console.log(...found.at(-1)!);
@@ -92,15 +92,15 @@ write('freshness', {
     {
       kind: 'bars',
       title: 'From an upload until it is in the bucket, under load',
-      panels: [bars('Half of them, seconds', ({ p50 }) => p50), bars('99 of 100, seconds', ({ p99 }) => p99)],
+      panels: [bars('Median, seconds', ({ p50 }) => p50), bars('p99, seconds', ({ p99 }) => p99)],
     },
   ],
   text: `
-An upload of 100 KB every ${everyMs} ms for ${seconds} s, while a backlog of ${number(backlog)} older files of the same company is being mirrored, into the
-Versity gateway, all on one machine. The time is from the library's upload date until the asset is recorded as mirrored.
+For ${seconds} s, 100 KB are uploaded every ${everyMs} ms, while ${number(backlog)} older files of the same company are being mirrored into the Versity
+gateway. All servers run on one machine. The time is from the library's upload date until the asset is recorded as mirrored.
 
 ${table(
-  ['', 'uploads', 'p50 s', 'p99 s', 'most s', 'of the backlog meanwhile, files/s', 'left of it'],
+  ['', 'uploads', 'p50 s', 'p99 s', 'max s', 'older files meanwhile, files/s', 'older files left'],
   found.map(([what, { uploads, p50, p99, most, rest, left }]) => [
     what,
     number(uploads),
@@ -112,7 +112,7 @@ ${table(
   ]),
 )}
 
-${found.every(([, { left }]) => left > 0) ? '' : 'The backlog came to its end before the measurement: a larger one would have been under load all the time.'}
+${found.every(([, { left }]) => left > 0) ? '' : 'All older files were mirrored before the measurement ended: use a larger backlog.'}
 `,
   ground: await ground(['redis', 'versitygw'], [stage.postgresVersion]),
 });

@@ -201,7 +201,7 @@ write('large-library', {
           })),
         },
         {
-          title: 'Memory at its most (RSS), MiB',
+          title: 'Peak memory (RSS), MiB',
           rows: phases.map(({ what, rss }) => ({ label: what, value: rss, text: number(rss), ours: true })),
         },
       ],

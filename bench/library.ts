@@ -232,12 +232,12 @@ async function writePage(): Promise<void> {
       },
     ],
     text: `
-A synthetic library of ${number(ASSETS)} assets; the load comes from another process on the same machine. "Per core" is per second of
-processor time of the library's process. The time of a page is the server's, from the request to the answer. What others take
-from a core shows in the comparison with Node's own server.
+A library of ${number(ASSETS)} synthetic assets. Another process on the same machine sends the requests. "Per core" means per second of
+processor time of the library's process. The time of a page is measured in the server, from the request to the answer. The
+comparison with Node's own server shows how much other processes slow down a core.
 
 ${table(
-  ['What', 'Measured', 'Wanted', ''],
+  ['What', 'Measured', 'Goal', ''],
   rows.map(({ what, measured, wanted, ok }) => [what, measured, wanted, ok ? '✓' : '✗']),
 )}
 `,

@@ -23,32 +23,32 @@ interface Benchmark {
  */
 const benchmarks: Record<string, Benchmark> = {
   'one-large-file': {
-    what: 'one large file, HTTP to S3, beside rclone and curl',
+    what: 'one large file from HTTP to S3, compared with rclone and curl',
     takes: '[GIB=2] [ROUNDS=3]',
     minutes: 10,
     needs: ['redis-server', 'versitygw', 'curl'],
   },
   'small-files': {
-    what: 'many small ones, beside rclone',
+    what: 'many small files, compared with rclone',
     takes: '[FILES=3000] [BYTES=100000] [ROUNDS=3]',
     minutes: 3,
     needs: ['redis-server', 'versitygw'],
   },
   'nothing-new': {
-    what: 'a sync without news, whatever the size of the library',
+    what: 'a sync that finds nothing new, for libraries of different sizes',
     takes: '[SECONDS=20] [SIZE=1000 100000 1000000]',
     minutes: 11,
     needs: ['redis-server'],
   },
   'many-connections': {
-    what: 'whether their syncs are on time',
+    what: 'whether the syncs of many connections begin on time',
     takes: '[SECONDS=100] [CONNECTIONS=100 1000 10000 100000]',
     minutes: 15,
     needs: ['redis-server'],
     ofAll: ['45', '100', '1000', '10000'],
   },
   processes: {
-    what: 'small files with servers that do next to nothing',
+    what: 'small files by 1 to 8 workers, with simple servers',
     takes: '[FILES=4000] [BYTES=10000] [WORKERS=1 2 4 8]',
     minutes: 6,
     needs: ['redis-server'],
@@ -69,35 +69,35 @@ const benchmarks: Record<string, Benchmark> = {
   'first-sync': {
     what: 'the first sync of a large library',
     takes: '[ASSETS=1000000]',
-    minutes: 6,
+    minutes: 11,
     needs: ['redis-server'],
     ofAll: ['100000'],
   },
   'large-library': {
-    what: 'what goes through a whole library: sync, verification, inventory, rebuild, API',
+    what: 'all that reads a whole library: sync, verification, inventory, rebuild, API',
     takes: '[ASSETS=10000000]',
-    minutes: 90,
+    minutes: 75,
     needs: ['redis-server'],
     ofAll: ['100000'],
   },
   'large-files': {
-    what: 'several at once, and a SIGKILL in the middle of one',
+    what: 'several large files at once, and a SIGKILL during one',
     takes: '[FILES=8] [GIB=2]',
     minutes: 3,
   },
   'operator-api': {
-    what: 'how long its answers take with many records',
+    what: 'how long the operator API takes with many records',
     takes: '[CONNECTIONS=10000] [ASSETS=1000000]',
     minutes: 4,
   },
   start: {
-    what: 'until it is ready, and what it has when it has nothing to do',
+    what: 'the time until the mirror is ready, and its memory when idle',
     takes: '[PROGRAM=src/main.ts dist/main.js]',
     words: true,
     minutes: 4,
     needs: ['redis-server'],
   },
-  library: { what: 'pages, details and media of the library', takes: '[SECONDS=5]', words: true, minutes: 2 },
+  library: { what: 'pages, details and media of the bundled library', takes: '[SECONDS=5]', words: true, minutes: 2 },
 };
 
 const installed = (program: string) =>
@@ -109,13 +109,12 @@ const list = Object.entries(benchmarks).flatMap(([each, { what, takes, minutes, 
   `  ${each.padEnd(18)} ${what} (about ${minutes} min)`,
   `  ${''.padEnd(18)} ${takes}${needs.length > 0 ? `; needs ${needs.join(', ')}` : ''}`,
 ]);
-const usage = `npm run bench [-- NAME [ARGUMENTS]]; without a name, all of them (most of an hour)
+const usage = `npm run bench [-- NAME [ARGUMENTS]]; without a name, all of them (with smaller sizes, about an hour)
 
 ${list.join('\n')}
 
-Each writes a page and its charts into bench/results, in the place of those of the run before; RESULTS names
-another directory. Objects and records are in TMPDIR. Those with peers take the rclone in PATH, and the one
-that RCLONE names.`;
+Each writes a page and charts into bench/results, or into the directory RESULTS, and replaces those of the run
+before. Objects and records are in TMPDIR. Comparisons use the rclone in PATH, and the one in RCLONE.`;
 
 function refuse(words: string): never {
   console.error(words);
@@ -127,7 +126,7 @@ if (helps.includes(name ?? '')) {
   console.log(usage);
   process.exit(0);
 }
-if (chosen.some((each) => !Object.hasOwn(benchmarks, each))) refuse(`there is no benchmark ${name}\n\n${usage}`);
+if (chosen.some((each) => !Object.hasOwn(benchmarks, each))) refuse(`There is no benchmark ${name}\n\n${usage}`);
 if (name !== undefined) {
   const { what, takes, words, minutes } = benchmarks[name]!;
   const help = `npm run bench -- ${name} ${takes}\n${what} (about ${minutes} min)`;
@@ -136,12 +135,12 @@ if (name !== undefined) {
     process.exit(0);
   }
   const wrong = args.find((each) => !words && !(/^\d+(\.\d+)?$/.test(each) && Number(each) > 0));
-  if (wrong !== undefined) refuse(`${wrong} is no number above 0\n\n${help}`);
+  if (wrong !== undefined) refuse(`${wrong} is not a number above 0\n\n${help}`);
 }
 const missing = new Set(chosen.flatMap((each) => benchmarks[each]!.needs ?? []).filter((each) => !installed(each)));
-if (missing.size > 0) refuse(`not installed here: ${[...missing].join(', ')}; .ci/run shows how to get what it needs`);
+if (missing.size > 0) refuse(`not installed here: ${[...missing].join(', ')}; see CONTRIBUTING.md, Tests`);
 if (loadavg()[0]! > availableParallelism() / 2) {
-  console.log(`The machine is busy (load ${loadavg()[0]!.toFixed(1)}): what follows tells less than it could.`);
+  console.log(`The machine is busy (load ${loadavg()[0]!.toFixed(1)}), so the figures are less reliable.`);
 }
 
 const failed: string[] = [];

@@ -119,17 +119,17 @@ write('many-connections', {
   charts: [
     {
       kind: 'curves',
-      title: 'How late syncs begin, on one worker',
+      title: 'Lateness of syncs, with one worker',
       x: 'connections, each synced every 5 minutes, 100,000 every 30',
-      y: 'ms behind their moment',
+      y: 'ms late',
       series: [
-        { name: '99 of 100 at most', points: found.map(({ connections, p99 }) => [connections, Math.max(1, p99)]) },
-        { name: 'half of them at most', points: found.map(({ connections, p50 }) => [connections, Math.max(1, p50)]) },
+        { name: 'p99', points: found.map(({ connections, p99 }) => [connections, Math.max(1, p99)]) },
+        { name: 'median', points: found.map(({ connections, p50 }) => [connections, Math.max(1, p50)]) },
       ],
     },
     {
       kind: 'curves',
-      title: 'What they take',
+      title: 'Processor time and memory',
       x: 'connections, each synced every 5 minutes, 100,000 every 30',
       y: 'processor of the worker, % of one core; memory of the servers, MiB',
       series: [
@@ -143,17 +143,19 @@ write('many-connections', {
     },
   ],
   text: `
-So many connections, each with ${files} assets and no news, synced every five minutes (100,000: every thirty) by one worker, on PostgreSQL and Redis; measured
-for ${seconds} s once all schedules are made and the day's inventory is written, of which each asset is a line. Their tokens are put into the records, what the library says comes from a server that does
-next to nothing; everything else is as ever. Each connection has its own moment in the interval: a sync is as late as it begins
-behind it. Where many fewer begin than are due, one worker is too few (a few that fall due at the very end begin behind it); lateness
-beyond the interval itself is not seen. What a worker does anyway is in its processor time, and in that of a sync.
+Connections with ${files} assets each, in which nothing is new. One worker syncs each connection every 5 minutes (100,000: every 30), with
+PostgreSQL and Redis. The measurement takes ${seconds} s. It begins when all schedules are set and the inventory of the day is written. The
+tokens are written into the records, and a simple server answers instead of the library.
+
+Each connection has its own time in the interval. A sync that begins after that time is late. If far fewer syncs begin than are due,
+one worker is too few. (A few that are due at the very end begin after the measurement.) A sync that is late by more than the
+interval is not seen. The processor time includes the work that a worker always does.
 
 ${table(
   [
     'connections',
-    'syncs, of those due',
-    'late: p50 ms',
+    'syncs, of the due ones',
+    'p50 ms late',
     'p99 ms',
     'CPU of the worker',
     'of PostgreSQL',

@@ -38,7 +38,7 @@ interface Cell extends Conditions {
   took: number;
   refused: number;
   cpu: number;
-  /** In each second: requests that the library answered, and assets that may be in flight. */
+  /** In each second: requests that the library answered, and assets in flight at most. */
   answered: number[];
   limitsSeen: number[];
 }
@@ -170,7 +170,7 @@ const charts: Chart[] = [
     title: `${shown.limit} requests per second allowed, at ${shown.latency} ms`,
     x: 'seconds',
     y: 'per second',
-    series: [over('requests answered', shown.answered), over('assets that may be in flight', shown.limitsSeen)],
+    series: [over('requests answered', shown.answered), over('assets in flight at most', shown.limitsSeen)],
   },
   ...hard.map(
     ({ library, answered, limitsSeen }): Chart => ({
@@ -178,12 +178,12 @@ const charts: Chart[] = [
       title: `A library that ${library}`,
       x: 'seconds',
       y: 'per second',
-      series: [over('requests answered', answered), over('assets that may be in flight', limitsSeen)],
+      series: [over('requests answered', answered), over('assets in flight at most', limitsSeen)],
     }),
   ),
   {
     kind: 'bars',
-    title: 'How long it took, and what the formula says',
+    title: 'Measured time, and the time by the formula',
     panels: [
       {
         title: 'Seconds measured ÷ seconds by the formula',
@@ -200,11 +200,11 @@ write('narrow-links', {
   title: 'Behind slow networks',
   charts,
   text: `
-A first sync with default settings, HTTPS on both sides, ${number(bytesPerSecond / 1e6)} MB/s to the library and as many to the bucket, which is at ${bucketMs} ms. The
-library answers after the latency given and allows the requests given; others get 429 with \`Retry-After: 1\`. An ideal client
-uses either the whole limit of the library or the whole network from the first moment. With 400 requests per second and
-small files, the processors are the narrowest link: the servers and the networks run on them, too. The formula is that of
-[Scaling](../../docs/operate/scaling.md#how-long-does-a-first-sync-take).
+A first sync with default settings, and HTTPS on both sides. The network has ${number(bytesPerSecond / 1e6)} MB/s to the library and as much to the bucket, which
+answers after ${bucketMs} ms. The library answers after the given latency and allows the given number of requests. Others get 429 with
+\`Retry-After: 1\`. An ideal client uses the whole limit of the library or the whole network from the first moment. With 400
+requests per second and small files, the processors are the limit, because servers and networks run on them, too. The formula is
+that of [Scaling](../../docs/operate/scaling.md#how-long-does-a-first-sync-take).
 
 ${table(
   [
@@ -233,22 +233,14 @@ ${table(
   ]),
 )}
 
-Others with files of ${number(shown.bytes / 1000)} KB, ${shown.limit} requests per second allowed, at ${shown.latency} ms; the mirror: ${number(shown.files / shown.took, 1)} files/s.
+Other clients, with files of ${number(shown.bytes / 1000)} KB, ${shown.limit} requests per second allowed, at ${shown.latency} ms; the mirror: ${number(shown.files / shown.took, 1)} files/s.
 
 ${table(['', 'files/s', 'CPU ms a file'], others)}
 
 Libraries that are harder to adapt to, at ${usual.latency} ms and with ${usual.limit} requests per second:
 
 ${table(
-  [
-    'a library that',
-    'files',
-    'ideal, s',
-    'took, s',
-    'of the ideal',
-    'refused',
-    'assets that may be in flight, at the end',
-  ],
+  ['a library that', 'files', 'ideal, s', 'took, s', 'of the ideal', 'refused', 'assets in flight at the end, at most'],
   hard.map(({ library, files, ideal, took, refused, limitsSeen }) => [
     library,
     number(files),

@@ -197,9 +197,9 @@ write('nothing-new', {
   charts: [
     {
       kind: 'curves',
-      title: 'Finding that nothing is new: processor time',
+      title: 'A sync that finds nothing new: processor time',
       x: 'assets in the library',
-      y: 'CPU ms of the client each time',
+      y: 'CPU ms of the client per sync',
       series: [
         { name: 'asset-mirror, of many', points: found.map(({ size, many }) => [size, many.each.cpuMs]) },
         { name: 'one alone', points: found.map(({ size, alone }) => [size, alone.each.cpuMs]) },
@@ -211,13 +211,14 @@ write('nothing-new', {
     },
   ],
   text: `
-A sync without news, on one worker, by its schedule: the job, the token, /me, the listing since the last mark (with the ten assets
-of CURSOR_OVERLAP, which are compared with the records), and the run's record. Once ${rates.many.connections} connections that read the same company,
-each every ${rates.many.intervalMs / 1000} s: as many syncs as 10,000 connections have every 5 minutes. And once one alone, every ${rates.alone.intervalMs} ms: a worker with so little
-to do sleeps between any two answers, and to wake up is much of what it does. Each for ${seconds} s; what a worker does anyway was
-measured before, for as long, and is taken off: it stands behind the /s. Commands are those that Redis counts, scripts' own
-included. A program with the same libraries that does nothing but jobs by such schedules, the two requests and four empty
-statements takes, measured the same way, ${number(bare.many, 1)} and ${number(bare.alone, 1)} CPU ms each time.
+A scheduled sync that finds nothing new, on one worker: the job, the token, /me, the listing since the last high-water mark (with the ten
+assets of CURSOR_OVERLAP, which are compared with the records), and the record of the sync. First with ${rates.many.connections} connections that read the same
+company, every ${rates.many.intervalMs / 1000} s: as many syncs as 10,000 connections have every 5 minutes. Then with one connection, every ${rates.alone.intervalMs} ms: such a worker
+sleeps between any two answers, and most of its processor time goes into waking up. Each is measured for ${seconds} s. The work that an idle
+worker does was measured before, and is subtracted; it is in the second table. Redis counts the commands, with those of scripts.
+
+A program with the same libraries that only runs such jobs, with two requests and four empty statements each, takes ${number(bare.many, 1)} and
+${number(bare.alone, 1)} CPU ms.
 
 ${table(
   ['assets', 'syncs', 'CPU ms a sync', 'requests to the library', 'SQL statements', 'Redis commands', 'syncs measured'],
@@ -244,9 +245,9 @@ ${table(
   ]),
 )}
 
-rclone copy with the same files on both sides, of an HTTP index into a bucket, with as little to ask for as it can be told
-(\`--size-only --http-no-head\`; \`--list-cutoff\` as high as can be, or it would ask for each file by itself from a million on),
-both answered by servers that do next to nothing.
+\`rclone copy\` from an HTTP index into a bucket that has the same files already. Both servers are simple ones. The options make
+rclone ask for as little as possible: \`--size-only --http-no-head\`, and \`--list-cutoff\` at its maximum, because it would request
+each file alone otherwise.
 
 ${table(
   ['', ...sizes.map((size) => `${number(size)} assets, CPU ms`)],

@@ -112,7 +112,7 @@ function chartOf(title: string, rows: Rows): Chart {
     panels: [
       bars('MiB a second', speed, 0),
       bars('Processor time of the client, seconds', ({ cpu }) => cpu, 1),
-      bars('Memory of the client at its peak (RSS), MiB', ({ rss }) => rss, 0),
+      bars('Peak memory of the client (RSS), MiB', ({ rss }) => rss, 0),
     ],
   };
 }
@@ -142,12 +142,12 @@ write('one-large-file', {
     chartOf(`One file of ${gib} GiB, HTTPS to S3 over HTTPS`, secure),
   ],
   text: `
-One file of ${gib} GiB, HTTP to S3, servers and client on one machine: medians of ${counted(rounds, 'round')} in turns, memory at its most. The
-mirror asks for the asset, fetches it in parts, proves each and the whole, writes its record, and keeps states and jobs. It is a
-service, and runs on: so it is measured with the first file after its start, while V8 compiles what runs, and with the next
-ones; its start is not in its figures. A plain program in Node.js pipes the one request into the other, and does nothing else. rclone is
-told not to wait before each part (\`--expect-continue-timeout 0\`), which it would against this server. The last two columns
-divide what the mirror does with its second file by what they do: the MiB a second, and the CPU seconds.
+One file of ${gib} GiB from HTTP to S3; servers and clients run on one machine. The figures are medians of ${counted(rounds, 'round')} in turns, and
+the highest memory. The mirror asks for the asset, fetches it in parts, verifies each part and the whole, writes the record, and
+keeps states and jobs. The time to start it is not included, but its first file is slower, because V8 compiles the code meanwhile.
+A plain program in Node.js pipes one request into the other, and does nothing else. rclone has \`--expect-continue-timeout 0\`:
+otherwise it waits before each part. The last two columns divide the throughput and the CPU seconds of the mirror's second file by
+those of the row.
 
 ${tableOf(plain)}
 

@@ -158,9 +158,8 @@ write('operator-api', {
     },
   ],
   text: `
-${number(CONNECTIONS)} connections, ${number(ASSETS)} assets (a third of them of one connection), ${number(ASSETS / 4)} runs and as many
-events; each request ${RUNS} times (fewer where that takes long), one after another, over HTTP with everything that a request
-goes through.
+${number(CONNECTIONS)} connections, ${number(ASSETS)} assets (a third of them belong to one connection), ${number(ASSETS / 4)} syncs and as many events. Each
+request is sent ${RUNS} times (less often if it is slow), one after another, over HTTP.
 
 ${slow.length === 0 ? `Every answer took less than ${LIMIT_MS} ms (p99).` : `More than ${LIMIT_MS} ms (p99): ${slow.map(({ path }) => `\`${path}\``).join(', ')}.`}
 

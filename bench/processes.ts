@@ -104,7 +104,7 @@ const tableOf = (found: Found[]) =>
       'of PostgreSQL',
       'of Redis',
       'of the source',
-      'processors busy with that',
+      'busy processors',
     ],
     found.map((row) => [
       number(row.workers),
@@ -122,7 +122,7 @@ write('processes', {
   charts: [
     {
       kind: 'bars',
-      title: `Files of ${number(bytes)} bytes, with servers that do next to nothing`,
+      title: `Files of ${number(bytes)} bytes, with simple servers`,
       panels: [
         bars('Files a second', nearby, ({ perSecond }) => perSecond, 0),
         bars(
@@ -135,14 +135,14 @@ write('processes', {
     },
   ],
   text: `
-${number(files)} files of ${number(bytes)} bytes, of ${connections} connections, by workers of ${near.transfers} transfers each, on PostgreSQL and Redis. Source and store do as
-little as they can, and the workers' code has been compiled. All share ${availableParallelism()} processors: where nearly all of these are busy, more
-workers cannot be faster, and only the time for each file says how they would be on more. Scaling: how many times as fast as one
-worker, divided by the number of workers.
+${number(files)} files of ${number(bytes)} bytes of ${connections} connections. The workers have ${near.transfers} transfers each, and use PostgreSQL and Redis. Source and
+store do as little as possible, and V8 has compiled the code of the workers. All share ${availableParallelism()} processors. When these are busy, more workers
+are not faster; then the processor time per file says how much more processors would help. Scaling is the throughput divided by
+that of one worker and by the number of workers.
 
 ${tableOf(nearby)}
 
-From a source that answers after ${far.delayMs} ms, by workers of ${far.transfers} transfers each, ${number(far.files(1))} files for each worker:
+With a source that answers after ${far.delayMs} ms, ${far.transfers} transfers per worker, and ${number(far.files(1))} files for each worker:
 
 ${tableOf(away)}
 `,

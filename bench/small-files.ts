@@ -131,12 +131,12 @@ write('small-files', {
     },
   ],
   text: `
-${number(files)} files of ${number(bytes)} bytes, HTTP to S3, servers and client on one machine. The mirror lists, asks for each asset, downloads
-it, stores it and its record, and keeps its states in PostgreSQL and its jobs in Redis; rclone copies the bytes; both
-have 16 files in hand at once, from the same source. The last row is a program in Node.js that sends the four requests of each
-asset (the asset, its media, the media and a record into S3) and nothing else: no list, no sum, no records, no states. What V8 has not
-compiled yet costs more: so the mirror is measured three times, each time with as many new files of another connection. Medians of
-${counted(rounds, 'round')} in turns, memory at its most. The last two columns divide the warm mirror's figures by theirs.
+${number(files)} files of ${number(bytes)} bytes from HTTP to S3; servers and clients run on one machine. The mirror lists the assets, asks for each, downloads
+it, stores it and its record, and keeps its states in PostgreSQL and its jobs in Redis. rclone copies the bytes. Both have 16 files
+in transfer at once, from the same source. The last row is a program in Node.js that only sends the four requests of each asset
+(for the asset and its media, and to store media and record). The mirror is measured three times, with new files of another
+connection each time, because it is slower until V8 has compiled the code. The figures are medians of ${counted(rounds, 'round')} in turns, and
+the highest memory. The last two columns divide the figures of the warm mirror by those of the row.
 
 ${table(
   ['', 'files/s', 'CPU ms a file', 'peak RSS, MiB', 'speed of the mirror ÷ theirs', 'its CPU ÷ theirs'],
@@ -151,7 +151,7 @@ ${table(
   ]),
 )}
 
-What the servers spend on it, CPU ms a file:
+Processor time of the servers, CPU ms per file:
 
 ${table(
   ['', 'source', 'S3 server', 'PostgreSQL', 'Redis'],
@@ -161,8 +161,7 @@ ${table(
   ]),
 )}
 
-Where the processor time of the mirror goes when it is warm, by what V8 has sampled of another run (\`--cpu-prof\`), with the system
-calls that each part makes:
+Processor time of the warm mirror by part, with its system calls, as V8 sampled it in another run (\`--cpu-prof\`):
 
 ${table(
   ['part', 'CPU ms a file', 'share'],

@@ -141,19 +141,18 @@ const sizes = [
   imageSize ? `The image takes ${number(imageSize)} MB.` : 'No image is here to be measured.',
 ];
 write('start', {
-  title: 'Starting, and having nothing to do',
+  title: 'Start and idle',
   charts: [
     {
       kind: 'bars',
-      title: 'Starting',
-      panels: [bars('Until /readyz answers, ms', ({ ms }) => ms), bars('Memory without work, MiB', ({ idle }) => idle)],
+      title: 'Start',
+      panels: [bars('Until /readyz answers, ms', ({ ms }) => ms), bars('Memory when idle, MiB', ({ idle }) => idle)],
     },
   ],
   text: `
-Until /readyz answers, on the clock and of the processor; then VmRSS after ${idleMs / 1000} seconds without work, and VmHWM. No
-connections, medians of ${rounds} starts in turns. The roles have PostgreSQL and
-Redis beside them; embedded is all roles on nothing but a directory, the first time with the making of the database.
-PostgreSQL's own processes are not in these figures.
+The time, and the processor time, until /readyz answers; then VmRSS after ${idleMs / 1000} seconds without work, and VmHWM. Without connections;
+the figures are medians of ${rounds} starts in turns. Most roles use a running PostgreSQL and Redis. \`embedded\` is all roles with only a
+directory; its first start creates the database. The processes of PostgreSQL are not included.
 
 ${table(
   ['program', 'role', 'ready ms', 'processor ms', 'idle MiB', 'peak MiB'],
