@@ -82,6 +82,7 @@ export async function handOver(db: Database, connectionId: string, ids: string[]
       ORDER BY id FOR UPDATE)
     UPDATE assets SET connection_id = ${connectionId}, queued_at = NULL, lease = lease + 1, lease_until = NULL,
       state = CASE WHEN state IN ('transferring', 'failed') THEN 'pending' ELSE state END,
-      reason = CASE WHEN state = 'processing' THEN reason END, attempts = 0, waits = 0, skipped = NULL, next_at = coalesce(next_at, now())
+      reason = CASE WHEN state = 'processing' THEN reason END, attempts = 0, waits = 0,
+      skipped = NULL, next_at = coalesce(next_at, now())
     FROM over WHERE assets.id = over.id`.execute(db);
 }

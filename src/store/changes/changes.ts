@@ -112,8 +112,8 @@ async function renewIf(db: Database, condition: RawBuilder<unknown>): Promise<vo
     // Waits for changes that are being written: they may have the order of the other cluster.
     await sql`LOCK TABLE asset_changes IN EXCLUSIVE MODE`.execute(tx);
     const renewed = await sql`
-      UPDATE change_feed SET id = DEFAULT, place = place_of_transactions(), began_at = DEFAULT, pruned_xact = DEFAULT, pruned_id = DEFAULT, filed_xact = DEFAULT,
-        filed_id = DEFAULT, filing_hour = NULL, filing_xact = NULL, filing_id = NULL
+      UPDATE change_feed SET id = DEFAULT, place = place_of_transactions(), began_at = DEFAULT, pruned_xact = DEFAULT,
+        pruned_id = DEFAULT, filed_xact = DEFAULT, filed_id = DEFAULT, filing_hour = NULL, filing_xact = NULL, filing_id = NULL
       WHERE ${condition} RETURNING id`.execute(tx);
     if (renewed.rows.length > 0) await sql`DELETE FROM asset_changes`.execute(tx);
   });
