@@ -186,7 +186,7 @@ write('first-sync', {
   ],
   text: `
 A library of ${number(ASSETS)} synthetic assets is connected and listed for the first time, 100 to a page, while its files are transferred.
-Library, mirror, PostgreSQL and Redis run on one machine. The bucket is a directory. For each new asset of the other connection, a
+Library, mirror, PostgreSQL and Redis run on one machine. The bucket is a directory. For each new asset of another connection, a
 sync is requested; by itself, it would begin within SYNC_INTERVAL.
 
 ${table(['what', 'measured'], rows)}

@@ -235,7 +235,7 @@ ${table(
   ]),
 )}
 
-PostgreSQL has ${perAsset(sizes[0].database)} bytes for each asset; ${perAsset(sizes[0].heap)} of these are its row, the other ${perAsset(sizes[0].assets - sizes[0].heap)} of the table are indexes.
+PostgreSQL has ${perAsset(sizes[0].database)} bytes for each asset; of these, ${perAsset(sizes[0].heap)} are its row, and ${perAsset(sizes[0].assets - sizes[0].heap)} the indexes of its table.
 
 The operator API, ${requests} requests each, one after another:
 

@@ -137,7 +137,7 @@ write('processes', {
   text: `
 ${number(files)} files of ${number(bytes)} bytes of ${connections} connections. The workers have ${near.transfers} transfers each, and use PostgreSQL and Redis. Source and
 store do as little as possible, and V8 has compiled the code of the workers. All share ${availableParallelism()} processors. When these are busy, more workers
-are not faster; then the processor time per file says how much more processors would help. Scaling is the throughput divided by
+are not faster; then the processor time per file says how much adding processors would help. Scaling is the throughput divided by
 that of one worker and by the number of workers.
 
 ${tableOf(nearby)}
