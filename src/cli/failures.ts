@@ -29,7 +29,7 @@ export class RefusedByService extends NamedError {
 /** A wrong value, an unknown id, or a missing setting. */
 const wrongOfTheCaller = new Set<number | string | undefined>([400, 404, 413, 414, 'webhook_not_configured']);
 
-/** The exit code of the process. 0 for errors of commander that are none, such as --help. */
+/** The exit code of the process. 0 if commander ends the command without a failure, as for --help. */
 export function exitCodeOf(error: unknown): number {
   if (error instanceof NotReachable) return 3;
   if (error instanceof RefusedByService) {

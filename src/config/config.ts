@@ -46,7 +46,7 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
     signIn: signInOf(env),
     /** How long the audit log stays in the database, in ms; infinite: forever. */
     auditRetention: env.AUDIT_RETENTION,
-    /** How long objects of assets stay that are gone in the library; infinite: forever. */
+    /** How long the objects of an asset stay after it is gone in the library; infinite: forever. */
     goneRetention: env.GONE_RETENTION,
     sync: {
       interval: env.SYNC_INTERVAL,

@@ -34,6 +34,6 @@ export async function notify(db: Database, notice: Notice): Promise<void> {
   await sql`SELECT pg_notify('asset_mirror', ${JSON.stringify(notice)})`.execute(db);
 }
 
-/** Whether any endpoint takes this kind. Many assets have events of some kinds, which are only written if one does. */
+/** Whether any endpoint takes this kind. Kinds that would give many assets an event are only written if an endpoint takes them. */
 export const isWanted = (kind: RawBuilder<unknown>) =>
   sql<boolean>`EXISTS (SELECT FROM webhook_endpoints w WHERE w.enabled AND ${kind} = ANY(w.kinds))`;

@@ -30,7 +30,7 @@ export async function recordPage(
     highWaterMark?: number | null;
     /** Every id on the page: a full sync finds missing assets by these at its end. */
     sighted?: string[];
-    /** Ids of the items without a readable id that are still listed: the records of all others are deleted. */
+    /** The generated ids of the listed items that have no readable id: the records of all other such items are deleted. */
     stillUnreadable?: string[];
   },
 ): Promise<Counts & { settings: Record<string, unknown>; toJudge: boolean }> {
