@@ -4,7 +4,7 @@ import { forgetErased } from '../changes/changes.ts';
 import type { Asset, Database } from '../database/schema.ts';
 import { protectedByHold } from './holds.ts';
 import { deleteAsset, forgetAsset, type Leftover, type Removed, saveLeftovers } from './remove.ts';
-import { rowHash } from './tombstones.ts';
+import { hashOfColumn } from './tombstones.ts';
 
 /** Which assets to erase: exactly one of these. */
 export type ErasureScope =
@@ -65,7 +65,7 @@ export async function requestErasure(
     await sql`INSERT INTO erasures (id, reason, requested_by) VALUES (${id}, ${reason}, ${by})`.execute(tx);
     await sql`
       INSERT INTO erasure_assets (erasure_id, hash, asset_id, state)
-      SELECT ${id}, ${rowHash}, CASE WHEN NOT is_protected THEN id END, CASE WHEN is_protected THEN 'protected' ELSE 'waiting' END
+      SELECT ${id}, ${hashOfColumn('a.id')}, CASE WHEN NOT is_protected THEN id END, CASE WHEN is_protected THEN 'protected' ELSE 'waiting' END
       FROM ${chosen(scope)} AS a`.execute(tx);
     await sql`
       INSERT INTO tombstones (hash, erased_at, erased_by, reason)
@@ -82,7 +82,7 @@ export async function requestErasure(
 export async function eraseAgain(db: Database): Promise<void> {
   await sql`
     WITH restored AS MATERIALIZED (
-      SELECT DISTINCT a.id, t.hash FROM tombstones t JOIN ${known} AS a ON ${rowHash} = t.hash
+      SELECT DISTINCT a.id, t.hash FROM tombstones t JOIN ${known} AS a ON ${hashOfColumn('a.id')} = t.hash
       WHERE NOT EXISTS (SELECT FROM erasure_assets e WHERE e.asset_id = a.id)
     ), erasure AS (
       INSERT INTO erasures (id, reason, requested_by)

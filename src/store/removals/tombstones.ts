@@ -15,8 +15,9 @@ export interface Tombstone {
 /** The SHA-256 of an asset's id, lower-case hex: what is kept of it. */
 export const hashOf = (assetId: string) => createHash('sha256').update(assetId, 'utf8').digest('hex');
 
-/** `hashOf` for the row `a` of `assets`. */
-export const rowHash = sql<string>`encode(sha256(convert_to(a.id, 'UTF8')), 'hex')`;
+/** `hashOf` for a column of asset ids. */
+export const hashOfColumn = (column: string) =>
+  sql<string>`encode(sha256(convert_to(${sql.ref(column)}, 'UTF8')), 'hex')`;
 
 /** Returns the ids of these assets that were erased. */
 export async function erasedAmong(db: Database, assetIds: string[]): Promise<Set<string>> {

@@ -52,13 +52,13 @@ export async function recordPage(
       WITH moved AS (
         UPDATE access SET high_water_mark = greatest(high_water_mark, ${page.highWaterMark ?? null}::bigint)
         WHERE connection_id = ${connectionId} AND company_id = ${companyId} AND ${page.highWaterMark ?? null}::bigint IS NOT NULL
+      ), sighted AS (
+        INSERT INTO sightings (sync_id, company_id, ids)
+        SELECT ${sync.id}, ${companyId}, ids FROM (SELECT ${page.sighted ?? []}::text[] AS ids) AS page WHERE ids <> '{}'
       )
       UPDATE syncs SET position = position || ${positionOf(companyId, page.position)}, pages = pages + 1,
         seen = seen + ${assets.length}::int, new = new + ${counts.new}::int, changed = changed + ${counts.changed}::int
       WHERE id = ${sync.id} RETURNING ${hasReplacements(connectionId, companyId)} AS to_judge`.execute(tx);
-      if (page.sighted && page.sighted.length > 0) {
-        await tx.insertInto('sightings').values({ syncId: sync.id, companyId, ids: page.sighted }).execute();
-      }
       if (page.stillUnreadable) {
         await sql`
         DELETE FROM assets WHERE company_id = ${companyId} AND starts_with(id, ${unreadablePrefix})

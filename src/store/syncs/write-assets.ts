@@ -4,7 +4,7 @@ import type { Reason } from '../../reasons.ts';
 import { recordset } from '../database/recordset.ts';
 import type { Asset, AssetState, Database, ListedAsset, ThumbnailState, TranscriptState } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
-import { erasedAmong } from '../removals/tombstones.ts';
+import { erasedAmong, hashOfColumn } from '../removals/tombstones.ts';
 
 /** The new state of a listed asset; undefined: nothing changes. */
 export interface Decision {
@@ -92,11 +92,11 @@ export interface ListedPage {
 export async function recordListed(tx: Database, page: ListedPage): Promise<Counts> {
   // If a page lists an asset twice, the last entry counts.
   const once = [...new Map(page.assets.map((asset) => [asset.id, asset])).values()];
-  // An erased asset is not in the records, or is gone there while it is being erased.
-  const mayBeErased = once.filter(({ id }) => (page.known.get(id)?.state ?? 'gone') === 'gone');
+  // An erased asset is gone in the records while it is being erased. After that it is not in the records: see `insert`.
+  const gone = once.filter(({ id }) => page.known.get(id)?.state === 'gone');
   const erased = await erasedAmong(
     tx,
-    mayBeErased.map(({ id }) => id),
+    gone.map(({ id }) => id),
   );
   const listed = once.filter(({ id }) => !erased.has(id));
   const fresh: Row[] = [];
@@ -182,12 +182,13 @@ function differing(before: Record<string, unknown>, after: Record<string, unknow
 
 async function insert(tx: Database, page: ListedPage, rows: Row[]): Promise<number> {
   // Another connection may have inserted an asset first. If that connection's filter skips it, this one takes it over.
+  // An erasure may have ended after the page was locked, so only this statement can exclude erased assets.
   const inserted = await sql<{ skipped: string | null }>`
     WITH r AS (SELECT * FROM ${decisionRows(rows, 'new')}), taken AS (INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, reason,
       skipped, next_at, sync_id)
     SELECT r.id, ${page.connectionId}, ${page.companyId}, r.project_id, r.asset_type, r.name, r.size, r.upload_date, r.listed,
       r.state, r.reason, r.skipped, CASE WHEN r.due THEN now() END, ${page.syncId}
-    FROM r ORDER BY r.id
+    FROM r WHERE NOT EXISTS (SELECT FROM tombstones WHERE hash = ${hashOfColumn('r.id')}) ORDER BY r.id
     ON CONFLICT (id) DO UPDATE SET connection_id = excluded.connection_id, state = excluded.state, reason = excluded.reason,
       skipped = NULL, next_at = excluded.next_at, sync_id = excluded.sync_id
       WHERE assets.skipped IS NOT NULL AND excluded.skipped IS NULL AND assets.company_id = excluded.company_id
