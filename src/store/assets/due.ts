@@ -62,8 +62,9 @@ async function waiting(tx: Database): Promise<string[]> {
  */
 export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[] | undefined> {
   return db.transaction().execute(async (tx) => {
-    // In the first minutes there are no statistics, and the planner would read and sort all assets of a connection. A bitmap
-    // scan would read the index entries of all assets that were queued before, until a vacuum removes them.
+    // PostgreSQL has no statistics about a new connection, so it would read all assets of that connection. As it must not sort,
+    // only the index in the order of each subquery remains. A bitmap scan would read the index entries of all assets that were
+    // queued before, until a vacuum removes them.
     const lock = await sql<{ mine: boolean }>`
       SELECT pg_try_advisory_xact_lock(7412) AS mine,
         set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
@@ -76,8 +77,10 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
       tx,
       sql<QueuedAsset & { rank: number }>`
       WITH queued AS MATERIALIZED (
-        SELECT connection_id, count(*) AS jobs, count(*) FILTER (WHERE state = 'mirrored') AS checks FROM assets
-        WHERE ${isQueued} AND ${amongThem} GROUP BY connection_id
+        SELECT connection_id, count(*) AS jobs, count(*) FILTER (WHERE state = 'mirrored') AS checks
+        FROM unnest(${connections}::text[]) AS c (connection_id) CROSS JOIN LATERAL (
+          SELECT state FROM assets WHERE connection_id = c.connection_id AND ${isQueued} ORDER BY queued_at
+        ) AS job GROUP BY connection_id
       ), slots AS MATERIALIZED (
         SELECT id, least(coalesce((settings->>'concurrency')::int, ${slots.perConnection}), (adaptive_limit->>'limit')::int) AS most, random() < 0.25 AS fourth FROM connections
         WHERE id = ANY(${connections}::text[]) AND status = 'active' AND (delayed_until IS NULL OR delayed_until <= now())
