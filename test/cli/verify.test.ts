@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { contentOf } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { spawned } from '../support/spawned.ts';
+import { connectAs } from '../support/stage.ts';
 
 describe('asset-mirror verify', { timeout: 240_000 }, () => {
   let scene: Scene;
@@ -139,5 +140,22 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
     });
     expect(await verify(['--depe'])).toMatchObject({ code: 2, stderr: expect.stringContaining('--deep') });
     expect(await verify([], 'http://127.0.0.1:1')).toMatchObject({ code: 3 });
+  });
+
+  test('verify --repair --wait with a connection waits for the repairs of that connection only', async () => {
+    await scene.admin.addUser({ id: 'other', name: 'Other', email: 'other@example.com' });
+    await scene.admin.addCompany({ id: 'other', name: 'Other', userIds: ['other'] });
+    const slow = await scene.upload({ companyId: 'other' });
+    // Its transfer hangs until the mirror is closed.
+    await scene.admin.addFault({ endpoint: 'asset', assetId: slow, latency: 600_000 });
+    await connectAs(scene.mirror, 'other');
+    await scene.mirror.assetIn(slow, 'transferring');
+    await scene.storage.remove(key);
+    const { code, stdout } = await verify(['--repair', '--wait', '--connection', scene.connectionId]);
+    expect(stdout).toMatch(
+      /Objects: 1 as expected, 1 missing[\s\S]*Waiting for the repairs[\s\S]*\nNo differences\.\n/,
+    );
+    expect(code).toBe(0);
+    expect(await scene.mirror.asset(slow)).toMatchObject({ state: 'transferring' });
   });
 });
