@@ -25,7 +25,7 @@ describe.skipIf(!hasDex || !chromium)('sign-in with Dex', () => {
   beforeAll(async () => {
     const [port, dexPort] = [await freePort(), await freePort()];
     directory = await mkdtemp(join(tmpdir(), 'asset-mirror-dex-'));
-    issuer = `http://127.0.0.1:${dexPort}/dex`;
+    issuer = `http://127.0.0.1:${dexPort}`;
     const config = {
       issuer,
       storage: { type: 'memory' },
@@ -37,7 +37,7 @@ describe.skipIf(!hasDex || !chromium)('sign-in with Dex', () => {
           id: 'asset-mirror',
           name: 'asset-mirror',
           secret: 'the-secret-of-the-mirror',
-          redirectURIs: [`http://127.0.0.1:${port}/sign-in/callback`, '/dex/device/callback'],
+          redirectURIs: [`http://127.0.0.1:${port}/sign-in/callback`, '/device/callback'],
         },
       ],
       staticPasswords: ['ada', 'nora'].map((name) => ({
