@@ -15,7 +15,6 @@ import { newStage } from './stage.ts';
 const gib = Number(process.argv[2] ?? 2);
 const rounds = Number(process.argv[3] ?? 3);
 const bytes = Math.round(gib * 2 ** 30);
-const unhashed = 'asset-mirror, no content hash';
 let postgresVersion = '';
 
 async function measure(tls: boolean): Promise<({ name: string } & Cost)[]> {
@@ -43,8 +42,8 @@ async function measure(tls: boolean): Promise<({ name: string } & Cost)[]> {
     return { seconds, cpu: cpuSeconds(mirror.pid) - before, rss: mebibytes(mirror.pid, 'VmHWM') };
   }
 
-  async function justStarted(settings: Record<string, string> = {}): Promise<Cost> {
-    mirror = await stage.mirror('all', { SYNC_INTERVAL: '30d', ...settings });
+  async function justStarted(): Promise<Cost> {
+    mirror = await stage.mirror('all', { SYNC_INTERVAL: '30d' });
     // The work after a start is not measured.
     await sleep(1000);
     return mirrored();
@@ -56,17 +55,11 @@ async function measure(tls: boolean): Promise<({ name: string } & Cost)[]> {
     return found;
   }
 
-  async function withoutHashes(): Promise<Cost> {
-    await justStarted({ CONTENT_HASH: 'none' });
-    return last();
-  }
-
   const clients: { name: string; once: () => Promise<Cost>; costs: Cost[] }[] = [
-    { name: 'asset-mirror, just started', once: () => justStarted(), costs: [] },
+    { name: 'asset-mirror, just started', once: justStarted, costs: [] },
     { name: 'asset-mirror, its second', once: mirrored, costs: [] },
     { name: 'asset-mirror, its third', once: mirrored, costs: [] },
     { name: 'asset-mirror, its fourth', once: last, costs: [] },
-    { name: `${unhashed}, its second`, once: withoutHashes, costs: [] },
   ];
   for (const { name, path } of await rclones()) {
     const flags = `${s3Flags(s3)}${stage.ca ? ` --ca-cert ${stage.ca}` : ''}`;
@@ -140,18 +133,6 @@ function tableOf(rows: Rows): string {
   );
 }
 
-/** The costs without content hashes beside those of rclone, which computes none. */
-function withoutHash(rows: Rows): string {
-  const ours = rows.find(({ name }) => name.startsWith(unhashed))!;
-  return rows
-    .filter(({ name }) => name.endsWith(', copy'))
-    .map(
-      (row) =>
-        `${number(row.seconds / ours.seconds, 2)} × the speed and ${number(ours.cpu / row.cpu, 2)} × the CPU of ${row.name}`,
-    )
-    .join(', ');
-}
-
 const plain = await measure(false);
 const secure = await measure(true);
 write('one-large-file', {
@@ -166,8 +147,7 @@ the highest memory. The mirror asks for the asset, fetches it in parts, verifies
 keeps states and jobs. The time to start it is not included, but its first file is slower, because V8 compiles the code meanwhile.
 A plain program in Node.js pipes one request into the other, and does nothing else. rclone has \`--expect-continue-timeout 0\`:
 otherwise it waits before each part. The last two columns divide the throughput and the CPU seconds of the mirror's second file by
-those of the row. Only the mirror computes a content hash (SHA-256). Without it (\`CONTENT_HASH=none\`), its second file has
-${withoutHash(plain)}.
+those of the row.
 
 ${tableOf(plain)}
 
