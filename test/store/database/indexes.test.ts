@@ -138,7 +138,8 @@ test('adopting assets of an ended connection reads neither all of its assets nor
   );
   // The usual state, not the minute after many new assets.
   await client.query('ANALYZE assets');
-  const rows = await readBy(1, async (store) => expect(await store.connections.adopt(1000)).toBe(0));
+  // A few: for 1000 of these 10,000 assets, the best plan would be to read all.
+  const rows = await readBy(1, async (store) => expect(await store.connections.adopt(10)).toBe(0));
   expect(rows).toBeLessThan(waiting);
 });
 
