@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { prepared } from '../database/prepared.ts';
 import type { AssetState, Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';
-import { isQueued, notLeased, workable } from './leases.ts';
+import { inIndexOrder, isQueued, notLeased, workable } from './leases.ts';
 
 /** An asset to be queued. Its last lease number (`lease`) distinguishes its job from an earlier one. */
 export interface QueuedAsset {
@@ -62,13 +62,8 @@ async function waiting(tx: Database): Promise<string[]> {
  */
 export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[] | undefined> {
   return db.transaction().execute(async (tx) => {
-    // PostgreSQL has no statistics about a new connection, so it would read all assets of that connection. As it must not sort,
-    // only the index in the order of each subquery remains. A bitmap scan would read the index entries of all assets that were
-    // queued before, until a vacuum removes them.
     const lock = await sql<{ mine: boolean }>`
-      SELECT pg_try_advisory_xact_lock(7412) AS mine,
-        set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
-        set_config('enable_sort', 'off', true), set_config('jit', 'off', true)`.execute(tx);
+      SELECT pg_try_advisory_xact_lock(7412) AS mine, ${inIndexOrder}`.execute(tx);
     if (!lock.rows[0]!.mine) return undefined;
     const connections = slots.only ?? (await waiting(tx));
     if (connections.length === 0) return [];

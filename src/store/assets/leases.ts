@@ -28,11 +28,17 @@ export const stillLeased = ({ assetId, number }: AssetLease) =>
 /** No worker has a lease. An asset may be leased although it is not queued: it leaves the queue when its connection waits. */
 export const notLeased = sql<boolean>`(lease_until IS NULL OR lease_until < now())`;
 
-/**
- * An asset has a job on the queue. As a range, so that the planner also takes the index of queued assets while there are no
- * statistics: otherwise it reads all assets of a connection.
- */
+/** An asset has a job on the queue. As a range, which PostgreSQL also finds in the index while it has no statistics. */
 export const isQueued = sql<boolean>`queued_at > '-infinity'`;
+
+/**
+ * For the SELECT at the start of a transaction: PostgreSQL uses only the index in the order of each subquery. It has no
+ * statistics about a new connection, and could otherwise read all assets of that connection. A bitmap scan would read the
+ * index entries of all assets that were queued before, until a vacuum removes them.
+ */
+export const inIndexOrder = sql`
+  set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+  set_config('enable_sort', 'off', true), set_config('jit', 'off', true)`;
 
 /** An asset has something due, and its connection may work on it now. */
 export const workable = sql`(assets.next_at IS NOT NULL AND EXISTS (

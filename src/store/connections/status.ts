@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import { type Reason, renderReason } from '../../reasons.ts';
-import { isQueued } from '../assets/leases.ts';
+import { inIndexOrder, isQueued } from '../assets/leases.ts';
 import { leaveWork } from '../companies/hand-over.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Connection, Database } from '../database/schema.ts';
@@ -119,10 +119,14 @@ export async function concurrency(
   db: Database,
   id: string,
 ): Promise<(Pick<Connection, 'adaptiveLimit' | 'settings'> & { queued: number; now: number }) | undefined> {
-  const { rows } = await sql<Pick<Connection, 'adaptiveLimit' | 'settings'> & { queued: number; now: Date }>`
-    SELECT adaptive_limit, settings, now(),
-      (SELECT count(*)::int FROM assets WHERE ${isQueued} AND connection_id = ${id}) AS queued
-    FROM connections WHERE id = ${id}`.execute(db);
+  const rows = await db.transaction().execute(async (tx) => {
+    await sql`SELECT ${inIndexOrder}`.execute(tx);
+    const found = await sql<Pick<Connection, 'adaptiveLimit' | 'settings'> & { queued: number; now: Date }>`
+      SELECT adaptive_limit, settings, now(), (SELECT count(*)::int FROM (
+        SELECT FROM assets WHERE ${isQueued} AND connection_id = ${id} ORDER BY queued_at) AS job) AS queued
+      FROM connections WHERE id = ${id}`.execute(tx);
+    return found.rows;
+  });
   return rows[0] && { ...rows[0], now: rows[0].now.getTime() };
 }
 

@@ -67,7 +67,7 @@ test('the dispatcher does not read assets that are not due, however many wait', 
 test.each([
   ['before there are statistics', `DELETE FROM pg_statistic WHERE starelid = 'assets'::regclass`],
   ['with statistics from before it was connected', 'ANALYZE assets'],
-])('the dispatcher does not read all assets of a new connection, %s', async (_, prepare) => {
+])('dispatcher and adaptive limit do not read all assets of a new connection, %s', async (_, prepare) => {
   const { connectionId: fresh } = await running(opened.store, 'fresh');
   await client.query('ALTER TABLE assets SET (autovacuum_enabled = false)');
   await client.query(prepare);
@@ -87,6 +87,11 @@ test.each([
       for (let round = 0; round < rounds; round++) expect(await store.assets.dispatch(slots)).toEqual([]);
     });
     expect(rows).toBeLessThan(waiting);
+    const counted = await readBy(rounds, async ({ connections }) => {
+      for (let round = 0; round < rounds; round++)
+        expect(await connections.concurrency(fresh)).toMatchObject({ queued: 4 });
+    });
+    expect(counted).toBeLessThan(waiting);
   } finally {
     await client.query(`DELETE FROM assets WHERE connection_id = $1`, [fresh]);
     await client.query('ALTER TABLE assets RESET (autovacuum_enabled)');
