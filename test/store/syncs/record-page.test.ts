@@ -1,11 +1,14 @@
 import { randomBytes, randomUUID } from 'node:crypto';
+import pg from 'pg';
 import { afterAll, expect, test } from 'vitest';
 import { LeaseLost } from '../../../src/errors.ts';
 import type { Reason } from '../../../src/reasons.ts';
 import { leaseOf } from '../../../src/store/assets/leases.ts';
 import type { ListedAsset } from '../../../src/store/database/schema.ts';
+import { hashOf } from '../../../src/store/removals/tombstones.ts';
 import type { TakenSync } from '../../../src/store/syncs/take-lease.ts';
 import type { Decide } from '../../../src/store/syncs/write-assets.ts';
+import { ask } from '../../support/database.ts';
 import { mirroredAlone as found } from '../../support/mirrored.ts';
 import { until } from '../../support/until.ts';
 import { consented, leaseTo, listed, newStore, running } from '../records.ts';
@@ -63,6 +66,32 @@ test('if a page lists an asset twice, the last entry is recorded', async () => {
     again: 0,
   });
   expect(await store.assets.get(id)).toMatchObject({ name: 'last' });
+});
+
+test('an asset whose erasure ends while its page waits for it is not recorded again', async () => {
+  const run = await running(store, 'erased');
+  await record(run, 'erased', [listed('erased')]);
+  const client = new pg.Client({ connectionString: opened.url });
+  await client.connect();
+  try {
+    await client.query('BEGIN');
+    await client.query(`DELETE FROM assets WHERE id = 'erased'`);
+    await client.query(
+      `INSERT INTO tombstones (hash, erased_at, erased_by, reason) VALUES ($1, now(), 'ada', 'as a test')`,
+      [hashOf('erased')],
+    );
+    const page = record(run, 'erased', [listed('erased'), listed('not erased')]);
+    await until('the page to wait for the asset', async () => {
+      const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+      return (await ask(opened.url, waiting)).length > 0;
+    });
+    await client.query('COMMIT');
+    expect(await page).toMatchObject({ new: 1, changed: 0, again: 0 });
+  } finally {
+    await client.end();
+  }
+  expect(await store.assets.get('erased')).toBeUndefined();
+  expect(await store.assets.get('not erased')).toMatchObject({ state: 'pending' });
 });
 
 test('an asset that the database refuses gets a problem, and the rest of the page is recorded', async () => {
