@@ -67,7 +67,6 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
     if (!lock.rows[0]!.mine) return undefined;
     const connections = slots.only ?? (await waiting(tx));
     if (connections.length === 0) return [];
-    const amongThem = sql`connection_id = ANY(${connections}::text[])`;
     const { rows } = await prepared(
       tx,
       sql<QueuedAsset & { rank: number }>`
@@ -84,7 +83,7 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
           CASE WHEN slots.most = 1 THEN slots.fourth::int ELSE ceil(slots.most / 4.0) END - coalesce(queued.checks, 0) AS reserved
         FROM access JOIN slots ON slots.id = access.connection_id
         LEFT JOIN queued ON queued.connection_id = slots.id
-        WHERE access.${amongThem} AND access.lost_at IS NULL
+        WHERE access.connection_id = ANY(${connections}::text[]) AND access.lost_at IS NULL
           AND slots.most > coalesce(queued.jobs, 0)
       ), media AS MATERIALIZED (
         SELECT spare.connection_id, spare.free, a.id, a.upload_date

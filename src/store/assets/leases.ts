@@ -28,13 +28,16 @@ export const stillLeased = ({ assetId, number }: AssetLease) =>
 /** No worker has a lease. An asset may be leased although it is not queued: it leaves the queue when its connection waits. */
 export const notLeased = sql<boolean>`(lease_until IS NULL OR lease_until < now())`;
 
-/** An asset has a job on the queue. As a range, which PostgreSQL also finds in the index while it has no statistics. */
+/**
+ * An asset has a job on the queue. As a range: with IS NOT NULL and without statistics, PostgreSQL reads all assets of a
+ * connection, even with the settings below.
+ */
 export const isQueued = sql<boolean>`queued_at > '-infinity'`;
 
 /**
- * For the SELECT at the start of a transaction: PostgreSQL uses only the index in the order of each subquery. It has no
- * statistics about a new connection, and could otherwise read all assets of that connection. A bitmap scan would read the
- * index entries of all assets that were queued before, until a vacuum removes them.
+ * Settings of the planner for one transaction, as columns of its first SELECT. Without sorts, PostgreSQL can only use the index
+ * that has the order of a subquery. Otherwise it could read all assets of a new connection, because it has no statistics about
+ * it. A bitmap scan would read the index entries of all assets that were queued before, until a vacuum removes them.
  */
 export const inIndexOrder = sql`
   set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),

@@ -182,7 +182,7 @@ function differing(before: Record<string, unknown>, after: Record<string, unknow
 
 async function insert(tx: Database, page: ListedPage, rows: Row[]): Promise<number> {
   // Another connection may have inserted an asset first. If that connection's filter skips it, this one takes it over.
-  // An erasure may have ended after the page was locked, so only this statement can exclude erased assets.
+  // An erasure may end while the page waits for its locks, and only this later statement sees that.
   const inserted = await sql<{ skipped: string | null }>`
     WITH r AS (SELECT * FROM ${decisionRows(rows, 'new')}), taken AS (INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, reason,
       skipped, next_at, sync_id)
