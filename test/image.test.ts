@@ -1,3 +1,4 @@
+// @module-tag slow
 import { join } from 'node:path';
 import { GenericContainer, getContainerRuntimeClient } from 'testcontainers';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';

@@ -1,3 +1,4 @@
+// @module-tag slow
 import { inject, test } from 'vitest';
 import { conformance } from './conformance.ts';
 import { newBucket } from './grounds.ts';

@@ -1,3 +1,4 @@
+// @module-tag slow
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { eraseAssets } from '../../../src/mirror/removal/erase.ts';
 import type { RemovalDeps } from '../../../src/mirror/removal/lease-for-removal.ts';

@@ -1,3 +1,4 @@
+// @module-tag slow
 import { describe, expect, inject, test } from 'vitest';
 import { startTestLibrary } from '../../support/library.ts';
 import { contentOf, keysOf, newGround, richest, spawnMirror } from '../../support/mirror.ts';
