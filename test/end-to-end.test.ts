@@ -115,7 +115,9 @@ describe.each(grounds())('from a library to the bucket ($name)', (kind) => {
     await ground?.clear();
   });
 
-  test('web and worker processes mirror a whole library, from the connect link to the last byte', async () => {
+  test('web and worker processes mirror a whole library, from the connect link to the last byte', {
+    tags: 'slow',
+  }, async () => {
     const web = await spawnMirror(ground, library, 'web');
     const workers = [await spawnMirror(ground, library, 'worker'), await spawnMirror(ground, library, 'worker')];
     try {
@@ -165,7 +167,7 @@ describe.each(grounds())('from a library to the bucket ($name)', (kind) => {
     }
   });
 
-  test('a later start fetches only new assets', async () => {
+  test('a later start fetches only new assets', { tags: 'slow' }, async () => {
     await admin.clearRequests();
     const mirror = await spawnMirror(ground, library, 'all');
     try {

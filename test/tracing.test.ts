@@ -52,7 +52,9 @@ const attributesOf = ({ attributes }: { attributes: { key: string; value: Record
   Object.fromEntries(attributes.map(({ key, value }) => [key, String(Object.values(value)[0])]));
 
 describe.each(grounds())('with a collector ($name)', (kind) => {
-  test('a sync is one trace, from its listing to each object, without a link or token in it', async () => {
+  test('a sync is one trace, from its listing to each object, without a link or token in it', {
+    tags: 'slow',
+  }, async () => {
     const collector = await startCollector();
     const ground = await newGround({
       port: await freePort(),

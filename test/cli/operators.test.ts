@@ -45,7 +45,7 @@ describe('commands of operators', () => {
     });
   }
 
-  test('list commands print connections, assets and syncs as text and as JSON', async () => {
+  test('list commands print connections, assets and syncs as text and as JSON', { tags: 'slow' }, async () => {
     const [connections, json, assets, runs, none] = await Promise.all([
       run(['connections']),
       run(['connections', '--status', 'active', '--json']),
@@ -120,7 +120,7 @@ describe('commands of operators', () => {
     }
   });
 
-  test('set prints and changes the settings of a connection', async () => {
+  test('set prints and changes the settings of a connection', { tags: 'slow' }, async () => {
     const set = await run(['set', id, '--exclude', 'type=videos', '--exclude', 'type=audio', '--interval', '15m']);
     expect(set.stdout).toMatch(/interval +15m 00s\n.*\nexclude +type=videos type=audio\n/);
     const slips = ['company=acmé', 'project=p\u001b[31m', `project=${'x'.repeat(300)}`, 'type=film'].flatMap((slip) => [
@@ -165,7 +165,7 @@ describe('commands of operators', () => {
     await scene.mirror.quiet();
   });
 
-  test('tags are set, shown, filtered by, and removed, and a link carries them', async () => {
+  test('tags are set, shown, filtered by, and removed, and a link carries them', { tags: 'slow' }, async () => {
     const tagged = await run(['set', id, '--tag', 'client=Ömer & Co', '--tag', 'tier=gold']);
     expect(tagged.stdout).toMatch(/\ntags +tier=gold client=Ömer & Co\n/);
     expect((await run(['connections'])).stdout).toMatch(
@@ -219,7 +219,9 @@ describe('commands of operators', () => {
     await scene.admin.clearFaults();
   });
 
-  test('resync --full --wait also waits for the verification, and says what was repaired', async () => {
+  test('resync --full --wait also waits for the verification, and says what was repaired', {
+    tags: 'slow',
+  }, async () => {
     // Failed assets come with the first.
     await run(['resync', id, '--full', '--wait']);
     const compared = await run(['resync', id, '--full', '--wait']);
@@ -245,7 +247,9 @@ describe('commands of operators', () => {
     );
   });
 
-  test('events lists past events, and with --follow new ones, also after a restart of the service', async () => {
+  test('events lists past events, and with --follow new ones, also after a restart of the service', {
+    tags: 'slow',
+  }, async () => {
     const at = '\\d{4}-\\d\\d-\\d\\dT[\\d:.]+Z';
     const failures = await run(['events', '--kind', 'asset.failed', '--asset', failed, '--connection', id]);
     expect(failures.stdout).toMatch(new RegExp(`^${at} {2}asset.failed {2}${failed}, connection ${id} {2}.+\\n$`));
@@ -295,7 +299,7 @@ describe('commands of operators', () => {
     }
   });
 
-  test('webhook endpoints are added, listed, changed and removed on the command line', async () => {
+  test('webhook endpoints are added, listed, changed and removed on the command line', { tags: 'slow' }, async () => {
     const added = await run([
       'webhooks',
       'add',
@@ -375,7 +379,9 @@ describe('commands of operators', () => {
     await scene.mirror.api('POST', `/connections/${id}/resume`);
   });
 
-  test('resync --wait prints once that the bucket is unavailable, and Ctrl-C ends the wait', async () => {
+  test('resync --wait prints once that the bucket is unavailable, and Ctrl-C ends the wait', {
+    tags: 'slow',
+  }, async () => {
     const own = await newScene();
     onTestFinished(() => own.close());
     const bucket = fileURLToPath(own.ground.environment.STORAGE_URL!);
@@ -429,7 +435,9 @@ describe('commands of operators', () => {
     });
   });
 
-  test('pause, resume and disconnect change a connection; disconnect needs a confirmation', async () => {
+  test('pause, resume and disconnect change a connection; disconnect needs a confirmation', {
+    tags: 'slow',
+  }, async () => {
     expect((await run(['pause', id])).stdout).toContain('is paused');
     expect(await run(['resync', id])).toMatchObject({
       code: 1,
@@ -446,7 +454,9 @@ describe('commands of operators', () => {
     expect(await scene.mirror.connect()).toBe(id);
   });
 
-  test("a connection can be named by its id, the beginning of it, or its user's e-mail or name", async () => {
+  test("a connection can be named by its id, the beginning of it, or its user's e-mail or name", {
+    tags: 'slow',
+  }, async () => {
     const { user } = await scene.mirror.api('GET', `/connections/${id}`);
     for (const name of [id, id.slice(0, 8), user.email.toUpperCase(), user.name]) {
       expect(JSON.parse((await run(['set', name, '--json'])).stdout), name).toHaveProperty('syncInterval');

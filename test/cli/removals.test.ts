@@ -48,7 +48,7 @@ describe('the verbs that remove on purpose', () => {
     ]);
   });
 
-  test('erase asks first, and writes a certificate of what it removed', async () => {
+  test('erase asks first, and writes a certificate of what it removed', { tags: 'slow' }, async () => {
     const [one, two] = ids as [string, string];
     const unsure = await run('erase', one, '--reason', 'requested');
     expect(unsure).toMatchObject({ code: 2, stdout: '' });
@@ -93,7 +93,7 @@ describe('the verbs that remove on purpose', () => {
     expect(await scene.keys(two)).toHaveLength(2);
   });
 
-  test('removals and status show what is removed in the next week', async () => {
+  test('removals and status show what is removed in the next week', { tags: 'slow' }, async () => {
     const three = ids[2]!;
     expect((await run('removals')).stdout).toMatch(/after 30d 0h\.\nNone in the next 7 days\.\n$/);
     await scene.admin.removeAsset(three);

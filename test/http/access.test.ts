@@ -191,7 +191,7 @@ describe('API tokens', () => {
     expect(JSON.stringify(await scene.query('SELECT * FROM events'))).not.toContain(token);
   });
 
-  test('the stream of events of a revoked token ends', async () => {
+  test('the stream of events of a revoked token ends', { tags: 'slow' }, async () => {
     const { body } = await ask('POST', '/tokens', tokens.admin, { name: 'streaming', role: 'viewer' });
     const stream = await fetch(`${api}/events`, { headers: { authorization: `Bearer ${body.token}` } });
     await ask('DELETE', '/tokens/streaming', tokens.admin);

@@ -390,7 +390,7 @@ describe('readiness', () => {
     return { status: response.status, body: (await response.json()) as { checks: Record<string, string> } };
   };
 
-  test('/readyz fails while the bucket is away, except with ?without=bucket', async () => {
+  test('/readyz fails while the bucket is away, except with ?without=bucket', { tags: 'slow' }, async () => {
     expect(await ready()).toEqual({
       status: 200,
       body: { status: 'ready', checks: { database: 'ok', queue: 'ok', bucket: 'ok' } },
@@ -415,7 +415,7 @@ describe('readiness', () => {
     await until('it to be back', async () => (await ready()).status === 200);
   });
 
-  test('/readyz fails while the database is away, and /healthz does not', async () => {
+  test('/readyz fails while the database is away, and /healthz does not', { tags: 'slow' }, async () => {
     const { pathname } = new URL(stage.ground.environment.DATABASE_URL!);
     const name = pathname.slice(1);
     const server = new pg.Client({ connectionString: inject('postgres') });

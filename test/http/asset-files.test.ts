@@ -247,7 +247,9 @@ describe.skipIf(!s3)('files of assets in a bucket', () => {
     expect([answer.status, answer.headers.get('content-length')]).toEqual([200, String(bytes)]);
   });
 
-  test('while the bucket does not answer, the dashboard opens, and files say so in time', async () => {
+  test('while the bucket does not answer, the dashboard opens, and files say so in time', {
+    tags: 'slow',
+  }, async () => {
     const line = await newLine(s3!.endpoint);
     const scene = await newScene({ s3, through: async () => ({ S3_ENDPOINT: line.endpoint }) });
     scenes.push(scene);

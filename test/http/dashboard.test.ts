@@ -75,7 +75,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await expect.poll(focused).toEqual({ role: 'link', name: 'Skip to the content' });
   });
 
-  test('the dashboard follows a running sync without a reload', async () => {
+  test('the dashboard follows a running sync without a reload', { tags: 'slow' }, async () => {
     broken = await scene.upload({
       name: 'Broken cut.mov',
       projectId: 'campaign',
@@ -416,7 +416,9 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows(/in 1 superseded file/);
   });
 
-  test('an operator looks at a picture, plays a film, downloads it, and browses thumbnails', async () => {
+  test('an operator looks at a picture, plays a film, downloads it, and browses thumbnails', {
+    tags: 'slow',
+  }, async () => {
     const sample = async (name: string) => ({
       name,
       content: { base64: await readFile(join('src/library/samples', name), 'base64') },
@@ -520,7 +522,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await expect.poll(state).toBe('Mirrored');
   });
 
-  test('the page of a connection says that the bucket is unavailable', async () => {
+  test('the page of a connection says that the bucket is unavailable', { tags: 'slow' }, async () => {
     const bucket = fileURLToPath(scene.ground.environment.STORAGE_URL!);
     await rename(bucket, `${bucket}.aside`);
     await writeFile(bucket, '');
@@ -624,7 +626,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     expect(flaws).toEqual([]);
   });
 
-  test('every dialog is readable, named and fits in light and dark', async () => {
+  test('every dialog is readable, named and fits in light and dark', { tags: 'slow' }, async () => {
     await page.goto(`${scene.ground.publicUrl}/#/connections/${scene.connectionId}`);
     const flaws: string[] = [];
     for (const [label, words] of [

@@ -64,7 +64,7 @@ const eventsOf = (stream: { events: { kind: string }[] }, ...kinds: string[]) =>
   stream.events.map(({ kind }) => kind).filter((kind) => kinds.includes(kind));
 const happen = (kind: string, more: object = {}) => stage.store.events.add({ kind, connectionId, ...more });
 
-test('an event of any process reaches the followers of all processes at once', async () => {
+test('an event of any process reaches the followers of all processes at once', { tags: 'slow' }, async () => {
   const port = await freePort();
   const environment = { ...stage.ground.environment, PORT: String(port), PUBLIC_URL: `http://127.0.0.1:${port}` };
   const other = await startMirror({ ...stage.ground, environment }, stage.library, 'web');

@@ -53,7 +53,9 @@ const accepted = async ({ apiUrl, clientId, clientSecret }: Awaited<ReturnType<t
   return ((await answer.json()) as { error: string }).error === 'invalid_grant';
 };
 
-test('asset-mirror library prints all settings of an app, and the same ones after a restart', async () => {
+test('asset-mirror library prints all settings of an app, and the same ones after a restart', {
+  tags: 'slow',
+}, async () => {
   const first = await start();
   expect(await accepted(first.app)).toBe(true);
   expect(await first.stop()).toBe(0);

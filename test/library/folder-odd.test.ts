@@ -220,7 +220,7 @@ describe('a folder with unusual files', () => {
     expect(after.get('while-away.txt')!.uploadDate).toBeGreaterThanOrEqual(stopped);
   });
 
-  it('a folder with thousands of files starts quickly', async () => {
+  it('a folder with thousands of files starts quickly', { tags: 'slow' }, async () => {
     for (let i = 0; i < 5000; i++) put(`p${i % 50}/file ${i}.txt`);
     await start();
     expect((await listing()).size).toBe(5000);

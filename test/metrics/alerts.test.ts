@@ -11,7 +11,7 @@ const cases = 'ops/prometheus/alerts.test.yml';
 const isThere = await installed('promtool');
 const skipped = isThere ? '' : ' (skipped: promtool is not installed)';
 
-test.skipIf(!isThere)(`each alert fires in its cases, and only there${skipped}`, async () => {
+test.skipIf(!isThere)(`each alert fires in its cases, and only there${skipped}`, { tags: 'slow' }, async () => {
   const promtool = (...args: string[]) => promisify(execFile)('promtool', args);
   await promtool('check', 'rules', rules);
   // Differences are on stdout, and the exit code is not 0.

@@ -13,7 +13,9 @@ const run = promisify(execFile);
 const breaker = (lines: Record<string, unknown>[]) =>
   lines.filter((line) => line.msg === 'bucket unavailable, all assets wait');
 
-test('a directory that cannot be written to makes all assets wait with the reason, and none fails', async () => {
+test('a directory that cannot be written to makes all assets wait with the reason, and none fails', {
+  tags: 'slow',
+}, async () => {
   const scene = await newScene({ environment: { CONNECTION_CONCURRENCY: '4' } });
   try {
     const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
@@ -136,6 +138,7 @@ test.runIf(inject('s3'))('a missing bucket or wrong access keys make all assets 
 
 test.runIf(inject('s3'))(
   'an asset fails if the store answers 500 to it alone, and waits if it does so to all',
+  { tags: 'slow' },
   async () => {
     const line = await newHttpLine(inject('s3')!.endpoint);
     const through = async () => ({ S3_ENDPOINT: line.endpoint });
@@ -207,6 +210,7 @@ test.each<[string, (directory: string) => Promise<unknown>, (directory: string) 
   ],
 ])(
   'nothing is written to a directory that is %s while the service runs, and no asset counts as mirrored',
+  { tags: 'slow' },
   async (_, away, back) => {
     const scene = await newScene();
     try {
@@ -235,6 +239,7 @@ test.each<[string, (directory: string) => Promise<unknown>, (directory: string) 
 
 test.runIf(inject('s3'))(
   'assets written to an S3 bucket after its replacement are checked again when the right one is back',
+  { tags: 'slow' },
   async () => {
     const scene = await newScene({ s3: inject('s3') });
     try {

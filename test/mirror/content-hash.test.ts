@@ -74,7 +74,9 @@ describe.each(stores)('the content hash of a file in $name', { timeout: 240_000 
     expect({ known, recorded }).toEqual({ known: stored, recorded: stored });
   });
 
-  test('the content hash is right if a process died at any step, and another resumed with the stored parts', async () => {
+  test('the content hash is right if a process died at any step, and another resumed with the stored parts', {
+    tags: 'slow',
+  }, async () => {
     // A part whose process has died is tried again for seconds, so each store has every other step.
     let step = kind.s3 ? 0 : -1;
     for (let died = true; died; ) {

@@ -227,7 +227,9 @@ async function mirroredFilm(scene: Scene): Promise<{ id: string; key: string }> 
   return { id, key };
 }
 
-test('sidecars that neither the bucket nor the library has are reported once, and what is intact stays', async () => {
+test('sidecars that neither the bucket nor the library has are reported once, and what is intact stays', {
+  tags: 'slow',
+}, async () => {
   const scene = await newScene();
   try {
     const { id, key } = await mirroredFilm(scene);

@@ -129,7 +129,9 @@ describe.each(stores)('a superseded file in $name', ({ s3, versions }) => {
     expect(await isCurrent(id, 'new.mp4', 'third')).toBe(true);
   });
 
-  test('at each step at which its worker may die, the old file, its version or the new file is complete', async () => {
+  test('at each step at which its worker may die, the old file, its version or the new file is complete', {
+    tags: 'slow',
+  }, async () => {
     let steps = 0;
     for (let died = true; died; ) {
       const id = await newFilm('the good one');

@@ -300,7 +300,7 @@ describe('a file that is incomplete or not a file', () => {
   const page = '<!DOCTYPE html><title>Sorry</title>';
   const ofUnknownType = { headers: { 'content-type': 'application/octet-stream' } };
 
-  test.concurrent('text of an unknown type in place of an MP4 is not mirrored', async () => {
+  test.concurrent('text of an unknown type in place of an MP4 is not mirrored', { tags: 'slow' }, async () => {
     const film = { name: 'film.mov', mimeType: 'video/quicktime', assetType: 'videos', originalGone: true };
     const reasons = new Map<string, RegExp>();
     for (const [text, reason] of [
@@ -401,6 +401,7 @@ describe('a file that is incomplete or not a file', () => {
   ];
   test.concurrent.each(broken)(
     'a file $what is never recorded, is retried, and fails with the reason',
+    { tags: 'slow' },
     async ({ fault, reason }) => {
       const id = await scene.upload({ content: { seed: 'broken', size: 50_000 } });
       await scene.admin.addFault({ endpoint: 'media', assetId: id, ...fault });

@@ -45,7 +45,7 @@ describe('a library in which all files are replaced at once', () => {
     await scene.mirror.quiet();
   };
 
-  test('every good copy stays until an operator accepts the other files', async () => {
+  test('every good copy stays until an operator accepts the other files', { tags: 'slow' }, async () => {
     for (const [i, id] of ids.entries()) {
       await scene.admin.changeAsset(id, { content: { text: `ransomed ${i}` }, uploadDate: Date.now() - 60_000 + i });
     }
@@ -77,7 +77,9 @@ describe('a library in which all files are replaced at once', () => {
     expect(await contents()).toEqual(good());
   });
 
-  test('the files of the library replace the stored ones after an operator has accepted them', async () => {
+  test('the files of the library replace the stored ones after an operator has accepted them', {
+    tags: 'slow',
+  }, async () => {
     await run('resync', scene.connectionId, '--company', 'acme', '--accept-replaced', '--wait');
     expect(await contents()).toEqual(ids.map((_, i) => `ransomed ${i}`));
     expect(await connection()).toMatchObject({ condition: { code: 'up_to_date' }, companies: [{ held: [] }] });
@@ -135,7 +137,9 @@ describe('a process that is killed while the library is replaced', () => {
   };
   const isMirrored = async () => (await mirror.api('GET', '/status')).assets.byState.mirrored === count;
 
-  test('no good copy is lost if a process is killed between two pages or while accepted files replace them', async () => {
+  test('no good copy is lost if a process is killed between two pages or while accepted files replace them', {
+    tags: 'slow',
+  }, async () => {
     const connectionId = await mirror.connect();
     await until('all to be mirrored', isMirrored);
     await mirror.quiet();

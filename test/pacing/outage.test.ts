@@ -106,9 +106,7 @@ describe('outage detection', () => {
 
 test.each(['asset', 'media'] as const)(
   'in an outage (%s), assets wait with the reason and spend no attempt',
-  {
-    timeout: 240_000,
-  },
+  { tags: 'slow', timeout: 240_000 },
   async (endpoint) => {
     const scene = await newScene();
     try {

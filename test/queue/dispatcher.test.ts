@@ -243,7 +243,7 @@ const backends = [
 ];
 
 describe.each(backends)('queues in $name', { timeout: 180_000 }, ({ redis }) => {
-  test('an asset of a second connection does not wait behind hundreds of the first', async () => {
+  test('an asset of a second connection does not wait behind hundreds of the first', { tags: 'slow' }, async () => {
     const stage = await newStage({ redis });
     const { companyId } = await stage.company();
     await stage.upload(companyId, 500);
@@ -267,7 +267,7 @@ describe.each(backends)('queues in $name', { timeout: 180_000 }, ({ redis }) => 
     }
   });
 
-  test('each asset has its own job, and a stopping worker hands all of them back', async () => {
+  test('each asset has its own job, and a stopping worker hands all of them back', { tags: 'slow' }, async () => {
     const stage = await newStage({ redis, environment: { CONNECTION_CONCURRENCY: '16', SHUTDOWN_GRACE: '20s' } });
     const { companyId } = await stage.company();
     await stage.upload(companyId, 200);
@@ -335,7 +335,9 @@ describe.each(backends)('queues in $name', { timeout: 180_000 }, ({ redis }) => 
     }
   });
 
-  test('waiting assets of an ended connection send no requests, and continue after a reconnect', async () => {
+  test('waiting assets of an ended connection send no requests, and continue after a reconnect', {
+    tags: 'slow',
+  }, async () => {
     const stage = await newStage({ redis, environment: { CONNECTION_CONCURRENCY: '8' } });
     const { companyId, connectionId, userId } = await stage.company();
     await stage.upload(companyId, 150);

@@ -66,19 +66,23 @@ describe.skipIf(!inject('redis'))('queues that are lost during work', { timeout:
     );
   }
 
-  test('after FLUSHALL, running and waiting work continues, and the schedules are recreated', async () => {
+  test('after FLUSHALL, running and waiting work continues, and the schedules are recreated', {
+    tags: 'slow',
+  }, async () => {
     const ids = await inTheMiddle();
     await redis.empty();
     await everythingIsDone(ids, 15);
   });
 
-  test('all work continues after Redis dies and comes back empty', async () => {
+  test('all work continues after Redis dies and comes back empty', { tags: 'slow' }, async () => {
     const ids = await inTheMiddle();
     await redis.replace();
     await everythingIsDone(ids, 15);
   });
 
-  test('all work continues after a change from Redis to PostgreSQL and back, with a process killed each time', async () => {
+  test('all work continues after a change from Redis to PostgreSQL and back, with a process killed each time', {
+    tags: 'slow',
+  }, async () => {
     const { ground, library, admin } = scene;
     await scene.mirror.stop();
     await upload(40);

@@ -72,7 +72,7 @@ async function run(
   await store.syncs.release(lease);
 }
 
-test('the database does not grow over two weeks of operation', { timeout: 240_000 }, async () => {
+test('the database does not grow over two weeks of operation', { tags: 'slow', timeout: 240_000 }, async () => {
   const people = [consented(), consented()];
   const connections: { id: string; companyId: string }[] = [];
   for (const grant of people) {
@@ -175,29 +175,33 @@ const backends = [
   ...(inject('redis') ? [{ name: 'Redis', redis: inject('redis') }] : []),
 ];
 
-test.each(backends)('finished jobs are kept in a bounded number on $name', { timeout: 180_000 }, async ({ redis }) => {
-  const queues = new Queues({
-    installation: 'i',
-    databaseUrl: opened.url,
-    redisUrl: redis && (await newRedis(redis)),
-    log: silent,
-  });
-  let done = 0;
-  const worker = queues.worker('assets', async () => ({ outcome: String(done++) }), { concurrency: 10 });
-  try {
-    void worker.run();
-    for (let round = 0; round < 15; round++) {
-      await queues.addAssets(
-        Array.from({ length: 100 }, (_, i) => ({ id: `${round} ${i}`, state: 'pending' as const, lease: 0 })),
-      );
-    }
-    await until('all to be done', () => done === 1500, 150_000);
-    await until('the rest to be dropped', async () => {
-      const { assets } = await queues.counts();
-      return assets.waiting! + assets.active! === 0 && assets.completed! <= 1100;
+test.each(backends)(
+  'finished jobs are kept in a bounded number on $name',
+  { tags: 'slow', timeout: 180_000 },
+  async ({ redis }) => {
+    const queues = new Queues({
+      installation: 'i',
+      databaseUrl: opened.url,
+      redisUrl: redis && (await newRedis(redis)),
+      log: silent,
     });
-  } finally {
-    await worker.close();
-    await queues.close();
-  }
-});
+    let done = 0;
+    const worker = queues.worker('assets', async () => ({ outcome: String(done++) }), { concurrency: 10 });
+    try {
+      void worker.run();
+      for (let round = 0; round < 15; round++) {
+        await queues.addAssets(
+          Array.from({ length: 100 }, (_, i) => ({ id: `${round} ${i}`, state: 'pending' as const, lease: 0 })),
+        );
+      }
+      await until('all to be done', () => done === 1500, 150_000);
+      await until('the rest to be dropped', async () => {
+        const { assets } = await queues.counts();
+        return assets.waiting! + assets.active! === 0 && assets.completed! <= 1100;
+      });
+    } finally {
+      await worker.close();
+      await queues.close();
+    }
+  },
+);

@@ -68,7 +68,7 @@ describe('invalid_grant for a refresh', () => {
     expect(await scene.admin.requests()).toEqual([]);
   });
 
-  test('errors of the token endpoint, network or database never end a connection', async () => {
+  test('errors of the token endpoint, network or database never end a connection', { tags: 'slow' }, async () => {
     const id = await scene.upload();
     await scene.admin.expireTokens();
     await scene.admin.setFaults(

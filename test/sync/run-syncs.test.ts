@@ -294,25 +294,31 @@ describe('the pages of a listing', () => {
   test.each([
     ['nothing', []],
     ['the same assets in another order', [...'abcdefghij']],
-  ])('an endless listing of %s is given up with a reason, and the next company is listed', async (_, ids) => {
-    const companies = [await stage.company(), await stage.company()].map(({ companyId }) => companyId).sort();
-    const [endless, next] = companies as [string, string];
-    const { connectionId } = await stage.person(endless, next);
-    const [found] = await stage.upload(next);
-    const pages = Array.from({ length: 1010 }, (_, i) => ({
-      ids: ids.toSorted(() => Math.random() - 0.5),
-      nextCursor: `cursor ${i}`,
-    }));
-    await answers(endless, pages);
-    const run = await stage.sync(connectionId);
-    expect(run).toMatchObject({ status: 'failed', error: expect.stringMatching(/pages had no new asset/) });
-    expect(run.error).toContain(endless);
-    expect(await stage.listings(endless)).toBeLessThan(1010);
-    expect(await stage.highWaterMark(connectionId, endless)).toBeNull();
-    expect(await stage.ids(next)).toEqual([found]);
-  });
+  ])(
+    'an endless listing of %s is given up with a reason, and the next company is listed',
+    { tags: 'slow' },
+    async (_, ids) => {
+      const companies = [await stage.company(), await stage.company()].map(({ companyId }) => companyId).sort();
+      const [endless, next] = companies as [string, string];
+      const { connectionId } = await stage.person(endless, next);
+      const [found] = await stage.upload(next);
+      const pages = Array.from({ length: 1010 }, (_, i) => ({
+        ids: ids.toSorted(() => Math.random() - 0.5),
+        nextCursor: `cursor ${i}`,
+      }));
+      await answers(endless, pages);
+      const run = await stage.sync(connectionId);
+      expect(run).toMatchObject({ status: 'failed', error: expect.stringMatching(/pages had no new asset/) });
+      expect(run.error).toContain(endless);
+      expect(await stage.listings(endless)).toBeLessThan(1010);
+      expect(await stage.highWaterMark(connectionId, endless)).toBeNull();
+      expect(await stage.ids(next)).toEqual([found]);
+    },
+  );
 
-  test('an endless listing is given up early by later incremental syncs, until a listing ends', async () => {
+  test('an endless listing is given up early by later incremental syncs, until a listing ends', {
+    tags: 'slow',
+  }, async () => {
     const { companyId, connectionId } = await stage.company();
     const endless = (...first: string[]) =>
       answers(
@@ -342,7 +348,7 @@ describe('the pages of a listing', () => {
     expect(await asked('incremental', failed)).toBeGreaterThan(1000);
   });
 
-  test('an endless listing is given up although the library often interrupts it', async () => {
+  test('an endless listing is given up although the library often interrupts it', { tags: 'slow' }, async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = [...'abcdefghij'].map((letter) => `${companyId} ${letter}`);
     await stage.admin.setFaults(
@@ -473,7 +479,7 @@ describe('the pages of a listing', () => {
     expect(await stage.ids(companyId)).toEqual(ids.sort());
   });
 
-  test('a sync of a killed process is continued by another process', async () => {
+  test('a sync of a killed process is continued by another process', { tags: 'slow' }, async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 150, { status: 'unavailable' });
     await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 1, latency: 60_000 });

@@ -342,7 +342,9 @@ describe('a copy in a directory', { timeout: 120_000 }, () => {
     ).toMatchObject({ problems: 0, unproven: 6 });
   });
 
-  test('a proof of one asset is accepted with its file, and neither with another file nor after a change', async () => {
+  test('a proof of one asset is accepted with its file, and neither with another file nor after a change', {
+    tags: 'slow',
+  }, async () => {
     const [large, small] = copy.ids as [string, string];
     const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-proof-'));
     const config = readCopyConfig({});

@@ -77,7 +77,7 @@ describe.each(grounds())('a lost database ($name)', { timeout: minutes(5) }, (ki
   const downloads = async () =>
     (await scene.admin.requests()).filter(({ endpoint }) => endpoint === 'media' || endpoint === 'mp4');
 
-  test('rebuild restores all records, and a later connect downloads nothing again', async () => {
+  test('rebuild restores all records, and a later connect downloads nothing again', { tags: 'slow' }, async () => {
     const before = await contents(scene.mirror.store);
     const keys = await keysOf(scene.storage);
     await loseTheDatabase();
@@ -114,7 +114,7 @@ describe.each(grounds())('a lost database ($name)', { timeout: minutes(5) }, (ki
     expect((await downloads()).map(({ assetId }) => assetId ?? fresh)).toEqual([fresh]);
   });
 
-  test('a service with a new database refuses the bucket until rebuild has run', async () => {
+  test('a service with a new database refuses the bucket until rebuild has run', { tags: 'slow' }, async () => {
     const keys = await keysOf(scene.storage);
     await loseTheDatabase();
     await scene.admin.clearRequests();
@@ -448,7 +448,9 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
     });
   });
 
-  test('a second rebuild after an interruption restores all of thousands of records in one folder', async () => {
+  test('a second rebuild after an interruption restores all of thousands of records in one folder', {
+    tags: 'slow',
+  }, async () => {
     const count = kind.s3 ? 450 : 700;
     const names = Array.from({ length: count }, (_, i) => `asset-${i}`);
     const next = names.values();

@@ -226,7 +226,7 @@ describe('the scrub', () => {
     expect(await broken.round(stop)).toBe('not due');
   });
 
-  test('the scrub waits for transfers, unless it would be late', async () => {
+  test('the scrub waits for transfers, unless it would be late', { tags: 'slow' }, async () => {
     const id = await scene.upload({ content: { seed: 'slow', size: 300_000 } });
     await scene.admin.addFault({ endpoint: 'media', assetId: id, stallAfter: 100_000 });
     await scene.resync({ mode: 'incremental', since: '2024-01-01T00:00:00Z' });
@@ -247,7 +247,7 @@ describe('the scrub', () => {
     await database.query('DELETE FROM assets WHERE id = $1', [id]);
   });
 
-  test('the scrub reads a file no faster than SCRUB_BANDWIDTH', async () => {
+  test('the scrub reads a file no faster than SCRUB_BANDWIDTH', { tags: 'slow' }, async () => {
     const size = 1_000_000;
     const id = await scene.upload({ content: { seed: 'large', size } });
     await scene.resync({ mode: 'incremental', since: '2024-01-01T00:00:00Z' });

@@ -454,7 +454,7 @@ describe('changes during a verification', { timeout: 240_000 }, () => {
     expect(counts).toMatchObject({ missing: 1, moving: 0 });
   });
 
-  test('an asset that is deleted before it could be mirrored again is reported', async () => {
+  test('an asset that is deleted before it could be mirrored again is reported', { tags: 'slow' }, async () => {
     const id = await scene.upload({ name: 'once.bin' });
     await settle();
     await age();

@@ -384,7 +384,9 @@ describe('webhook endpoints', () => {
   });
 });
 
-test('a message is sent again by another process if its own is killed before it saved the answer', async () => {
+test('a message is sent again by another process if its own is killed before it saved the answer', {
+  tags: 'slow',
+}, async () => {
   const endpoint = await add({ kinds: ['asset.mirrored'] });
   await scene.mirror.stop();
   const { ground, library } = scene;

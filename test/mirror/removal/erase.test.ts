@@ -360,7 +360,9 @@ describe.each(locking.filter(({ there }) => there))(
     });
     afterAll(() => at?.close());
 
-    test('what is locked is named in the certificate, and removed when its lock has ended', async () => {
+    test('what is locked is named in the certificate, and removed when its lock has ended', {
+      tags: 'slow',
+    }, async () => {
       const { place, bucket, scene } = at;
       const id = await scene.film();
       await scene.resync();

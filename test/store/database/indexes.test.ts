@@ -212,7 +212,7 @@ test('the database records when an asset has settled, whichever statement settle
   await client.query(`DELETE FROM assets WHERE id IN ('settling', 'restored')`);
 });
 
-test('open and newly settled assets are paged by id, without those that are gone', async () => {
+test('open and newly settled assets are paged by id, without those that are gone', { tags: 'slow' }, async () => {
   const states = ['pending', 'gone', 'failed', 'processing', 'unavailable', 'transferring', 'pending', 'failed'];
   await client.query(
     `INSERT INTO assets (id, connection_id, company_id, name, listed, state, next_at)

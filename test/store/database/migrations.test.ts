@@ -16,7 +16,7 @@ const program = `
   await store.close();
 `;
 
-test('three processes that start at once migrate an empty database once', async () => {
+test('three processes that start at once migrate an empty database once', { tags: 'slow' }, async () => {
   const database = await newDatabase({ empty: true });
   try {
     const start = () =>

@@ -56,6 +56,7 @@ test('a killed server is restarted at the same port with its data', async () => 
 
 test.each(['on a new directory', 'again'])(
   'if two processes start %s at the same time, one gets the directory and the other an error',
+  { tags: 'slow' },
   async (which) => {
     await server.stop();
     if (which !== 'again') {

@@ -275,7 +275,9 @@ test('a request at the moment when a sync ends is not lost', async () => {
   }
 });
 
-test('syncs of the same page, a connection that comes and goes, workers and the dispatcher do not deadlock', async () => {
+test('syncs of the same page, a connection that comes and goes, workers and the dispatcher do not deadlock', {
+  tags: 'slow',
+}, async () => {
   const company = `company-${randomUUID()}`;
   const [a, b] = [await running(store, company, `${company}-2`), await running(store, company, `${company}-2`)];
   const all = ids(company, 100);
