@@ -95,9 +95,7 @@ async function login(name: string) {
 }
 
 describe('login', () => {
-  test('a person signs in with a code, and the other verbs use the session until logout', {
-    tags: 'slow',
-  }, async () => {
+  test('a person signs in with a code, and the other verbs use the session until logout', async () => {
     const before = await run(['whoami']);
     expect(before).toMatchObject({ code: 2, stderr: expect.stringContaining('Run `asset-mirror login`') });
     expect((await login('olga')).code).toBe(0);

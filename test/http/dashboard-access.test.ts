@@ -111,9 +111,7 @@ describe.skipIf(!chromium)(`the dashboard of operators with roles${leftOut}`, ()
     await hands.shows('olga@example.com protected assets from removal');
   });
 
-  test('an admin creates a token, which is shown once, ends a session and reads the audit log', {
-    tags: 'slow',
-  }, async () => {
+  test('an admin creates a token, which is shown once, ends a session and reads the audit log', async () => {
     await signInAs('adam');
     await go('#/access');
     await hands.press('Create a token …');

@@ -47,9 +47,7 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
   /** The problems of an open dialog or page, in three widths. */
   const flaws = () => flawsOn(page, [{ width: 1280 }, { width: 800 }, { width: 360, isDark: true }]);
 
-  test('an operator adds a webhook endpoint with kinds and filters, and its secret is shown once', {
-    tags: 'slow',
-  }, async () => {
+  test('an operator adds a webhook endpoint with kinds and filters, and its secret is shown once', async () => {
     const own: string[] = [];
     const receiver = await startReceiver(own);
     await go('#/webhooks');
@@ -162,9 +160,7 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     expect(await one()).toBeUndefined();
   });
 
-  test('connections are filtered by tag, state and name in the address, and by a click on a tag', {
-    tags: 'slow',
-  }, async () => {
+  test('connections are filtered by tag, state and name in the address, and by a click on a tag', async () => {
     await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { tags: { client: 'Acme Ltd' } });
     await go('#/');
     await hands.tabTo('link', 'client=Acme Ltd');
@@ -200,7 +196,7 @@ describe.skipIf(!chromium)(`the dashboard, for what operators choose and change$
     await hands.shows('ADMIN_TOKEN signed in');
   });
 
-  test('selected assets are counted, a range with Shift, and downloaded as an archive', { tags: 'slow' }, async () => {
+  test('selected assets are counted, a range with Shift, and downloaded as an archive', async () => {
     await go('#/assets?sort=name');
     await hands.shows('Alpha.pdf');
     await hands.tabTo('checkbox', 'Select Alpha.pdf');

@@ -1,3 +1,4 @@
+// @module-tag slow
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -75,7 +76,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await expect.poll(focused).toEqual({ role: 'link', name: 'Skip to the content' });
   });
 
-  test('the dashboard follows a running sync without a reload', { tags: 'slow' }, async () => {
+  test('the dashboard follows a running sync without a reload', async () => {
     broken = await scene.upload({
       name: 'Broken cut.mov',
       projectId: 'campaign',
@@ -416,9 +417,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows(/in 1 superseded file/);
   });
 
-  test('an operator looks at a picture, plays a film, downloads it, and browses thumbnails', {
-    tags: 'slow',
-  }, async () => {
+  test('an operator looks at a picture, plays a film, downloads it, and browses thumbnails', async () => {
     const sample = async (name: string) => ({
       name,
       content: { base64: await readFile(join('src/library/samples', name), 'base64') },
@@ -522,7 +521,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await expect.poll(state).toBe('Mirrored');
   });
 
-  test('the page of a connection says that the bucket is unavailable', { tags: 'slow' }, async () => {
+  test('the page of a connection says that the bucket is unavailable', async () => {
     const bucket = fileURLToPath(scene.ground.environment.STORAGE_URL!);
     await rename(bucket, `${bucket}.aside`);
     await writeFile(bucket, '');
@@ -626,7 +625,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     expect(flaws).toEqual([]);
   });
 
-  test('every dialog is readable, named and fits in light and dark', { tags: 'slow' }, async () => {
+  test('every dialog is readable, named and fits in light and dark', async () => {
     await page.goto(`${scene.ground.publicUrl}/#/connections/${scene.connectionId}`);
     const flaws: string[] = [];
     for (const [label, words] of [

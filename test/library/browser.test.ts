@@ -1,3 +1,4 @@
+// @module-tag slow
 import { mkdir } from 'node:fs/promises';
 import { createServer, type Server } from 'node:http';
 import type { Server as HttpsServer } from 'node:https';

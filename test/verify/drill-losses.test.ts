@@ -1,3 +1,4 @@
+// @module-tag slow
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { DrillReport } from '../../src/drill-report.ts';
 import { sidecarKeys, tombstoneKey, tombstones, versionKeys } from '../../src/storage/keys.ts';

@@ -132,9 +132,7 @@ describe('a webhook endpoint', () => {
     for (const secret of [link, 'the-key-of-the-address', ...secrets]) expect(log).not.toContain(secret);
   });
 
-  test('an event is sent again until the endpoint accepts it, at the time it asked for; others are not held up', {
-    tags: 'slow',
-  }, async () => {
+  test('an event is sent again until the endpoint accepts it, at the time it asked for; others are not held up', async () => {
     await settled();
     const before = receiver.received.length;
     const hanging = new Map<string, ServerResponse>();
@@ -188,7 +186,7 @@ describe('a webhook endpoint', () => {
     );
   });
 
-  test('an endpoint that answers 410 gets nothing until the next start', { tags: 'slow' }, async () => {
+  test('an endpoint that answers 410 gets nothing until the next start', async () => {
     // An event that came while others were delayed is sent after them.
     receiver.answer((response) => response.writeHead(200).end());
     await until('all to be delivered', async () => {

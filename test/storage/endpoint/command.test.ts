@@ -18,7 +18,6 @@ async function run(bucket: string, ...more: string[]): Promise<{ code: number; o
 
 test.runIf(server)(
   'the storage conformance tests run against a given endpoint, and leave its bucket as it was',
-  { tags: 'slow' },
   async () => {
     const ground = await newBucket(server!);
     try {
