@@ -53,7 +53,7 @@ export async function startWorkers(context: Context) {
   const stopping = new AbortController();
   const leases = new Leases(context);
   const breaker = createCircuitBreaker({ storage, log, timings, onClose: () => dispatcher.wake() });
-  const { instance, transfer, sync: filters } = config;
+  const { instance, transfer, keepVersions, goneRetention, sync: filters } = config;
   const { perConnection } = transfer;
   const horizon = horizonOf(config);
   const dispatcher = new Dispatcher({ ...context, breaker, perConnection, horizon });
@@ -68,7 +68,8 @@ export async function startWorkers(context: Context) {
   const scheduled = startScheduledVerification({
     ...context,
     instance,
-    keepVersions: config.keepVersions,
+    keepVersions,
+    goneRetention,
     reconcileInterval: filters.reconcileInterval,
   });
   const { cycle, bandwidth } = config.scrub;
@@ -87,7 +88,7 @@ export async function startWorkers(context: Context) {
   const filtering = startApplyingFilters({ ...context, filters });
   const pruning = startPruning(context);
   const locks = startExtendingLocks(context);
-  const removing = startRemoving(context, config.goneRetention);
+  const removing = startRemoving(context, goneRetention);
   const webhooks = new Webhooks({
     ...context,
     sender: context.webhookSender,

@@ -62,7 +62,10 @@ describe.each([
       expect(all.length).toBeGreaterThan(days);
       const found = await compareVersions({ store, storage }, all, { deep: true, signal, counts: { ...nothingFound } });
       expect(found.filter((line) => line?.difference)).toEqual([]);
-      const manifest = await writeInventory({ store, storage, log }, { day: '2026-01-31', now: new Date(), signal });
+      const manifest = await writeInventory(
+        { store, storage, log, keepVersions: Number.POSITIVE_INFINITY, goneRetention: Number.POSITIVE_INFINITY },
+        { day: '2026-01-31', now: new Date(), signal },
+      );
       expect(manifest.versions).toEqual(await store.versions.total());
 
       const database = await newDatabase({ empty: true });

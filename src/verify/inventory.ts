@@ -21,8 +21,8 @@ export interface InventoryDeps {
   /** Undefined: the inventory is not signed. */
   signer?: Signer | undefined;
   /** How long superseded files, and those of deleted assets, are kept, in ms. */
-  keepVersions?: number | undefined;
-  goneRetention?: number | undefined;
+  keepVersions: number;
+  goneRetention: number;
   /** Assets per page of the records, per file, and per row group of a Parquet file. */
   pageSize?: number;
   fileSize?: number;
@@ -37,10 +37,9 @@ export async function writeInventory(
   deps: InventoryDeps,
   options: { day: string; now: Date; signal: AbortSignal },
 ): Promise<Manifest> {
-  const { store, storage } = deps;
+  const { store, storage, keepVersions, goneRetention } = deps;
   const { day, signal } = options;
   const { pageSize = 1000, fileSize = 50_000, rowGroupSize = 5000 } = deps;
-  const { keepVersions = Number.POSITIVE_INFINITY, goneRetention = Number.POSITIVE_INFINITY } = deps;
   const started = performance.now();
   const prefix = inventoryPrefix(day);
   await storage.remove(`${prefix}SHA256SUMS`);

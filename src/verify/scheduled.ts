@@ -21,7 +21,8 @@ export interface ScheduledDeps {
   instance: string;
   timings: Timings;
   signer?: Signer | undefined;
-  keepVersions?: number | undefined;
+  keepVersions: number;
+  goneRetention: number;
   now?: () => Date;
   /** Assets per page of the records, and per file of an inventory. */
   pageSize?: number;

@@ -56,9 +56,18 @@ async function newCopy(stage: Stage, path: string): Promise<Copy> {
   return { path, key, ids, keyOf: (id) => rows.get(id)! };
 }
 
-const write = (stage: Stage, day: string, signer: Signer, keepVersions?: number): Promise<Manifest> =>
+const write = (stage: Stage, day: string, signer: Signer, keepVersions = Number.POSITIVE_INFINITY): Promise<Manifest> =>
   writeInventory(
-    { store: stage.store, storage: stage.ground.storage, log, signer, keepVersions, pageSize: 2, fileSize: 4 },
+    {
+      store: stage.store,
+      storage: stage.ground.storage,
+      log,
+      signer,
+      keepVersions,
+      goneRetention: Number.POSITIVE_INFINITY,
+      pageSize: 2,
+      fileSize: 4,
+    },
     { day, now: new Date(), signal },
   );
 

@@ -45,6 +45,8 @@ function write(day: string, signer: Signer | null = [first]): Promise<Manifest> 
     store: stage.store,
     storage: stage.ground.storage,
     log,
+    keepVersions: Number.POSITIVE_INFINITY,
+    goneRetention: Number.POSITIVE_INFINITY,
     signer: signer ?? undefined,
     pageSize: 2,
     fileSize: 3,

@@ -76,7 +76,8 @@ describe('the inventory as a table', { timeout: 240_000 }, () => {
 
     const { log } = mirror.service.context;
     const sizes = { pageSize: 4, fileSize: 7, rowGroupSize: 3 };
-    const deps = { store, storage: ground.storage, log, ...sizes };
+    const retention = { keepVersions: Number.POSITIVE_INFINITY, goneRetention: Number.POSITIVE_INFINITY };
+    const deps = { store, storage: ground.storage, log, ...retention, ...sizes };
     manifest = await writeInventory(deps, { day, now: new Date(), signal });
     folder = join(ground.environment.STORAGE_URL!.slice('file://'.length), '_mirror/inventory', day);
     duckdb = await (await DuckDBInstance.create()).connect();

@@ -23,10 +23,12 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
   let unavailable: string;
   let now: Date;
   beforeAll(async () => {
-    scene = await newScene({ redis: kind.redis, s3: kind.s3 });
-    const { store, storage, queues, log, timings } = scene.mirror.service.context;
+    scene = await newScene({ redis: kind.redis, s3: kind.s3, environment: { GONE_RETENTION: '90d' } });
+    const { store, storage, queues, log, timings, config } = scene.mirror.service.context;
     const sizes = { pageSize: 3, fileSize: 4 };
-    scheduled = { store, storage, queues, log, timings, instance: 'test', now: () => now, ...sizes };
+    const { keepVersions, goneRetention } = config;
+    const retention = { keepVersions, goneRetention };
+    scheduled = { store, storage, queues, log, timings, ...retention, instance: 'test', now: () => now, ...sizes };
     ids = [];
     for (let n = 0; n < 7; n++) ids.push(await scene.upload({ name: `${n} $'"ß.bin`, content: { text: `file ${n}` } }));
     unavailable = await scene.upload({ status: 'unavailable' });
@@ -155,6 +157,22 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
       expect(Date.parse(verifiedAt!)).toBeGreaterThan(Date.parse(mirroredAt!));
     }
     expect(Date.parse(manifest.writtenAt)).toBeGreaterThan(now.getTime());
+  });
+
+  test('the inventory of a running service says when GONE_RETENTION removes a deleted asset', async () => {
+    const id = ids[1]!;
+    await scene.admin.removeAsset(id);
+    await scene.resync({ mode: 'full', acceptGone: true });
+    await scene.mirror.assetIn(id, 'gone');
+    await scene.checked();
+    const [row] = await scene.query<{ goneAt: Date }>(`SELECT gone_at AS "goneAt" FROM assets WHERE id = '${id}'`);
+    const { id: verification } = await scene.mirror.api('POST', '/verify', { inventory: true });
+    const path = `/verify/${verification}`;
+    await until('its end', async () => (await scene.mirror.api('GET', path)).status === 'done', 120_000);
+    const { lines } = await read(new Date().toISOString().slice(0, 10));
+    const removedAt = new Date(row!.goneAt.getTime() + 90 * 24 * 3_600_000).toISOString();
+    expect(lines.find((line) => line.id === id)).toMatchObject({ state: 'gone', removedAt });
+    expect(lines.find((line) => line.id === ids[0])).toMatchObject({ removedAt: null });
   });
 
   test.runIf(!kind.s3)(

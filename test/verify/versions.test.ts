@@ -76,7 +76,12 @@ describe.each([
     const { log } = stage.mirror.service.context;
     const { storage } = stage.ground;
     const day = '2026-01-31';
-    const manifest = await writeInventory({ store: stage.store, storage, log }, { day, now: new Date(), signal });
+    const { keepVersions, goneRetention } = stage.mirror.service.context.config;
+    const retention = { keepVersions, goneRetention };
+    const manifest = await writeInventory(
+      { store: stage.store, storage, log, ...retention },
+      { day, now: new Date(), signal },
+    );
     expect(manifest.versions).toEqual({ count: 2, bytes });
     const lines = gunzipSync((await contentOf(storage, `_mirror/inventory/${day}/assets-00001.jsonl.gz`))!).toString();
     const line = lines
