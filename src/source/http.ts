@@ -2,6 +2,7 @@ import type { LookupFunction } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Agent, type Dispatcher, EnvHttpProxyAgent, fetch as proxiedFetch, request } from 'undici';
 import { KnownError, namingSetting, RetryLater, retryAfter, withMargin } from '../errors.ts';
+import { networkProblem } from '../network-problem.ts';
 import { shortText } from '../short-text.ts';
 
 /** An answer with a status that is not a success. */
@@ -80,10 +81,11 @@ async function steadily<T>(call: () => Promise<T>, signal: AbortSignal): Promise
   }
 }
 
-/** Whether an error is temporary: no answer, 5xx, or a truncated answer that undici cannot parse. */
+/** Whether an error is temporary: no connection, no answer, 5xx, or a truncated answer that undici cannot parse. */
 export function isTemporary(error: unknown): boolean {
   if (error instanceof HttpError) return error.status >= 500;
   if (error instanceof Error && ['TimeoutError', 'HTTPParserError'].includes(error.name)) return true;
+  if (networkProblem(error)) return true;
   const code = (error as { code?: unknown } | undefined)?.code;
   return typeof code === 'string' && /^(E[A-Z]+$|UND_ERR)/.test(code);
 }

@@ -1,7 +1,11 @@
+import { readFile } from 'node:fs/promises';
+import { createServer as createTlsServer } from 'node:https';
+import type { AddressInfo, LookupFunction } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Rejected, RetryLater } from '../../src/errors.ts';
 import { LibraryClient } from '../../src/source/client.ts';
 import { createAgent, HttpError, isTemporary } from '../../src/source/http.ts';
+import { newCertificates } from '../support/certificates.ts';
 import { type Admin, connect, type Library, startTestLibrary } from '../support/library.ts';
 import { freePort } from '../support/ports.ts';
 import { answer, type Bare, hangUp, raw, startBare } from './bare.ts';
@@ -412,6 +416,32 @@ describe('a temporary error', () => {
   it('a network error is reported as such if nothing listens', async () => {
     const nobody = new LibraryClient({ apiUrl: `http://127.0.0.1:${await freePort()}`, dispatcher: agent });
     expect(isTemporary(await failureOf(nobody.me({ token, signal })))).toBe(true);
+  });
+
+  it('a name server that does not answer is a temporary error', async () => {
+    let lookups = 0;
+    const lookup: LookupFunction = (_host, _options, done) => {
+      lookups++;
+      done(Object.assign(new Error('getaddrinfo EAI_AGAIN library.example'), { code: 'EAI_AGAIN' }), '');
+    };
+    const away = new LibraryClient({
+      apiUrl: 'http://library.example',
+      dispatcher: createAgent({ connections: 1, lookup }),
+    });
+    expect(isTemporary(await failureOf(away.me({ token, signal })))).toBe(true);
+    expect(lookups).toBe(3);
+  });
+
+  it('a certificate that cannot be trusted at present is a temporary error', async () => {
+    const { cert, key, clear } = await newCertificates();
+    const server = createTlsServer({ cert: await readFile(cert), key: await readFile(key) }, () => {});
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const apiUrl = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const error = await failureOf(new LibraryClient({ apiUrl, dispatcher: agent }).me({ token, signal }));
+    expect(error).toMatchObject({ code: 'UNABLE_TO_VERIFY_LEAF_SIGNATURE' });
+    expect(isTemporary(error)).toBe(true);
+    server.close();
+    await clear();
   });
 });
 
