@@ -90,7 +90,7 @@ export async function followUp(all: MirrorDeps, leased: LeasedAsset): Promise<Ou
   } catch (error) {
     return await retryOrFail(deps, leased, error, async (reason) => {
       // The media is complete. Only the sidecars are given up.
-      await deps.store.assets.giveUpSidecars(lease, reason);
+      requireLease(await deps.store.assets.giveUpSidecars(lease, reason));
       const fields = { connectionId: asset.connectionId, assetId: asset.id, reasonCode: reason.code, err: error };
       deps.log.warn({ event: 'sidecars.given_up', ...fields }, 'transcript or thumbnail given up');
       return { outcome: 'gave_up', reason };

@@ -1,4 +1,4 @@
-import { Archived, LeaseLost, Rejected, RetryLater } from '../errors.ts';
+import { Archived, Rejected, RetryLater } from '../errors.ts';
 import { skippedNow } from '../filters/apply-filters.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { type Reason, renderReason } from '../reasons.ts';
@@ -68,7 +68,7 @@ async function storeMedia(
   if (asset.state !== 'transferring') requireLease(await deps.store.assets.startTransfer(lease));
   const found = await findStored(deps, leased, detail);
   // The upload is of an earlier version than the stored one.
-  if (found && asset.upload) await forgetUpload(deps, lease, asset.upload);
+  if (found && asset.upload) await forgetUpload(deps, leased, asset.upload);
   if (found) await dropUnfinishedVersion(deps, leased);
   const media = found ?? (await withHash(deps, leased, await transfer(deps, leased, detail)));
   const { bytes, variant, checksums } = media;
@@ -181,11 +181,11 @@ async function skip(
 ): Promise<Outcome> {
   const reason: Reason = { code: 'skipped_by_filter', rule };
   if (otherConnectionId !== undefined) {
-    await deps.store.assets.handOver(leased.lease, otherConnectionId);
+    requireLease(await deps.store.assets.handOver(leased.lease, otherConnectionId));
     return { outcome: 'handed_over', reason };
   }
   await dropUpload(deps, leased);
-  await deps.store.assets.skip(leased.lease, rule);
+  requireLease(await deps.store.assets.skip(leased.lease, rule));
   return { outcome: 'skipped', reason };
 }
 
@@ -198,7 +198,7 @@ async function waitForProcessing(deps: MirrorDeps, leased: LeasedAsset): Promise
   if (elapsedMs >= giveUp)
     return fail(deps, leased, { code: 'still_processing', minutes: Math.round(elapsedMs / 60_000) });
   const waitMs = Math.min(Math.max(poll, Math.min(elapsedMs / 2, 10 * 60_000)), giveUp - elapsedMs);
-  await deps.store.assets.processing(lease, waitMs);
+  requireLease(await deps.store.assets.processing(lease, waitMs));
   return { outcome: 'processing', retryInMs: Math.round(waitMs) };
 }
 
@@ -216,7 +216,7 @@ async function fail(deps: MirrorDeps, leased: LeasedAsset, reason: Reason, err?:
   const skipped = await skippedNow(deps, { ...asset, settings });
   if (skipped) return skip(deps, leased, skipped);
   await dropUpload(deps, leased);
-  await deps.store.assets.failed(lease, reason);
+  requireLease(await deps.store.assets.failed(lease, reason));
   const fields = { connectionId: asset.connectionId, assetId: asset.id, attempts: asset.attempts + 1 };
   deps.log.warn(
     { event: 'asset.failed', ...fields, reasonCode: reason.code, reason: renderReason(reason), err },
@@ -226,10 +226,12 @@ async function fail(deps: MirrorDeps, leased: LeasedAsset, reason: Reason, err?:
 }
 
 /** Ends an upload that any lease began. If the store refuses that now, the daily sweep of old uploads does it. */
-async function dropUpload(deps: MirrorDeps, { lease }: LeasedAsset): Promise<void> {
-  const upload = (await deps.store.assets.get(lease.assetId))?.upload;
-  if (!upload) return;
-  await forgetUpload(deps, lease, upload).catch((error) => {
-    if (error instanceof LeaseLost) throw error;
+async function dropUpload(deps: MirrorDeps, leased: LeasedAsset): Promise<void> {
+  const asset = await deps.store.assets.get(leased.lease.assetId);
+  // Otherwise it may be the upload of the next lease holder.
+  requireLease(asset?.lease === leased.lease.number);
+  if (!asset?.upload) return;
+  await forgetUpload(deps, leased, asset.upload).catch((error) => {
+    if (error instanceof Interrupted) throw error;
   });
 }

@@ -61,7 +61,7 @@ type Verdict =
 
 /**
  * Classifies the error of a job (see errors.ts) and ends the lease accordingly. `exhausted` ends an asset that has
- * used up its attempts, or that can never work.
+ * used up its attempts, or that can never work. If the lease was lost meanwhile, another worker decides.
  */
 export async function retryOrFail(
   deps: RetryDeps,
@@ -70,9 +70,14 @@ export async function retryOrFail(
   exhausted: (reason: Reason) => Promise<Outcome>,
 ): Promise<Outcome> {
   const verdict = await judge(deps, leased, error);
-  if (verdict.outcome === 'failed') return exhausted(verdict.reason);
+  if (verdict.outcome === 'failed') {
+    return exhausted(verdict.reason).catch((ending) => {
+      if (!(ending instanceof Interrupted)) throw ending;
+      return retryOrFail(deps, leased, ending, exhausted);
+    });
+  }
   const { outcome, waitMs, ...options } = verdict;
-  await deps.store.assets.again(leased.lease, waitMs, options);
+  if (!(await deps.store.assets.again(leased.lease, waitMs, options))) return { outcome: 'handed_back' };
   return { outcome, retryInMs: Math.round(waitMs), ...(options.reason && { reason: options.reason }) };
 }
 

@@ -31,7 +31,8 @@ export class NotInParts extends NamedError {}
 /**
  * Transfers the missing parts of an upload, several at once, and completes it. An interrupted upload can be resumed:
  * its id is in the row, and the store lists its parts.
- * @throws UploadLost, OtherVersion or NotInParts if it cannot be resumed: then the upload is forgotten, and another may begin
+ * @throws UploadLost, OtherVersion, or HttpError 404 or 410: then the upload is forgotten, and another may begin
+ * @throws NotInParts if the server serves no ranges
  */
 export async function transferInParts(
   deps: MirrorDeps,
@@ -60,7 +61,7 @@ export async function transferInParts(
   } catch (error) {
     // A file that no longer exists at this link may have another link.
     const gone = error instanceof HttpError && [404, 410].includes(error.status);
-    if (gone || error instanceof OtherVersion || error instanceof UploadLost) await forgetUpload(deps, lease, upload);
+    if (gone || error instanceof OtherVersion || error instanceof UploadLost) await forgetUpload(deps, leased, upload);
     // An attempt that has stored a part made progress, so it is not counted.
     if (error instanceof TooSlow && done.size > resumedParts) {
       throw new RetryLater(error.message, withMargin(2 * error.windowMs));
@@ -78,12 +79,13 @@ function reportResumed(deps: MirrorDeps, lease: AssetLease, upload: UploadUnderW
   deps.metrics.resumedBytes.inc(bytes);
 }
 
-/** Ends an upload that will not be resumed. Nothing of it stays in the store. */
+/** Ends an upload that will not be resumed. Nothing of it stays in the store. @throws Interrupted if the next lease holder may resume it */
 export async function forgetUpload(
   { storage, store }: Pick<MirrorDeps, 'storage' | 'store'>,
-  lease: AssetLease,
+  { lease, fence }: Pick<LeasedAsset, 'lease' | 'fence'>,
   upload: UploadUnderWay,
 ): Promise<void> {
+  await fence();
   await storage.uploads.abort(upload);
   requireLease(await store.assets.saveUpload(lease, null));
 }

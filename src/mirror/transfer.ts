@@ -56,7 +56,7 @@ async function uploadToResume(
   const { key } = objectNameOf(deps.keyTemplate, leased.asset, detail, upload.variant);
   const link = linkTo(deps, leased, detail, upload.variant);
   if (upload.version === versionOf(detail) && upload.key === key && link) return { upload, link };
-  await forgetUpload(deps, leased.lease, upload);
+  await forgetUpload(deps, leased, upload);
   return undefined;
 }
 

@@ -31,6 +31,7 @@ export function workerOf({ mirror, query }: Pick<Stage, 'mirror' | 'query'>) {
 
   return {
     work,
+    deps: healthy,
     /** Works on an asset until nothing is due for it. */
     async complete(id: string): Promise<void> {
       for (let { outcome } = await work(id); outcome !== 'complete'; ) ({ outcome } = await work(id));

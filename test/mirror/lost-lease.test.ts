@@ -1,0 +1,61 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { MirrorDeps } from '../../src/mirror/deps.ts';
+import { leaseOf } from '../../src/store/assets/leases.ts';
+import type { UploadUnderWay } from '../../src/store/database/schema.ts';
+import { grounds } from '../support/mirror.ts';
+import { newStage, type Stage } from '../support/stage.ts';
+import { workerOf } from '../support/worker.ts';
+
+describe.each(grounds())('a worker that was suspended until another one got its asset ($name)', ({ s3 }) => {
+  let stage: Stage;
+  let worker: ReturnType<typeof workerOf>;
+  beforeAll(async () => {
+    stage = await newStage({ s3 });
+    worker = workerOf(stage);
+  });
+  afterAll(async () => {
+    await worker?.close();
+    await stage?.close();
+  });
+
+  /** Another worker gets the lease of an asset, and begins an upload in parts. */
+  async function takeOver(id: string): Promise<UploadUnderWay> {
+    const { store, ground } = stage;
+    await stage.query('UPDATE assets SET lease_until = NULL, queued_at = now() WHERE id = $1', [id]);
+    const lease = leaseOf((await store.assets.take(id, 60_000))!);
+    const begun = await ground.storage.uploads.begin(`files/${id}`, { bytes: 10_000_000 });
+    const upload: UploadUnderWay = { ...begun, variant: 'original', version: 'the next', etag: '"1"' };
+    expect(await store.assets.saveUpload(lease, upload)).toBe(true);
+    return upload;
+  }
+
+  /** `deps` for a worker that is suspended when it reads the settings of a connection, which it does before it fails an asset. */
+  function suspended(during: () => Promise<void>): MirrorDeps {
+    const { store } = worker.deps;
+    const get: typeof store.connections.get = async (connectionId) => {
+      await during();
+      return store.connections.get(connectionId);
+    };
+    return { ...worker.deps, store: { ...store, connections: { ...store.connections, get } } };
+  }
+
+  test('a worker that lost its lease while its asset failed changes nothing, and reports nothing', async () => {
+    const at = await stage.company();
+    const [id] = await stage.upload(at.companyId);
+    await stage.sync(at.connectionId, 'full');
+    await stage.admin.addFault({ endpoint: 'asset', assetId: id!, body: { asset: 'nonsense' } });
+    let upload: UploadUnderWay | undefined;
+    const deps = suspended(async () => {
+      upload ??= await takeOver(id!);
+    });
+    expect(await worker.work(id!, deps)).toMatchObject({ outcome: 'handed_back' });
+    expect(await stage.store.assets.get(id!)).toMatchObject({
+      state: 'transferring',
+      attempts: 0,
+      upload: { id: upload!.id },
+    });
+    expect(await stage.ground.storage.uploads.list(upload!)).toEqual(new Map());
+    expect(stage.mirror.lines.filter(({ event }) => event === 'asset.failed')).toEqual([]);
+    await stage.ground.storage.uploads.abort(upload!);
+  });
+});
