@@ -42,6 +42,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
     role === 'worker'
       ? undefined
       : recordGauges(metrics.registry, {
+          log,
           store,
           queues,
           syncInterval: config.sync.interval,

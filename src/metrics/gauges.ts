@@ -1,4 +1,5 @@
 import { Gauge, type Registry } from 'prom-client';
+import type { Log } from '../log.ts';
 import type { Queues } from '../queue/queues.ts';
 import { recent } from '../recent.ts';
 import { assetStates, byState } from '../store/assets/counts.ts';
@@ -12,6 +13,7 @@ const patienceMs = 5000;
 const statuses = ['active', 'paused', 'disconnected'] as const;
 
 interface GaugeOptions {
+  log: Log;
   store: Store;
   queues: Queues;
   syncInterval: number;
@@ -38,12 +40,30 @@ export function recordGauges(registry: Registry, options: GaugeOptions) {
   };
 }
 
+/** Reads what gauges show. Undefined: it failed or took too long, which is logged once until it works again. */
+function reader(log: Log, of: 'records' | 'drills' | 'queues') {
+  let isFailing = false;
+  return async <T>(read: () => Promise<T>): Promise<T | undefined> => {
+    let err = new Error(`no answer within ${patienceMs} ms`);
+    const found = await within(patienceMs, read()).catch((error) => {
+      err = error;
+      return undefined;
+    });
+    if (found === undefined && !isFailing) {
+      log.warn({ event: 'metrics.gauges_failed', of, err }, 'gauges left out: their values cannot be read');
+    }
+    isFailing = found === undefined;
+    return found;
+  };
+}
+
 const gaugesIn =
   (registry: Registry) =>
   <Label extends string>(name: string, help: string, ...labelNames: Label[]) =>
     new Gauge<Label>({ name, help, labelNames, registers: [registry] });
 
-function gaugesOfRecords(registry: Registry, { store, syncInterval, scrubCycle, tagKeys = [] }: GaugeOptions) {
+function gaugesOfRecords(registry: Registry, { log, store, syncInterval, scrubCycle, tagKeys = [] }: GaugeOptions) {
+  const readOrLog = reader(log, 'records');
   const gauge = gaugesIn(registry);
   const connections = gauge('asset_mirror_connections', 'Connections, by status.', 'status');
   const assets = gauge('asset_mirror_assets', 'Assets in the database, by state.', 'state');
@@ -91,7 +111,7 @@ function gaugesOfRecords(registry: Registry, { store, syncInterval, scrubCycle, 
     ]);
 
   return async (): Promise<void> => {
-    const found = await within(patienceMs, read()).catch(() => undefined);
+    const found = await readOrLog(read);
     for (const each of [connections, assets, syncLag, interval, held, info]) each.reset();
     // These gauges have no labels: a reset would set them to 0.
     for (const each of [stored, versionBytes, oldestVerification, cycle]) each.remove();
@@ -115,7 +135,8 @@ function gaugesOfRecords(registry: Registry, { store, syncInterval, scrubCycle, 
   };
 }
 
-function gaugesOfDrills(registry: Registry, { store, drillInterval }: GaugeOptions) {
+function gaugesOfDrills(registry: Registry, { log, store, drillInterval }: GaugeOptions) {
+  const readOrLog = reader(log, 'drills');
   const gauge = gaugesIn(registry);
   const passed = gauge('asset_mirror_drill_passed', 'Whether the last restore drill passed: 1 or 0.');
   const age = gauge(
@@ -129,8 +150,7 @@ function gaugesOfDrills(registry: Registry, { store, drillInterval }: GaugeOptio
     'part',
   );
   return async (): Promise<void> => {
-    const read = Promise.all([store.drills.last(), store.drills.lastEndedAt()]);
-    const found = await within(patienceMs, read).catch(() => undefined);
+    const found = await readOrLog(() => Promise.all([store.drills.last(), store.drills.lastEndedAt()]));
     recovery.reset();
     for (const each of [passed, age, interval]) each.remove();
     if (!found) return;
@@ -146,7 +166,8 @@ function gaugesOfDrills(registry: Registry, { store, drillInterval }: GaugeOptio
   };
 }
 
-function gaugesOfQueues(registry: Registry, { queues }: GaugeOptions) {
+function gaugesOfQueues(registry: Registry, { log, queues }: GaugeOptions) {
+  const readOrLog = reader(log, 'queues');
   const gauge = gaugesIn(registry);
   const jobs = gauge('asset_mirror_queue_jobs', 'Jobs on the queues, by state.', 'queue', 'state');
   const oldest = gauge(
@@ -155,7 +176,7 @@ function gaugesOfQueues(registry: Registry, { queues }: GaugeOptions) {
     'queue',
   );
   return async (): Promise<void> => {
-    const found = await within(patienceMs, Promise.all([queues.counts(), queues.oldest()])).catch(() => undefined);
+    const found = await readOrLog(() => Promise.all([queues.counts(), queues.oldest()]));
     for (const each of [jobs, oldest]) each.reset();
     if (!found) return;
     const [counts, ages] = found;

@@ -48,14 +48,13 @@ export async function keepVersion(
   for (const file of storedFiles(asset, media)) {
     signal.throwIfAborted();
     const kept = await keepFile(storage, file, versionKeys.copy(asset.id, replacedAt!, file.key), signal);
-    if (kept) files.push(kept);
-    else if (file.role === 'media') {
-      log.warn(
-        { event: 'version.not_kept', assetId: asset.id, key: file.key },
-        'superseded file not kept: missing or damaged',
-      );
-      return undefined;
+    if (kept) {
+      files.push(kept);
+      continue;
     }
+    const fields = { assetId: asset.id, key: file.key, role: file.role };
+    log.warn({ event: 'version.not_kept', ...fields }, 'superseded file not kept: missing or damaged');
+    if (file.role === 'media') return undefined;
   }
   const reason: Reason = { code: 'superseded', changed: changesFrom(media, next) };
   const mirroredAt = asset.mirroredAt ?? asset.firstSeenAt;

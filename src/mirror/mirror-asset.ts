@@ -13,7 +13,7 @@ import { initialSidecars, nextFollowUp } from './follow-up.ts';
 import { dropUnfinishedVersion } from './keep-version.ts';
 import { objectNameOf, versionOf } from './media.ts';
 import { sidecarsOf, writeRecord } from './record.ts';
-import { type Outcome, retryOrFail } from './retry-or-fail.ts';
+import { concernsAll, type Outcome, retryOrFail } from './retry-or-fail.ts';
 import { isSameFile, removeSuperseded } from './supersede.ts';
 import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
 import { transfer } from './transfer.ts';
@@ -127,7 +127,8 @@ async function storeSidecars(
   const sidecars = initialSidecars(deps, leased, detail, isSame);
   if (sidecars.thumbnailState !== 'pending') return sidecars;
   const thumbnail = await mirrorThumbnail(deps, leased, detail, media.key).catch(async (error) => {
-    if (signal.aborted) throw error;
+    if (concernsAll(signal, error)) throw error;
+    // The media does not wait for a thumbnail.
     if (error instanceof RetryLater) await deps.limiter.adaptTo(asset.connectionId, error);
     return undefined;
   });

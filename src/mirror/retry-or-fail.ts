@@ -141,14 +141,14 @@ async function judgeRefusal(
 export const collectReason =
   (signal: AbortSignal, reasons: Reason[]) =>
   (error: unknown): undefined => {
-    if (
-      signal.aborted ||
-      error instanceof RetryLater ||
-      error instanceof StorageUnavailable ||
-      error instanceof Disconnected
-    ) {
-      throw error;
-    }
+    if (error instanceof RetryLater || concernsAll(signal, error)) throw error;
     reasons.push(toReason(error));
     return undefined;
   };
+
+/** Whether an error of a sidecar also stops other work on the asset. */
+export const concernsAll = (signal: AbortSignal, error: unknown): boolean =>
+  signal.aborted ||
+  error instanceof Interrupted ||
+  error instanceof StorageUnavailable ||
+  error instanceof Disconnected;

@@ -36,8 +36,7 @@ export function startOpenTelemetry(options: { serviceName: string; version: stri
   trace.setGlobalTracerProvider(provider);
   registerInstrumentations({
     instrumentations: [
-      // Uploads to the bucket have a span of their own.
-      new UndiciInstrumentation({ requireParentforSpans: true, ignoreRequestHook: ({ method }) => method === 'PUT' }),
+      new UndiciInstrumentation({ requireParentforSpans: true }),
       // Without a parent there would be a span for each poll of the queue.
       new PgInstrumentation({ requireParentSpan: true }),
       new AwsInstrumentation({ suppressInternalInstrumentation: true }),

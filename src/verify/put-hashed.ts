@@ -30,9 +30,12 @@ export async function putHashed(
   const steps = key.endsWith('.gz') ? [source, createGzip(), hashed] : [source, hashed];
   const contentType = contentTypes[extname(key)];
   const stored = storage.put(key, hashed, { contentType, signal, fence });
-  await Promise.all([pipeline(steps, { signal }), stored]).catch((error) => {
-    signal.throwIfAborted();
-    throw error;
-  });
+  // A store that fails may not have read the body: then nothing else would end the pipeline.
+  stored.catch((error) => hashed.destroy(error));
+  const [piped, put] = await Promise.allSettled([pipeline(steps, { signal }), stored]);
+  signal.throwIfAborted();
+  // First the error of the store: the pipeline only reports that the store closed its stream. An error of the source is in both.
+  if (put.status === 'rejected') throw put.reason;
+  if (piped.status === 'rejected') throw piped.reason;
   return { bytes, sha256: hash.digest('hex') };
 }

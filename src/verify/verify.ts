@@ -68,10 +68,15 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
   const event = differs ? { missing, different, errors, foreign, repaired } : undefined;
   await deps.store.verifications.done(run.id, owner, event);
   const found = { verificationId: run.id, ...(run.connectionId && { connectionId: run.connectionId }), ...counts };
-  if (differs) {
+  if (differs && repaired > 0) {
     deps.log.warn(
       { event: 'verification.repair_requested', ...found },
       'bucket differs from the database, repair requested',
+    );
+  } else if (differs) {
+    deps.log.warn(
+      { event: 'verification.differences_found', ...found },
+      'bucket differs from the database, nothing can be repaired now',
     );
   } else deps.log.info({ event: 'verification.done', ...found, differences }, 'verification done');
 }

@@ -131,7 +131,7 @@ export class Webhooks {
       while (!signal.aborted) {
         // Each time, because an operator may have changed it.
         const endpoint = await store.endpoints.get(endpointId);
-        const target = endpoint && targetOf(endpoint, this.#deps);
+        const target = endpoint && this.#targetOf(endpoint);
         if (!target) return;
         const delivery = await store.webhooks.lease(endpointId, leaseMs);
         if (!delivery) return;
@@ -139,10 +139,24 @@ export class Webhooks {
         await this.#deliver({ ...endpoint, url: shownAddress(target.url) }, target, delivery);
       }
     } catch (err) {
+      log.warn({ event: 'webhook.round_failed', endpointId, err }, 'waiting webhook messages not sent, will retry');
+    }
+  }
+
+  /** Undefined: WEBHOOK_URL is not set in this process, or the secrets cannot be decrypted, which is logged once. */
+  #targetOf(endpoint: Endpoint): Target | undefined {
+    try {
+      return targetOf(endpoint, this.#deps);
+    } catch (err) {
+      const { id: endpointId } = endpoint;
       if (!this.#failing.has(endpointId)) {
-        log.error({ event: 'webhook.failed', endpointId, err }, 'webhook endpoint cannot be used, will retry');
+        this.#deps.log.error(
+          { event: 'webhook.failed', endpointId, err },
+          'webhook endpoint cannot be used, will retry',
+        );
       }
       this.#failing.add(endpointId);
+      return undefined;
     }
   }
 

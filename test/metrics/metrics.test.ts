@@ -185,6 +185,9 @@ test('a scrape lacks only the gauges of the database while the database is away'
     expect(found.names).not.toContain('asset_mirror_assets');
     expect(found.value('asset_mirror_stored_bytes')).toBeUndefined();
     expect(found.names).toContain('asset_mirror_bytes_total');
+    await scrape(scene.ground.publicUrl);
+    const failures = scene.mirror.lines.filter(({ event }) => event === 'metrics.gauges_failed');
+    expect(failures.map(({ level, of }) => `${level} ${of}`).sort()).toEqual(['warn drills', 'warn records']);
   } finally {
     await scene.close().catch(() => {});
   }

@@ -109,6 +109,23 @@ describe.each(grounds())('a bucket that has lost objects ($name)', { timeout: 30
       },
     );
 
+    test('a scheduled verification says so if nothing can be repaired', async () => {
+      const id = await scene.upload();
+      await scene.resync();
+      await scene.mirror.assetIn(id, 'mirrored');
+      await scene.checked();
+      await scene.admin.removeAsset(id);
+      await scene.resync({ mode: 'full', acceptGone: true });
+      await scene.mirror.assetIn(id, 'gone');
+      await scene.checked();
+      for (const key of await scene.keys(id)) await scene.storage.remove(key);
+      await compare();
+      await settled();
+      const lines = () => scene.mirror.lines.filter(({ event }) => event === 'verification.differences_found');
+      await expect.poll(lines).toContainEqual(expect.objectContaining({ level: 'warn', missing: 2, repaired: 0 }));
+      await scene.query(`DELETE FROM assets WHERE id = '${id}'`);
+    });
+
     test('a scheduled verification repairs a bucket in which only the mirror id was left', async () => {
       for (const key of whole) await scene.storage.remove(key);
       await compare();

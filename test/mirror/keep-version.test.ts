@@ -179,6 +179,18 @@ describe.each(stores)('a superseded file in $name', ({ s3, versions }) => {
     expect(await isCurrent(id, 'old.mp4', 'kept after all')).toBe(true);
   });
 
+  test('a superseded file whose transcript is missing is kept without it, which is logged', async () => {
+    const id = await newFilm('first');
+    const key = (await keysBelow(`${at.companyId}/_/${id}/`)).find((each) => each.endsWith('.vtt'))!;
+    await storage().remove(key);
+    await replace(id, 'second one');
+    await worker.complete(id);
+    const [version] = await versionsOf(id);
+    expect(version!.files.map(({ role }) => role)).toEqual(['media', 'text', 'transcript', 'thumbnail', 'record']);
+    const lines = stage.mirror.lines.filter(({ event, assetId }) => event === 'version.not_kept' && assetId === id);
+    expect(lines).toMatchObject([{ level: 'warn', key, role: 'captions' }]);
+  });
+
   test('what is left of a version that was begun before its asset was gone is removed, and nothing else', async () => {
     const id = await newFilm('gone meanwhile');
     const before = await keysBelow(`${at.companyId}/_/${id}/`);
