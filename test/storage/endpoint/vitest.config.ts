@@ -5,6 +5,8 @@ export default defineConfig({
   test: {
     root: import.meta.dirname,
     include: ['endpoint.ts'],
+    // The slow ones, too.
+    strictTags: false,
     // For tests of what is held in memory.
     execArgv: ['--expose-gc'],
     testTimeout: 120_000,
