@@ -8,6 +8,7 @@ const batchSize = 1000;
  * Judges the files of a company that were set aside because they would replace stored ones. If they are too many, together
  * with those of the last hours, none is released until an operator accepts it (`acceptReplaced`) or the library has the old
  * files again. An operator accepts what was set aside before the request: what this listing finds is judged like any other.
+ * What is set aside after the count, by a follow-up check, waits for the next sync.
  * `complete`: the listing was not limited to a part of the company.
  */
 export async function judgeReplaced(
@@ -20,20 +21,20 @@ export async function judgeReplaced(
   const { sync, lease, signal } = run;
   const { connectionId } = sync;
   const listed = { sync, lease, companyId };
-  const release = async (which: 'own' | 'settled' | 'accepted') => {
+  const release = async (which: 'own' | 'settled' | 'all', until: string | Date) => {
     for (let released = batchSize; released === batchSize; ) {
       signal.throwIfAborted();
-      released = await replacements.release(listed, { which, limit: batchSize });
+      released = await replacements.release(listed, { which, until, limit: batchSize });
       if (released > 0) deps.onWork();
     }
   };
   if (sync.scope.acceptReplaced) {
-    await release('accepted');
+    await release('all', sync.requestedAt);
     await replacements.forgetReleased(listed);
   }
-  const found = await replacements.count(listed);
+  const { until, ...found } = await replacements.count(listed);
   const isHeld = found.sample.length > 0 && isTooMany('replaced', found, run.settings);
-  if (!isHeld) await release(complete ? 'settled' : 'own');
+  if (!isHeld) await release(complete ? 'settled' : 'own', until);
   const isNew = await replacements.saveHeld(listed, isHeld ? found : undefined);
   const change = { ...found, kind: 'replaced', connectionId, companyId } as const;
   if (isNew) logHeld(deps.log, change);

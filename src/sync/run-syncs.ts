@@ -9,8 +9,6 @@ import { HttpError } from '../source/http.ts';
 import { storable } from '../source/schemas.ts';
 import type { ReadableCompany } from '../store/companies/readable-companies.ts';
 import type { SyncMode } from '../store/database/schema.ts';
-import type { SyncLease } from '../store/syncs/lease.ts';
-import type { TakenSync } from '../store/syncs/take-lease.ts';
 import { span, traceHere } from '../tracing/tracing.ts';
 import type { Run, SyncDeps } from './deps.ts';
 import { EndlessListing } from './follow-cursors.ts';
@@ -59,7 +57,10 @@ export async function runSyncs(
       if (sync === 'busy') return { outcome: 'busy', done };
       if (sync === undefined) return { outcome: 'done', done };
       isTaken = true;
-      const end = await runSync(deps, sync, lease, signal).catch((error) => endEarly(deps, sync, lease, signal, error));
+      // Only a token that was fresh: /me has replaced any other.
+      const storedTokens = sync.storedTokens?.isFresh ? sync.storedTokens : undefined;
+      const run: Run = { sync, settings: sync.settings, lease, problems: new Problems(), storedTokens, signal };
+      const end = await runSync(deps, run).catch((error) => endEarly(deps, run, error));
       isReleased = end === 'done';
       if (isReleased) return { outcome: 'done', done: done + 1 };
       if (end !== 'more_wait') return { outcome: end, done };
@@ -73,22 +74,17 @@ export async function runSyncs(
 }
 
 /** Runs one sync to its end. `done`: no other waits, and the lease is released; `more_wait`: others wait. */
-async function runSync(
-  deps: SyncDeps,
-  sync: TakenSync,
-  lease: SyncLease,
-  signal: AbortSignal,
-): Promise<'done' | 'more_wait' | 'handed_back'> {
+async function runSync(deps: SyncDeps, run: Run): Promise<'done' | 'more_wait' | 'handed_back'> {
   const { store, log } = deps;
+  const { sync, lease, problems } = run;
   const { connectionId } = sync;
   const started = performance.now();
-  const problems = new Problems();
   const fields = { connectionId, syncId: sync.id };
   await withFields(fields, () =>
     span('sync', { ...fields, mode: sync.mode }, async () => {
       const trace = traceHere();
       if (trace) await store.syncs.traced(sync.id, trace);
-      return list(deps, { sync, settings: sync.settings, lease, problems, storedTokens: sync.storedTokens, signal });
+      return list(deps, run);
     }),
   );
   const error = problems.text;
@@ -111,9 +107,7 @@ async function runSync(
 /** Decides about a sync that an error has stopped. */
 async function endEarly(
   { store, log, onEnd }: SyncDeps,
-  sync: TakenSync,
-  lease: SyncLease,
-  signal: AbortSignal,
+  { sync, lease, problems, signal }: Run,
   error: unknown,
 ): Promise<Exclude<RunsEnd['outcome'], 'done' | 'busy'>> {
   const { connectionId } = sync;
@@ -132,8 +126,10 @@ async function endEarly(
     log.warn({ event: 'sync.interrupted', ...fields, err: error }, 'sync interrupted');
     return 'interrupted';
   }
+  const { text, held } = problems;
+  const outcome = { status: 'failed', error: text === null ? reason : `${reason}; ${text}`, held } as const;
   // If only the database's answer was lost, the run has ended already: then there is nothing to log.
-  if (!(await store.syncs.finish(sync, lease, { status: 'failed', error: reason }))) return 'handed_back';
+  if (!(await store.syncs.finish(sync, lease, outcome))) return 'handed_back';
   onEnd('failed');
   log.warn({ event: 'sync.failed', ...fields, err: error }, 'sync failed');
   return 'failed';

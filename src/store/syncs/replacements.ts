@@ -18,10 +18,10 @@ export async function since(db: Database, assetId: string): Promise<Date | undef
 
 /**
  * How many of a company's mirrored assets wait to be replaced, or were replaced within `windowHours`, with a sample of the
- * waiting ones. Replacements that an operator has accepted do not count.
+ * waiting ones. Replacements that an operator has accepted do not count. `until`: those that are found later are not counted.
  */
-export async function count(db: Database, { companyId }: Listed): Promise<HeldChanges> {
-  const { rows } = await sql<HeldChanges>`
+export async function count(db: Database, { companyId }: Listed): Promise<HeldChanges & { until: string }> {
+  const { rows } = await sql<HeldChanges & { until: string }>`
     WITH counted AS (
       SELECT r.asset_id, r.released_at, a.state FROM replacements r JOIN assets a ON a.id = r.asset_id
       WHERE r.company_id = ${companyId} AND ${inWindow}
@@ -29,7 +29,8 @@ export async function count(db: Database, { companyId }: Listed): Promise<HeldCh
       SELECT assets FROM asset_counts WHERE company_id = ${companyId} AND state = 'mirrored' UNION ALL
       SELECT assets FROM asset_count_changes WHERE company_id = ${companyId} AND state = 'mirrored'
     )
-    SELECT (SELECT count(*) FROM counted) AS count,
+    -- As text, because a Date has no microseconds.
+    SELECT now()::text AS until, (SELECT count(*) FROM counted) AS count,
       -- Assets that are being replaced count, too, although they are not mirrored now.
       ((SELECT coalesce(sum(assets), 0) FROM mirrored)
         + (SELECT count(*) FROM counted WHERE state <> 'mirrored'))::bigint AS known,
@@ -43,13 +44,14 @@ export async function count(db: Database, { companyId }: Listed): Promise<HeldCh
  * Releases up to `limit` replacements that were set aside, so that the listed files are due. Returns how many. `which`:
  * - `own`: those that this sync found;
  * - `settled`: also those that follow-up checks found, or syncs that no longer run;
- * - `accepted`: all that were found before this sync was requested.
+ * - `all`.
+ * `until`: only what was found by then.
  * @throws LeaseLost
  */
 export async function release(
   db: Database,
   listed: Listed,
-  { which, limit }: { which: 'own' | 'settled' | 'accepted'; limit: number },
+  { which, until, limit }: { which: 'own' | 'settled' | 'all'; until: string | Date; limit: number },
 ): Promise<number> {
   const { sync, companyId } = listed;
   // The sync that found it still runs, and may find more.
@@ -59,13 +61,14 @@ export async function release(
   const chosen = {
     own: isOwn,
     settled: sql`(${isOwn} OR NOT ${isOpen})`,
-    accepted: sql`r.found_at <= ${sync.requestedAt}`,
+    all: sql`true`,
   }[which];
   return underLease(db, listed, async (tx) => {
     const { rows } = await sql<{ count: number }>`
       WITH chosen AS (
         SELECT a.id, r.listed FROM replacements r JOIN assets a ON a.id = r.asset_id
-        WHERE r.company_id = ${companyId} AND r.released_at IS NULL AND a.state <> 'gone' AND ${chosen}
+        WHERE r.company_id = ${companyId} AND r.released_at IS NULL AND a.state <> 'gone'
+          AND r.found_at <= ${until}::timestamptz AND ${chosen}
         ORDER BY a.id LIMIT ${limit} FOR UPDATE OF a
       ), changed AS (
         UPDATE assets AS a SET state = 'pending', reason = NULL, revision = a.revision + 1, next_at = now(), attempts = 0,
