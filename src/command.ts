@@ -199,10 +199,10 @@ const app = (options: ContextOptions) =>
         const { savedToken } = await import('./config/credentials.ts');
         const { findAdminToken } = await import('./config/secrets.ts');
         const { url, token, dataDir } = readClientConfig(process.env);
-        return createApiClient({
-          url,
-          token: token ?? (await savedToken(url, process.env)) ?? (await findAdminToken(dataDir)),
-        });
+        // The token of an asset-mirror on this machine must not reach another one.
+        const isHere = ['localhost', '127.0.0.1', '[::1]'].includes(new URL(url).hostname);
+        const local = () => (isHere ? findAdminToken(dataDir) : undefined);
+        return createApiClient({ url, token: token ?? (await savedToken(url, process.env)) ?? (await local()) });
       },
       async credentials() {
         const { readClientConfig } = await import('./config/config.ts');

@@ -1,6 +1,6 @@
 import type { Config } from './config/config.ts';
 import { openToOthers } from './config/preflight.ts';
-import { encryptionKeys } from './config/secrets.ts';
+import { savedEncryptionKeys } from './config/secrets.ts';
 import { reasonOf } from './errors.ts';
 import { type Finding, findingsOn } from './finding.ts';
 import { probePublicUrl } from './http/probe-public-url.ts';
@@ -36,7 +36,7 @@ interface Examining {
 
 /**
  * Checks everything that a mirror with this configuration depends on, in a process of its own, also while asset-mirror
- * runs. Changes nothing: test objects are removed again.
+ * runs. Removes its test objects. It may refresh a token, and saves which checksums the bucket supports.
  */
 export async function* examine(config: Config, signal: AbortSignal): AsyncGenerator<Finding> {
   await using open = new AsyncDisposableStack();
@@ -98,7 +98,13 @@ async function* examineLibrary(at: Examining, store: Store | undefined, state: S
     yield withoutToken(state, connections ?? []);
     return;
   }
-  const sealer = createSealer(await encryptionKeys(config));
+  const keys = await savedEncryptionKeys(config);
+  if (keys.length === 0) {
+    const found = `${config.dataDir}/encryption-key is missing, so no stored token can be decrypted`;
+    yield findingsOn('library').not('wrong', 'token', found, 'put its backup there, or set ENCRYPTION_KEYS');
+    return;
+  }
+  const sealer = createSealer(keys);
   const tokens = new Tokens({ store, client: oauth, sealer, log, instance: config.instance });
   // A refresh is never aborted: the library has rotated the token already.
   open.defer(() => tokens.settled());
@@ -157,7 +163,11 @@ async function configuration(config: Config): Promise<Finding[]> {
     note('DATA_DIR', 'other accounts can read it, and it contains secrets', `chmod 700 ${config.dataDir}`);
   }
   if (plain(publicUrl)) {
-    note('PUBLIC_URL', publicUrl, 'https: the library accepts no other redirect URI, except for localhost');
+    note(
+      'PUBLIC_URL',
+      publicUrl,
+      'set an https address: the library refuses other redirect URIs, except for localhost',
+    );
   }
   if (config.databaseUrl !== undefined && !config.signingKeys) {
     note(
@@ -168,14 +178,15 @@ async function configuration(config: Config): Promise<Finding[]> {
   }
   const { apiUrl } = config.library;
   const { endpoint } = config.storage.s3;
-  if (plain(apiUrl)) note('LIBRARY_API_URL', apiUrl, 'https: otherwise others can read the requests');
-  if (endpoint && plain(endpoint)) note('S3_ENDPOINT', endpoint, 'https: otherwise others can read the requests');
+  const https = 'set an https address: with http, others on the network can read the requests';
+  if (plain(apiUrl)) note('LIBRARY_API_URL', apiUrl, https);
+  if (endpoint && plain(endpoint)) note('S3_ENDPOINT', endpoint, https);
   if (config.storage.target.kind === 'directory' && config.storage.s3.objectLock) {
     const remedy = 'set STORAGE_URL to a bucket with Object Lock, or remove S3_OBJECT_LOCK';
     findings.push(not('wrong', 'S3_OBJECT_LOCK', 'is set, but a directory locks nothing', remedy));
   }
   if (plain(webhook.url)) {
-    const remedy = 'https: otherwise others can read the messages, which contain links to reconnect';
+    const remedy = 'set an https address: with http, others can read the messages, which contain links to reconnect';
     note('WEBHOOK_URL', 'is not https', remedy);
   }
   const included = unknownTypes(sync.includeTypes);

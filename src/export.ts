@@ -29,7 +29,7 @@ export interface ExportRequest {
 }
 
 /**
- * Copies files of the mirror to `to` under readable names, in a process of its own. Only reads the database and the bucket.
+ * Copies files of the mirror to `to` under readable names, in a process of its own. Removes and replaces nothing in the bucket.
  * @throws WrongSelection
  */
 export async function exportTo(

@@ -31,7 +31,7 @@ export interface CopyReport<Progress> {
 }
 
 /**
- * Copies files of the mirror to `to`, in a process of its own. Only reads the database and the bucket.
+ * Copies files of the mirror to `to`, in a process of its own. Removes and replaces nothing in the bucket.
  * @throws WrongSelection
  */
 export async function restoreFrom(
@@ -76,7 +76,9 @@ export async function openTarget(config: CopyConfig, to: StorageTarget, { log, o
   });
   // Perhaps this mirror under another name.
   if (await target.head(bucketIdKey))
-    throw new WrongSelection(`The target belongs to a mirror: ${target.name} has ${bucketIdKey}.`);
+    throw new WrongSelection(
+      `The target belongs to a mirror: ${target.name} has ${bucketIdKey}. Name another directory or bucket.`,
+    );
   await target.check();
   return target;
 }
@@ -84,7 +86,7 @@ export async function openTarget(config: CopyConfig, to: StorageTarget, { log, o
 /** @throws WrongSelection if the target is in the bucket of the mirror, or contains it */
 export function requireOther(config: CopyConfig, to: StorageTarget): void {
   if (overlaps(config.storage.target, to))
-    throw new WrongSelection('The target is in the bucket of the mirror itself.');
+    throw new WrongSelection('The target and the bucket of the mirror overlap. Name another directory or bucket.');
 }
 
 /** Whether one of them contains the other. */

@@ -1,5 +1,5 @@
 import type { ApiClient } from './client.ts';
-import { collect, collectTags, connectionName } from './options.ts';
+import { collect, collectTags, connectionName, startDate } from './options.ts';
 import { failIf, type NewVerb } from './verb.ts';
 import { retry } from './verbs/assets.ts';
 import { connectLink, disconnect, pause, resume } from './verbs/connections.ts';
@@ -69,7 +69,11 @@ function resyncVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
   )
     .argument('<connection>', connectionName)
     .option('--full', 'list everything and retry failed assets; unless other options limit it, also repair the bucket')
-    .option('--since <time>', 'only uploads after this date, such as 2026-01-31')
+    .option(
+      '--since <time>',
+      'only uploads after the start of this day (UTC), such as 2026-01-31, or after this time',
+      startDate,
+    )
     .option('--company <id>', 'only this company')
     .option('--project <id>', 'only this project')
     .option('--type <type>', 'only this asset type, such as videos or "brand assets"')

@@ -37,9 +37,15 @@ export function size(text: string): number {
 }
 
 /** A time with its zone, or the end of a day in UTC. */
-export function date(text: string): Date {
+export const date = (text: string): Date => timeOf(text, 'T23:59:59.999Z');
+
+/** A time with its zone, the start of a day in UTC, or epoch milliseconds. */
+export const startDate = (text: string): Date =>
+  /^\d{13}$/.test(text) ? new Date(Number(text)) : timeOf(text, 'T00:00:00Z');
+
+function timeOf(text: string, ofDay: string): Date {
   const [, day, time] = /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d))?$/.exec(text) ?? [];
-  const at = new Date(time ? text : `${day}T23:59:59.999Z`);
+  const at = new Date(time ? text : `${day}${ofDay}`);
   // JavaScript takes 31 February for 3 March.
   const isDay = !Number.isNaN(at.getTime()) && new Date(`${day}T00:00:00Z`).toISOString().startsWith(day!);
   if (isDay) return at;

@@ -42,8 +42,8 @@ Run \`asset-mirror VERB --help\` for the options of a verb.
 
 Most verbs talk to the running asset-mirror at ASSET_MIRROR_URL (default:
 HOST:PORT). They sign in with ASSET_MIRROR_TOKEN, ADMIN_TOKEN, the session of
-\`asset-mirror login\`, or the token in DATA_DIR/admin-token, in this order.
-They do not read .env.
+\`asset-mirror login\`, or, of an asset-mirror on this machine, the token in
+DATA_DIR/admin-token, in this order. They do not read .env.
 
 Exit codes:
   0  done

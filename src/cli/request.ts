@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { reasonOf } from '../errors.ts';
 import { NotReachable, RefusedByService, UsageError } from './failures.ts';
 
 /** The address of the operator API, and the token for it. */
@@ -20,6 +21,19 @@ export const notOurs = ({ url }: Service, status: number) =>
   new NotReachable(
     `${url} answered ${status}, but not as asset-mirror does. Set ASSET_MIRROR_URL to the address of asset-mirror, or check the proxy in front of it.`,
   );
+
+/** The time limit of `call`. */
+const patienceMs = 30_000;
+
+function noAnswer({ url }: Service, method: string, error: unknown): NotReachable {
+  if ((error as Error).name === 'TimeoutError') {
+    const mayBeDone = method === 'GET' ? '' : ' It may still do what you asked: check that before you repeat it.';
+    return new NotReachable(`${url} did not answer within ${patienceMs / 1000} seconds.${mayBeDone}`);
+  }
+  return new NotReachable(
+    `No asset-mirror answers at ${url}: ${reasonOf(error)}. Start it with \`asset-mirror start\`, or set ASSET_MIRROR_URL to its address.`,
+  );
+}
 
 /**
  * Sends a request to the operator API. Without a signal there is no time limit.
@@ -45,10 +59,8 @@ export async function request(
       ...(body !== undefined && { body: JSON.stringify(body) }),
       ...(signal && { signal }),
     });
-  } catch {
-    throw new NotReachable(
-      `No asset-mirror answers at ${url}. Start it with \`asset-mirror start\`, or set ASSET_MIRROR_URL to its address.`,
-    );
+  } catch (error) {
+    throw noAnswer(service, method, error);
   }
   if (response.ok) return response;
   if (response.status === 401) {
@@ -68,11 +80,12 @@ export async function request(
 
 /** A request that is answered with JSON, within 30 seconds. */
 export async function call<T>(service: Service, method: string, path: string, body?: unknown): Promise<T> {
-  const response = await request(service, method, path, { body, signal: AbortSignal.timeout(30_000) });
+  const signal = AbortSignal.timeout(patienceMs);
+  const response = await request(service, method, path, { body, signal });
   try {
     return (await response.json()) as T;
-  } catch {
-    throw notOurs(service, response.status);
+  } catch (error) {
+    throw signal.aborted ? noAnswer(service, method, error) : notOurs(service, response.status);
   }
 }
 

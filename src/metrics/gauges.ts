@@ -50,7 +50,7 @@ function reader(log: Log, of: 'records' | 'drills' | 'queues') {
       return undefined;
     });
     if (found === undefined && !isFailing) {
-      log.warn({ event: 'metrics.gauges_failed', of, err }, 'gauges left out: their values cannot be read');
+      log.warn({ event: 'metrics.gauges_failed', of, err }, 'gauges omitted: their values cannot be read');
     }
     isFailing = found === undefined;
     return found;

@@ -120,7 +120,11 @@ export async function existingConnection(store: Store, id: string): Promise<Conn
 /** The error for a connection that is not active. */
 export function stopped(connection: Connection): Refused {
   return connection.status === 'paused'
-    ? new Refused(409, 'connection_paused', 'The connection is paused. Resume it first.')
+    ? new Refused(
+        409,
+        'connection_paused',
+        'The connection is paused. Resume it first, with `asset-mirror resume` or in the dashboard.',
+      )
     : new Refused(
         409,
         'connection_disconnected',

@@ -176,6 +176,12 @@ function eventText(kind: string, { companyId, recordedFor, outcome, reason, by }
       return 'no longer in the library';
     case 'asset.damaged':
       return 'found damaged or missing in the bucket';
+    case 'asset.replaced':
+      return 'its file was replaced by the newer one of the library';
+    case 'asset.transcript':
+      return 'its transcript was stored';
+    case 'asset.removed':
+      return 'its objects were removed from the bucket';
     case 'asset.conflict':
       return `listed by companies ${recordedFor} and ${companyId}; only that of ${recordedFor} is mirrored`;
     case 'operator.retryAsset':

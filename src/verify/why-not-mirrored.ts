@@ -16,11 +16,11 @@ export function whyNot({ state, reason, skipped, nextAt, media, hasNoReader }: A
     case 'failed':
       return `failed${because(reason) || ', without a reason'}`;
     case 'transferring':
-      return `on its way${because(reason)}`;
+      return `in transfer${because(reason)}`;
     case 'pending': {
-      if (hasNoReader) return `not yet${because({ code: 'no_reader' })}`;
+      if (hasNoReader) return `not mirrored yet${because({ code: 'no_reader' })}`;
       const later = reason && nextAt && nextAt.getTime() > Date.now() ? `; next try ${nextAt.toISOString()}` : '';
-      return `not yet${because(reason) || ': waits for a free slot'}${later}`;
+      return `not mirrored yet${because(reason) || ': waits for a free slot'}${later}`;
     }
   }
 }

@@ -200,6 +200,7 @@ describe('commands of operators', () => {
       stderr: expect.stringContaining('CONNECT_RETURN_ORIGINS is empty'),
     });
     expect((await run(['set', '--tag', 'client=acme'])).stderr).toContain('--tag needs a connection');
+    expect((await run(['set', '--hold-missing', '5%'])).stderr).toContain('--hold-missing needs a connection');
   });
 
   test('resync --wait returns when everything is mirrored, and exits with 1 if anything failed', async () => {
@@ -216,6 +217,11 @@ describe('commands of operators', () => {
     const json = await run(['resync', id, '--wait', '--json']);
     expect(json.code).toBe(1);
     expect(JSON.parse(json.stdout)).toMatchObject({ sync: { status: 'done', new: 1 }, failed: 1 });
+    // It fails again, so the number of failed assets does not change.
+    const again = await run(['resync', id, '--full', '--wait', '--json']);
+    expect(again.code).toBe(1);
+    expect(JSON.parse(again.stdout)).toMatchObject({ sync: { status: 'done' }, failed: 1 });
+    expect(await run(['resync', id, '--wait'])).toMatchObject({ code: 0 });
     await scene.admin.clearFaults();
   });
 
@@ -441,7 +447,8 @@ describe('commands of operators', () => {
     expect((await run(['pause', id])).stdout).toContain('is paused');
     expect(await run(['resync', id])).toMatchObject({
       code: 1,
-      stderr: 'asset-mirror: The connection is paused. Resume it first.\n',
+      stderr:
+        'asset-mirror: The connection is paused. Resume it first, with `asset-mirror resume` or in the dashboard.\n',
     });
     expect(JSON.parse((await run(['resume', id, '--json'])).stdout)).toMatchObject({ id, status: 'active' });
     expect(await run(['disconnect', id])).toMatchObject({ code: 2, stderr: expect.stringContaining('--yes') });

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { exitCodeOf } from '../../src/cli/failures.ts';
-import { date, directory } from '../../src/cli/options.ts';
+import { date, directory, startDate } from '../../src/cli/options.ts';
 import { program } from '../../src/cli/program.ts';
 import { demo } from '../../src/cli/verbs/demo.ts';
 import { library } from '../../src/cli/verbs/library.ts';
@@ -79,7 +79,7 @@ test('library and demo refuse a directory that cannot be read', () => {
   const closed = mkdtempSync(join(place, 'closed-'));
   chmodSync(closed, 0);
   const script = `
-    import { date, directory } from ${JSON.stringify(new URL('../../src/cli/options.ts', import.meta.url))};
+    import { date, directory, startDate } from ${JSON.stringify(new URL('../../src/cli/options.ts', import.meta.url))};
     if (process.getuid() === 0) process.seteuid(65534);
     try { directory(${JSON.stringify(closed)}); } catch (error) { console.log(error.message); }`;
   chmodSync(place, 0o755);
@@ -101,4 +101,16 @@ test.each([
 ])('the date %s is %s', (text, expected) => {
   if (expected) expect(date(text).toISOString()).toBe(expected);
   else expect(() => date(text)).toThrow('Expected a date');
+});
+
+test.each([
+  ['2026-01-31', '2026-01-31T00:00:00.000Z'],
+  ['2026-01-31T12:00:00+02:00', '2026-01-31T10:00:00.000Z'],
+  ['1769860800000', '2026-01-31T12:00:00.000Z'],
+  ['20260131', undefined],
+  ['2026-02-31', undefined],
+  ['2026-01-31T12:00', undefined],
+])('--since %j is the start of a day, a time with its zone, or epoch milliseconds', (text, expected) => {
+  if (expected) expect(startDate(text).toISOString()).toBe(expected);
+  else expect(() => startDate(text)).toThrow('Expected a date');
 });

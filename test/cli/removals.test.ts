@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
@@ -90,6 +90,15 @@ describe('the verbs that remove on purpose', () => {
     expect(await run('erase', '--reason', 'r', '--yes')).toMatchObject({ code: 2 });
     expect(await run('erase', 'no-such-asset', '--reason', 'r', '--yes')).toMatchObject({ code: 2 });
     expect(await run('release')).toMatchObject({ code: 2 });
+    const path = join(directory, 'there.json');
+    await writeFile(path, 'of another erasure');
+    for (const [at, why] of [
+      [path, /there is such a file already/],
+      [join(directory, 'no', 'such.json'), /no file can be written there/],
+    ] as const) {
+      const refused = await run('erase', two, '--reason', 'r', '--yes', '--certificate', at);
+      expect(refused).toMatchObject({ code: 2, stderr: expect.stringMatching(why) });
+    }
     expect(await scene.keys(two)).toHaveLength(2);
   });
 

@@ -175,7 +175,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows('Poster 3.pdf');
     await tabTo('button', 'Repair');
     await page.keyboard.press('Enter');
-    await shows('Assets repaired');
+    await shows('Repairs started');
     await until(
       'the file to be there again',
       async () => (await scene.media(await idOf('Poster 3.pdf'))) !== undefined,

@@ -245,7 +245,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     const of = (id: string) => run.lines.find(({ assetId }: Line) => assetId === id);
     // The full sync before it has found them; their state now is shown as it is.
     expect(of(broken)).toMatchObject({ mark: '-', key: null, difference: true });
-    expect(of(broken).text).toMatch(/^broken\.bin: (not yet|on its way)/);
+    expect(of(broken).text).toMatch(/^broken\.bin: (not mirrored yet|in transfer)/);
     expect(of(missing)).toMatchObject({ mark: '-' });
     await scene.mirror.assetIn(missing, 'unavailable');
     const later = await verify();

@@ -1,4 +1,5 @@
-import { writeFile } from 'node:fs/promises';
+import { access, constants, writeFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes } from '../../units.ts';
 import type { Answer, Asked } from '../answers.ts';
@@ -23,6 +24,7 @@ const pollMs = 500;
 /** Erases assets for good, after a confirmation, and writes the certificate. Returns how many assets and objects remain. */
 export async function erase(api: ApiClient, ids: string[], options: EraseOptions): Promise<number> {
   const scope = await scopeOf(api, ids, options);
+  if (options.certificate !== undefined) await requireFree(options.certificate);
   const preview = await api.previewErasure(scope);
   const what = `this erases ${counted(preview.assets, 'asset')} (${formatBytes(preview.bytes)} of media) for good`;
   if (!options.yes) {
@@ -55,10 +57,27 @@ async function follow(api: ApiClient, id: string, { json }: EraseOptions): Promi
 async function finish(api: ApiClient, erasure: Answer<'erasure'>, options: Pick<EraseOptions, 'certificate' | 'json'>) {
   const certificate = await api.erasureCertificate(erasure.id);
   const { certificate: path } = options;
-  if (path !== undefined) await writeFile(path, `${jsonOf(certificate, 2)}\n`, { flag: 'wx' });
+  if (path !== undefined) {
+    await writeFile(path, `${jsonOf(certificate, 2)}\n`, { flag: 'wx' }).catch((error) => {
+      const remedy = `Print the certificate with \`asset-mirror erasures ${erasure.id}\`.`;
+      throw new Error(`the assets are erased, but ${path} cannot be written (${error.code}). ${remedy}`);
+    });
+  }
   if (options.json || path === undefined) printJson(certificate);
   if (!options.json && path !== undefined) print(`${summaryOf(certificate)}\nCertificate: ${harmless(path)}`);
   return erasure.assets.held + erasure.left;
+}
+
+/** Before anything is erased. @throws UsageError unless a new file can be written there */
+async function requireFree(path: string): Promise<void> {
+  const isThere = await access(path).then(
+    () => true,
+    () => false,
+  );
+  if (isThere) throw new UsageError(`--certificate ${path}: there is such a file already. Name a new one.`);
+  await access(dirname(path), constants.W_OK).catch(() => {
+    throw new UsageError(`--certificate ${path}: no file can be written there. Name another folder.`);
+  });
 }
 
 /** Says how much was erased, and how much remains. */
@@ -80,7 +99,10 @@ export async function erasures(
 ): Promise<number> {
   if (id !== undefined) {
     const erasure = await api.erasure(id);
-    return finish(api, erasure, options);
+    if (erasure.status === 'done') return finish(api, erasure, options);
+    throw new Error(
+      `the erasure ${id} still runs. Its certificate is complete when \`asset-mirror erasures\` shows it as done.`,
+    );
   }
   const found = await api.erasures();
   if (options.json) printJson(found);

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes, formatDuration } from '../../units.ts';
 import type { Asked, ConnectionSummary, Status, Sync, Verification } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
-import { RefusedByService, UsageError } from '../failures.ts';
+import { RefusedByService } from '../failures.ts';
 import { findConnection } from '../find-connection.ts';
 import { hindranceOf, stuckAssets, waitReporter } from '../hindrance.ts';
 import { liveLine } from '../live.ts';
@@ -10,7 +10,7 @@ import { bar, counted, harmless, number, paint, print, printJson } from '../outp
 
 export interface ResyncOptions {
   full?: boolean;
-  since?: string;
+  since?: Date;
   company?: string;
   project?: string;
   type?: string;
@@ -39,14 +39,14 @@ export async function resync(api: ApiClient, given: string, options: ResyncOptio
   };
   const request: Asked<'resync', 1> = {
     mode: options.full || Object.keys(accepted).length > 0 ? 'full' : 'incremental',
-    ...(options.since !== undefined && { since: timeOf(options.since) }),
+    ...(options.since && { since: options.since.toISOString() }),
     ...(options.company !== undefined && { companyId: options.company }),
     ...(options.project !== undefined && { projectId: options.project }),
     ...(options.type !== undefined && { assetType: options.type }),
     ...(options.asset !== undefined && { assetIds: options.asset }),
     ...accepted,
   };
-  const before = options.wait ? (await api.connection(connectionId)).counts.byState.failed : 0;
+  const before = options.wait ? await failedAndNotRetried(api, connectionId, request) : 0;
   const { syncId } = await api.resync(connectionId, request);
   const kind = request.mode === 'full' ? 'a full' : 'an incremental';
   if (!options.wait) {
@@ -61,6 +61,18 @@ export async function resync(api: ApiClient, given: string, options: ResyncOptio
   if (options.json) printJson({ sync, counts: connection.counts, failed, bucket });
   else for (const line of summary(sync, connection, verification, failed)) print(line);
   return failed + [sync, verification].filter((run) => run?.status === 'failed').length;
+}
+
+/** How many assets have failed already, and the sync will not retry them. A full sync of a part may count the rest as its own. */
+async function failedAndNotRetried(
+  api: ApiClient,
+  connectionId: string,
+  { mode, assetIds = [] }: Asked<'resync', 1>,
+): Promise<number> {
+  if (mode === 'full') return 0;
+  const { failed } = (await api.connection(connectionId)).counts.byState;
+  const named = await Promise.all(assetIds.map((id) => api.assets({ q: id, state: 'failed' })));
+  return failed - named.filter(({ assets }, i) => assets.some(({ id }) => id === assetIds[i])).length;
 }
 
 /** Waits until the sync and its verification have ended, and nothing of the connection is pending. */
@@ -190,12 +202,4 @@ function bucketSummary({ status, error, counts }: Verification): string {
     .filter(([, count]) => count > 0)
     .map(([word, count]) => `${number(count)} ${word}`);
   return `${paint('yellow', '!')} Bucket verified: ${found.join(', ')}; repairing ${counted(repaired, 'asset')}.`;
-}
-
-/** A date, or epoch milliseconds, in ISO 8601. */
-function timeOf(text: string): string {
-  const time = new Date(/^\d+$/.test(text) ? Number(text) : text);
-  if (Number.isNaN(time.getTime()))
-    throw new UsageError(`--since ${text}: expected a date such as 2026-01-31, or epoch milliseconds`);
-  return time.toISOString();
 }

@@ -48,8 +48,9 @@ function suggestForce(error: unknown): never {
 async function setForAll(api: ApiClient, { json, ...options }: SetOptions): Promise<void> {
   const [other] = Object.keys(options).filter((name) => !['bandwidth', 'force'].includes(name));
   if (other !== undefined) {
+    const option = `--${other.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
     throw new UsageError(
-      `--${other} needs a connection: asset-mirror set CONNECTION --${other} …; without one, only --bandwidth can be set`,
+      `${option} needs a connection: asset-mirror set CONNECTION ${option} …; without one, only --bandwidth can be set`,
     );
   }
   if (options.bandwidth === undefined) {

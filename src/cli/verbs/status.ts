@@ -56,10 +56,13 @@ function describe(totals: Status, connections: ConnectionSummary[], watched: boo
       ? `${number(totals.removals.assets)} will be removed from the bucket in the next 7 days; see \`asset-mirror removals\``
       : '',
     totals.removals.heldCompanies > 0
-      ? paint('yellow', 'a company is held: too many assets would be removed at once; see `asset-mirror removals`')
+      ? paint(
+          'yellow',
+          `too many assets would be removed at once, so nothing is removed until you accept it; held companies: ${number(totals.removals.heldCompanies)}; see \`asset-mirror removals\``,
+        )
       : '',
     totals.transcriptSearch && totals.transcriptSearch.waiting > 0
-      ? `${counted(totals.transcriptSearch.waiting, 'transcript')} not searched yet`
+      ? `${counted(totals.transcriptSearch.waiting, 'transcript')} not in the search yet`
       : '',
     scrubLine(totals.scrub),
     totals.bucket.ok
@@ -67,8 +70,11 @@ function describe(totals: Status, connections: ConnectionSummary[], watched: boo
       : paint('red', `bucket unavailable, all assets wait: ${harmless(totals.bucket.reason ?? '')}`),
     totals.queues === null ? paint('red', 'queue: no answer') : '',
   ].filter(Boolean);
-  const { active, paused, disconnected } = totals.connections;
+  const { active, paused, disconnected, troubled } = totals.connections;
   const all = active + paused + disconnected;
+  if (troubled > 0)
+    lines.push(paint('red', `with an error, a held company or a late sync: ${counted(troubled, 'connection')}`));
+  if (disconnected > 0) lines.push(paint('red', `${counted(disconnected, 'connection')} disconnected`));
   if (all === 0) {
     lines.push('', 'No connections. Create a link for a user with `asset-mirror connect-link`.');
     return lines.join('\n');

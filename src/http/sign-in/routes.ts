@@ -1,6 +1,7 @@
 import formbody from '@fastify/formbody';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
+import { Refused } from '../../operations/refused.ts';
 import { basePath } from '../base-path.ts';
 import { formPageHeaders } from '../pages.ts';
 import { fromOurPages } from './access.ts';
@@ -10,6 +11,9 @@ import { createSignInLimit } from './limit.ts';
 import { signInPage, signOutPage } from './pages.ts';
 import { providerRoutes } from './provider-routes.ts';
 import { recordRefusal, recordSignIn, requestOf } from './sign-in-entries.ts';
+
+const noProvider =
+  'This asset-mirror has no OpenID provider, so nobody can sign in on a terminal. Set ASSET_MIRROR_TOKEN to an API token, or ADMIN_TOKEN.';
 
 const form = z.object({ token: z.string().max(1000).default(''), to: z.string().max(2000).optional() });
 
@@ -36,6 +40,10 @@ export async function signInRoutes(app: FastifyInstance, deps: SignInDeps): Prom
     const limit = createSignInLimit();
     providerRoutes(app, { ...deps, provider, limit, destination, show });
     deviceRoutes(app, { ...deps, provider, limit });
+  } else {
+    app.post('/sign-in/device', { schema: { hide: true } }, () => {
+      throw new Refused(404, 'no_provider', noProvider);
+    });
   }
 
   app.post('/sign-in', { schema: { hide: true } }, async (request, reply) => {
@@ -44,7 +52,13 @@ export async function signInRoutes(app: FastifyInstance, deps: SignInDeps): Prom
     if (!fromOurPages(request, deps.publicUrl)) {
       return show(reply, 403, to, 'The form was sent from another site. Sign in here.');
     }
-    if (!signIn.token) return show(reply, 403, to, 'TOKEN_SIGN_IN=false: a token does not open the dashboard.');
+    if (!signIn.token)
+      return show(
+        reply,
+        403,
+        to,
+        'Sign-in with a token is switched off (TOKEN_SIGN_IN=false). Sign in with the OpenID provider.',
+      );
     const verdict = await deps.checkToken(token.trim(), request.ip);
     if (verdict !== 'wrong' && !('wait' in verdict)) {
       await recordSignIn(deps, request, verdict);

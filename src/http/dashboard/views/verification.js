@@ -133,7 +133,7 @@ export const verificationView = {
           ${counts.skipped > 0 ? fact('Skipped by filters', counts.skipped) : nothing}
           ${counts.archived > 0 ? fact('Archived', counts.archived) : nothing}
           ${counts.moving > 0 ? fact('Changed during the verification', counts.moving) : nothing}
-          ${run.repair ? fact('Assets repaired', counts.repaired) : nothing}
+          ${run.repair ? fact('Repairs started', counts.repaired) : nothing}
           ${counts.bytesRead > 0 ? html`<div><dt>Read</dt><dd>${bytes(counts.bytesRead)}</dd></div>` : nothing}
           ${took === undefined ? nothing : html`<div><dt>${ended(run) ? 'Duration' : 'Running for'}</dt><dd>${duration(took)}</dd></div>`}
         </dl>
@@ -169,7 +169,7 @@ const lineList = () =>
     lines,
     ({ number: at }) => at,
     ({ mark, key, assetId, text, difference }) => {
-      const [tone, word] = difference || mark === '=' ? (marks[mark] ?? ['plain', mark]) : ['plain', 'No file'];
+      const [tone, word] = difference || mark === '=' ? (marks[mark] ?? ['plain', mark]) : ['plain', 'Not expected'];
       const what = html`<code>${key ?? assetId}</code>`;
       return html`<li class=${tone}><span>${assetId ? html`<a href="#/assets/${encodeURIComponent(assetId)}">${what}</a>` : key ? what : nothing}
         ${text ? html`<small>${text}</small>` : nothing}</span>${pill(tone, word)}</li>`;
