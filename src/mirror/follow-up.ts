@@ -10,9 +10,9 @@ import { askLibrary } from './ask-library.ts';
 import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced-storage.ts';
 import { versionOf } from './media.ts';
-import { sidecarsOf, writeRecord } from './record.ts';
+import { sidecarFilesOf, writeRecord } from './record.ts';
 import { collectReason, type Outcome, retryOrFail } from './retry-or-fail.ts';
-import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
+import { mirrorThumbnail, setThumbnail } from './thumbnail.ts';
 import { fetchTranscript, transcriptDeadline, transcriptFiles } from './transcript.ts';
 
 /** The states of transcript and thumbnail when the media has just been stored. `isSame`: again, so stored sidecars stay. */
@@ -137,7 +137,7 @@ async function completeThumbnail(
   }
   if (sidecars.thumbnailState !== 'pending') return;
   const thumbnail = await mirrorThumbnail(deps, leased, detail, mediaKey).catch(collectReason(leased.signal, reasons));
-  if (thumbnail) keepThumbnail(sidecars, thumbnail);
+  if (thumbnail) setThumbnail(sidecars, thumbnail);
   else if (!detail.thumbnailUrl) sidecars.thumbnailState = 'none';
   else if (leased.asset.followUps + 1 >= thumbnailTries) sidecars.thumbnailState = 'gave_up';
   note(leased.lease, 'thumbnail', { status: sidecars.thumbnailState });
@@ -204,7 +204,7 @@ async function finish(
       detail: storable(api),
       recordKey,
       ...sidecars,
-      sidecarFiles: sidecarsOf(sidecars, recordKey),
+      sidecarFiles: sidecarFilesOf(sidecars, recordKey),
       waitMs,
       followUps: waitMs === null ? 0 : checks,
       reason: reasons.length > 1 ? { code: 'several', reasons } : (reasons[0] ?? null),

@@ -12,10 +12,10 @@ import { fenced } from './fenced-storage.ts';
 import { initialSidecars, nextFollowUp } from './follow-up.ts';
 import { dropUnfinishedVersion } from './keep-version.ts';
 import { objectNameOf, versionOf } from './media.ts';
-import { sidecarsOf, writeRecord } from './record.ts';
+import { sidecarFilesOf, writeRecord } from './record.ts';
 import { concernsAll, type Outcome, retryOrFail } from './retry-or-fail.ts';
 import { isSameFile, removeSuperseded } from './supersede.ts';
-import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
+import { mirrorThumbnail, setThumbnail } from './thumbnail.ts';
 import { transfer } from './transfer.ts';
 import { forgetUpload } from './transfer-in-parts.ts';
 
@@ -132,7 +132,7 @@ async function storeSidecars(
     if (error instanceof RetryLater) await deps.limiter.adaptTo(asset.connectionId, error);
     return undefined;
   });
-  if (thumbnail) keepThumbnail(sidecars, thumbnail);
+  if (thumbnail) setThumbnail(sidecars, thumbnail);
   note(lease, 'thumbnail', { status: sidecars.thumbnailState });
   return sidecars;
 }
@@ -158,7 +158,7 @@ async function finish(
       detail: storable(withoutLinks(detail)),
       recordKey,
       ...sidecars,
-      sidecarFiles: sidecarsOf(sidecars, recordKey),
+      sidecarFiles: sidecarFilesOf(sidecars, recordKey),
       waitMs: nextFollowUp(deps, leased, sidecars, detail, 0),
       followUps: 0,
     }),

@@ -21,7 +21,7 @@ export interface AssetRecord {
 }
 
 /** The current record and sidecars, without those of superseded versions. */
-export function sidecarsOf(
+export function sidecarFilesOf(
   { sidecarFiles, transcriptKeys, thumbnail }: SidecarStates,
   recordKey: string,
 ): Record<string, StoredSidecar> {
@@ -32,7 +32,7 @@ export function sidecarsOf(
   return kept;
 }
 
-export function keptOf({ bytes, etag, checksums }: Stored): StoredSidecar {
+export function storedSidecarOf({ bytes, etag, checksums }: Stored): StoredSidecar {
   const { crc32, sha256 } = checksums;
   return { bytes, etag: etag ?? null, crc32: crc32!, ...(sha256 && { sha256 }) };
 }
@@ -68,7 +68,7 @@ export async function writeRecord(
   const record: AssetRecord = { ...recordOf({ companyId: asset.companyId, ...of }), writtenAt };
   const key = sidecarKeys.record(media.key);
   const stored = await putJson(deps.storage, key, record, signal);
-  sidecars.sidecarFiles[key] = keptOf(stored);
+  sidecars.sidecarFiles[key] = storedSidecarOf(stored);
   note(lease, 'recorded');
   return key;
 }

@@ -97,7 +97,7 @@ async function judge(deps: RetryDeps, { asset, signal }: LeasedAsset, error: unk
     return { outcome: 'later', waitMs: error.waitMs, reason: toReason(error) };
   }
   const text = reasonOf(error);
-  if (outages.isOutage(error, asset.id) && asset.waits < 10 * mostWaits) {
+  if (outages.recordFailure(error, asset.id) && asset.waits < 10 * mostWaits) {
     const waitMs = backoff(asset.waits, 5000, 300_000);
     return {
       outcome: 'library_unavailable',

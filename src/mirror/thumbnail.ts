@@ -7,7 +7,7 @@ import { sidecarKeys } from '../storage/keys.ts';
 import type { Stored } from '../storage/storage.ts';
 import type { SidecarStates } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
-import { keptOf } from './record.ts';
+import { storedSidecarOf } from './record.ts';
 
 /** The maximum size of a thumbnail. A larger body is not one. */
 const largestThumbnail = 32 * 2 ** 20;
@@ -49,8 +49,8 @@ export async function mirrorThumbnail(
   }
 }
 
-export function keepThumbnail(sidecars: SidecarStates, stored: Stored): void {
+export function setThumbnail(sidecars: SidecarStates, stored: Stored): void {
   sidecars.thumbnail = { key: stored.key, bytes: stored.bytes };
   sidecars.thumbnailState = 'mirrored';
-  sidecars.sidecarFiles[stored.key] = keptOf(stored);
+  sidecars.sidecarFiles[stored.key] = storedSidecarOf(stored);
 }

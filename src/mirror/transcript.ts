@@ -5,7 +5,7 @@ import { sidecarKeys } from '../storage/keys.ts';
 import { databaseTime } from '../store/assets/history.ts';
 import type { SidecarStates } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
-import { keptOf } from './record.ts';
+import { storedSidecarOf } from './record.ts';
 import { collectReason } from './retry-or-fail.ts';
 
 /**
@@ -51,7 +51,7 @@ export async function fetchTranscript(
       [sidecarKeys.transcript(key), transcript.json, 'application/json'],
     ] as const;
     for (const [key, content, contentType] of parts) {
-      sidecars.sidecarFiles[key] = keptOf(await deps.storage.put(key, content, { contentType, signal }));
+      sidecars.sidecarFiles[key] = storedSidecarOf(await deps.storage.put(key, content, { contentType, signal }));
     }
     Object.assign(sidecars, {
       transcriptState: 'mirrored',

@@ -122,7 +122,7 @@ async function requireKnown(store: Store, kind: HoldRequest['kind'], ids: string
     kind === 'asset'
       ? await store.removals.unknownAssets(ids)
       : kind === 'project'
-        ? await store.assets.ofNone('projectId', ids)
+        ? await store.assets.namesOfNoAsset('projectId', ids)
         : [];
   if (unknown.length === 0) return;
   const what = kind === 'asset' ? 'There is no asset' : 'No asset has the project';

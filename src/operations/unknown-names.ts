@@ -37,8 +37,8 @@ export async function unknownNames(
 ): Promise<UnknownName[]> {
   const named = (list: keyof Choice) => fields.flatMap((field) => (field.list === list ? field.values : []));
   const companies = await store.connections.companies([connectionId]);
-  const types = await store.assets.ofNone('assetType', unknownTypes(named('assetTypes')));
-  const ofNoAsset = await store.assets.ofNone('projectId', named('projectIds'));
+  const types = await store.assets.namesOfNoAsset('assetType', unknownTypes(named('assetTypes')));
+  const ofNoAsset = await store.assets.namesOfNoAsset('projectId', named('projectIds'));
   const listed = ofNoAsset.length > 0 ? await projects(connectionId).catch(() => undefined) : undefined;
   const isUnknown = {
     companyIds: (value: string) => !companies.some(({ id }) => id === value),

@@ -225,7 +225,7 @@ async function checkFilters(store: Store, filters: EndpointFilters = {}): Promis
   for (const id of filters.connectionIds ?? []) await existingConnection(store, id);
   const unknown = [
     ...(await store.connections.unknownCompanies(filters.companyIds ?? [])),
-    ...(await store.assets.ofNone('assetType', unknownTypes(filters.assetTypes ?? []))),
+    ...(await store.assets.namesOfNoAsset('assetType', unknownTypes(filters.assetTypes ?? []))),
   ];
   if (unknown.length > 0) {
     throw new Refused(400, 'unknown_name', `There is no such company or asset type: ${unknown.join(', ')}.`);

@@ -50,7 +50,7 @@ export function createOutageDetector() {
     },
 
     /** Whether this error is part of an outage: many assets fail and none gets an answer, or there was no answer for long. */
-    isOutage(error: unknown, assetId: string): boolean {
+    recordFailure(error: unknown, assetId: string): boolean {
       return (targetsOf.get(error as object) ?? [])
         .map((target) => {
           const assets = failingAssets.get(target) ?? new Set();

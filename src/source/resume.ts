@@ -35,7 +35,7 @@ interface Range {
 }
 
 /** Errors in a row, without a new byte, after which the download fails. */
-const fruitless = 4;
+const mostErrors = 4;
 
 /** The bytes of a range. When the connection breaks, a new request continues at the next byte of the same version. */
 export async function* deliver(options: ResumeOptions, range: Range): AsyncGenerator<Buffer> {
@@ -44,7 +44,7 @@ export async function* deliver(options: ResumeOptions, range: Range): AsyncGener
   let response = range.first;
   /** Where the current answer ends: a server may send less than was requested. */
   let end = to;
-  let starts = 0;
+  let errorsInRow = 0;
   let wasBroken = false;
   if (options.minRate) link.rate ??= new RateWatch(options.minRate);
   link.rate?.begin();
@@ -57,7 +57,7 @@ export async function* deliver(options: ResumeOptions, range: Range): AsyncGener
         }
         for await (const chunk of paced(options, range, response)) {
           offset += chunk.length;
-          starts = 0;
+          errorsInRow = 0;
           yield chunk;
         }
         if (to === undefined || (offset === to && end === to)) return;
@@ -66,8 +66,8 @@ export async function* deliver(options: ResumeOptions, range: Range): AsyncGener
       } catch (error) {
         wasBroken = true;
         const resumable = to !== undefined && etag !== undefined && offset < to && offset <= end! && !isFinal(error);
-        if (signal.aborted || !resumable || ++starts >= fruitless) throw error;
-        await sleep(starts * 250, undefined, { signal });
+        if (signal.aborted || !resumable || ++errorsInRow >= mostErrors) throw error;
+        await sleep(errorsInRow * 250, undefined, { signal });
       }
       response = undefined;
     }

@@ -22,7 +22,7 @@ import * as versions from './assets/versions.ts';
 import { between, currentCursor, page, renew as renewFeed } from './changes/changes.ts';
 import * as changeFiles from './changes/files.ts';
 import { adopt } from './companies/hand-over.ts';
-import { countHeld, endHolds } from './companies/held-changes.ts';
+import { countHeld, endHeldChanges } from './companies/held-changes.ts';
 import { setCompanies } from './companies/set-companies.ts';
 import * as connectionFilters from './connections/changed-filters.ts';
 import * as connections from './connections/connections.ts';
@@ -182,7 +182,7 @@ const readable = (db: Database) => ({
     changeSettings,
     countHeld,
     countTroubled,
-    endHolds,
+    endHeldChanges,
     freshness,
     lags,
     late,

@@ -161,7 +161,7 @@ class Planner {
     );
     for await (const { listed, isDoubtful } of listing) {
       const ids = listed.map(({ id }) => id);
-      const known = new Map((await store.assets.some(ids)).map((it) => [it.id, it]));
+      const known = new Map((await store.assets.withIds(ids)).map((it) => [it.id, it]));
       const erased = await store.removals.erasedAmong(ids);
       for (const asset of listed) {
         if (erased.has(asset.id)) continue;

@@ -185,7 +185,7 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
   const filters = filtersOf(run.settings, deps.filters);
   const skipped = companies.filter(({ id }) => skipsCompany(filters, id));
   const skippedIds = skipped.map(({ id }) => id);
-  if (skipped.length > 0) await deps.store.connections.endHolds(sync.connectionId, skippedIds);
+  if (skipped.length > 0) await deps.store.connections.endHeldChanges(sync.connectionId, skippedIds);
   if (companyId !== undefined && skipped.length > 0) {
     problems.add(`company ${companyId} is skipped by a filter`, { fatal: true });
   }

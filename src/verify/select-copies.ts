@@ -45,7 +45,7 @@ export async function* selectCopies(
   let isAny = false;
   for await (const ids of pagesOf(store, filter)) {
     isAny = true;
-    const [assets, versions] = await Promise.all([store.assets.some(ids), store.versions.ofAssets(ids)]);
+    const [assets, versions] = await Promise.all([store.assets.withIds(ids), store.versions.ofAssets(ids)]);
     for (const assetId of ids) {
       unknown.delete(assetId);
       const asset = assets.find(({ id }) => id === assetId);

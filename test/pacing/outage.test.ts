@@ -15,7 +15,7 @@ describe('outage detection', () => {
     error: Error = reset(),
   ) {
     await outages.watch(place, () => Promise.reject(error)).catch(() => {});
-    return outages.isOutage(error, id);
+    return outages.recordFailure(error, id);
   }
 
   test('an outage begins when five assets in a row fail, and ends with an answer', async () => {
@@ -71,7 +71,7 @@ describe('outage detection', () => {
     const renewed = async (id: string) => {
       const error = reset();
       await outages.watch('links', () => outages.watch('api', () => Promise.reject(error))).catch(() => {});
-      return outages.isOutage(error, id);
+      return outages.recordFailure(error, id);
     };
     for (const id of ['a', 'b', 'c', 'd']) expect(await renewed(id)).toBe(false);
     expect(await fails(outages, 'links', 'e')).toBe(false);
@@ -83,7 +83,7 @@ describe('outage detection', () => {
     const failsFor = async (connectionId: string, id: string) => {
       const error = reset();
       await outages.watch('api', () => Promise.reject(error), connectionId).catch(() => {});
-      return outages.isOutage(error, id);
+      return outages.recordFailure(error, id);
     };
     const answeredFor = (connectionId: string) => outages.watch('api', async () => 'an answer', connectionId);
     for (const id of ['a', 'b', 'c', 'd']) {

@@ -26,7 +26,7 @@ export const withoutRow = (id: string, versions: AssetVersion[]): Purgeable => (
  * What to purge: the asset's own folders, and each key that is in none of them. The asset's own record comes first, so that a rebuild never
  * finds an asset of which a part is removed.
  */
-async function placesOf(asset: Purgeable, isShared: IsShared): Promise<string[]> {
+async function keysAndFoldersOf(asset: Purgeable, isShared: IsShared): Promise<string[]> {
   const { id, media, recordKey, superseded, earlierKeys, sidecarFiles, upload, versions } = asset;
   const records = [recordKey, media && sidecarKeys.record(media.key)].filter((key) => typeof key === 'string');
   const keys = [...records, media?.key, upload?.key, ...superseded, ...earlierKeys, ...Object.keys(sidecarFiles)];
@@ -59,7 +59,7 @@ export async function purgeAsset(
   const found: Removed = { objects: 0, bytes: 0, left: [] };
   const seen = new Set<string>();
   if (asset.upload && !options.dryRun) await storage.uploads.abort(asset.upload);
-  for (const place of await placesOf(asset, options.isShared)) {
+  for (const place of await keysAndFoldersOf(asset, options.isShared)) {
     for await (const { key, versionId, bytes, left } of storage.purge(place, options)) {
       options.signal.throwIfAborted();
       const name = JSON.stringify([key, versionId]);

@@ -15,7 +15,7 @@ export async function get(db: Database, id: string): Promise<Asset | undefined> 
 }
 
 /** The assets with these ids that exist. */
-export async function some(db: Database, ids: string[]): Promise<Asset[]> {
+export async function withIds(db: Database, ids: string[]): Promise<Asset[]> {
   return ids.length === 0 ? [] : db.selectFrom('assets').selectAll().where('id', 'in', ids).execute();
 }
 
@@ -29,7 +29,11 @@ export async function recent(db: Database, ms: number) {
 }
 
 /** Returns the projects or types of `names` that no asset has. */
-export async function ofNone(db: Database, facet: 'projectId' | 'assetType', names: string[]): Promise<string[]> {
+export async function namesOfNoAsset(
+  db: Database,
+  facet: 'projectId' | 'assetType',
+  names: string[],
+): Promise<string[]> {
   if (names.length === 0) return [];
   const { rows } = await sql<{ name: string }>`
     SELECT DISTINCT name FROM unnest(${names}::text[]) AS named (name)

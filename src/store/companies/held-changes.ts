@@ -39,7 +39,7 @@ export async function setHeld(
 }
 
 /** Ends held changes of companies that this connection no longer lists. Only held removals stay: they wait for an operator. */
-export async function endHolds(db: Database, connectionId: string, companyIds: string[]): Promise<void> {
+export async function endHeldChanges(db: Database, connectionId: string, companyIds: string[]): Promise<void> {
   await sql`
     UPDATE access SET held = held - '{missing,replaced}'::text[]
     WHERE connection_id = ${connectionId} AND company_id = ANY(${companyIds}::text[])

@@ -61,7 +61,8 @@ export async function* probeDatabase(options: { url: string }): AsyncGenerator<F
       yield not('wrong', 'schema', 'needs changes, and this user has no permission for them', remedy);
     }
     if (facts.connections < 50) {
-      const remedy = 'each process opens 25 connections, or 34 without Redis: raise max_connections, or run fewer processes';
+      const remedy =
+        'each process opens 25 connections, or 34 without Redis: raise max_connections, or run fewer processes';
       yield not('note', 'connections', `${facts.connections} at most`, remedy);
     }
     const startedAt = Date.now();

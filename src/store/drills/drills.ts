@@ -6,7 +6,7 @@ import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent } from '../events/add-event.ts';
-import { isDue } from '../settings/chores.ts';
+import { doIfDue } from '../settings/chores.ts';
 
 /** A restore drill. `error`: why the drill, or its last attempt, failed. */
 export interface Drill {
@@ -47,7 +47,7 @@ export async function request(db: Database, { sample, scheduled = false }: { sam
 
 /** Requests the scheduled drill if it is due: the first one a day after the first connection. True in one process. */
 export async function requestIfDue(db: Database, intervalMs: number, sample: number): Promise<boolean> {
-  return isDue(db, { name: 'drill', everyMs: intervalMs, firstMs: Math.min(intervalMs, dayMs) }, async (tx) => {
+  return doIfDue(db, { name: 'drill', everyMs: intervalMs, firstMs: Math.min(intervalMs, dayMs) }, async (tx) => {
     await request(tx, { sample, scheduled: true });
   });
 }

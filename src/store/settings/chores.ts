@@ -31,7 +31,7 @@ export async function done(db: Database, name: string, everyMs: number): Promise
  * Does `work` if a chore is due, in the one process that finds it so: `firstMs` after the first connection, and then every `everyMs`.
  * Returns whether it was due.
  */
-export async function isDue(
+export async function doIfDue(
   db: Database,
   { name, everyMs, firstMs }: { name: string; everyMs: number; firstMs: number },
   work: (tx: Database) => Promise<void>,

@@ -19,7 +19,7 @@ const known = ({ sync, companyId }: Listed) => sql`
 const sighted = ({ sync, companyId }: Listed) => sql`
     (SELECT DISTINCT unnest(ids) AS id FROM sightings WHERE sync_id = ${sync.id} AND company_id = ${companyId})`;
 
-const isGone = (inBucket: boolean) => {
+const goneReason = (inBucket: boolean) => {
   const reason: Reason = { code: 'gone', inBucket };
   return sql`${JSON.stringify(reason)}::jsonb`;
 };
@@ -56,7 +56,7 @@ export async function gone(db: Database, listed: Listed, ids: string[]): Promise
       ), changed AS (
         UPDATE assets SET state = 'gone', next_at = NULL, queued_at = NULL, lease = lease + 1, lease_until = NULL,
           revision = revision + 1, attempts = 0, waits = 0, processing_since = NULL, skipped = NULL,
-          reason = CASE WHEN media IS NULL THEN ${isGone(false)} ELSE ${isGone(true)} END
+          reason = CASE WHEN media IS NULL THEN ${goneReason(false)} ELSE ${goneReason(true)} END
         FROM lacking WHERE assets.id = lacking.id RETURNING assets.id
       ), withdrawn AS (
         DELETE FROM replacements USING changed WHERE asset_id = changed.id AND released_at IS NULL

@@ -4,7 +4,7 @@ import { wroteAny } from '../database/results.ts';
 import type { Database, Verification, VerificationOptions } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent } from '../events/add-event.ts';
-import { isDue } from '../settings/chores.ts';
+import { doIfDue } from '../settings/chores.ts';
 
 /** How many ended verifications of each kind are kept with their lines. */
 const keptPerKind = 50;
@@ -55,7 +55,7 @@ export async function request(db: Database, options: VerificationOptions, connec
  * interval. True in the one process that requested it.
  */
 export async function requestScheduledIfDue(db: Database, intervalMs: number): Promise<boolean> {
-  return isDue(db, { name: 'bucket', everyMs: intervalMs, firstMs: intervalMs }, requestScheduled);
+  return doIfDue(db, { name: 'bucket', everyMs: intervalMs, firstMs: intervalMs }, requestScheduled);
 }
 
 /** Requests the scheduled verification of the whole mirror now. */
