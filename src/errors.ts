@@ -15,7 +15,7 @@ export class NamedError extends Error {
 /** Nothing is wrong: try again after `waitMs`. Spends no attempt. */
 export class RetryLater extends NamedError {
   readonly waitMs: number;
-  /** `connection`: the library asked everyone of this connection to wait (429, 503 with Retry-After). */
+  /** `connection`: all its requests wait: the library asked for it (429, 503 with Retry-After), or no token can be used. */
   readonly scope: 'asset' | 'connection';
   /** The code of the stored reason. `object_refused`: the bucket failed, perhaps for this object only. */
   readonly code: 'asked_to_wait' | 'tokens_unreadable' | 'object_refused' | 'error';

@@ -55,7 +55,7 @@ export function createMetrics() {
     syncs: counter('asset_mirror_syncs_total', 'Ended syncs, by result.', 'result'),
     lockExtensions: counter(
       'asset_mirror_lock_extensions_total',
-      'Attempts to extend the Object Lock of a media file, by result.',
+      'Object Locks of media and superseded files that were checked, and extended if they were too short, by result.',
       'result',
     ),
     webhookDeliveries: counter(

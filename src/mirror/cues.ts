@@ -6,18 +6,18 @@ interface Line {
   text: string;
 }
 
-/** Longer cues are cut: the text of one that is in no way speech. */
+/** Characters per cue. The rest is cut, because a longer cue is not speech. */
 const longestCue = 2000;
 /** Shorter cues are joined with the next ones, unless these start much later. */
 const shortLine = 30;
 const longestGapMs = 10_000;
-/** A passage has about so much text of its own, and as much of the next one as a long phrase. */
+/** Characters per passage, and how many of the next one it repeats, so that a phrase across the border is found. */
 const passageLength = 1200;
 const overlap = 120;
 /** About 50 hours of speech. */
 const mostPassages = 2000;
 
-/** The passages of a WebVTT file, in its order. Whatever is no cue with text is ignored. */
+/** The passages of a WebVTT file, in its order. Cues without text, and lines outside of cues, are ignored. */
 export function passagesOf(vtt: string): Passage[] {
   const lines = linesOf(vtt);
   const passages: Passage[] = [];
@@ -30,7 +30,7 @@ export function passagesOf(vtt: string): Passage[] {
   return passages;
 }
 
-/** The end of so much text, in whole lines. */
+/** The index after the lines that have at least `length` characters together. */
 function after(lines: Line[], first: number, length: number): number {
   let end = first;
   for (let sum = 0; end < lines.length && sum < length; end++) sum += lines[end]!.text.length;

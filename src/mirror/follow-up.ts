@@ -15,7 +15,7 @@ import { collectReason, type Outcome, retryOrFail } from './retry-or-fail.ts';
 import { mirrorThumbnail, setThumbnail } from './thumbnail.ts';
 import { fetchTranscript, transcriptDeadline, transcriptFiles } from './transcript.ts';
 
-/** The states of transcript and thumbnail when the media has just been stored. `isSame`: again, so stored sidecars stay. */
+/** The states of transcript and thumbnail when the media has just been stored. `isSame`: the same file was stored again, so its sidecars stay. */
 export function initialSidecars(
   deps: MirrorDeps,
   leased: LeasedAsset,

@@ -78,8 +78,8 @@ async function storeMedia(
 }
 
 /**
- * A file whose parts are no blocks of a content hash, or were not hashed, is read back. An archived one stays without a hash, until
- * the scrub can read it. @throws if the bytes are not those that were stored: the file is fetched again
+ * Adds the content hash. If the upload could not compute it, the file is read back; an archived one stays without it until the scrub
+ * can read it. @throws if other bytes are read back than were stored: the upload is dropped, and the file fetched again
  */
 async function withHash(deps: MirrorDeps, leased: LeasedAsset, media: Media): Promise<Media> {
   const { signal } = leased;

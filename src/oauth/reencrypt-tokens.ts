@@ -8,7 +8,8 @@ export interface KeyRotation {
   key: string;
   rotated: number;
   already: number;
-  unreadable: { connectionId: string; reason: string }[];
+  /** `name`: the id of a connection, or `consent ID`, or `webhook ID`. */
+  unreadable: { name: string; reason: string }[];
 }
 
 /** A sealed value: the token pair of a connection or of an unfinished consent, or the secrets of a webhook endpoint. */
@@ -44,12 +45,12 @@ async function reseal({ name, purpose, read, replace }: Sealed, sealer: Sealer, 
   try {
     plain = sealer.open(purpose, before);
   } catch (error) {
-    done.unreadable.push({ connectionId: name, reason: reasonOf(error) });
+    done.unreadable.push({ name, reason: reasonOf(error) });
     return true;
   }
-  const isReplaced = await replace(before, sealer.seal(purpose, plain));
-  if (isReplaced) done.rotated++;
-  return isReplaced;
+  const isSaved = await replace(before, sealer.seal(purpose, plain));
+  if (isSaved) done.rotated++;
+  return isSaved;
 }
 
 /** Consents first: one that is finished meanwhile has become a connection. */

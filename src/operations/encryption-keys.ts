@@ -7,7 +7,9 @@ export const rotatedKeysAnswer = z
     key: z.string().describe('The key that now encrypts all tokens and secrets: the first digits of its SHA-256.'),
     rotated: count,
     already: count,
-    unreadable: z.array(z.object({ connectionId: z.string(), reason: z.string() })),
+    unreadable: z
+      .array(z.object({ name: z.string(), reason: z.string() }))
+      .describe('`name`: the id of a connection, or "consent" or "webhook" and an id.'),
   })
   .meta({ id: 'RotatedKeys' });
 

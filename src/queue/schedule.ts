@@ -105,7 +105,7 @@ export class Schedule {
   }
 
   /**
-   * Whether a scheduler has this interval, a next run within it, and a job for that run. A run too far ahead was planned
+   * Whether a scheduler has this interval, a next run within it, and, once that run is late, a job for it. A run too far ahead was planned
    * while the clock was ahead; a scheduler without a job never runs, see `freesItsId`.
    */
   async #isRight(scheduler: Scheduler | undefined, every: number): Promise<boolean> {

@@ -6,8 +6,8 @@ import type { Queues } from './queues.ts';
 const adoptedAtOnce = 2000;
 
 /**
- * Finishes the work of processes that died, and of connections that cannot work: lost jobs, waiting syncs, their assets. True: there
- * may be more of it.
+ * Adds lost jobs and waiting syncs to the queue again, and gives the assets of connections that cannot work to others. Also adds up
+ * the counts of assets. True: more assets may need another connection.
  */
 export async function sweep(deps: { store: Store; queues: Queues; timings: Timings }): Promise<boolean> {
   const { store, queues } = deps;

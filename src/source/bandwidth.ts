@@ -26,9 +26,9 @@ const realClock: Clock = {
  */
 export function createThrottle(limit: number | undefined, clock: Clock = realClock) {
   let rate = limit;
-  /** The end of the queue and the position it has reached, in bytes; and the time of that. */
+  /** The end of the queue, and the position that it had reached at the time `at`, in bytes. */
   let end = 0;
-  let come = 0;
+  let reached = 0;
   let at = clock.now();
   let waiting = 0;
   let lastWaited = Number.NEGATIVE_INFINITY;
@@ -36,11 +36,11 @@ export function createThrottle(limit: number | undefined, clock: Clock = realClo
   function move(): void {
     const now = clock.now();
     if (rate !== undefined) {
-      come += ((now - at) / 1000) * rate;
+      reached += ((now - at) / 1000) * rate;
       // A pause is not saved up for a burst. But a download that waits, or just did, may have been woken late.
       if (waiting > 0) lastWaited = now;
       const madeUp = now - lastWaited <= slackMs ? makeUpMs : 0;
-      come = Math.min(come, end + (madeUp / 1000) * rate);
+      reached = Math.min(reached, end + (madeUp / 1000) * rate);
     }
     at = now;
   }
@@ -50,7 +50,7 @@ export function createThrottle(limit: number | undefined, clock: Clock = realClo
     try {
       while (rate !== undefined) {
         move();
-        const ahead = ((position - come) / rate) * 1000 - slackMs;
+        const ahead = ((position - reached) / rate) * 1000 - slackMs;
         if (ahead <= 0) return;
         await clock.sleep(Math.ceil(Math.min(ahead, pollMs)), signal);
       }
@@ -64,14 +64,14 @@ export function createThrottle(limit: number | undefined, clock: Clock = realClo
       if (rate === undefined) return undefined;
       move();
       end += bytes;
-      return end - come > (slackMs / 1000) * rate ? wait(end, signal) : undefined;
+      return end - reached > (slackMs / 1000) * rate ? wait(end, signal) : undefined;
     },
     /** Also applies to downloads that wait now. */
     setLimit(bytesPerSecond: number | undefined): void {
       if (bytesPerSecond === rate) return;
       move();
       // Chunks that passed without a limit took no position.
-      if (rate === undefined) come = end;
+      if (rate === undefined) reached = end;
       rate = bytesPerSecond;
     },
     get limit(): number | undefined {

@@ -38,7 +38,7 @@ export function createDownloader(options: ResumeOptions) {
   return {
     /**
      * The version behind a link; undefined if it can only be fetched whole.
-     * @throws Missing on 404; RetryLater; HttpError
+     * @throws Missing on 404 or 410; RetryLater; HttpError
      */
     pin: (link: Link, signal: AbortSignal) => pin(options, link, signal),
 
@@ -49,7 +49,7 @@ export function createDownloader(options: ResumeOptions) {
       return bodyOf(deliver(options, { link, from, to, total: bytes, etag, signal: either }), released).body;
     },
 
-    /** @throws Missing on 404; RetryLater; HttpError */
+    /** @throws Missing on 404 or 410; RetryLater; HttpError */
     open: (link: Link, signal: AbortSignal) => open(options, link, signal),
   };
 }

@@ -34,7 +34,7 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
   const pending: Decision = { state: 'pending', reason: null, reset: true, due: true };
   if (options.skipped) {
     const decision = skip(before, listed, options.skipped, options.connectionId);
-    if (decision !== 'not here') return decision;
+    if (decision !== 'ignore filter') return decision;
   }
   if (listed.problem !== undefined) {
     const reason: Reason = { code: 'unreadable_listing', problem: listed.problem };
@@ -114,17 +114,18 @@ function setAside({ state, reason }: KnownAsset): Decision {
 
 /**
  * Decides about an asset that the connection's filter skips. Assets of another connection stay as they are, and so do
- * mirrored and unavailable ones. 'not here': it is due, in transfer, or failed or gone with media; its worker applies the filter.
+ * mirrored and unavailable ones. 'ignore filter': decide as without the filter. Without media, its worker skips it; with media, it
+ * stays complete.
  */
 function skip(
   before: KnownAsset | undefined,
   listed: ListedAsset,
   rule: string,
   connectionId: string | undefined,
-): Decision | undefined | 'not here' {
+): Decision | undefined | 'ignore filter' {
   const reason: Reason = { code: 'skipped_by_filter', rule };
   const skipping: Decision = { state: 'pending', reason, skipped: rule, reset: true, due: false };
-  // An unreadable asset that is skipped is reported, but not recorded.
+  // An unreadable asset that is skipped is neither recorded nor reported.
   if (listed.problem !== undefined) return undefined;
   if (!before) return skipping;
   if (before.connectionId !== connectionId) return undefined;
@@ -133,5 +134,5 @@ function skip(
   }
   if (before.replacement) return { state: before.state, reason: before.reason, reset: false, due: false };
   if (before.state === 'mirrored' || before.state === 'unavailable') return undefined;
-  return before.media === null && (before.state === 'failed' || before.state === 'gone') ? skipping : 'not here';
+  return before.media === null && (before.state === 'failed' || before.state === 'gone') ? skipping : 'ignore filter';
 }

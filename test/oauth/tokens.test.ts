@@ -844,7 +844,7 @@ describe('resealing all tokens with a new key', () => {
     const [good, sealed] = [await newSealed(), await newConnection(inAnHour())];
     const { tokens } = await row(sealed.id);
     const done = await ofBoth().rotateKeys();
-    expect(done).toMatchObject({ rotated: 1, already: 0, unreadable: [{ connectionId: sealed.id }] });
+    expect(done).toMatchObject({ rotated: 1, already: 0, unreadable: [{ name: sealed.id }] });
     expect(done.unreadable[0]!.reason).toContain(`the key ${sealer.keyId}, which is not among ENCRYPTION_KEYS`);
     expect((await row(sealed.id)).tokens).toBe(tokens);
     expect(await ofNext().getAccessToken(good.id)).toMatchObject({ version: 1 });

@@ -10,7 +10,7 @@ export async function rotateKeys(api: ApiClient, options: { json?: boolean }): P
     print(
       `${paint('bold', counted(rotated, 'secret'))} encrypted again with the key ${key}; ${already} already used it.`,
     );
-    for (const { connectionId, reason } of unreadable) print(`  ${paint('red', '✗')} ${connectionId}: ${reason}`);
+    for (const { name, reason } of unreadable) print(`  ${paint('red', '✗')} ${name}: ${reason}`);
     if (unreadable.length > 0) {
       print(`Not changed because unreadable: ${counted(unreadable.length, 'secret')}.`);
     } else if (rotated + already > 0) {

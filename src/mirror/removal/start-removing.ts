@@ -7,8 +7,8 @@ import { removeGone, removeLeftovers } from './remove-gone.ts';
 const hour = 3_600_000;
 
 /**
- * Erases assets soon after the request. Every hour, removes assets that were gone for GONE_RETENTION, but not in the first
- * day after a time in which nothing ran, or after a step of the clock.
+ * Erases assets soon after the request. Every hour, removes assets that were gone for GONE_RETENTION; after a downtime or a change
+ * of the clock, nothing is removed for up to a day.
  */
 export function startRemoving(
   { store, storage, log, timings }: Omit<RemovalDeps, 'leaseMs' | 'signal'> & { timings: Timings },

@@ -104,7 +104,7 @@ export async function resume(db: Database, id: string): Promise<boolean> {
   });
 }
 
-/** Stops all requests of a connection for `waitMs`. False: it already waits as long. */
+/** Stops all requests of a connection for `waitMs`; the reason becomes its last error until a sync ends. False: it already waits as long. */
 export async function delay(db: Database, id: string, waitMs: number, reason: Reason): Promise<boolean> {
   const result = await sql`
     UPDATE connections SET delayed_until = ${inMs(waitMs)}, delayed_reason = ${JSON.stringify(reason)}::jsonb,

@@ -22,7 +22,7 @@ export interface Horizon {
 
 /**
  * Corrects times further ahead than anything is planned, written while a clock was ahead: past events and due times become
- * now, and leases end as if renewed now. Leaves locked rows to the next call. Returns the corrected rows by table, if any.
+ * now, and leases end as if renewed now. Locked connections, assets, files and deliveries are left to the next call. Returns the corrected rows by table, if any.
  */
 export async function correctFuture(db: Database, horizon: Horizon): Promise<Record<string, number>> {
   const { lease, pause, asset, transcript, delivery, chore } = horizon;

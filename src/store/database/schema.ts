@@ -209,7 +209,7 @@ interface AssetTable {
   /** The `replacedAt` of a version that is being kept, until it is in `assetVersions`. */
   keepingAt: Date | null;
   goneAt: Generated<Date | null>;
-  /** When it last became mirrored or gone, written by a trigger; null: long ago. */
+  /** When it last became mirrored or gone, written by a trigger; null: never. */
   settledAt: Generated<Date | null>;
   transcriptState: TranscriptState;
   transcriptKeys: string[] | null;

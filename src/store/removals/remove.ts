@@ -24,7 +24,7 @@ export interface Removed {
   left: Leftover[];
 }
 
-/** Leases an asset to remove it; with `gone`, only if it is still gone. Undefined if it could not be leased. */
+/** Leases an asset to remove it, and marks it as gone; with `gone`, only if it is still gone. Undefined if it could not be leased. */
 export async function takeForRemoval(
   db: Database,
   id: string,

@@ -3,8 +3,8 @@ import { sql } from 'kysely';
 import type { Database, Sync, SyncMode, SyncScope } from '../database/schema.ts';
 
 /**
- * Requests a sync. If one of the same scope waits already, that one is used, and becomes a full one if asked. `bucket`: a
- * scheduled verification follows. Returns its id; undefined if the connection is disconnected.
+ * Requests a sync. If one of the same scope waits already, that one is used. Without limits, it becomes a full one if asked; with
+ * limits, the mode must be the same, too. `bucket`: a scheduled verification follows. Returns its id; undefined if the connection is disconnected.
  */
 export async function request(
   db: Database,
