@@ -130,6 +130,8 @@ class MirrorId {
 
   async check(): Promise<void> {
     const { name } = this.#storage;
+    // A check that runs already may have read the id before the objects were read about which the caller is in doubt.
+    await this.#checking?.catch(() => {});
     await this.#confirm().catch((error) => {
       if (error instanceof StorageUnavailable) throw error;
       throw new StorageUnavailable(`${name}: cannot check whether it is the right bucket`, { cause: error });

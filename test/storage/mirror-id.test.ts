@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process';
 import { cp, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { setImmediate } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { DeleteObjectCommand } from '@aws-sdk/client-s3';
@@ -258,6 +259,31 @@ describe('a bucket with a mirror id', () => {
     bytes.fill('x');
     await put;
     expect((await collected((await storage.get('a/b'))!)).toString()).toBe('text');
+  });
+
+  test('a check reads the mirror id after it was called, although another check runs already', async () => {
+    const directory = await openDirectory({ path });
+    const [isRead, isReleased] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    let holds = false;
+    const get: Storage['get'] = async (key, options) => {
+      const body = await directory.get(key, options);
+      if (!holds) return body;
+      holds = false;
+      const content = await collected(body!);
+      isRead.resolve();
+      await isReleased.promise;
+      return Readable.from([content]);
+    };
+    const storage = identified({ ...directory, get }, (await records.open()).id);
+    await storage.put('a/b', 'text');
+    holds = true;
+    const before = storage.check();
+    await isRead.promise;
+    await writeFile(idFile, 'another mirror\n');
+    const after = storage.check();
+    isReleased.resolve();
+    await before;
+    await expect(after).rejects.toThrow('its object _mirror/id says another mirror');
   });
 
   test('an abort while the mirror id is checked ends a put at once', async () => {
