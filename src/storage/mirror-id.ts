@@ -17,9 +17,9 @@ const recentMs = 10_000;
  * `check` reads the id, and writes only after a write has failed: it is called every few seconds, and each write would leave a
  * version if versions are locked.
  *
- * `settle` returns the id in the records; if there is none, it stores the one that it finds or proposes. If the records are new, a bucket that already has an
- * id is accepted only with `adopt`. `onWrong` is called once when the id is missing or another one: objects written since the
- * last check may be in the wrong bucket.
+ * `settle` returns the id in the records; if there is none, it stores the one that it finds or proposes. If the records are new,
+ * a bucket that already has an id is accepted only with `adopt`. `onWrong` is called once when the id is missing or another one:
+ * objects written since the last check may be in the wrong bucket.
  */
 export function identified(storage: Storage, settle: Settle, options: IdOptions = {}): Storage {
   const id = new MirrorId(storage, settle, options);
