@@ -130,7 +130,7 @@ class MirrorId {
 
   async check(): Promise<void> {
     const { name } = this.#storage;
-    // A check that runs already may have read the id before the objects were read about which the caller is in doubt.
+    // A check that is running may have read the id too early: before the caller read the objects that it asks about.
     await this.#checking?.catch(() => {});
     await this.#confirm().catch((error) => {
       if (error instanceof StorageUnavailable) throw error;

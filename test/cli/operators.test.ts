@@ -223,6 +223,13 @@ describe('commands of operators', () => {
     expect(JSON.parse(again.stdout)).toMatchObject({ sync: { status: 'done' }, failed: 1 });
     expect(await run(['resync', id, '--wait'])).toMatchObject({ code: 0 });
     await scene.admin.clearFaults();
+    // The sync gets the asset, and the worker gets nonsense again.
+    const body = { asset: 'nonsense' };
+    await scene.admin.addFault({ endpoint: 'asset', assetId: broken, skip: 1, body });
+    const named = await run(['resync', id, '--asset', broken, '--wait', '--json']);
+    expect(named.code).toBe(1);
+    expect(JSON.parse(named.stdout)).toMatchObject({ sync: { status: 'done' }, failed: 1 });
+    await scene.admin.clearFaults();
   });
 
   test('resync --full --wait also waits for the verification, and says what was repaired', {

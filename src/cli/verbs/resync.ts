@@ -63,7 +63,10 @@ export async function resync(api: ApiClient, given: string, options: ResyncOptio
   return failed + [sync, verification].filter((run) => run?.status === 'failed').length;
 }
 
-/** How many assets have failed already, and the sync will not retry them. A full sync of a part may count the rest as its own. */
+/**
+ * How many assets of the connection have failed before and are not retried by the sync. A full sync retries all, so it is 0; if it is
+ * limited to a part, failed assets outside of the part count as failures of the sync.
+ */
 async function failedAndNotRetried(
   api: ApiClient,
   connectionId: string,
@@ -71,8 +74,12 @@ async function failedAndNotRetried(
 ): Promise<number> {
   if (mode === 'full') return 0;
   const { failed } = (await api.connection(connectionId)).counts.byState;
-  const named = await Promise.all(assetIds.map((id) => api.assets({ q: id, state: 'failed' })));
-  return failed - named.filter(({ assets }, i) => assets.some(({ id }) => id === assetIds[i])).length;
+  let retried = 0;
+  for (const named of new Set(assetIds)) {
+    const { assets } = await api.assets({ connectionId, state: 'failed', q: named });
+    if (assets.some(({ id }) => id === named)) retried++;
+  }
+  return failed - retried;
 }
 
 /** Waits until the sync and its verification have ended, and nothing of the connection is pending. */

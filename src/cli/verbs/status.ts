@@ -58,7 +58,7 @@ function describe(totals: Status, connections: ConnectionSummary[], watched: boo
     totals.removals.heldCompanies > 0
       ? paint(
           'yellow',
-          `too many assets would be removed at once, so nothing is removed until you accept it; held companies: ${number(totals.removals.heldCompanies)}; see \`asset-mirror removals\``,
+          `companies with too many removals at once, which wait until you accept them: ${number(totals.removals.heldCompanies)}; see \`asset-mirror removals\``,
         )
       : '',
     totals.transcriptSearch && totals.transcriptSearch.waiting > 0
