@@ -1,3 +1,4 @@
+// @module-tag slow
 import { rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -75,9 +76,7 @@ describe.skipIf(!faketime)('a clock that was ahead', { timeout: 300_000 }, () =>
       await rm(clockFile, { force: true });
     });
 
-    test('a clock that is set back by two hours while the mirror runs is logged, and syncs continue', {
-      tags: 'slow',
-    }, async () => {
+    test('a clock that is set back by two hours while the mirror runs is logged, and syncs continue', async () => {
       await setClock('+2h');
       mirror = await spawnMirror(ground, library);
       await connectAhead(2);
@@ -88,9 +87,7 @@ describe.skipIf(!faketime)('a clock that was ahead', { timeout: 300_000 }, () =>
       expect(mirror.output()).toContain('the clock was set back');
     });
 
-    test('a clock that is set back by two days while the mirror is stopped keeps back no sync and no retry', {
-      tags: 'slow',
-    }, async () => {
+    test('a clock that is set back by two days while the mirror is stopped keeps back no sync and no retry', async () => {
       await setClock('+2d');
       mirror = await spawnMirror(ground, library);
       const connectionId = await connectAhead(48);
@@ -202,7 +199,7 @@ describe.skipIf(!faketime).each([
 });
 
 describe.skipIf(!faketime)('a process without a worker', () => {
-  test('a process without a worker logs that its clock was set', { tags: 'slow' }, async () => {
+  test('a process without a worker logs that its clock was set', async () => {
     const clockFile = join(tmpdir(), `asset-mirror-clock-${process.pid}-${Math.random()}`);
     await writeFile(clockFile, '+0\n');
     const stage = await newStage();

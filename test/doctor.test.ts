@@ -81,7 +81,7 @@ describe.each([
     expect(await keys()).toEqual(before);
   });
 
-  test('the doctor prints at most 80 columns, no secrets, and exits with 0', async () => {
+  test('the doctor prints at most 80 columns, no secrets, and exits with 0', { tags: 'slow' }, async () => {
     const { code, out, err } = await run(environment);
     expect({ code, err }).toEqual({ code: 0, err: '' });
     for (const line of out.split('\n')) expect(line.length).toBeLessThanOrEqual(80);
@@ -91,17 +91,21 @@ describe.each([
     for (const secret of [...secrets, 'svca_', 'svcr_', 'signature=', '\u001b']) expect(out).not.toContain(secret);
   });
 
-  test.skipIf(!inject('faketime'))('the doctor measures response times with the monotonic clock', async () => {
-    // The wall clock runs a hundred thousand times as fast.
-    const clock = { LD_PRELOAD: inject('faketime')!, FAKETIME: '+0 x100000', FAKETIME_DONT_FAKE_MONOTONIC: '1' };
-    const { out } = await run({ ...environment, ...clock }, '--json');
-    for (const what of ['PostgreSQL', 'API']) {
-      const { found } = of(JSON.parse(out).findings, what)!;
-      expect(Number(/answers in (\d+) ms/.exec(found)![1])).toBeLessThan(20_000);
-    }
-  });
+  test.skipIf(!inject('faketime'))(
+    'the doctor measures response times with the monotonic clock',
+    { tags: 'slow' },
+    async () => {
+      // The wall clock runs a hundred thousand times as fast.
+      const clock = { LD_PRELOAD: inject('faketime')!, FAKETIME: '+0 x100000', FAKETIME_DONT_FAKE_MONOTONIC: '1' };
+      const { out } = await run({ ...environment, ...clock }, '--json');
+      for (const what of ['PostgreSQL', 'API']) {
+        const { found } = of(JSON.parse(out).findings, what)!;
+        expect(Number(/answers in (\d+) ms/.exec(found)![1])).toBeLessThan(20_000);
+      }
+    },
+  );
 
-  test('the doctor prints JSON with --json', async () => {
+  test('the doctor prints JSON with --json', { tags: 'slow' }, async () => {
     const { code, out } = await run(environment, '--json');
     expect(code).toBe(0);
     const { ok, findings } = JSON.parse(out);
@@ -175,7 +179,7 @@ describe.each([
     ['LIBRARY_CLIENT_SECRET', 'svcs_not_the_secret', ['library: app'], /LIBRARY_CLIENT_SECRET/],
     ['DATABASE_URL', 'postgres://nobody@127.0.0.1:1/none', ['database: PostgreSQL'], /DATABASE_URL/],
     ['REDIS_URL', 'redis://127.0.0.1:1', ['queue: Redis'], /REDIS_URL/],
-  ])('the doctor reports a wrong %s', async (name, value, expected, remedy) => {
+  ])('the doctor reports a wrong %s', { tags: 'slow' }, async (name, value, expected, remedy) => {
     const { code, out } = await run({ ...environment, [name]: value }, '--json');
     const all: Finding[] = JSON.parse(out).findings;
     expect(code).toBe(1);
@@ -227,7 +231,9 @@ describe.each([
     expect(of(all, 'mirror id')).toMatchObject({ level: 'wrong', remedy: expect.stringMatching(/STORAGE_URL/) });
   });
 
-  test('the doctor reports new records with the bucket of an existing mirror as an error', async () => {
+  test('the doctor reports new records with the bucket of an existing mirror as an error', {
+    tags: 'slow',
+  }, async () => {
     const database = await newDatabase();
     const { code, out } = await run({ ...environment, DATABASE_URL: database.url });
     await database.drop();
@@ -235,7 +241,7 @@ describe.each([
     expect(out).toMatch(/✗ mirror id [^✓!✗]*→ asset-mirror rebuild/);
   });
 
-  test('the doctor reports connections of which none is active as an error', async () => {
+  test('the doctor reports connections of which none is active as an error', { tags: 'slow' }, async () => {
     const { mirror, connectionId } = scene;
     await mirror.api('POST', `/connections/${connectionId}/pause`);
     const { code, out } = await run(environment);
@@ -246,7 +252,9 @@ describe.each([
     );
   });
 
-  test('the doctor reports downloads that are refused, ignore ranges or need no Referer', async () => {
+  test('the doctor reports downloads that are refused, ignore ranges or need no Referer', {
+    tags: 'slow',
+  }, async () => {
     await scene.admin.setFaults({ endpoint: 'media', status: 403 });
     expect(of(await findings(environment), 'Referer')).toMatchObject({ level: 'wrong' });
     await scene.admin.setFaults({ endpoint: 'media', ignoreRange: true });
@@ -268,7 +276,7 @@ describe.each([
   });
 });
 
-test('the doctor exits with 2 for an invalid configuration, and says what is expected', async () => {
+test('the doctor exits with 2 for an invalid configuration, and says what is expected', { tags: 'slow' }, async () => {
   const { code, err } = await run({ STORAGE_URL: 'ftp://nowhere' });
   expect(code).toBe(2);
   expect(err).toMatch(/STORAGE_URL is "ftp:\/\/nowhere"; expected s3:/);

@@ -1,3 +1,4 @@
+// @module-tag slow
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { bytesOf } from '../src/library/index.ts';
@@ -115,9 +116,7 @@ describe.each(grounds())('from a library to the bucket ($name)', (kind) => {
     await ground?.clear();
   });
 
-  test('web and worker processes mirror a whole library, from the connect link to the last byte', {
-    tags: 'slow',
-  }, async () => {
+  test('web and worker processes mirror a whole library, from the connect link to the last byte', async () => {
     const web = await spawnMirror(ground, library, 'web');
     const workers = [await spawnMirror(ground, library, 'worker'), await spawnMirror(ground, library, 'worker')];
     try {
@@ -167,7 +166,7 @@ describe.each(grounds())('from a library to the bucket ($name)', (kind) => {
     }
   });
 
-  test('a later start fetches only new assets', { tags: 'slow' }, async () => {
+  test('a later start fetches only new assets', async () => {
     await admin.clearRequests();
     const mirror = await spawnMirror(ground, library, 'all');
     try {

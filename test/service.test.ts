@@ -1,3 +1,4 @@
+// @module-tag slow
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Library, startTestLibrary } from './support/library.ts';
 import { newGround, startMirror } from './support/mirror.ts';

@@ -1,3 +1,4 @@
+// @module-tag slow
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -52,9 +53,7 @@ const attributesOf = ({ attributes }: { attributes: { key: string; value: Record
   Object.fromEntries(attributes.map(({ key, value }) => [key, String(Object.values(value)[0])]));
 
 describe.each(grounds())('with a collector ($name)', (kind) => {
-  test('a sync is one trace, from its listing to each object, without a link or token in it', {
-    tags: 'slow',
-  }, async () => {
+  test('a sync is one trace, from its listing to each object, without a link or token in it', async () => {
     const collector = await startCollector();
     const ground = await newGround({
       port: await freePort(),

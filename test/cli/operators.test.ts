@@ -74,7 +74,9 @@ describe('commands of operators', () => {
     expect((await run(['connections'], { FORCE_COLOR: '1' })).stdout).toContain('\u001b[31massets failed');
   });
 
-  test('plan prints what a full sync would transfer, and explain the history of one asset', async () => {
+  test('plan prints what a full sync would transfer, and explain the history of one asset', {
+    tags: 'slow',
+  }, async () => {
     const plan = await run(['plan', id]);
     expect(plan).toMatchObject({
       code: 0,
@@ -108,7 +110,7 @@ describe('commands of operators', () => {
     });
   });
 
-  test('retry retries failed assets, and names those that cannot be retried', async () => {
+  test('retry retries failed assets, and names those that cannot be retried', { tags: 'slow' }, async () => {
     expect(await run(['retry', failed, 'nothing'])).toMatchObject({
       code: 2,
       stdout: expect.stringMatching(new RegExp(`^✓ ${failed}: retrying now\n✗ nothing: There is no asset nothing`)),
@@ -203,7 +205,9 @@ describe('commands of operators', () => {
     expect((await run(['set', '--hold-missing', '5%'])).stderr).toContain('--hold-missing needs a connection');
   });
 
-  test('resync --wait returns when everything is mirrored, and exits with 1 if anything failed', async () => {
+  test('resync --wait returns when everything is mirrored, and exits with 1 if anything failed', {
+    tags: 'slow',
+  }, async () => {
     const more = await scene.upload({ name: 'more.mov' });
     const done = await run(['resync', id, '--wait']);
     expect(done).toMatchObject({
@@ -250,13 +254,13 @@ describe('commands of operators', () => {
     expect(bucket).toMatchObject({ status: 'done', missing: 0, different: 0 });
   });
 
-  test('syncs prints the error below a failed sync', async () => {
+  test('syncs prints the error below a failed sync', { tags: 'slow' }, async () => {
     await scene.admin.setFaults({ endpoint: 'assets', status: 403 });
     const failed = await run(['resync', id, '--company', 'acme', '--wait', '--json']);
     await scene.admin.clearFaults();
     expect(JSON.parse(failed.stdout)).toMatchObject({ sync: { status: 'failed' } });
     expect((await run(['syncs', '--limit', '2'])).stdout).toMatch(
-      /^SYNC .*\n\S+ +incremental \(partial\) +failed .*\n {4}.*403.*\n\S+ +\w+ +done .*\n$/,
+      /^SYNC .*\n\S+ +incremental \(partial\) +failed .*\n {4}.*403.*\n\S+ +[\w ()]+ +done .*\n$/,
     );
   });
 
@@ -367,7 +371,7 @@ describe('commands of operators', () => {
     ]);
   });
 
-  test('resync --wait prints once why a connection waits, and until when', async () => {
+  test('resync --wait prints once why a connection waits, and until when', { tags: 'slow' }, async () => {
     const delay = (ms: number, text: string) => scene.mirror.store.connections.delay(id, ms, { code: 'error', text });
     onTestFinished(() => scene.ground.endWaits());
     // The command waits for a delay of less than five minutes.
@@ -417,7 +421,9 @@ describe('commands of operators', () => {
     expect(out).toBe('');
   });
 
-  test('resync --wait ends if the rest is not mirrored soon, and says what waits, why, and what to do', async () => {
+  test('resync --wait ends if the rest is not mirrored soon, and says what waits, why, and what to do', {
+    tags: 'slow',
+  }, async () => {
     const own = await newScene();
     onTestFinished(() => own.close());
     const wait = () => run(['resync', own.connectionId, '--wait'], { ASSET_MIRROR_URL: own.ground.publicUrl });
@@ -480,7 +486,7 @@ describe('commands of operators', () => {
     expect([code, stderr]).toEqual([2, expect.stringContaining('No connection has the id, e-mail or name nobody')]);
   });
 
-  test('resync refuses an unknown project or company, and names the known ones', async () => {
+  test('resync refuses an unknown project or company, and names the known ones', { tags: 'slow' }, async () => {
     const [project, company] = await Promise.all([
       run(['resync', id, '--project', 'nope']),
       run(['resync', id, '--full', '--company', 'nope']),
@@ -552,7 +558,7 @@ describe('commands of operators', () => {
     expect(ended.stdout).toBe('');
   });
 
-  test('names from the library are printed without control characters', async () => {
+  test('names from the library are printed without control characters', { tags: 'slow' }, async () => {
     const hostile = 'x\u001b]0;title\u0007\u009b2J\u202ey\nz';
     const users = [scene.library.users[0]!.id];
     await scene.admin.addCompany({ id: 'hostile', name: hostile, userIds: users });

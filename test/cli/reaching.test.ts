@@ -38,7 +38,9 @@ async function listening(listener: RequestListener): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-test('the admin token in DATA_DIR is sent to an asset-mirror on this machine, and to no other host', async () => {
+test('the admin token in DATA_DIR is sent to an asset-mirror on this machine, and to no other host', {
+  tags: 'slow',
+}, async () => {
   expect((await run(scene.ground.publicUrl, 'connections')).stdout).toContain('ada@');
   const tokens: unknown[] = [];
   const port = await listening((request, response) => {
@@ -59,7 +61,7 @@ test('login says that there is no OpenID provider, and what to do instead', asyn
   });
 });
 
-test('the reason is named if asset-mirror cannot be reached', async () => {
+test('the reason is named if asset-mirror cannot be reached', { tags: 'slow' }, async () => {
   const nobody = await run(`http://127.0.0.1:${await freePort()}`, 'status');
   expect(nobody).toMatchObject({ code: 3, stderr: expect.stringMatching(/No asset-mirror answers at .*ECONNREFUSED/) });
   const unknown = await run('http://no-such-host.invalid', 'status');

@@ -83,7 +83,7 @@ describe('the verbs that remove on purpose', () => {
     expect(JSON.parse(again.stdout)).toEqual(certificate);
   });
 
-  test('wrong use is refused with exit code 2, and changes nothing', async () => {
+  test('wrong use is refused with exit code 2, and changes nothing', { tags: 'slow' }, async () => {
     const [, two] = ids as [string, string];
     expect((await run('erase', two)).stderr).toMatch(/--reason/);
     expect(await run('erase', two, '--company', 'acme', '--reason', 'r', '--yes')).toMatchObject({ code: 2 });

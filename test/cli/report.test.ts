@@ -84,7 +84,7 @@ test('the report of one connection names it, and has files of its own', async ()
   expect((await readdir(out)).filter((file) => file.startsWith(name))).toHaveLength(2);
 });
 
-test('a month that has not begun, and one that is none, are refused', async () => {
+test('a month that has not begun, and one that is none, are refused', { tags: 'slow' }, async () => {
   const next = await report('--month', '9999-01');
   expect([next.code, next.output]).toEqual([2, expect.stringContaining('The month 9999-01 has not begun')]);
   expect((await report('--month', '2026-13')).output).toContain('must be a month such as 2026-10');
@@ -102,7 +102,7 @@ test('a month before the first day of the mirror is refused', async () => {
   ]);
 });
 
-test.skipIf(!chromium)('the page needs no other file, fits all screens, and prints', async () => {
+test.skipIf(!chromium)('the page needs no other file, fits all screens, and prints', { tags: 'slow' }, async () => {
   await report('--month', month);
   const chrome = await startChromium();
   try {
@@ -180,7 +180,7 @@ test('after a rebuild, the report says that earlier inventories are only in the 
   expect(page).not.toContain('None was written');
 });
 
-test('without a key the report says that it is not signed', async () => {
+test('without a key the report says that it is not signed', { tags: 'slow' }, async () => {
   await scene.restart({ SIGNING_KEY: '' });
   const { code, output } = await report('--month', month);
   expect([code, output]).toEqual([0, expect.stringContaining('It is not signed')]);

@@ -94,6 +94,7 @@ test('each verb has its operation in this table', () => {
 
 test.each(['viewer', 'operator'] as const)(
   'the role %s runs exactly the verbs whose operations it may call',
+  { tags: 'slow' },
   async (role) => {
     vi.spyOn(process.stdout, 'write').mockReturnValue(true);
     const api = createApiClient({ url: scene.ground.publicUrl, token: tokens[role] });

@@ -174,7 +174,7 @@ describe('a change of filters', () => {
   });
 });
 
-test('a running service completes a change of filters that another process has begun', async () => {
+test('a running service completes a change of filters that another process has begun', { tags: 'slow' }, async () => {
   const scene = await newScene();
   try {
     const id = await scene.upload({ name: 'a.mp4', mimeType: 'video/mp4', assetType: 'videos' });
@@ -192,7 +192,7 @@ test('a running service completes a change of filters that another process has b
 });
 
 describe('a company that two connections read', () => {
-  test('an asset that one connection skips is mirrored by another that does not', async () => {
+  test('an asset that one connection skips is mirrored by another that does not', { tags: 'slow' }, async () => {
     const { companyId, connectionId: first, film, text } = await listed({ exclude: { assetTypes: ['videos'] } });
     expect(await rows(companyId)).toMatchObject({ [film]: skipped('exclude type videos') });
     const { connectionId: second } = await stage.person(companyId);
@@ -231,7 +231,9 @@ describe('a company that two connections read', () => {
     });
   });
 
-  test('an asset that two connections list at the same time is due if one of them does not skip it', async () => {
+  test('an asset that two connections list at the same time is due if one of them does not skip it', {
+    tags: 'slow',
+  }, async () => {
     const { companyId, connectionId: first } = await stage.company();
     const { connectionId: second } = await stage.person(companyId);
     await patch(first, { exclude: { assetTypes: ['documents'] } });

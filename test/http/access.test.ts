@@ -65,7 +65,7 @@ describe('roles', () => {
     expect([...ids, 'acceptHeldChanges'].toSorted()).toEqual(Object.keys(leastRoles).toSorted());
   });
 
-  test.each(roles)('the role %s is refused exactly the operations above it', async (role) => {
+  test.each(roles)('the role %s is refused exactly the operations above it', { tags: 'slow' }, async (role) => {
     const wrong: string[] = [];
     for (const { operationId, method, path } of await operations()) {
       // A stream does not end by itself.

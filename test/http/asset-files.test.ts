@@ -140,7 +140,7 @@ describe('files of assets in a directory', () => {
     await expect(answer.arrayBuffer()).rejects.toThrow();
   });
 
-  test('a file that is being sent does not delay the end of the process', async () => {
+  test('a file that is being sent does not delay the end of the process', { tags: 'slow' }, async () => {
     const other = await newScene({ environment: { SHUTDOWN_GRACE: '60s' } });
     const id = await other.upload({ name: 'large.bin', content: { seed: 'large', size: 30_000_000 } });
     await other.resync();
@@ -205,7 +205,9 @@ describe.skipIf(!s3)('files of assets in a bucket', () => {
     return { scene, ids: await upload(scene), get: fetchFrom(() => scene) };
   }
 
-  test('the store itself sends media and thumbnails, by links that end after five minutes', async () => {
+  test('the store itself sends media and thumbnails, by links that end after five minutes', {
+    tags: 'slow',
+  }, async () => {
     const { scene, ids, get } = await withFiles();
     const answer = await get(`${ids.note}/media`);
     expect(answer.status).toBe(302);
@@ -230,7 +232,7 @@ describe.skipIf(!s3)('files of assets in a bucket', () => {
     expect(lines).not.toContain('X-Amz-Signature');
   });
 
-  test('the dashboard may show files from where links lead, and from nowhere else', async () => {
+  test('the dashboard may show files from where links lead, and from nowhere else', { tags: 'slow' }, async () => {
     const { scene } = await withFiles({ S3_PUBLIC_ENDPOINT: 'https://files.example.com' });
     const page = await fetch(scene.ground.publicUrl, {
       headers: { authorization: 'Bearer the-token-of-the-operators' },
@@ -241,7 +243,7 @@ describe.skipIf(!s3)('files of assets in a bucket', () => {
     );
   });
 
-  test('HEAD is answered by the service: a link is valid for GET only', async () => {
+  test('HEAD is answered by the service: a link is valid for GET only', { tags: 'slow' }, async () => {
     const { ids, get } = await withFiles();
     const answer = await get(`${ids.note}/media`, { method: 'HEAD' });
     expect([answer.status, answer.headers.get('content-length')]).toEqual([200, String(bytes)]);
@@ -269,7 +271,7 @@ describe.skipIf(!s3)('files of assets in a bucket', () => {
     await line.close();
   });
 
-  test('with S3_PUBLIC_ENDPOINT=none, the service sends the files of the bucket', async () => {
+  test('with S3_PUBLIC_ENDPOINT=none, the service sends the files of the bucket', { tags: 'slow' }, async () => {
     const { scene, ids, get } = await withFiles({ S3_PUBLIC_ENDPOINT: 'none' });
     const part = await get(`${ids.note}/media`, { headers: { range: 'bytes=8-8' } });
     expect([part.status, await part.text()]).toEqual([206, '1']);

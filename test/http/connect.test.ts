@@ -243,7 +243,7 @@ describe('the callback', () => {
     expect(JSON.stringify(stage.mirror.lines)).not.toContain('svcc_wrong');
   });
 
-  test('the callback makes a connection after short errors and a short wait of /me', async () => {
+  test('the callback makes a connection after short errors and a short wait of /me', { tags: 'slow' }, async () => {
     const userId = await somebody();
     const { browser, back } = await consented(userId);
     await stage.admin.setFaults(
@@ -272,7 +272,7 @@ describe('the callback', () => {
     expect(await stage.rows('consents')).toBe(0);
   });
 
-  test('an access token that expires before /me answers is refreshed in the background', async () => {
+  test('an access token that expires before /me answers is refreshed in the background', { tags: 'slow' }, async () => {
     const userId = await somebody();
     const { browser, back } = await consented(userId);
     await stage.admin.setFaults({ endpoint: 'me', retryAfter: 600, times: 1 });
@@ -314,7 +314,7 @@ describe('the callback', () => {
     expect(await stage.run(id)).toEqual({ outcome: 'done', done: 1 });
   });
 
-  test('a consent is kept if the old connection of its user ends before it is finished', async () => {
+  test('a consent is kept if the old connection of its user ends before it is finished', { tags: 'slow' }, async () => {
     const { connectionId, userId } = await stage.company();
     await stage.admin.endConnections(userId);
     const { browser, back } = await consented(userId, await linkFor(connectionId));
@@ -511,7 +511,7 @@ async function at(publicUrl: (port: number) => string) {
   };
 }
 
-test('the cookie of the connect flow is secure on https', async () => {
+test('the cookie of the connect flow is secure on https', { tags: 'slow' }, async () => {
   const web = await at(() => 'https://mirror.example.com');
   try {
     const link = await web.link();

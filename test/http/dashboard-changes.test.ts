@@ -1,3 +1,4 @@
+// @module-tag slow
 import type { Browser, Page } from 'puppeteer-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { chromium, leftOut, startChromium } from '../support/chromium.ts';

@@ -137,7 +137,7 @@ test('an event of a transaction that ends late reaches followers, although later
   }
 });
 
-test('an unknown Last-Event-ID begins the stream at the present', async () => {
+test('an unknown Last-Event-ID begins the stream at the present', { tags: 'slow' }, async () => {
   for (const [i, last] of ['9999999999999-5', 'nonsense', '1'].entries()) {
     const stream = await follow({ last });
     await happen(`test.now${i}`);
@@ -156,7 +156,7 @@ test('a follower gets only the events that it asked for', async () => {
   await stream.end();
 });
 
-test('a follower that reads nothing takes little memory, and delays no other', async () => {
+test('a follower that reads nothing takes little memory, and delays no other', { tags: 'slow' }, async () => {
   const { host, hostname, port } = new URL(stage.ground.publicUrl);
   const deaf = connect(Number(port), hostname);
   deaf.pause();

@@ -13,7 +13,9 @@ afterAll(async () => {
   await stage?.close();
 });
 
-test('the OpenAPI document is valid 3.1, needs no token, and has every schema that it refers to', async () => {
+test('the OpenAPI document is valid 3.1, needs no token, and has every schema that it refers to', {
+  tags: 'slow',
+}, async () => {
   const response = await fetch(`${stage.ground.publicUrl}/openapi.json`);
   expect(response.headers.get('content-type')).toMatch(/^application\/json/);
   const document = (await response.json()) as { openapi: string };

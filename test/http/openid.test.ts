@@ -178,7 +178,7 @@ describe('bad answers', () => {
     ]);
   });
 
-  test('an expired code is refused', async () => {
+  test('an expired code is refused', { tags: 'slow' }, async () => {
     provider.lifetimes.code = 1;
     const browser = newBrowser();
     const answer = await answerOf(browser, 'vera');
@@ -191,16 +191,20 @@ describe('bad answers', () => {
     ['-90s', 303],
     ['-300s', 400],
     ['+90s', 303],
-  ])('a clock of the provider may be ahead, or a minute behind: %s with tokens for 60 s', async (offset, status) => {
-    const { publicUrl, start } = await newMirror();
-    const options = { ...optionsFor(publicUrl), lifetimes: { idToken: 60, code: 600 } };
-    const late = await spawnOpenIdProvider(options, { faketime: faketime!, offset });
-    onTestFinished(late.stop);
-    await start(oidc(late.issuer));
-    const browser = newBrowser();
-    const answer = await answerOf(browser, 'vera', { origin: publicUrl });
-    expect((await browser.get(answer)).status).toBe(status);
-  });
+  ])(
+    'a clock of the provider may be ahead, or a minute behind: %s with tokens for 60 s',
+    { tags: 'slow' },
+    async (offset, status) => {
+      const { publicUrl, start } = await newMirror();
+      const options = { ...optionsFor(publicUrl), lifetimes: { idToken: 60, code: 600 } };
+      const late = await spawnOpenIdProvider(options, { faketime: faketime!, offset });
+      onTestFinished(late.stop);
+      await start(oidc(late.issuer));
+      const browser = newBrowser();
+      const answer = await answerOf(browser, 'vera', { origin: publicUrl });
+      expect((await browser.get(answer)).status).toBe(status);
+    },
+  );
 });
 
 describe('the provider changes', () => {

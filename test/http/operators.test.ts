@@ -41,7 +41,9 @@ const post = (verb: string, of = id) => ask('POST', `/connections/${of}/${verb}`
 const deeds = async (query: string) => (await ask('GET', `/events?${query}`)).body.events;
 
 describe('pause and resume', () => {
-  test('a pause stops transfers and syncs of a connection in all processes, and a resume continues them', async () => {
+  test('a pause stops transfers and syncs of a connection in all processes, and a resume continues them', {
+    tags: 'slow',
+  }, async () => {
     await scene.admin.addFault({ endpoint: 'media', stallAfter: 1000 });
     const inHand = await scene.upload({ name: 'slow.bin', content: { seed: 1, size: 100_000 } });
     await scene.resync({ mode: 'incremental' });

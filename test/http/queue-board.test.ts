@@ -87,7 +87,9 @@ describe.each(grounds())('the queue dashboard, with $name', ({ redis }) => {
     expect(body.requestId).toBe(answer.headers.get('x-request-id'));
   });
 
-  test('the queue dashboard shows each attempt at an asset as a job, failed with the reason or completed', async () => {
+  test('the queue dashboard shows each attempt at an asset as a job, failed with the reason or completed', {
+    tags: 'slow',
+  }, async () => {
     const [good, bad] = await stage.upload(companyId, 2);
     await stage.admin.addFault({ endpoint: 'media', assetId: good!, times: 1, status: 500 });
     await stage.admin.addFault({ endpoint: 'asset', assetId: bad!, body: { asset: 'nonsense' } });

@@ -141,7 +141,7 @@ describe('a connect link with a return URL', () => {
   });
 });
 
-test('without CONNECT_RETURN_ORIGINS no return URL is allowed', async () => {
+test('without CONNECT_RETURN_ORIGINS no return URL is allowed', { tags: 'slow' }, async () => {
   const other = await newStage();
   try {
     await expect(other.mirror.api('POST', '/connect-links', { returnUrl: done })).rejects.toThrow(
@@ -160,7 +160,7 @@ describe.skipIf(!chromium)(`in a real browser${leftOut}`, () => {
   });
 
   // The consent page of the library has a form, and its CSP allows no redirect to a third site.
-  test('a user who signs in and consents arrives at the site of the agency', async () => {
+  test('a user who signs in and consents arrives at the site of the agency', { tags: 'slow' }, async () => {
     const requests: { url: string; referer: string | undefined }[] = [];
     site = createServer(({ url = '', headers: { referer } }, response) => {
       requests.push({ url, referer });

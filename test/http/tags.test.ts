@@ -26,7 +26,9 @@ const filtered = async (...tags: string[]): Promise<string[]> => {
   return (await stage.mirror.api('GET', `/connections?${query}`)).connections.map(({ id }: { id: string }) => id);
 };
 
-test('the tags of a link are those of the connection, until a link with others reconnects it', async () => {
+test('the tags of a link are those of the connection, until a link with others reconnects it', {
+  tags: 'slow',
+}, async () => {
   const userId = await somebody();
   const id = await connect(userId, { client: 'acme', tier: 'gold' });
   expect(await tagsOf(id)).toEqual({ client: 'acme', tier: 'gold' });

@@ -39,7 +39,9 @@ const client = () => [
 ];
 
 describe('npm run conformance', () => {
-  it('npm run conformance reports each check with its section, and exits with 0 if none failed', async () => {
+  it('npm run conformance reports each check with its section, and exits with 0 if none failed', {
+    tags: 'slow',
+  }, async () => {
     const args = [...addresses(), '--admin', library.adminUrl!, ...only('4.6', 'me')];
     const { code, out } = await conformance(args);
     expect(out).toContain('✓ 4.6 Assets come newest first. newest-first');
@@ -101,10 +103,10 @@ describe('npm run conformance', () => {
     expect(code).toBe(2);
   });
 
-  it('the conformance report contains no secret', async () => {
+  it('the conformance report contains no secret', { tags: 'slow', timeout: 120_000 }, async () => {
     const { out } = await conformance([...addresses(), '--admin', library.adminUrl!, '--json']);
     expect(JSON.parse(out)).toMatchObject({ 'not tried': expect.any(Number) });
     expect(out).not.toMatch(/svc[acrs]_[\w-]{20}/);
     expect(out).not.toContain(String(library.clientSecret));
-  }, 120_000);
+  });
 });

@@ -7,7 +7,7 @@ import { startTestLibrary } from '../support/library.ts';
 
 const redirectUri = 'http://localhost:8080/oauth/callback';
 
-it('the library passes every conformance check', async () => {
+it('the library passes every conformance check', { tags: 'slow' }, async () => {
   const { library } = await startTestLibrary({ autoConsent: false, transcodeDelay: 60_000, transcriptDelay: 60_000 });
   const { apiUrl: api, appUrl: app, adminUrl } = library;
   const world = await openWorld({ api, app, admin: adminUrl!, redirectUri, profile: '/profile', scan: 2000 });

@@ -175,7 +175,7 @@ describe('a folder with unusual files', () => {
     },
   );
 
-  it('the download of a file that changes meanwhile never completes', async () => {
+  it('the download of a file that changes meanwhile never completes', { tags: 'slow' }, async () => {
     put('growing.bin', Buffer.alloc(64 * 2 ** 20, 'a'));
     await start();
     const answer = await download((await listing()).get('growing.bin')!);

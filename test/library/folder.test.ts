@@ -91,7 +91,7 @@ describe('a folder', () => {
     expect(await contentOf(assets.get('notes')!)).toBe('no extension');
   });
 
-  it('new, changed and deleted files of a folder are found without a restart', async () => {
+  it('new, changed and deleted files of a folder are found without a restart', { tags: 'slow' }, async () => {
     const before = (await listing()).get('notes')!;
     put('Autumn/new.mp4', { sample: 'story.mp4' }, LONG_AGO);
     put('notes', 'changed content', new Date());

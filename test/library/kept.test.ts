@@ -63,7 +63,7 @@ describe('persistence', () => {
   });
   afterAll(() => running.stop());
 
-  it('after a restart, the secret of the app still works and is not shown again', async () => {
+  it('after a restart, the secret of the app still works and is not shown again', { tags: 'slow' }, async () => {
     const before = library;
     const tokens = await connect(before);
     secrets.push(tokens.access_token, tokens.refresh_token);
@@ -75,7 +75,7 @@ describe('persistence', () => {
     expect(after.users).toEqual(before.users);
   });
 
-  it('after a restart, issued tokens work and replaced ones do not', async () => {
+  it('after a restart, issued tokens work and replaced ones do not', { tags: 'slow' }, async () => {
     const first = await connect(library);
     const second = await refresh(library, first);
     const after = await restart();
@@ -84,7 +84,7 @@ describe('persistence', () => {
     expect(await refresh(after, second)).toHaveProperty('refresh_token');
   });
 
-  it('ended connections, revoked access and removed users survive a restart', async () => {
+  it('ended connections, revoked access and removed users survive a restart', { tags: 'slow' }, async () => {
     const { admin } = running;
     await admin.addUser({ id: 'bea', name: 'Bea', email: 'bea@example.com' });
     await admin.addCompany({ id: 'two', name: 'Two', userIds: ['bea', 'usr_ada'] });
@@ -107,7 +107,9 @@ describe('persistence', () => {
     await running.admin.setAccess('cmp_synthetic_1', 'usr_ada', true);
   });
 
-  it('codes and links of an earlier start work after a restart, and the assets are the same', async () => {
+  it('codes and links of an earlier start work after a restart, and the assets are the same', {
+    tags: 'slow',
+  }, async () => {
     const { verifier, challenge } = pkce();
     const consent = await fetch(authorizeUrl(library, { code_challenge: challenge }), { redirect: 'manual' });
     const code = new URL(consent.headers.get('location')!).searchParams.get('code')!;
@@ -128,7 +130,7 @@ describe('persistence', () => {
     expect(link.status).toBe(206);
   });
 
-  it('a rotated secret and a changed registration survive a restart', async () => {
+  it('a rotated secret and a changed registration survive a restart', { tags: 'slow' }, async () => {
     const { clientId, clientSecret } = await restart('--rotate-secret', '--app-name', 'Another name');
     expect(clientSecret).toMatch(/^svcs_/);
     expect(clientSecret).not.toBe(secrets[0]);
@@ -167,14 +169,14 @@ describe('persistence', () => {
     }
   });
 
-  it('library and mirror can share a database', async () => {
+  it('library and mirror can share a database', { tags: 'slow' }, async () => {
     const mirror = await openMirrorDatabase({ url: database.url, log: createLog({ level: 'silent', pretty: false }) });
     await mirror.destroy();
     await restart();
     expect(await query('SELECT * FROM public.connections')).toEqual([]);
   });
 
-  it('a second library on the same database does not start', async () => {
+  it('a second library on the same database does not start', { tags: 'slow' }, async () => {
     await expect(spawnLibrary(database.url)).rejects.toThrow('in use by another library');
   });
 });

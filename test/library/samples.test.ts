@@ -33,7 +33,7 @@ function has(command: string): boolean {
 }
 
 describe('sample content', () => {
-  it('samples are the same on every start, and differ with the seed', async () => {
+  it('samples are the same on every start, and differ with the seed', { tags: 'slow' }, async () => {
     const plain = ({ assets, ...rest }: ReturnType<typeof make>) => JSON.stringify({ ...rest, assets });
     expect(plain(make())).toBe(plain(make()));
     const some = (seed: number) => make(seed).assets.slice(0, 40);
@@ -90,7 +90,7 @@ describe('sample content', () => {
     expect(assets.filter(({ originalGone, mp4 }) => originalGone && mp4).length).toBeGreaterThan(2);
   });
 
-  it('samples are served over HTTP', async () => {
+  it('samples are served over HTTP', { tags: 'slow' }, async () => {
     const { library, admin } = await startTestLibrary({ content: { samples: 60 } });
     try {
       const headers = { authorization: `Bearer ${(await connect(library)).access_token}` };

@@ -1,3 +1,4 @@
+// @module-tag slow
 import { execFile } from 'node:child_process';
 import { chmod, cp, mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
@@ -13,9 +14,7 @@ const run = promisify(execFile);
 const breaker = (lines: Record<string, unknown>[]) =>
   lines.filter((line) => line.msg === 'bucket unavailable, all assets wait');
 
-test('a directory that cannot be written to makes all assets wait with the reason, and none fails', {
-  tags: 'slow',
-}, async () => {
+test('a directory that cannot be written to makes all assets wait with the reason, and none fails', async () => {
   const scene = await newScene({ environment: { CONNECTION_CONCURRENCY: '4' } });
   try {
     const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
@@ -72,9 +71,7 @@ test('a disk that is not mounted at the start is waited for; nothing is written 
 
 test.runIf(canMount)(
   'a file that does not fit waits with the reason, while smaller ones are mirrored',
-  {
-    timeout: 120_000,
-  },
+  { timeout: 120_000 },
   async () => {
     const scene = await newScene();
     const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
@@ -138,7 +135,6 @@ test.runIf(inject('s3'))('a missing bucket or wrong access keys make all assets 
 
 test.runIf(inject('s3'))(
   'an asset fails if the store answers 500 to it alone, and waits if it does so to all',
-  { tags: 'slow' },
   async () => {
     const line = await newHttpLine(inject('s3')!.endpoint);
     const through = async () => ({ S3_ENDPOINT: line.endpoint });
@@ -210,7 +206,6 @@ test.each<[string, (directory: string) => Promise<unknown>, (directory: string) 
   ],
 ])(
   'nothing is written to a directory that is %s while the service runs, and no asset counts as mirrored',
-  { tags: 'slow' },
   async (_, away, back) => {
     const scene = await newScene();
     try {
@@ -239,7 +234,6 @@ test.each<[string, (directory: string) => Promise<unknown>, (directory: string) 
 
 test.runIf(inject('s3'))(
   'assets written to an S3 bucket after its replacement are checked again when the right one is back',
-  { tags: 'slow' },
   async () => {
     const scene = await newScene({ s3: inject('s3') });
     try {

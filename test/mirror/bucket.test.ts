@@ -109,7 +109,7 @@ describe.each(grounds())('a bucket that has lost objects ($name)', { timeout: 30
       },
     );
 
-    test('a scheduled verification says so if nothing can be repaired', async () => {
+    test('a scheduled verification says so if nothing can be repaired', { tags: 'slow' }, async () => {
       const id = await scene.upload();
       await scene.resync();
       await scene.mirror.assetIn(id, 'mirrored');
@@ -126,7 +126,9 @@ describe.each(grounds())('a bucket that has lost objects ($name)', { timeout: 30
       await scene.query(`DELETE FROM assets WHERE id = '${id}'`);
     });
 
-    test('a scheduled verification repairs a bucket in which only the mirror id was left', async () => {
+    test('a scheduled verification repairs a bucket in which only the mirror id was left', {
+      tags: 'slow',
+    }, async () => {
       for (const key of whole) await scene.storage.remove(key);
       await compare();
       await settled();
@@ -134,7 +136,9 @@ describe.each(grounds())('a bucket that has lost objects ($name)', { timeout: 30
       expect((await scene.media(plain.id))?.toString()).toBe('hello');
     });
 
-    test('a scheduled verification without differences reports nothing, and only counts foreign objects', async () => {
+    test('a scheduled verification without differences reports nothing, and only counts foreign objects', {
+      tags: 'slow',
+    }, async () => {
       const before = await events();
       await scene.admin.clearRequests();
       const strangers = Array.from({ length: 30 }, (_, n) => `stranger ${n}`);
@@ -163,6 +167,7 @@ describe.each(grounds())('a bucket that has lost objects ($name)', { timeout: 30
       ['has the id of another', 'another mirror\n'],
     ])(
       'a scheduled verification repairs nothing in a bucket that %s, and waits for the right one',
+      { tags: 'slow' },
       async (_, other) => {
         const own = (await contentOf(scene.storage, '_mirror/id'))!;
         const content = (await contentOf(scene.storage, film.keys.media))!;
@@ -193,6 +198,7 @@ describe.each(grounds())('a bucket that has lost objects ($name)', { timeout: 30
 
     test.runIf(kind.s3)(
       'a scheduled verification reads copied objects once, and knows their ETags afterwards',
+      { tags: 'slow' },
       async () => {
         const told = await events();
         const bytesRead = async () => (await scene.mirror.api('GET', `/verify/${(await last()).id}`)).counts.bytesRead;
@@ -314,7 +320,9 @@ describe('requests of scheduled verifications', () => {
     }
   });
 
-  test('a resync is followed by a verification even if it joins a waiting sync, is requested twice, or fails', async () => {
+  test('a resync is followed by a verification even if it joins a waiting sync, is requested twice, or fails', {
+    tags: 'slow',
+  }, async () => {
     const [one, two] = [await stage.company(), await stage.company()];
     for (const { connectionId } of [one, two]) await stage.run(connectionId);
     await stage.store.syncs.request(one.connectionId, 'full');

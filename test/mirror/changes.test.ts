@@ -56,7 +56,9 @@ async function expectObjects(id: string, { objects }: Change): Promise<void> {
   }
 }
 
-test('an asset is added, gets a transcript, other metadata and another file, is gone, and comes back', async () => {
+test('an asset is added, gets a transcript, other metadata and another file, is gone, and comes back', {
+  tags: 'slow',
+}, async () => {
   const id = await scene.film();
   await sync();
   await expectObjects(id, await expectKinds(id, 'added', 'transcript'));
@@ -86,14 +88,16 @@ test('an asset is added, gets a transcript, other metadata and another file, is 
   await vi.waitFor(async () => expectObjects(id, (await of(id)).at(-1)!), 60_000);
 });
 
-test('a thumbnail that comes later is a change', async () => {
+test('a thumbnail that comes later is a change', { tags: 'slow' }, async () => {
   const id = await scene.upload({ name: 'p.jpg', mimeType: 'image/jpeg', assetType: 'photography', thumbnail: true });
   await scene.admin.addFault({ endpoint: 'thumbnail', assetId: id, times: 1, status: 500 });
   await sync();
   await expectObjects(id, await expectKinds(id, 'added', 'thumbnail'));
 });
 
-test('removals are changes with the ids only, and an erasure removes the earlier changes', async () => {
+test('removals are changes with the ids only, and an erasure removes the earlier changes', {
+  tags: 'slow',
+}, async () => {
   const removed = await scene.upload({ name: 'removed' });
   const erased = await scene.upload({ name: 'erased' });
   await sync();
@@ -168,7 +172,7 @@ test('pages continue after their last change, and what is wrong with a request i
   expect(await answer('?after=00000000-1-1')).toEqual([410, 'cursor_expired']);
 });
 
-test('the command lists changes, and follows them, also after a restart of the service', async () => {
+test('the command lists changes, and follows them, also after a restart of the service', { tags: 'slow' }, async () => {
   const environment = {
     ...spawned,
     ASSET_MIRROR_URL: scene.ground.publicUrl,

@@ -41,15 +41,21 @@ describe.each(stores)('the content hash of a file in $name', { timeout: 240_000 
     ['of one block', 10, 0],
     ['of several blocks', 40 * MiB + 7, 0],
     ['in parts that are not whole blocks', 21 * MiB + 7, 1],
-  ])('a file %s has its content hash in the database and in its record', async (_, size, attempts) => {
-    const id = await listed(size);
-    await stage.query('UPDATE assets SET attempts = $2 WHERE id = $1', [id, attempts]);
-    await worker.work(id);
-    const { known, recorded, stored } = await hashes(id);
-    expect({ known, recorded }).toEqual({ known: stored, recorded: stored });
-  });
+  ])(
+    'a file %s has its content hash in the database and in its record',
+    { tags: 'slow' },
+    async (_, size, attempts) => {
+      const id = await listed(size);
+      await stage.query('UPDATE assets SET attempts = $2 WHERE id = $1', [id, attempts]);
+      await worker.work(id);
+      const { known, recorded, stored } = await hashes(id);
+      expect({ known, recorded }).toEqual({ known: stored, recorded: stored });
+    },
+  );
 
-  test('a file that is read back with other bytes is not recorded, and is fetched again', async () => {
+  test('a file that is read back with other bytes is not recorded, and is fetched again', {
+    tags: 'slow',
+  }, async () => {
     const id = await listed(21 * MiB + 7);
     await stage.query('UPDATE assets SET attempts = 1 WHERE id = $1', [id]);
     const { mirror, query } = stage;

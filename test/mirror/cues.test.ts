@@ -46,7 +46,7 @@ test.each([
   ['cues of one letter', cue('00:01.000', 'a').repeat(100_000)],
   ['one word', cue('00:01.000', 'a'.repeat(8_000_000))],
   ['lines of one cue', `00:01.000 -->\n${`${'word '.repeat(50)}\n`.repeat(30_000)}`],
-])('millions of %s take no long time and no much space', (_, vtt) => {
+])('millions of %s take no long time and no much space', { tags: 'slow' }, (_, vtt) => {
   const before = process.cpuUsage();
   const passages = passagesOf(vtt);
   const { user, system } = process.cpuUsage(before);

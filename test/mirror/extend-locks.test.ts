@@ -39,7 +39,9 @@ describe.each(locking.filter(({ there }) => there))(
         .get(id)
         .then((asset) => scene.mirror.store.retention.saveLocks([{ id, lease: asset!.lease, until: to }]));
 
-    test('media is locked, replaced while it is locked, and its lock is extended while it is in the library', async () => {
+    test('media is locked, replaced while it is locked, and its lock is extended while it is in the library', {
+      tags: 'slow',
+    }, async () => {
       const id = await scene.film();
       const large = await scene.upload({ name: 'large.bin', content: { seed: 'large', size: 40 * 2 ** 20 } });
       await scene.resync();

@@ -47,7 +47,7 @@ describe('sidecars', () => {
     expect(await asked(id, 'transcript')).toHaveLength(1);
   });
 
-  test('a transcript that does not exist yet is requested again, and the media is not', async () => {
+  test('a transcript that does not exist yet is requested again, and the media is not', { tags: 'slow' }, async () => {
     const id = await scene.upload({ ...video, hasTranscript: true });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -58,7 +58,7 @@ describe('sidecars', () => {
     expect(await asked(id, 'media')).toHaveLength(1);
   });
 
-  test('one error after many follow-up checks does not give up a transcript', async () => {
+  test('one error after many follow-up checks does not give up a transcript', { tags: 'slow' }, async () => {
     const id = await scene.upload({ ...video, hasTranscript: true });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -81,7 +81,9 @@ describe('sidecars', () => {
     expect(timeline.filter(({ what }: { what: string }) => /gave_up/.test(what))).toEqual([]);
   });
 
-  test('a follow-up check while a new file is processing stores none of its sidecars beside the old one', async () => {
+  test('a follow-up check while a new file is processing stores none of its sidecars beside the old one', {
+    tags: 'slow',
+  }, async () => {
     const id = await scene.upload({ ...video, hasTranscript: true });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -100,7 +102,7 @@ describe('sidecars', () => {
     expect((await scene.media(id))?.toString()).toBe(text);
   });
 
-  test('a transcript is requested only after the asset says that it has one', async () => {
+  test('a transcript is requested only after the asset says that it has one', { tags: 'slow' }, async () => {
     const id = await scene.upload({ ...video, hasTranscript: false, uploadDate: Date.now() - 1000 });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -164,7 +166,7 @@ describe('sidecars', () => {
     expect(await scene.mirror.asset(id)).toMatchObject({ state: 'mirrored' });
   });
 
-  test('a thumbnail that fails is fetched later, and the asset is mirrored without it', async () => {
+  test('a thumbnail that fails is fetched later, and the asset is mirrored without it', { tags: 'slow' }, async () => {
     const id = await scene.upload({ name: 'p.jpg', mimeType: 'image/jpeg', assetType: 'photography', thumbnail: true });
     await scene.admin.addFault({ endpoint: 'thumbnail', assetId: id, times: 2, status: 500 });
     await scene.resync();
@@ -201,7 +203,7 @@ describe('sidecars', () => {
   });
 });
 
-test('a transcript that never comes is given up at its deadline', async () => {
+test('a transcript that never comes is given up at its deadline', { tags: 'slow' }, async () => {
   const scene = await newScene({ environment: { TRANSCRIPT_GIVE_UP: '1s' } });
   try {
     const id = await scene.upload({ name: 'c.mp4', mimeType: 'video/mp4', assetType: 'videos', hasTranscript: true });
@@ -258,7 +260,9 @@ test('sidecars that neither the bucket nor the library has are reported once, an
   }
 });
 
-test('a second verification does not put off the end of a repair whose transcript does not come', async () => {
+test('a second verification does not put off the end of a repair whose transcript does not come', {
+  tags: 'slow',
+}, async () => {
   const scene = await newScene();
   try {
     const { id, key } = await mirroredFilm(scene);
@@ -276,7 +280,9 @@ test('a second verification does not put off the end of a repair whose transcrip
   }
 });
 
-test('MIRROR_THUMBNAILS=false and MIRROR_TRANSCRIPTS=false keep no thumbnails and transcripts', async () => {
+test('MIRROR_THUMBNAILS=false and MIRROR_TRANSCRIPTS=false keep no thumbnails and transcripts', {
+  tags: 'slow',
+}, async () => {
   const scene = await newScene({ environment: { MIRROR_THUMBNAILS: 'false', MIRROR_TRANSCRIPTS: 'false' } });
   try {
     const id = await scene.upload({

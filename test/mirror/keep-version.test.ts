@@ -91,7 +91,7 @@ describe.each(stores)('a superseded file in $name', ({ s3, versions }) => {
     return false;
   }
 
-  test('a superseded file is kept with its sidecars and its record, byte for byte', async () => {
+  test('a superseded file is kept with its sidecars and its record, byte for byte', { tags: 'slow' }, async () => {
     const id = await newFilm('first');
     const before = await stage.store.assets.get(id);
     const objects = new Map<string, Buffer>();
@@ -191,7 +191,9 @@ describe.each(stores)('a superseded file in $name', ({ s3, versions }) => {
     expect(lines).toMatchObject([{ level: 'warn', key, role: 'captions' }]);
   });
 
-  test('what is left of a version that was begun before its asset was gone is removed, and nothing else', async () => {
+  test('what is left of a version that was begun before its asset was gone is removed, and nothing else', {
+    tags: 'slow',
+  }, async () => {
     const id = await newFilm('gone meanwhile');
     const before = await keysBelow(`${at.companyId}/_/${id}/`);
     await replace(id, 'other');
@@ -231,7 +233,9 @@ describe.each(stores)('a superseded file in $name', ({ s3, versions }) => {
     expect(await isKept(id, 'first')).toBe(true);
   });
 
-  test('the newest version stays the newest if the clock is set back between two replacements', async () => {
+  test('the newest version stays the newest if the clock is set back between two replacements', {
+    tags: 'slow',
+  }, async () => {
     const id = await newFilm('first');
     await replace(id, 'second one');
     await worker.complete(id);
@@ -256,7 +260,7 @@ describe.each(stores)('a superseded file in $name', ({ s3, versions }) => {
   });
 });
 
-test('with KEEP_VERSIONS=none a superseded file is removed', async () => {
+test('with KEEP_VERSIONS=none a superseded file is removed', { tags: 'slow' }, async () => {
   const stage = await newStage({ environment: { KEEP_VERSIONS: 'none' } });
   const worker = workerOf(stage);
   try {

@@ -18,7 +18,9 @@ describe('an asset that is mirrored', () => {
   const requestsFor = (assetId: string, endpoint: string) =>
     scene.admin.requests({ assetId, endpoint: endpoint as never });
 
-  test('a video in processing is requested again until it is ready, and spends no attempt', async () => {
+  test('a video in processing is requested again until it is ready, and spends no attempt', {
+    tags: 'slow',
+  }, async () => {
     const id = await scene.upload({
       name: 'clip.mp4',
       mimeType: 'video/mp4',
@@ -155,7 +157,7 @@ describe('an asset that is mirrored', () => {
     await scene.mirror.assetIn(id, 'mirrored');
   });
 
-  test('429 with Retry-After makes the connection wait and spends no attempt', async () => {
+  test('429 with Retry-After makes the connection wait and spends no attempt', { tags: 'slow' }, async () => {
     const id = await scene.upload();
     await scene.admin.addFault({ endpoint: 'asset', assetId: id, times: 1, status: 429, retryAfter: 2 });
     const started = Date.now();
@@ -186,7 +188,7 @@ describe('an asset that is mirrored', () => {
     expect(await scene.admin.requests({ endpoint: 'token' as never })).toHaveLength(1);
   });
 
-  test('an asset that is refused with a valid token holds up no other asset', async () => {
+  test('an asset that is refused with a valid token holds up no other asset', { tags: 'slow' }, async () => {
     const refused = await scene.upload();
     await scene.admin.addFault({ endpoint: 'asset', assetId: refused, status: 401 });
     const others = await Promise.all(Array.from({ length: 8 }, () => scene.upload()));
@@ -212,7 +214,9 @@ describe('an asset that is mirrored', () => {
     expect(await scene.admin.requests({ endpoint: 'token' as never })).toHaveLength(1);
   });
 
-  test('a resync of a named asset reads its object, and fetches it again if a byte differs', async () => {
+  test('a resync of a named asset reads its object, and fetches it again if a byte differs', {
+    tags: 'slow',
+  }, async () => {
     const id = await scene.upload({ content: { text: 'the right bytes' } });
     await scene.resync();
     const { key, mirroredAt } = await scene.mirror.assetIn(id, 'mirrored');
@@ -236,7 +240,7 @@ describe('an asset that is mirrored', () => {
     expect(await look()).toBe(1);
   });
 
-  test('a replaced file is fetched again; a changed name or tag only gets a new record', async () => {
+  test('a replaced file is fetched again; a changed name or tag only gets a new record', { tags: 'slow' }, async () => {
     const id = await scene.upload({ content: { text: 'first' } });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -263,7 +267,9 @@ describe('a file that is incomplete or not a file', () => {
     await scene?.close();
   });
 
-  test.concurrent('a file of the wrong size fails, and is mirrored when the library corrects the size', async () => {
+  test.concurrent('a file of the wrong size fails, and is mirrored when the library corrects the size', {
+    tags: 'slow',
+  }, async () => {
     const id = await scene.upload({ content: { text: 'twelve bytes' }, override: { size: 13 } });
     await scene.resync();
     expect((await scene.mirror.assetIn(id, 'failed')).reason.text).toMatch(/says 13 bytes, the download has 12/);
@@ -273,7 +279,7 @@ describe('a file that is incomplete or not a file', () => {
     expect((await scene.media(id))?.toString()).toBe('twelve bytes');
   });
 
-  test.concurrent('an error page in place of an MP4 of unknown length is not mirrored', async () => {
+  test.concurrent('an error page in place of an MP4 of unknown length is not mirrored', { tags: 'slow' }, async () => {
     const id = await scene.upload({
       name: 'film.mov',
       mimeType: 'video/quicktime',
@@ -287,7 +293,7 @@ describe('a file that is incomplete or not a file', () => {
     expect(await scene.keys(id)).toEqual([]);
   });
 
-  test.concurrent('an empty MP4, or plain text in its place, is not mirrored', async () => {
+  test.concurrent('an empty MP4, or plain text in its place, is not mirrored', { tags: 'slow' }, async () => {
     const film = { name: 'film.mov', mimeType: 'video/quicktime', assetType: 'videos', originalGone: true };
     const empty = await scene.upload({ ...film, mp4: { text: '' } });
     const words = await scene.upload({ ...film, mp4: { text: 'link expired' } });
@@ -319,7 +325,7 @@ describe('a file that is incomplete or not a file', () => {
     }
   });
 
-  test.concurrent('an MP4 of an unknown type is mirrored if it begins as one', async () => {
+  test.concurrent('an MP4 of an unknown type is mirrored if it begins as one', { tags: 'slow' }, async () => {
     const film = { name: 'film.mov', mimeType: 'video/quicktime', assetType: 'videos', originalGone: true };
     const content = Buffer.concat([Buffer.from('\0\0\0\x20ftypisom'), bytesOf('film', 0, 300_000)]);
     const id = await scene.upload({ ...film, mp4: { base64: content.toString('base64') } });
@@ -329,7 +335,9 @@ describe('a file that is incomplete or not a file', () => {
     expect(await scene.media(id)).toEqual(content);
   });
 
-  test.concurrent('a page in place of a file of unknown size is mirrored only if the asset is called a page', async () => {
+  test.concurrent('a page in place of a file of unknown size is mirrored only if the asset is called a page', {
+    tags: 'slow',
+  }, async () => {
     const sizeless = { content: { text: page }, override: { size: null } };
     const file = await scene.upload(sizeless);
     const document = await scene.upload({ ...sizeless, name: 'index.html', mimeType: 'text/html' });
@@ -346,7 +354,9 @@ describe('a file that is incomplete or not a file', () => {
     }
   });
 
-  test.concurrent('a page of exactly the declared length is not mirrored as a picture or video, small or large', async () => {
+  test.concurrent('a page of exactly the declared length is not mirrored as a picture or video, small or large', {
+    tags: 'slow',
+  }, async () => {
     const html = { headers: { 'content-type': 'text/html; charset=utf-8' } };
     const picture = await scene.upload({ content: { text: page }, name: 'picture.jpg', mimeType: 'image/jpeg' });
     const size = 40 * 2 ** 20;
@@ -366,7 +376,7 @@ describe('a file that is incomplete or not a file', () => {
   });
 
   // It ends all faults, so it does not run beside the others.
-  test('a page in place of a thumbnail is not mirrored as one', async () => {
+  test('a page in place of a thumbnail is not mirrored as one', { tags: 'slow' }, async () => {
     const id = await scene.upload({ thumbnail: true });
     await scene.admin.addFault({ endpoint: 'thumbnail', assetId: id, status: 200, body: page, ...ofUnknownType });
     await scene.resync();
@@ -414,7 +424,7 @@ describe('a file that is incomplete or not a file', () => {
   );
 });
 
-test('a video that never becomes ready fails at its deadline with the reason', async () => {
+test('a video that never becomes ready fails at its deadline with the reason', { tags: 'slow' }, async () => {
   const scene = await newScene({ environment: { PROCESSING_GIVE_UP: '1s', PROCESSING_POLL: '100ms' } });
   try {
     const id = await scene.upload({ mimeType: 'video/mp4', assetType: 'videos', status: 'processing' });

@@ -46,7 +46,9 @@ describe.each(['localhost', '0.0.0.0'])('a link to %s', (host) => {
     expect(inside.requests).toEqual([]);
   });
 
-  test('a private address in thumbnailUrl is never requested, and the media is mirrored', async () => {
+  test('a private address in thumbnailUrl is never requested, and the media is mirrored', {
+    tags: 'slow',
+  }, async () => {
     const id = await scene.upload({ thumbnail: true, overrideDetail: { asset: { thumbnailUrl: url } } });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -54,11 +56,15 @@ describe.each(['localhost', '0.0.0.0'])('a link to %s', (host) => {
     expect(inside.requests).toEqual([]);
   });
 
-  test.each([host, 'true'])('a private address is requested with DOWNLOAD_ALLOW_PRIVATE=%s', async (allowed) => {
-    const id = await scene.upload({ ...film, overrideDetail: { asset: { download: { url } } } });
-    await scene.restart({ DOWNLOAD_ALLOW_PRIVATE: `cdn.internal, ${allowed}`.replace(/.*true/, 'true') });
-    await scene.resync();
-    await scene.mirror.assetIn(id, 'mirrored');
-    expect(String(await scene.media(id))).toBe('the secret');
-  });
+  test.each([host, 'true'])(
+    'a private address is requested with DOWNLOAD_ALLOW_PRIVATE=%s',
+    { tags: 'slow' },
+    async (allowed) => {
+      const id = await scene.upload({ ...film, overrideDetail: { asset: { download: { url } } } });
+      await scene.restart({ DOWNLOAD_ALLOW_PRIVATE: `cdn.internal, ${allowed}`.replace(/.*true/, 'true') });
+      await scene.resync();
+      await scene.mirror.assetIn(id, 'mirrored');
+      expect(String(await scene.media(id))).toBe('the secret');
+    },
+  );
 });

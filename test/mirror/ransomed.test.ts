@@ -63,7 +63,9 @@ describe('a library in which all files are replaced at once', () => {
     expect(seen.by('asset_mirror_held_companies', 'kind')).toEqual({ missing: 0, removed: 0, replaced: 1 });
   });
 
-  test('while a company is held, new assets are mirrored and a lost record is written again', async () => {
+  test('while a company is held, new assets are mirrored and a lost record is written again', {
+    tags: 'slow',
+  }, async () => {
     const added = await scene.upload({ content: { text: 'new' }, uploadDate: Date.now() - 1000 });
     const { key } = await scene.mirror.asset(ids[3]!);
     const before = await scene.record(ids[3]!);

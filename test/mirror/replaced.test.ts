@@ -1,3 +1,4 @@
+// @module-tag slow
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { bytesOf } from '../../src/library/index.ts';
 import { contentOf } from '../support/mirror.ts';

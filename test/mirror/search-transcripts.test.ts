@@ -67,7 +67,7 @@ describe('what was said', () => {
     expect(marked(found!)).toEqual([[8000, 'budget of the marketing department, 50 % of it.', ['department']]]);
   });
 
-  test('spoken words are found by their other forms, in the language of the transcript', async () => {
+  test('spoken words are found by their other forms, in the language of the transcript', { tags: 'slow' }, async () => {
     expect(marked((await search('walk runs'))[0]!)).toEqual([
       [12_000, 'Nobody was running away, they were only walking.', ['running', 'walking']],
     ]);
@@ -147,7 +147,7 @@ describe('what was said', () => {
     ]);
   });
 
-  test('the words of a replaced transcript are not found any more', async () => {
+  test('the words of a replaced transcript are not found any more', { tags: 'slow' }, async () => {
     const first = await film(vttOf('The first version mentions a giraffe in passing.'));
     await scene.admin.changeAsset(first, {
       content: { text: 'another file' },
@@ -159,7 +159,7 @@ describe('what was said', () => {
     expect(await idsOf('giraffe')).toEqual([]);
   });
 
-  test('an erasure leaves no spoken words in the database', async () => {
+  test('an erasure leaves no spoken words in the database', { tags: 'slow' }, async () => {
     const secret = await film(vttOf('The launch code is xylophone, and nobody may know it.'));
     expect(await idsOf('xylophone')).toEqual([secret]);
     await scene.mirror.api('POST', '/erasures', {
@@ -180,13 +180,15 @@ test.each([
     'very many words',
     `WEBVTT\n\n${Array.from({ length: 20_000 }, (_, i) => `00:00:01.000 --> 00:00:02.000\nword${i} and some more of them\n\n`).join('')}`,
   ],
-])('a transcript with %s does not stop mirroring, and counts as read', async (_, vtt) => {
+])('a transcript with %s does not stop mirroring, and counts as read', { tags: 'slow' }, async (_, vtt) => {
   const id = await film(vtt);
   expect(await scene.mirror.asset(id)).toMatchObject({ state: 'mirrored', transcript: 'mirrored' });
   expect(await idsOf('nothing of this')).toEqual([]);
 });
 
-test('words are deleted without the setting, found again with it, and found after a rebuild', async () => {
+test('words are deleted without the setting, found again with it, and found after a rebuild', {
+  tags: 'slow',
+}, async () => {
   const id = await film(vttOf('The penguin and the rabbit are good friends.'));
   const { environment } = scene.ground;
   const words = async () =>

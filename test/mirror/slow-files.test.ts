@@ -1,3 +1,4 @@
+// @module-tag slow
 import { createHash } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { chunksOf } from '../../src/library/index.ts';
@@ -34,9 +35,7 @@ describe.each([richest()])('a slow file ($name)', (kind) => {
     return hash.digest('hex');
   };
 
-  test('slow files free their slots for others, fail after the usual attempts, and slow nothing else down', {
-    tags: 'slow',
-  }, async () => {
+  test('slow files free their slots for others, fail after the usual attempts, and slow nothing else down', async () => {
     const slow: string[] = [];
     for (let i = 0; i < 8; i++) {
       const id = await scene.upload({ content: { seed: `slow ${i}`, size: MiB }, uploadDate: Date.UTC(2024, 1, 29) });
@@ -66,7 +65,7 @@ describe.each([richest()])('a slow file ($name)', (kind) => {
     expect(await scene.ground.leftovers()).toEqual([]);
   });
 
-  test('a slow file in parts continues with the parts that are missing', { tags: 'slow' }, async () => {
+  test('a slow file in parts continues with the parts that are missing', async () => {
     // Long enough for the store to answer for a part before the next one is given up.
     await scene.restart({ TRANSFER_MIN_RATE_WINDOW: '5s' });
     const size = 36 * MiB;
@@ -80,9 +79,7 @@ describe.each([richest()])('a slow file ($name)', (kind) => {
     expect(await ranges(id)).toHaveLength(1 + 3 + 1);
   });
 
-  test('a slow file in one stream is retried in small parts, and continues with those that are missing', {
-    tags: 'slow',
-  }, async () => {
+  test('a slow file in one stream is retried in small parts, and continues with those that are missing', async () => {
     const size = 12 * MiB;
     const id = await scene.upload({ content: { seed: 'small', size } });
     // The whole file, and then the last of its parts.

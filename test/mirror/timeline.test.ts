@@ -22,7 +22,9 @@ const explained = (id: string): Promise<{ timeline: Entry[]; explanation: string
 const whats = (timeline: Entry[]) => timeline.map(({ what }) => what);
 
 describe('the timeline of an asset', () => {
-  test('the timeline of an asset lists all steps in order, with their sync and without links', async () => {
+  test('the timeline of an asset lists all steps in order, with their sync and without links', {
+    tags: 'slow',
+  }, async () => {
     const id = await scene.film({ content: { seed: 'film', size: 40 * MiB } });
     await scene.admin.setFaults(
       { endpoint: 'asset', assetId: id, status: 500, times: 3 },
@@ -73,7 +75,9 @@ describe('the timeline of an asset', () => {
     expect(changed.syncId).not.toBe(syncId);
   });
 
-  test('the timeline of an asset continues after a failure, changed settings and a retry by an operator', async () => {
+  test('the timeline of an asset continues after a failure, changed settings and a retry by an operator', {
+    tags: 'slow',
+  }, async () => {
     const { mirror, connectionId } = scene;
     const id = await scene.upload();
     await scene.admin.setFaults({ endpoint: 'asset', assetId: id, body: { asset: { id, size: 'large' } } });

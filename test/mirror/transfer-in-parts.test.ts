@@ -1,3 +1,4 @@
+// @module-tag slow
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { chunksOf } from '../../src/library/index.ts';
@@ -55,7 +56,7 @@ describe.each(grounds())('a large file ($name)', (kind) => {
     ['links that expire', { expireLinks: true, skip: 2, times: 2 }],
     ['redirects', { redirect: 2 }],
     ['a library that fails for a moment', { status: 503, skip: 1, times: 2 }],
-  ])('a large file is mirrored completely in spite of %s', { tags: 'slow' }, async (name, fault) => {
+  ])('a large file is mirrored completely in spite of %s', async (name, fault) => {
     const id = await upload(name);
     await scene.admin.addFault({ endpoint: 'media', assetId: id, ...fault });
     await scene.resync();
@@ -83,9 +84,7 @@ describe.each(grounds())('a large file ($name)', (kind) => {
     expect(await shaAt(id)).toBe(shaOf('ranges in words only', size));
   });
 
-  test('a large file that is replaced during its transfer begins again, and no versions are mixed', {
-    tags: 'slow',
-  }, async () => {
+  test('a large file that is replaced during its transfer begins again, and no versions are mixed', async () => {
     const id = await upload('before');
     // The last parts arrive slowly enough for the change to come before them.
     await scene.admin.addFault({ endpoint: 'media', assetId: id, skip: 4, stallAfter: MiB, times: 4 });
@@ -98,7 +97,7 @@ describe.each(grounds())('a large file ($name)', (kind) => {
     expect(await shaAt(id)).toBe(shaOf('after', size + 1));
   });
 
-  test('a large file that fails leaves neither objects nor parts', { tags: 'slow' }, async () => {
+  test('a large file that fails leaves neither objects nor parts', async () => {
     const id = await upload('never');
     await scene.admin.addFault({ endpoint: 'media', assetId: id, skip: 1, status: 403 });
     await scene.resync();
@@ -127,23 +126,19 @@ async function refusing(method: string, status: number, code: string) {
   return { scene, close, refused: () => line.calls.some(({ met }) => met) };
 }
 
-test.runIf(modern)(
-  'a large file fails with its reason although the store does not abort its upload',
-  { tags: 'slow' },
-  async () => {
-    const { scene, close, refused } = await refusing('DELETE', 403, 'AccessDenied');
-    try {
-      const id = await scene.upload({ content: { seed: 'never', size } });
-      await scene.admin.addFault({ endpoint: 'media', assetId: id, skip: 1, status: 403 });
-      await scene.resync();
-      const { reason } = await scene.mirror.assetIn(id, 'failed', 90_000);
-      expect(reason.text).toMatch(/403/);
-      expect(refused()).toBe(true);
-    } finally {
-      await close();
-    }
-  },
-);
+test.runIf(modern)('a large file fails with its reason although the store does not abort its upload', async () => {
+  const { scene, close, refused } = await refusing('DELETE', 403, 'AccessDenied');
+  try {
+    const id = await scene.upload({ content: { seed: 'never', size } });
+    await scene.admin.addFault({ endpoint: 'media', assetId: id, skip: 1, status: 403 });
+    await scene.resync();
+    const { reason } = await scene.mirror.assetIn(id, 'failed', 90_000);
+    expect(reason.text).toMatch(/403/);
+    expect(refused()).toBe(true);
+  } finally {
+    await close();
+  }
+});
 
 test.runIf(modern)('a large file that was interrupted begins again in a store without ListParts', async () => {
   const { scene, close } = await refusing('GET', 405, 'MethodNotAllowed');

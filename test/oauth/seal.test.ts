@@ -15,7 +15,7 @@ function* altered(text: string): Generator<string> {
 }
 
 describe('a sealed value', () => {
-  it('a sealed value opens to the text that was sealed, whatever it is', () => {
+  it('a sealed value opens to the text that was sealed, whatever it is', { tags: 'slow' }, () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), fc.string(), (plain, purpose) => {
         expect(sealer.open(purpose, sealer.seal(purpose, plain))).toBe(plain);

@@ -284,7 +284,9 @@ describe('an access token', () => {
 });
 
 describe('concurrent callers', () => {
-  it('concurrent callers in three processes cause exactly one refresh, and all get the same token', async () => {
+  it('concurrent callers in three processes cause exactly one refresh, and all get the same token', {
+    tags: 'slow',
+  }, async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.before = held.pass;
@@ -301,7 +303,9 @@ describe('concurrent callers', () => {
     expect(await works(record.pair.accessToken)).toBe(true);
   });
 
-  it('concurrent callers in three processes learn of a disconnect by one refresh, one event and one log line', async () => {
+  it('concurrent callers in three processes learn of a disconnect by one refresh, one event and one log line', {
+    tags: 'slow',
+  }, async () => {
     const connection = await newConnection();
     await admin.endConnections();
     const held = breaker();
@@ -417,7 +421,7 @@ describe('saving a new token pair', () => {
     await expectStillConnected(id);
   }
 
-  it('a new token pair is saved after a database refused connections for some time', async () => {
+  it('a new token pair is saved after a database refused connections for some time', { tags: 'slow' }, async () => {
     const connection = await newConnection();
     const watched = watchedStore();
     const ours = (await sql.query('SELECT pg_backend_pid() AS pid')).rows[0].pid;
@@ -494,7 +498,7 @@ describe('errors that do not end a connection', () => {
     ['400 invalid_request', {}, answer(400, '{"error":"invalid_request"}')],
   ];
   for (const [what, options, instead] of cases) {
-    it(`a refresh that fails with ${what} does not end the connection`, async () => {
+    it(`a refresh that fails with ${what} does not end the connection`, { tags: 'slow' }, async () => {
       const connection = await newConnection();
       relay.instead = instead;
       const errors = await Promise.all(
@@ -690,7 +694,9 @@ describe('a lost answer to a refresh', () => {
 });
 
 describe('the refresh lease', () => {
-  it('a process that dies before the library has rotated costs only the time of its refresh lease', async () => {
+  it('a process that dies before the library has rotated costs only the time of its refresh lease', {
+    tags: 'slow',
+  }, async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.before = async (response) => {
@@ -707,7 +713,9 @@ describe('the refresh lease', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('a process that dies before it has saved the new pair ends the connection with that reason', async () => {
+  it('a process that dies before it has saved the new pair ends the connection with that reason', {
+    tags: 'slow',
+  }, async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.after = held.pass;
@@ -741,7 +749,9 @@ describe('the refresh lease', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('invalid_grant to a process that paused while another one refreshed does not end the connection', async () => {
+  it('invalid_grant to a process that paused while another one refreshed does not end the connection', {
+    tags: 'slow',
+  }, async () => {
     const connection = await newConnection();
     const [late, delayed] = [breaker(), breaker()];
     relay.before = late.pass;
@@ -771,7 +781,7 @@ describe('the refresh lease', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('a process renews its refresh lease until the library answers', async () => {
+  it('a process renews its refresh lease until the library answers', { tags: 'slow' }, async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.after = held.pass;
@@ -868,7 +878,9 @@ describe('resealing all tokens with a new key', () => {
     expect(await works((await ofNext().getAccessToken(connection.id, 2)).value)).toBe(true);
   });
 
-  it('resealing never replaces a newer pair by an older one, however often both happen at once', async () => {
+  it('resealing never replaces a newer pair by an older one, however often both happen at once', {
+    tags: 'slow',
+  }, async () => {
     const all = await Promise.all(Array.from({ length: 4 }, newSealed));
     const back = tokensOf({ sealer: createSealer([old, next]) });
     let refreshing = true;

@@ -1,3 +1,4 @@
+// @module-tag slow
 import { afterEach, expect, test } from 'vitest';
 import { newBrowser } from '../support/browser.ts';
 import { newStage, type Stage } from '../support/stage.ts';

@@ -22,6 +22,6 @@ test('a bucket that fails makes the answer unknown, and no error', async () => {
   expect(await found(() => Promise.reject(new Error('connection refused')))).toBe('unknown');
 });
 
-test('a bucket that never answers makes it unknown after seconds', async () => {
+test('a bucket that never answers makes it unknown after seconds', { tags: 'slow' }, async () => {
   expect(await found(() => new Promise(() => {}))).toBe('unknown');
 });

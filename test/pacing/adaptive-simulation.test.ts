@@ -41,6 +41,7 @@ test.each([
   [60, 300],
 ])(
   'of two connections that share %i requests per second, at %i ms, each gets 40 percent from the first minute',
+  { tags: 'slow' },
   (perSecond, latency) => {
     const conditions = { latency, perSecond, transferMs: latency * 1.5 + 60, seconds: 240, begin: [0, 30] };
     const [flooding, other] = simulate(conditions).map(({ mirrored }) => mirrored);

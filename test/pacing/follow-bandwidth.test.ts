@@ -61,7 +61,9 @@ test('the bandwidth limit of a connection reaches every process, and no other co
   }
 });
 
-test('a timetable changes the limit of a process and of a connection within seconds, and is not read again for that', async () => {
+test('a timetable changes the limit of a process and of a connection within seconds, and is not read again for that', {
+  tags: 'slow',
+}, async () => {
   const one = await newStore();
   const throttles = createConnectionThrottles();
   const traffic = createTraffic(undefined);

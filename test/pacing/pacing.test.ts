@@ -1,3 +1,4 @@
+// @module-tag slow
 import { afterEach, describe, expect, inject, test, vi } from 'vitest';
 import { RetryLater } from '../../src/errors.ts';
 import { Limiter } from '../../src/pacing/adaptive-concurrency.ts';
@@ -125,7 +126,6 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
 });
 
 test('5xx answers to one connection slow down and pause that connection only, and it recovers by itself', {
-  tags: 'slow',
   timeout: 5 * patience,
 }, async () => {
   await open({ CONNECTION_CONCURRENCY: '2' });
@@ -211,7 +211,6 @@ test('a process with an old limit cannot change it, and the dispatcher enqueues 
 });
 
 test('the queue stays short during a large first sync, and the asset of another connection arrives', {
-  tags: 'slow',
   timeout: 5 * patience,
 }, async () => {
   const count = 20_000;

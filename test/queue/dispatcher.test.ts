@@ -34,7 +34,9 @@ describe('the dispatcher', () => {
     expect(await stage.store.assets.unavailable(leaseOf(asset), { code: 'no_file', status: null })).toBe(true);
   }
 
-  test('the dispatcher gives slots to the newest assets first, in turn per connection and up to its limit', async () => {
+  test('the dispatcher gives slots to the newest assets first, in turn per connection and up to its limit', {
+    tags: 'slow',
+  }, async () => {
     const [a, b, c] = (await pending(300, 120, 2)) as [string[], string[], string[]];
     const first = await dispatch();
     expect(first).toHaveLength(10);
@@ -93,7 +95,9 @@ describe('the dispatcher', () => {
     expect(await dispatch()).toEqual([]);
   });
 
-  test('the dispatcher gives a single slot to a follow-up check one time in four, at random', async () => {
+  test('the dispatcher gives a single slot to a follow-up check one time in four, at random', {
+    tags: 'slow',
+  }, async () => {
     // In however many companies.
     const companies = [];
     for (let i = 0; i < 8; i++) companies.push(await stage.company());
@@ -207,7 +211,7 @@ describe('the dispatcher', () => {
   });
 });
 
-test('a lease that ends frees one slot, for the newest due asset', async () => {
+test('a lease that ends frees one slot, for the newest due asset', { tags: 'slow' }, async () => {
   const stage = await newStage();
   try {
     const { companyId, connectionId } = await stage.company();
@@ -299,7 +303,7 @@ describe.each(backends)('queues in $name', { timeout: 180_000 }, ({ redis }) => 
     }
   });
 
-  test('jobs that the queue has lost are recreated from the records', async () => {
+  test('jobs that the queue has lost are recreated from the records', { tags: 'slow' }, async () => {
     const stage = await newStage({ redis });
     try {
       const { companyId, connectionId } = await stage.company();

@@ -1,3 +1,4 @@
+// @module-tag slow
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { newScene, type Scene } from '../support/scene.ts';
 import { connectAs } from '../support/stage.ts';

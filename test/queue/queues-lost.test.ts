@@ -1,3 +1,4 @@
+// @module-tag slow
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
 import { spawnMirror } from '../support/mirror.ts';
 import { newRedisServer } from '../support/redis.ts';
@@ -66,23 +67,19 @@ describe.skipIf(!inject('redis'))('queues that are lost during work', { timeout:
     );
   }
 
-  test('after FLUSHALL, running and waiting work continues, and the schedules are recreated', {
-    tags: 'slow',
-  }, async () => {
+  test('after FLUSHALL, running and waiting work continues, and the schedules are recreated', async () => {
     const ids = await inTheMiddle();
     await redis.empty();
     await everythingIsDone(ids, 15);
   });
 
-  test('all work continues after Redis dies and comes back empty', { tags: 'slow' }, async () => {
+  test('all work continues after Redis dies and comes back empty', async () => {
     const ids = await inTheMiddle();
     await redis.replace();
     await everythingIsDone(ids, 15);
   });
 
-  test('all work continues after a change from Redis to PostgreSQL and back, with a process killed each time', {
-    tags: 'slow',
-  }, async () => {
+  test('all work continues after a change from Redis to PostgreSQL and back, with a process killed each time', async () => {
     const { ground, library, admin } = scene;
     await scene.mirror.stop();
     await upload(40);

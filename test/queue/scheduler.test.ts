@@ -1,3 +1,4 @@
+// @module-tag slow
 import { describe, expect, inject, test, vi } from 'vitest';
 import { startMirror } from '../support/mirror.ts';
 import { newStage, type Stage } from '../support/stage.ts';

@@ -1,3 +1,4 @@
+// @module-tag slow
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { keysOf, richest } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';

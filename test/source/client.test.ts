@@ -136,7 +136,7 @@ describe('a listing', () => {
     return ids;
   }
 
-  it('a listing comes in pages of a hundred assets, newest first, to its end', async () => {
+  it('a listing comes in pages of a hundred assets, newest first, to its end', { tags: 'slow' }, async () => {
     const { id, ids } = await newCompany(230);
     await admin.clearRequests();
     expect(await listAll(id)).toEqual(ids);
@@ -373,7 +373,7 @@ describe('a library that asks the client to wait', () => {
 describe('a temporary error', () => {
   const tries = async () => (await admin.requests({ endpoint: 'me' })).length;
 
-  it('a temporary error such as 5xx or a dropped connection is retried', async () => {
+  it('a temporary error such as 5xx or a dropped connection is retried', { tags: 'slow' }, async () => {
     for (const fault of [{ status: 500 }, { status: 503 }, { dropAnswer: true }, { cutAfter: 5 }]) {
       await admin.setFaults({ endpoint: 'me', times: 2, ...fault });
       await admin.clearRequests();
@@ -388,7 +388,7 @@ describe('a temporary error', () => {
     expect(bare.requests).toHaveLength(3);
   });
 
-  it('a temporary error that persists is reported after three tries', async () => {
+  it('a temporary error that persists is reported after three tries', { tags: 'slow' }, async () => {
     await admin.setFaults({ endpoint: 'me', status: 502 });
     await admin.clearRequests();
     const error = await failureOf(client().me({ token, signal }));

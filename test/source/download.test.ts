@@ -254,7 +254,9 @@ describe('the minimum rate', () => {
     expect(error).toBeInstanceOf(TooSlow);
   });
 
-  it('the minimum rate permits a download that is slow because of a bandwidth limit or its reader', async () => {
+  it('the minimum rate permits a download that is slow because of a bandwidth limit or its reader', {
+    tags: 'slow',
+  }, async () => {
     const content = bytes.subarray(0, 600_000);
     const { link } = await newFile(content);
     // A busy process is far faster than this rate, and the limit and the reader are slower, for longer than the window.
@@ -389,14 +391,16 @@ describe('a download that is interrupted', () => {
     for (const hop of hops) expect(hop).toMatchObject({ range: 'bytes=500000-', referer: library.appUrl });
   });
 
-  it('a download that stalls is ended, and continues', async () => {
+  it('a download that stalls is ended, and continues', { tags: 'slow' }, async () => {
     const { link, requests } = await newFile();
     await admin.setFaults({ endpoint: 'media', stallAfter: 700_000, times: 1 });
     expect((await bytesOf(await downloader({ stallMs: 2000 }).open(link, never))).equals(bytes)).toBe(true);
     expect((await requests()).map(({ range }) => range)).toEqual([null, 'bytes=700000-']);
   });
 
-  it('a download that is interrupted and brings no more bytes is given up after some tries', async () => {
+  it('a download that is interrupted and brings no more bytes is given up after some tries', {
+    tags: 'slow',
+  }, async () => {
     bare.answer(cutAt(1000), hangUp);
     const cut = await broken(await downloader().open(bareLink(), never));
     expect(cut.arrived.equals(bytes.subarray(0, 1000))).toBe(true);
@@ -664,7 +668,7 @@ describe('a destroyed body', () => {
     expect((await closed.promise).message).toBe('the bucket is full');
   });
 
-  it('unused answers free their sockets, even if they never end', async () => {
+  it('unused answers free their sockets, even if they never end', { tags: 'slow' }, async () => {
     const endless =
       (status: number, headers: Record<string, string> = {}): Parameters<Bare['answer']>[0] =>
       (_request, response) => {
@@ -689,7 +693,7 @@ describe('a stall', () => {
     expect(error.code).toBe('UND_ERR_HEADERS_TIMEOUT');
   });
 
-  it('a stall is not detected while bytes come, however slowly', async () => {
+  it('a stall is not detected while bytes come, however slowly', { tags: 'slow' }, async () => {
     const stallMs = 3000;
     bare.answer(async (_request, response) => {
       response.writeHead(200, { 'content-length': '8', etag });
@@ -703,7 +707,7 @@ describe('a stall', () => {
     expect(bare.requests).toHaveLength(1);
   });
 
-  it('a stall is not detected while the reader pauses', async () => {
+  it('a stall is not detected while the reader pauses', { tags: 'slow' }, async () => {
     const stallMs = 2500;
     const large = randomBytes(20_000_000);
     const { link, requests } = await newFile(large);

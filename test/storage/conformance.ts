@@ -415,7 +415,9 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         },
       );
 
-      test('an abort at any moment of a put leaves a whole object, or rejects with its reason', async () => {
+      test('an abort at any moment of a put leaves a whole object, or rejects with its reason', {
+        tags: 'slow',
+      }, async () => {
         const bytes = bytesOf(3 * MiB);
         for (let leases = 0; leases < 60; leases++) {
           const key = `moment/${leases}`;
@@ -527,7 +529,10 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         }
       });
 
-      test('keys are listed completely, also if there are more than a thousand', async () => {
+      test('keys are listed completely, also if there are more than a thousand', {
+        tags: 'slow',
+        timeout: 120_000,
+      }, async () => {
         const all = Array.from({ length: 1100 }, (_, i) => `many/${String(i % 3)}/${String(i).padStart(5, '0')}`);
         const queue = [...all];
         const worker = async () => {
@@ -540,9 +545,9 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         expect(listed.every((object) => object.bytes === object.key.length && object.modified instanceof Date)).toBe(
           true,
         );
-      }, 120_000);
+      });
 
-      test('a list of keys that is left early frees its resources', async () => {
+      test('a list of keys that is left early frees its resources', { tags: 'slow' }, async () => {
         for await (const object of storage.list('many/')) {
           expect(object.key).toBe('many/0/00000');
           break;
@@ -550,10 +555,13 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       });
     });
 
-    test('a folder is purged completely, also if it has more than a thousand objects', async () => {
+    test('a folder is purged completely, also if it has more than a thousand objects', {
+      tags: 'slow',
+      timeout: 120_000,
+    }, async () => {
       expect(await Array.fromAsync(storage.purge('many/'))).toHaveLength(1100);
       expect(await keys('many/')).toEqual([]);
-    }, 120_000);
+    });
 
     test('a part of an object is read by its first and last byte', async () => {
       await storage.put('a/part', 'abcdefgh');
@@ -612,7 +620,9 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       const put = (upload: Upload, number: number, content = partOf(upload, number)) =>
         storage.uploads.put(upload, number, streaming(content));
 
-      test('an upload takes parts in any order and at once, and its object appears when it is completed', async () => {
+      test('an upload takes parts in any order and at once, and its object appears when it is completed', {
+        tags: 'slow',
+      }, async () => {
         const upload = await begin('parts/whole');
         expect(upload).toMatchObject({ key: 'parts/whole', bytes: body.length, partBytes: 16 * MiB });
         // The upload may come from a database.

@@ -382,7 +382,7 @@ describe('a company that two connections can read', () => {
     expect(await dispatched(...ids)).toEqual([]);
   });
 
-  test('two connections list the same company at the same time without a deadlock', async () => {
+  test('two connections list the same company at the same time without a deadlock', { tags: 'slow' }, async () => {
     const { companyId, ...first } = await stage.company();
     const second = await stage.person(companyId);
     const ids = await stage.upload(companyId, 300);

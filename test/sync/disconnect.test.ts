@@ -1,3 +1,4 @@
+// @module-tag slow
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
@@ -68,7 +69,7 @@ describe('invalid_grant for a refresh', () => {
     expect(await scene.admin.requests()).toEqual([]);
   });
 
-  test('errors of the token endpoint, network or database never end a connection', { tags: 'slow' }, async () => {
+  test('errors of the token endpoint, network or database never end a connection', async () => {
     const id = await scene.upload();
     await scene.admin.expireTokens();
     await scene.admin.setFaults(

@@ -35,7 +35,7 @@ test('a listing may have as many pages without a new asset as it has assets, plu
   expect(walk(5000, (page) => (page % 500 === 0 ? [`asset ${page}`] : []))).toBeLessThan(1010);
 });
 
-test('a listing of a million assets is followed to the end', () => {
+test('a listing of a million assets is followed to the end', { tags: 'slow' }, () => {
   const pages = 10_000;
   expect(walk(pages, (page) => Array.from({ length: 100 }, (_, i) => `asset ${page} ${i}`))).toBe(pages);
 });

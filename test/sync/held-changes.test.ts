@@ -51,7 +51,9 @@ const heldChanges = async (connectionId: string) => {
 const isOver = { status: 'done', error: null, held: null };
 
 describe('a listing in which many mirrored files are others', () => {
-  test('60 assets with other bytes and dates are held, and replaced once an operator accepts them', async () => {
+  test('60 assets with other bytes and dates are held, and replaced once an operator accepts them', {
+    tags: 'slow',
+  }, async () => {
     const { companyId, connectionId, ids } = await mirroredCompany(60);
     await replace(ids);
     const run = await stage.sync(connectionId);
@@ -95,7 +97,9 @@ describe('a listing in which many mirrored files are others', () => {
     expect(await pending(companyId)).toHaveLength(5);
   });
 
-  test('an operator accepts the files that were set aside before, not those that the same sync finds', async () => {
+  test('an operator accepts the files that were set aside before, not those that the same sync finds', {
+    tags: 'slow',
+  }, async () => {
     const { companyId, connectionId, ids } = await mirroredCompany(60);
     await replace(ids.slice(0, 20));
     expect((await stage.sync(connectionId)).held).toMatch(/20 of 60/);
@@ -106,7 +110,9 @@ describe('a listing in which many mirrored files are others', () => {
     expect(await heldChanges(connectionId)).toMatchObject([{ kind: 'replaced', count: 30 }]);
   });
 
-  test('up to a fifth, and up to 10 of a small company, are replaced when the listing ends', async () => {
+  test('up to a fifth, and up to 10 of a small company, are replaced when the listing ends', {
+    tags: 'slow',
+  }, async () => {
     const small = await mirroredCompany(10);
     await replace(small.ids);
     expect(await stage.sync(small.connectionId)).toMatchObject(isOver);
@@ -121,7 +127,9 @@ describe('a listing in which many mirrored files are others', () => {
     expect(await pending(beyond.companyId)).toEqual([]);
   });
 
-  test('a sync that is stopped between two pages keeps what it has set aside, and counts all pages', async () => {
+  test('a sync that is stopped between two pages keeps what it has set aside, and counts all pages', {
+    tags: 'slow',
+  }, async () => {
     const { companyId, connectionId, ids } = await mirroredCompany(250);
     await replace(
       ids.filter((_, i) => i % 4 === 0),
@@ -135,7 +143,9 @@ describe('a listing in which many mirrored files are others', () => {
     expect(await pending(companyId)).toEqual([]);
   });
 
-  test('a few replaced files of a stopped sync are replaced when it has resumed and ended', async () => {
+  test('a few replaced files of a stopped sync are replaced when it has resumed and ended', {
+    tags: 'slow',
+  }, async () => {
     const { companyId, connectionId, ids } = await mirroredCompany(150);
     await replace([ids[0]!, ids[149]!], { date: false });
     await stage.stopInTheMiddle({ companyId, connectionId }, 1, 'full');
@@ -265,7 +275,7 @@ describe('two connections that read the same company', () => {
     expect(await heldChanges(connectionId)).toEqual([]);
   });
 
-  test('a sync releases nothing of another one whose listing has not ended', async () => {
+  test('a sync releases nothing of another one whose listing has not ended', { tags: 'slow' }, async () => {
     const { companyId, connectionId, ids } = await mirroredCompany(150);
     const other = await stage.person(companyId);
     await stage.sync(other.connectionId);

@@ -1,3 +1,4 @@
+// @module-tag slow
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import pg from 'pg';
@@ -327,7 +328,6 @@ test('a full sync misses no upload, and marks only removed assets as gone, whate
 });
 
 test('when one of two connections ends, the other misses no upload of their company and gets all its assets', {
-  tags: 'slow',
   timeout: 600_000,
 }, async () => {
   const what = happening({ back: 0, delay: overlap - 1, removals: false });

@@ -125,7 +125,9 @@ describe('a plan', () => {
     expect((await planned(connectionId)).result.byKind).toMatchObject({ new: { assets: 0 }, waiting: { assets: 2 } });
   });
 
-  test('a plan counts assets by company, type and kind, and neither writes nor requests media', async () => {
+  test('a plan counts assets by company, type and kind, and neither writes nor requests media', {
+    tags: 'slow',
+  }, async () => {
     const { companyId, connectionId, userId } = await stage.company();
     const other = `${companyId}-other`;
     await stage.admin.addCompany({ id: other, name: 'The other', userIds: [userId] });

@@ -22,7 +22,9 @@ const askedFor = async (ids: string[]) =>
   (await stage.admin.requests({ endpoint: 'asset' })).filter(({ assetId }) => ids.includes(assetId!)).length;
 
 describe('an asset that is missing from a complete listing', () => {
-  test('a full sync marks a missing asset as gone after the library confirms it; an incremental sync does not', async () => {
+  test('a full sync marks a missing asset as gone after the library confirms it; an incremental sync does not', {
+    tags: 'slow',
+  }, async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 5);
     await stage.sync(connectionId);
@@ -79,7 +81,9 @@ describe('an asset that is missing from a complete listing', () => {
     expect(await gone(companyId)).toEqual([]);
   });
 
-  test('a missing asset that cannot be requested keeps its state, and the sync fails with the error', async () => {
+  test('a missing asset that cannot be requested keeps its state, and the sync fails with the error', {
+    tags: 'slow',
+  }, async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 3);
     await stage.sync(connectionId);
@@ -210,7 +214,7 @@ describe('a listing that lacks half of the known assets', () => {
 });
 
 describe('an interrupted full sync', () => {
-  test('an interrupted full sync remembers the assets that it listed before', async () => {
+  test('an interrupted full sync remembers the assets that it listed before', { tags: 'slow' }, async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 250);
     await stage.sync(connectionId);
@@ -247,7 +251,9 @@ describe('an interrupted full sync', () => {
     expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'done', gone: 1 });
   });
 
-  test('a full sync that must wait while it confirms missing assets continues, and requests no asset twice', async () => {
+  test('a full sync that must wait while it confirms missing assets continues, and requests no asset twice', {
+    tags: 'slow',
+  }, async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 160);
     await stage.sync(connectionId);

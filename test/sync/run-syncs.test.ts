@@ -69,7 +69,7 @@ describe('the requests of a sync', () => {
   test.each([
     ['four', {}, 4],
     ['no more than the connection may have assets at once', { concurrency: 2 }, 2],
-  ])('companies of a connection are listed at the same time: %s', async (_, settings, atOnce) => {
+  ])('companies of a connection are listed at the same time: %s', { tags: 'slow' }, async (_, settings, atOnce) => {
     const companies = await Promise.all(Array.from({ length: 6 }, () => stage.company()));
     const ids = companies.map(({ companyId }) => companyId);
     const { connectionId } = await stage.person(...ids);
@@ -415,7 +415,7 @@ describe('the pages of a listing', () => {
     expect(await stage.ids(companyId)).toEqual([...ids, ...late].sort());
   });
 
-  test('a listing that an error interrupts continues at its page', async () => {
+  test('a listing that an error interrupts continues at its page', { tags: 'slow' }, async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 150);
     await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 1, status: 500 });
@@ -733,7 +733,9 @@ describe('invalid answers', () => {
 });
 
 describe('a resync by an operator', () => {
-  test('a resync lists what the operator names, and moves the high-water mark only for a whole company', async () => {
+  test('a resync lists what the operator names, and moves the high-water mark only for a whole company', {
+    tags: 'slow',
+  }, async () => {
     const a = await stage.company();
     const b = await stage.company();
     const { connectionId } = await stage.person(a.companyId, b.companyId);
@@ -870,6 +872,7 @@ describe('a resync by an operator', () => {
 describe('a library that asks the client to wait', () => {
   test.each([{ retryAfter: 3600 }, { status: 503, retryAfter: 3600 }])(
     'a sync that must wait makes its connection wait without further requests (%o)',
+    { tags: 'slow' },
     async (fault) => {
       const { companyId, connectionId } = await stage.company();
       await stage.upload(companyId, 150);
@@ -944,7 +947,9 @@ const backends = [
 ];
 
 describe.each(backends)('syncs with queues in $name', ({ redis }) => {
-  test('a connection has one running and at most one waiting sync, in any number of processes', async () => {
+  test('a connection has one running and at most one waiting sync, in any number of processes', {
+    tags: 'slow',
+  }, async () => {
     const own = await newStage({ redis });
     const line = await newHttpLine(own.library.apiUrl);
     const library = { ...own.library, apiUrl: line.endpoint };

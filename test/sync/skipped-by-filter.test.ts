@@ -1,3 +1,4 @@
+// @module-tag slow
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
@@ -80,7 +81,7 @@ test('an asset that was due before the filters changed is skipped when it is lea
   expect(await mirror.assetIn(id, 'mirrored')).toMatchObject({ reason: null });
 });
 
-test('an asset in transfer when the filters change is skipped if its attempt fails', { tags: 'slow' }, async () => {
+test('an asset in transfer when the filters change is skipped if its attempt fails', async () => {
   const id = await scene.film({ overrideDetail: { asset: { download: { url: 7 } } } as never });
   await scene.admin.addFault({ endpoint: 'asset', assetId: id, latency: 10_000 });
   await scene.resync();

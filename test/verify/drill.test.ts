@@ -1,3 +1,4 @@
+// @module-tag slow
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { promisify } from 'node:util';
@@ -48,9 +49,7 @@ describe.each(grounds())('a restore drill ($name)', { timeout: minutes(3) }, (ki
   afterEach(() => scene.close());
   const keyOf = async (id: string): Promise<string> => (await scene.mirror.asset(id)).key;
 
-  test('a drill passes with a complete copy, says what a recovery takes, and leaves nothing behind', {
-    tags: 'slow',
-  }, async () => {
+  test('a drill passes with a complete copy, says what a recovery takes, and leaves nothing behind', async () => {
     const live = () =>
       scene.query(`SELECT (SELECT count(*) FROM asset_changes) AS changes, (SELECT jsonb_agg(a ORDER BY id) FROM assets a) AS assets,
         (SELECT max(id) FROM events WHERE kind NOT LIKE 'drill.%' AND kind NOT LIKE 'operator.%') AS event`);
@@ -270,9 +269,7 @@ describe('a restore drill', { timeout: minutes(3) }, () => {
     expect(found).toMatchObject({ assets: 1, damaged: [], unreadable: [{ assetId: id, key }] });
   });
 
-  test('a drill is started by the command line, which waits and exits with 1 if it fails', {
-    tags: 'slow',
-  }, async () => {
+  test('a drill is started by the command line, which waits and exits with 1 if it fails', async () => {
     const id = await begin();
     const env = { ...spawned, ...scene.ground.environment, ASSET_MIRROR_URL: scene.ground.publicUrl };
     const command = (...words: string[]) => run(process.execPath, ['src/main.ts', 'drill', ...words], { env });

@@ -127,7 +127,7 @@ describe('the expected objects', () => {
       .sort(compareKeys);
   };
 
-  test('expected objects are complete and in byte order with any page size', async () => {
+  test('expected objects are complete and in byte order with any page size', { tags: 'slow' }, async () => {
     const expected = await everything();
     expect(expected.length).toBe(keys.length * 2 + Math.floor(keys.length / 2) * 2);
     for (const pageSize of [1, 2, 7, 1000]) {
@@ -136,7 +136,9 @@ describe('the expected objects', () => {
     }
   });
 
-  test('expected objects continue after any key, also between a media file and its sidecars', async () => {
+  test('expected objects continue after any key, also between a media file and its sidecars', {
+    tags: 'slow',
+  }, async () => {
     const expected = await everything();
     for (const [index, after] of expected.entries()) {
       if (index > 40 && index % 97 !== 0) continue;

@@ -62,7 +62,7 @@ describe.each([
     ]);
   }
 
-  test('expired versions are removed with all their objects, and the others stay', async () => {
+  test('expired versions are removed with all their objects, and the others stay', { tags: 'slow' }, async () => {
     const id = await replaced('first', 'second one', 'third');
     const [newer, older] = await ofAsset(id);
     expect(await objects()).not.toEqual([]);
@@ -105,7 +105,9 @@ describe.each([
     return records;
   }
 
-  test('the only complete file of an asset stays after a rebuild, which finds only that version', async () => {
+  test('the only complete file of an asset stays after a rebuild, which finds only that version', {
+    tags: 'slow',
+  }, async () => {
     const id = await replaced('good once');
     await stage.admin.addFault({ endpoint: 'media', assetId: id, shortBy: 1, chunked: true });
     await stage.admin.changeAsset(id, { content: { text: 'not to be had' } });
@@ -124,7 +126,9 @@ describe.each([
     await expire(0);
   });
 
-  test('the current file stays if a rebuild takes it for a version, too, because its replacement had begun', async () => {
+  test('the current file stays if a rebuild takes it for a version, too, because its replacement had begun', {
+    tags: 'slow',
+  }, async () => {
     const id = await replaced('current');
     const { media } = (await stage.store.assets.get(id))!;
     await stage.admin.changeAsset(id, { content: { text: 'the next one' } });

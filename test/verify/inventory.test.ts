@@ -133,7 +133,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     expect((await read('2031-03-04')).manifest.assets).toBe(8);
   });
 
-  test('the inventory is replaced when a verification is asked to write it', async () => {
+  test('the inventory is replaced when a verification is asked to write it', { tags: 'slow' }, async () => {
     now = new Date();
     // The scheduled inventory may have come first, or be written now.
     await until('an inventory in two files', () => runInventory(scheduled, never, { onRequest: true }));
@@ -159,7 +159,9 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     expect(Date.parse(manifest.writtenAt)).toBeGreaterThan(now.getTime());
   });
 
-  test('the inventory of a running service says when GONE_RETENTION removes a deleted asset', async () => {
+  test('the inventory of a running service says when GONE_RETENTION removes a deleted asset', {
+    tags: 'slow',
+  }, async () => {
     const id = ids[1]!;
     await scene.admin.removeAsset(id);
     await scene.resync({ mode: 'full', acceptGone: true });
@@ -177,6 +179,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
 
   test.runIf(!kind.s3)(
     'the inventory can be checked with the commands of docs/reference/bucket-layout.md',
+    { tags: 'slow' },
     async () => {
       const root = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
       const document = await readFile('docs/reference/bucket-layout.md', 'utf8');

@@ -11,7 +11,7 @@ const { signal } = new AbortController();
 const lines = () => Readable.from(Array.from({ length: 100_000 }, (_, n) => `line ${n}\n`));
 const full = () => new StorageUnavailable('the disk is full');
 
-test('a stream is stored gzipped, with the size and SHA-256 of its stored bytes', async () => {
+test('a stream is stored gzipped, with the size and SHA-256 of its stored bytes', { tags: 'slow' }, async () => {
   let stored = Buffer.alloc(0);
   const put = async (_key: string, body: Parameters<Storage['put']>[1]) => {
     stored = Buffer.concat(await Array.fromAsync(body as Readable));

@@ -392,7 +392,9 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
       await query('UPDATE transcripts SET due_at = NULL');
     });
 
-    test('rebuild takes the newer file of an asset from the bucket, also with the same name', async () => {
+    test('rebuild takes the newer file of an asset from the bucket, also with the same name', {
+      tags: 'slow',
+    }, async () => {
       await query(`INSERT INTO holds (kind, id, held_by) VALUES ('project', 'p', 'x')`);
       await query(`INSERT INTO replacements (asset_id, company_id) VALUES ('film', 'acme')`);
       const { media } = await film('second', '2026-01-02T00:00:00.000Z', { tags: ['new'] });

@@ -275,7 +275,7 @@ describe('the scrub', () => {
     expect(answer).toMatchObject({ cycle: null, onTime: null, perDay: null, objects: 2 * assets });
   });
 
-  test('in a running service, each file is verified again and again within the cycle', async () => {
+  test('in a running service, each file is verified again and again within the cycle', { tags: 'slow' }, async () => {
     await scene.restart({ SCRUB_CYCLE: '2s' });
     const since = new Date();
     const isAfter = async (at: Date) => (await Promise.all(ids.map(row))).every(({ verifiedAt }) => verifiedAt! > at);

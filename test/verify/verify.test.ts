@@ -30,7 +30,9 @@ const ages = [
   { name: 'a directory, just settled', redis: undefined, s3: undefined, old: false },
 ];
 
-test('objects of an asset whose id is too long for a key, or not NFC, are recognized as its own', async () => {
+test('objects of an asset whose id is too long for a key, or not NFC, are recognized as its own', {
+  tags: 'slow',
+}, async () => {
   const scene = await newScene();
   try {
     for (const id of [`long-${'x'.repeat(250)}`, 'decomposed-e\u0301']) {
@@ -123,7 +125,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect(await verify()).toMatchObject({ lines: [], counts: { same: 8, bytesRead: 0 } });
   });
 
-  test('each kind of missing object is reported and repaired; only media is downloaded', async () => {
+  test('each kind of missing object is reported and repaired; only media is downloaded', { tags: 'slow' }, async () => {
     for (const key of [film.key, `${film.key}.asset.json`, `${film.key}.vtt`, thumbnail, plain.key]) {
       const before = { film: await downloads(film.id), plain: await downloads(plain.id) };
       await scene.storage.remove(key);
@@ -138,7 +140,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect((await verify({ deep: true })).differences).toBe(0);
   });
 
-  test('a missing record is reported until it could be written again', async () => {
+  test('a missing record is reported until it could be written again', { tags: 'slow' }, async () => {
     const record = `${plain.key}.asset.json`;
     await scene.storage.remove(record);
     await scene.admin.addFault({ endpoint: 'asset', assetId: plain.id, body: {} });
@@ -152,7 +154,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect(await verify()).toMatchObject({ differences: 0, counts: { same: 8 } });
   });
 
-  test('an asset with all its objects missing is reported and repaired', async () => {
+  test('an asset with all its objects missing is reported and repaired', { tags: 'slow' }, async () => {
     const keys = await scene.keys(film.id);
     for (const key of keys) await scene.storage.remove(key);
     expect(brief(await verify({ repair: true }))).toEqual(keys.map((key) => `- ${key}`).sort());
@@ -161,7 +163,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect((await verify({ deep: true })).differences).toBe(0);
   });
 
-  test('an object of another size is reported with both sizes, whatever its kind', async () => {
+  test('an object of another size is reported with both sizes, whatever its kind', { tags: 'slow' }, async () => {
     const keys = [plain.key, `${plain.key}.asset.json`, `${film.key}.vtt`, thumbnail];
     const lengths = new Map<string, number>();
     for (const key of keys) {
@@ -179,7 +181,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect((await verify({ deep: true })).differences).toBe(0);
   });
 
-  test('a flipped byte is found with `deep`, and by the ETag without it', async () => {
+  test('a flipped byte is found with `deep`, and by the ETag without it', { tags: 'slow' }, async () => {
     const keys = [plain.key, `${film.key}.asset.json`, `${film.key}.txt`, thumbnail];
     for (const key of keys) await flip(key);
     const all = keys.map((key) => `* ${key}`).sort();
@@ -206,7 +208,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     }
   });
 
-  test('a media file with the name of a record is verified as media, with its sidecars', async () => {
+  test('a media file with the name of a record is verified as media, with its sidecars', { tags: 'slow' }, async () => {
     const id = await scene.upload({ name: 'x.asset.json', content: { text: '{"version":1}' } });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -277,7 +279,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect(run).toMatchObject({ status: 'done', counts: { missing: 0, repaired: 0 } });
   });
 
-  test('a verification during transfers and changes reports no false difference', async () => {
+  test('a verification during transfers and changes reports no false difference', { tags: 'slow' }, async () => {
     await scene.mirror.quiet();
     let going = true;
     const traffic = (async () => {
@@ -332,7 +334,9 @@ describe('an interrupted verification', { timeout: 240_000 }, () => {
     await scene?.close();
   });
 
-  test('an interrupted verification continues in the next process, and reports each object once', async () => {
+  test('an interrupted verification continues in the next process, and reports each object once', {
+    tags: 'slow',
+  }, async () => {
     const ids = await Promise.all(Array.from({ length: 5 }, (_, n) => scene.upload({ name: `${n}.bin` })));
     await scene.resync();
     await scene.mirror.quiet();
@@ -415,7 +419,7 @@ describe('changes during a verification', { timeout: 240_000 }, () => {
     return { of, counts };
   }
 
-  test('an asset that arrives during a verification is compared at its end', async () => {
+  test('an asset that arrives during a verification is compared at its end', { tags: 'slow' }, async () => {
     const old = await scene.upload({ name: 'there before.bin' });
     await settle();
     await age();
@@ -439,7 +443,7 @@ describe('changes during a verification', { timeout: 240_000 }, () => {
     expect(counts).toMatchObject({ same: 7, missing: 1, moving: 0, foreign: 0 });
   });
 
-  test('an asset whose follow-up check changes nothing is reported once', async () => {
+  test('an asset whose follow-up check changes nothing is reported once', { tags: 'slow' }, async () => {
     const id = await scene.film();
     await settle();
     await age();
@@ -477,7 +481,7 @@ describe('changes during a verification', { timeout: 240_000 }, () => {
     expect(counts).toMatchObject({ missing: 1 });
   });
 
-  test('an object that cannot be read is reported as an error', async () => {
+  test('an object that cannot be read is reported as an error', { tags: 'slow' }, async () => {
     const [bad, good] = [await scene.upload({ name: 'bad.bin' }), await scene.upload({ name: 'good.bin' })];
     await settle();
     const { of, counts } = await verifyWith(async () => {}, {

@@ -106,7 +106,7 @@ describe.each([
     );
   });
 
-  test('a rebuild restores superseded files from the bucket', async () => {
+  test('a rebuild restores superseded files from the bucket', { tags: 'slow' }, async () => {
     const database = await newDatabase({ empty: true });
     const config = readConfig({
       ...stage.ground.environment,

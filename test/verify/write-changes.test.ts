@@ -61,7 +61,9 @@ describe.each(grounds())('the files of changes ($name)', (kind) => {
     });
   }
 
-  test('each hour that is over has one file, all files together are the feed, and empty hours have none', async () => {
+  test('each hour that is over has one file, all files together are the feed, and empty hours have none', {
+    tags: 'slow',
+  }, async () => {
     await change('2026-01-31T12:00:00Z', 'a', 'b');
     await change('2026-01-31T12:59:59.999Z', 'c');
     await change('2026-01-31T15:30:00Z', 'd');
@@ -95,7 +97,9 @@ describe.each(grounds())('the files of changes ($name)', (kind) => {
     expect(Date.now() - hour).toBeLessThan(3 * 3_600_000);
   });
 
-  test('a process that is killed at any step leaves a file that the next one completes with the same lines', async () => {
+  test('a process that is killed at any step leaves a file that the next one completes with the same lines', {
+    tags: 'slow',
+  }, async () => {
     for (let hour = 0; hour < 6; hour++)
       await change(`2026-01-31T${String(hour).padStart(2, '0')}:10:00Z`, `a${hour}`, `b${hour}`);
     const before = await feed();
@@ -115,7 +119,9 @@ describe.each(grounds())('the files of changes ($name)', (kind) => {
     expect(found.slice(0, 2)).toEqual(before.slice(0, 2));
   });
 
-  test('of several processes that write changes at once, none replaces or loses anything', async () => {
+  test('of several processes that write changes at once, none replaces or loses anything', {
+    tags: 'slow',
+  }, async () => {
     for (let hour = 0; hour < 4; hour++) await change(`2026-01-31T0${hour}:10:00Z`, `a${hour}`);
     await feed();
     const results = await Promise.allSettled(Array.from({ length: 4 }, () => writeChanges(deps(), signal)));

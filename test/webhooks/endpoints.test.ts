@@ -59,7 +59,9 @@ async function mirrored(asset: object = {}): Promise<string> {
 }
 
 describe('webhook endpoints', () => {
-  test('an endpoint gets one event when an asset is mirrored, transcribed, replaced and gone', async () => {
+  test('an endpoint gets one event when an asset is mirrored, transcribed, replaced and gone', {
+    tags: 'slow',
+  }, async () => {
     const all = await add({ kinds: ['asset.mirrored', 'asset.replaced', 'asset.transcript', 'asset.gone'] });
     const others = [await mirrored(), await mirrored(), await mirrored()];
     await arrived(all, 'asset.mirrored', 3);
@@ -101,7 +103,7 @@ describe('webhook endpoints', () => {
     expect((await events()).length).toBe(before);
   });
 
-  test('an endpoint without kinds gets held companies and differences in the bucket', async () => {
+  test('an endpoint without kinds gets held companies and differences in the bucket', { tags: 'slow' }, async () => {
     const standard = await add();
     expect(standard.kinds).toBeDefined();
     const ids = [await mirrored(), await mirrored()];
@@ -149,7 +151,9 @@ describe('webhook endpoints', () => {
     await expect(api('POST', '/webhooks', { url: 'ftp://example.com' })).rejects.toThrow(/400.*url/);
   });
 
-  test('an endpoint that is dead, slow or gone delays no other, and only the gone one gets nothing more', async () => {
+  test('an endpoint that is dead, slow or gone delays no other, and only the gone one gets nothing more', {
+    tags: 'slow',
+  }, async () => {
     const kinds = ['asset.mirrored'];
     const [fine, dead, slow, gone] = [
       await add({ kinds }),
@@ -235,7 +239,9 @@ describe('webhook endpoints', () => {
     await remove(endpoint);
   });
 
-  test('the log has each message with its last attempt, and sends messages again with their ids', async () => {
+  test('the log has each message with its last attempt, and sends messages again with their ids', {
+    tags: 'slow',
+  }, async () => {
     const endpoint = await add({ kinds: ['asset.mirrored', 'connection.disconnected'] });
     const { receiver } = endpoint;
     const log = (state = '') => api('GET', `/webhooks/${endpoint.id}/deliveries?limit=2${state && `&state=${state}`}`);
@@ -325,7 +331,9 @@ describe('webhook endpoints', () => {
     await remove(endpoint);
   });
 
-  test('keys rotate encrypts the secrets again, and messages are signed without the old key', async () => {
+  test('keys rotate encrypts the secrets again, and messages are signed without the old key', {
+    tags: 'slow',
+  }, async () => {
     const endpoint = await add({ kinds: ['asset.mirrored'] });
     const next = randomBytes(32).toString('base64');
     await scene.restart({ ENCRYPTION_KEYS: `${next},${first}` });
@@ -342,7 +350,9 @@ describe('webhook endpoints', () => {
     await remove(endpoint);
   });
 
-  test('the endpoint in the environment is listed with its state, and the API does not change it', async () => {
+  test('the endpoint in the environment is listed with its state, and the API does not change it', {
+    tags: 'slow',
+  }, async () => {
     const secret = `whsec_${randomBytes(32).toString('base64')}`;
     const receiver = await startReceiver([secret]);
     receivers.push(receiver);

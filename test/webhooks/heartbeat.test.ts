@@ -43,7 +43,9 @@ const next = async () => {
   return until('a call', () => calls.length > before && calls[before]!);
 };
 
-test('the heartbeat is called while all is well, once for all processes, and gets the reason otherwise', async () => {
+test('the heartbeat is called while all is well, once for all processes, and gets the reason otherwise', {
+  tags: 'slow',
+}, async () => {
   let trouble: string | undefined;
   const { connectionId } = await stage.company();
   const stop = beat(() => trouble);

@@ -1,3 +1,4 @@
+// @module-tag slow
 import { randomBytes } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import pg from 'pg';

@@ -1,3 +1,4 @@
+// @module-tag slow
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { eraseAssets } from '../../../src/mirror/removal/erase.ts';
 import { removeLeftovers } from '../../../src/mirror/removal/remove-gone.ts';
@@ -360,9 +361,7 @@ describe.each(locking.filter(({ there }) => there))(
     });
     afterAll(() => at?.close());
 
-    test('what is locked is named in the certificate, and removed when its lock has ended', {
-      tags: 'slow',
-    }, async () => {
+    test('what is locked is named in the certificate, and removed when its lock has ended', async () => {
       const { place, bucket, scene } = at;
       const id = await scene.film();
       await scene.resync();

@@ -36,7 +36,9 @@ async function goneFrom(companyId: string, connectionId: string): Promise<string
   return id!;
 }
 
-test('what a hold on a connection protects stays protected when another connection continues with it', async () => {
+test('what a hold on a connection protects stays protected when another connection continues with it', {
+  tags: 'slow',
+}, async () => {
   const { store } = stage;
   const { companyId, connectionId } = await stage.company();
   const other = await stage.person(companyId);

@@ -41,27 +41,31 @@ describe.runIf(server).each(['sha256', 'crc32', 'crc64nvme'] as const)(
     });
     afterEach(() => line.set({}));
 
-    test.each(lengths)('the store keeps a checksum of the object (%s)', async (_, length, declared) => {
-      const bytes = bytesOf(length);
-      const crc32 = crc32Of(bytes);
-      await ground.storage.check();
-      const stored = await ground.storage.put('whole', streaming(bytes), { bytes: declared });
-      expect(stored.checksums).toEqual({ crc32, sha256: contentHash(bytes) });
-      const head = await ground.raw.send(
-        new HeadObjectCommand({ Bucket: ground.bucket, Key: 'whole', ChecksumMode: 'ENABLED' }),
-      );
-      const isWhole = declared !== undefined;
-      const isSha256 = checksums === 'sha256';
-      expect(head).toMatchObject({
-        ContentLength: length,
-        ChecksumType: isSha256 && !isWhole ? 'COMPOSITE' : 'FULL_OBJECT',
-      });
-      // CRC-64 of parts cannot be combined by the mirror, so an upload in parts has CRC-32.
-      if (isSha256) expect(head.ChecksumSHA256).toBe(isWhole ? sha256(bytes) : ofBlocks(bytes));
-      else if (checksums === 'crc32' || !isWhole) expect(head.ChecksumCRC32).toBe(base64Of(crc32));
-      else expect(Buffer.from(head.ChecksumCRC64NVME!, 'base64')).toHaveLength(8);
-      expect(bytes.equals(await collected((await ground.storage.get('whole'))!))).toBe(true);
-    });
+    test.each(lengths)(
+      'the store keeps a checksum of the object (%s)',
+      { tags: 'slow' },
+      async (_, length, declared) => {
+        const bytes = bytesOf(length);
+        const crc32 = crc32Of(bytes);
+        await ground.storage.check();
+        const stored = await ground.storage.put('whole', streaming(bytes), { bytes: declared });
+        expect(stored.checksums).toEqual({ crc32, sha256: contentHash(bytes) });
+        const head = await ground.raw.send(
+          new HeadObjectCommand({ Bucket: ground.bucket, Key: 'whole', ChecksumMode: 'ENABLED' }),
+        );
+        const isWhole = declared !== undefined;
+        const isSha256 = checksums === 'sha256';
+        expect(head).toMatchObject({
+          ContentLength: length,
+          ChecksumType: isSha256 && !isWhole ? 'COMPOSITE' : 'FULL_OBJECT',
+        });
+        // CRC-64 of parts cannot be combined by the mirror, so an upload in parts has CRC-32.
+        if (isSha256) expect(head.ChecksumSHA256).toBe(isWhole ? sha256(bytes) : ofBlocks(bytes));
+        else if (checksums === 'crc32' || !isWhole) expect(head.ChecksumCRC32).toBe(base64Of(crc32));
+        else expect(Buffer.from(head.ChecksumCRC64NVME!, 'base64')).toHaveLength(8);
+        expect(bytes.equals(await collected((await ground.storage.get('whole'))!))).toBe(true);
+      },
+    );
 
     test.each(lengths)('bytes that were changed on the way are refused (%s)', async (_, length, declared) => {
       const storage = await openBucket(server, { bucket: ground.bucket, checksums, endpoint: line.endpoint });
@@ -90,7 +94,7 @@ describe.runIf(server)('the checksum of S3_CHECKSUMS=sha256', () => {
   });
   afterAll(() => ground?.clear());
 
-  test('a single PUT of more than one block is compared by CRC-32', async () => {
+  test('a single PUT of more than one block is compared by CRC-32', { tags: 'slow' }, async () => {
     const bytes = bytesOf(17 * MiB);
     await ground.storage.put('long', streaming(bytes), { bytes: bytes.length });
     const at = { Bucket: ground.bucket, Key: 'long' };
@@ -110,6 +114,7 @@ describe.runIf(server)('the checksum of S3_CHECKSUMS=sha256', () => {
 
   test.each([{ checksums: 'crc32' }, { checksums: 'md5-etag' }, { contentHash: false }] as const)(
     'an upload in parts keeps its checksums when the settings change to %j',
+    { tags: 'slow' },
     async (settings) => {
       const bytes = bytesOf(33 * MiB);
       const upload = await ground.storage.uploads.begin('changed', { bytes: bytes.length });

@@ -44,7 +44,7 @@ describe.each(locking.filter(({ there }) => there))('$name', ({ start }) => {
     expect((await collected((await ground.storage.get(kept.key, kept))!)).toString()).toBe('before versions');
   });
 
-  test('an object that is too large for one copy is copied in parts, with its metadata', async () => {
+  test('an object that is too large for one copy is copied in parts, with its metadata', { tags: 'slow' }, async () => {
     const ground = await newBucket(server);
     const storage = await openBucket(server, { bucket: ground.bucket, largestCopy: 5 * MiB });
     const bytes = bytesOf(12 * MiB + 1);

@@ -127,7 +127,9 @@ describe.runIf(modern)('a store that takes no PUT without a checksum', () => {
     await ground.clear();
   });
 
-  test('a store that takes no PUT without a checksum stores objects, and passes the probe', async () => {
+  test('a store that takes no PUT without a checksum stores objects, and passes the probe', {
+    tags: 'slow',
+  }, async () => {
     const storage = await openBucket({ ...modern!, endpoint: line.endpoint }, { bucket: ground.bucket });
     try {
       await storage.check();

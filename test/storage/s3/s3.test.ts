@@ -276,6 +276,7 @@ describe.runIf(s3)('an S3 store', () => {
 
     test.each(lengths.slice(1))(
       'a connection that drops in the middle of a body fails this put only (%s)',
+      { tags: 'slow' },
       async (_, length, declared) => {
         // Undeclared bytes go in parts of 16 MiB from memory, which the SDK sends again: so every attempt must drop.
         const error = await expectFailure(

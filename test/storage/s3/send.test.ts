@@ -34,7 +34,7 @@ test('a connection that is not established in time is an error', async () => {
   await expect(put(agent, 1, 50)).rejects.toMatchObject({ name: 'ETIMEDOUT' });
 });
 
-test('a request may wait for a free connection for any time', async () => {
+test('a request may wait for a free connection for any time', { tags: 'slow' }, async () => {
   const held: ServerResponse[] = [];
   const server = createServer((_, response) => held.push(response));
   server.listen(0, '127.0.0.1');

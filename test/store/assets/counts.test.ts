@@ -114,7 +114,7 @@ async function apply(client: pg.Pool | pg.PoolClient, { what, ids, row: r }: Sta
   );
 }
 
-test('counts match the assets after any statement, folded or not', async () => {
+test('counts match the assets after any statement, folded or not', { tags: 'slow' }, async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(statement, { maxLength: 12 }), async (statements) => {
       for (const one of statements) await apply(pool, one);

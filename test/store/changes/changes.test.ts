@@ -122,6 +122,7 @@ test('changes of an asset are in the order in which they happened, whichever tra
 });
 
 test('readers get every change of many writers exactly once, and all in the same order', {
+  tags: 'slow',
   timeout: 120_000,
 }, async () => {
   const ids = Array.from({ length: 20 }, (_, n) => `many ${n}`);

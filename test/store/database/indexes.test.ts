@@ -67,38 +67,42 @@ test('the dispatcher does not read assets that are not due, however many wait', 
 test.each([
   ['before there are statistics', `DELETE FROM pg_statistic WHERE starelid = 'assets'::regclass`],
   ['with statistics from before it was connected', 'ANALYZE assets'],
-])('dispatcher and adaptive limit do not read all assets of a new connection, %s', async (_, prepare) => {
-  const { connectionId: fresh } = await running(opened.store, 'fresh');
-  await client.query('ALTER TABLE assets SET (autovacuum_enabled = false)');
-  await client.query(prepare);
-  await client.query(
-    `INSERT INTO assets (id, connection_id, company_id, listed, state, next_at)
+])(
+  'dispatcher and adaptive limit do not read all assets of a new connection, %s',
+  { tags: 'slow' },
+  async (_, prepare) => {
+    const { connectionId: fresh } = await running(opened.store, 'fresh');
+    await client.query('ALTER TABLE assets SET (autovacuum_enabled = false)');
+    await client.query(prepare);
+    await client.query(
+      `INSERT INTO assets (id, connection_id, company_id, listed, state, next_at)
      SELECT 'fresh ' || i, $1, 'fresh', '{}', 'pending', now() FROM generate_series(1, $2::int) AS i`,
-    [fresh, waiting],
-  );
-  // As after a while of transfers: the index of queued assets has grown.
-  await client.query(`UPDATE assets SET queued_at = now() WHERE connection_id = $1`, [fresh]);
-  await client.query(`UPDATE assets SET queued_at = NULL WHERE connection_id = $1`, [fresh]);
-  const slots = { perConnection: 4, only: [fresh] };
-  const rounds = 20;
-  // Entries of earlier rows are read again while a snapshot may see them, such as one of a vacuum.
-  const most = (rounds * waiting) / 4;
-  try {
-    expect(await opened.store.assets.dispatch(slots)).toHaveLength(4);
-    const rows = await readBy(rounds, async (store) => {
-      for (let round = 0; round < rounds; round++) expect(await store.assets.dispatch(slots)).toEqual([]);
-    });
-    expect(rows).toBeLessThan(most);
-    const counted = await readBy(rounds, async ({ connections }) => {
-      for (let round = 0; round < rounds; round++)
-        expect(await connections.concurrency(fresh)).toMatchObject({ queued: 4 });
-    });
-    expect(counted).toBeLessThan(most);
-  } finally {
-    await client.query(`DELETE FROM assets WHERE connection_id = $1`, [fresh]);
-    await client.query('ALTER TABLE assets RESET (autovacuum_enabled)');
-  }
-});
+      [fresh, waiting],
+    );
+    // As after a while of transfers: the index of queued assets has grown.
+    await client.query(`UPDATE assets SET queued_at = now() WHERE connection_id = $1`, [fresh]);
+    await client.query(`UPDATE assets SET queued_at = NULL WHERE connection_id = $1`, [fresh]);
+    const slots = { perConnection: 4, only: [fresh] };
+    const rounds = 20;
+    // Entries of earlier rows are read again while a snapshot may see them, such as one of a vacuum.
+    const most = (rounds * waiting) / 4;
+    try {
+      expect(await opened.store.assets.dispatch(slots)).toHaveLength(4);
+      const rows = await readBy(rounds, async (store) => {
+        for (let round = 0; round < rounds; round++) expect(await store.assets.dispatch(slots)).toEqual([]);
+      });
+      expect(rows).toBeLessThan(most);
+      const counted = await readBy(rounds, async ({ connections }) => {
+        for (let round = 0; round < rounds; round++)
+          expect(await connections.concurrency(fresh)).toMatchObject({ queued: 4 });
+      });
+      expect(counted).toBeLessThan(most);
+    } finally {
+      await client.query(`DELETE FROM assets WHERE connection_id = $1`, [fresh]);
+      await client.query('ALTER TABLE assets RESET (autovacuum_enabled)');
+    }
+  },
+);
 
 test('the scrub does not read all assets to find the next and the oldest one', async () => {
   await client.query(`UPDATE assets SET media = '{}', verified_at = now() - random() * interval '90 days'`);

@@ -35,7 +35,7 @@ test('three processes that start at once migrate an empty database once', { tags
   }
 });
 
-test('many stores that open at once in one process migrate once, and can open again', async () => {
+test('many stores that open at once in one process migrate once, and can open again', { tags: 'slow' }, async () => {
   const database = await newDatabase({ empty: true });
   try {
     for (let round = 0; round < 2; round++) {

@@ -1,3 +1,4 @@
+// @module-tag slow
 import { expect, test } from 'vitest';
 import { ask } from '../../support/database.ts';
 import { until } from '../../support/until.ts';

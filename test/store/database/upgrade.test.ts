@@ -60,7 +60,9 @@ afterEach(async () => {
   await database.drop();
 });
 
-test('a migration lets a transaction go first that holds one table and then needs another', async () => {
+test('a migration lets a transaction go first that holds one table and then needs another', {
+  tags: 'slow',
+}, async () => {
   const lines: { event: string }[] = [];
   const log = createLog({
     level: 'info',

@@ -50,7 +50,7 @@ test('a scratch schema has all tables, triggers and indexes, and the tables of t
   expect(await schemas()).toEqual([]);
 });
 
-test('a drill whose schema was dropped writes nowhere else', async () => {
+test('a drill whose schema was dropped writes nowhere else', { tags: 'slow' }, async () => {
   const scratch = await store.openScratch();
   const next = await store.openScratch();
   expect(await schemas()).toEqual([next.schema]);

@@ -35,7 +35,7 @@ async function ask(sql: string): Promise<unknown[]> {
   }
 }
 
-test('a directory belongs to one process at a time', async () => {
+test('a directory belongs to one process at a time', { tags: 'slow' }, async () => {
   await expect(startEmbeddedPostgres({ directory, log })).rejects.toThrow(/in use by another asset-mirror/);
   expect(await ask('SELECT 1 AS one')).toEqual([{ one: 1 }]);
 });
@@ -107,24 +107,28 @@ async function unread(port: number): Promise<boolean> {
   });
 }
 
-test.skipIf(process.platform !== 'linux')('a server that cannot start reports the reason', async () => {
-  const settings = join(directory, 'postgres', 'postgresql.conf');
-  const before = await readFile(settings, 'utf8');
-  const [pid, , , port] = (await readFile(join(directory, 'postgres', 'postmaster.pid'), 'utf8')).split('\n');
-  process.kill(Number(pid), 'SIGSTOP');
-  const ending = server.stop();
-  await writeFile(settings, 'no such setting');
-  const next = startEmbeddedPostgres({ directory, log });
-  const rejected = expect(next).rejects.toThrow(/start PostgreSQL in .*: .*postgresql.conf/);
-  await until('a question that nobody reads', () => unread(Number(port)));
-  process.kill(Number(pid), 'SIGCONT');
-  await rejected;
-  await ending;
-  await writeFile(settings, before);
-  server = await startEmbeddedPostgres({ directory, log });
-});
+test.skipIf(process.platform !== 'linux')(
+  'a server that cannot start reports the reason',
+  { tags: 'slow' },
+  async () => {
+    const settings = join(directory, 'postgres', 'postgresql.conf');
+    const before = await readFile(settings, 'utf8');
+    const [pid, , , port] = (await readFile(join(directory, 'postgres', 'postmaster.pid'), 'utf8')).split('\n');
+    process.kill(Number(pid), 'SIGSTOP');
+    const ending = server.stop();
+    await writeFile(settings, 'no such setting');
+    const next = startEmbeddedPostgres({ directory, log });
+    const rejected = expect(next).rejects.toThrow(/start PostgreSQL in .*: .*postgresql.conf/);
+    await until('a question that nobody reads', () => unread(Number(port)));
+    process.kill(Number(pid), 'SIGCONT');
+    await rejected;
+    await ending;
+    await writeFile(settings, before);
+    server = await startEmbeddedPostgres({ directory, log });
+  },
+);
 
-test('a lost database is created again, and is empty', async () => {
+test('a lost database is created again, and is empty', { tags: 'slow' }, async () => {
   await ask('CREATE TABLE lost (id int)');
   const { password } = new URL(server.url);
   await server.stop();
@@ -190,7 +194,7 @@ test('the server stops by itself when its owner is killed', async () => {
   server = await startEmbeddedPostgres({ directory, log });
 });
 
-test('a start right after the owner was killed gets its own server with the data', async () => {
+test('a start right after the owner was killed gets its own server with the data', { tags: 'slow' }, async () => {
   await ask('CREATE TABLE kept_through_kills (n int)');
   await ask('INSERT INTO kept_through_kills VALUES (7)');
   await server.stop();
@@ -213,7 +217,9 @@ test.skipIf(process.platform !== 'linux')('the environment of the server has non
   server = await startEmbeddedPostgres({ directory, log });
 });
 
-test('all files of the database are below its directory, even if only its owner may enter it', async () => {
+test('all files of the database are below its directory, even if only its owner may enter it', {
+  tags: 'slow',
+}, async () => {
   const parent = await mkdtemp(join(tmpdir(), 'asset-mirror-closed-'));
   directories.push(parent);
   const closed = join(parent, 'data');
@@ -224,7 +230,7 @@ test('all files of the database are below its directory, even if only its owner 
   expect((await readdir(closed)).sort()).toEqual(['postgres', 'postgres-password']);
 });
 
-test('a start succeeds after a first start that was killed', async () => {
+test('a start succeeds after a first start that was killed', { tags: 'slow' }, async () => {
   await server.stop();
   directory = await mkdtemp(join(tmpdir(), 'asset-mirror-embedded-'));
   directories.push(directory);

@@ -251,7 +251,7 @@ test('the first sync after a reconnect clears an earlier failure', async () => {
   expect(await run('incremental', done)).toBeNull();
 });
 
-test('a request at the moment when a sync ends is not lost', async () => {
+test('a request at the moment when a sync ends is not lost', { tags: 'slow' }, async () => {
   const { connectionId, lease, sync } = await running(store, 'h');
   await store.syncs.finish(sync, lease, { status: 'done', error: null });
   expect(await store.syncs.takeNext(lease)).toBeUndefined();
