@@ -1,3 +1,4 @@
+// @module-tag slow
 import { execFile, spawn } from 'node:child_process';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
@@ -56,9 +57,7 @@ async function expectObjects(id: string, { objects }: Change): Promise<void> {
   }
 }
 
-test('an asset is added, gets a transcript, other metadata and another file, is gone, and comes back', {
-  tags: 'slow',
-}, async () => {
+test('an asset is added, gets a transcript, other metadata and another file, is gone, and comes back', async () => {
   const id = await scene.film();
   await sync();
   await expectObjects(id, await expectKinds(id, 'added', 'transcript'));
@@ -88,16 +87,14 @@ test('an asset is added, gets a transcript, other metadata and another file, is 
   await vi.waitFor(async () => expectObjects(id, (await of(id)).at(-1)!), 60_000);
 });
 
-test('a thumbnail that comes later is a change', { tags: 'slow' }, async () => {
+test('a thumbnail that comes later is a change', async () => {
   const id = await scene.upload({ name: 'p.jpg', mimeType: 'image/jpeg', assetType: 'photography', thumbnail: true });
   await scene.admin.addFault({ endpoint: 'thumbnail', assetId: id, times: 1, status: 500 });
   await sync();
   await expectObjects(id, await expectKinds(id, 'added', 'thumbnail'));
 });
 
-test('removals are changes with the ids only, and an erasure removes the earlier changes', {
-  tags: 'slow',
-}, async () => {
+test('removals are changes with the ids only, and an erasure removes the earlier changes', async () => {
   const removed = await scene.upload({ name: 'removed' });
   const erased = await scene.upload({ name: 'erased' });
   await sync();
@@ -172,7 +169,7 @@ test('pages continue after their last change, and what is wrong with a request i
   expect(await answer('?after=00000000-1-1')).toEqual([410, 'cursor_expired']);
 });
 
-test('the command lists changes, and follows them, also after a restart of the service', { tags: 'slow' }, async () => {
+test('the command lists changes, and follows them, also after a restart of the service', async () => {
   const environment = {
     ...spawned,
     ASSET_MIRROR_URL: scene.ground.publicUrl,

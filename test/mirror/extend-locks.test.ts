@@ -1,3 +1,4 @@
+// @module-tag slow
 import { GetObjectRetentionCommand, HeadObjectCommand, PutObjectRetentionCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { extendLocks } from '../../src/mirror/extend-locks.ts';
@@ -39,9 +40,7 @@ describe.each(locking.filter(({ there }) => there))(
         .get(id)
         .then((asset) => scene.mirror.store.retention.saveLocks([{ id, lease: asset!.lease, until: to }]));
 
-    test('media is locked, replaced while it is locked, and its lock is extended while it is in the library', {
-      tags: 'slow',
-    }, async () => {
+    test('media is locked, replaced while it is locked, and its lock is extended while it is in the library', async () => {
       const id = await scene.film();
       const large = await scene.upload({ name: 'large.bin', content: { seed: 'large', size: 40 * 2 ** 20 } });
       await scene.resync();

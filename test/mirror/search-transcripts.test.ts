@@ -67,7 +67,7 @@ describe('what was said', () => {
     expect(marked(found!)).toEqual([[8000, 'budget of the marketing department, 50 % of it.', ['department']]]);
   });
 
-  test('spoken words are found by their other forms, in the language of the transcript', { tags: 'slow' }, async () => {
+  test('spoken words are found by their other forms, in the language of the transcript', async () => {
     expect(marked((await search('walk runs'))[0]!)).toEqual([
       [12_000, 'Nobody was running away, they were only walking.', ['running', 'walking']],
     ]);
