@@ -13,9 +13,15 @@ const requestsAtOnce = 4;
 /**
  * Judges the assets that a complete listing of a company lacks. An asset is gone only if a request for it confirms that, or an
  * operator (`acceptGone`): a page can lose one when another is deleted meanwhile, and an asset can move to another company.
- * If too many are missing, none is marked as gone until an operator confirms it.
+ * If too many are missing, none is marked as gone until an operator confirms it. After a doubtful listing, GONE_RETENTION
+ * removes nothing of the company until a full sync has listed all of it.
  */
-export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string): Promise<void> {
+export async function judgeMissing(
+  deps: SyncDeps,
+  run: Run,
+  companyId: string,
+  { isDoubtful }: { isDoubtful: boolean },
+): Promise<void> {
   const { store, log } = deps;
   const { sync, lease, signal } = run;
   const { connectionId } = sync;
@@ -39,7 +45,7 @@ export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string):
   }
   const sample = isHeld ? await store.missing.page(company, { after: '', limit: sampleSize }) : [];
   const held = isHeld ? { ...found, sample } : undefined;
-  const isNew = await store.missing.settle(company, held);
+  const isNew = await store.missing.settle(company, { held, isDoubtful });
   if (gone > 0) log.warn({ event: 'asset.gone', connectionId, companyId, gone }, 'assets gone from the library');
   const change = { ...found, kind: 'missing', connectionId, companyId } as const;
   if (isNew) logHeld(log, change);

@@ -49,7 +49,7 @@ export async function listCompany(
     const { requestedAt: at } = run.sync;
     await deps.store.removals.accept({ companyId: company.id, at, retentionMs: deps.goneRetention });
   }
-  if (listing.reconciles) await judgeMissing(deps, run, company.id);
+  if (listing.reconciles) await judgeMissing(deps, run, company.id, listing);
 }
 
 /** The state of a listing: new, or that of the run that was interrupted. */
@@ -80,6 +80,8 @@ function openListing({ overlap, endless }: SyncDeps, { sync }: Run, company: Rea
     newest: resumed?.newest ?? null,
     began: resumed?.began,
     unreadable: new Set(resumed?.unreadable),
+    /** It may have ended too early. */
+    isDoubtful: start.doubtful === true,
   };
 }
 type Listing = ReturnType<typeof openListing>;
@@ -105,6 +107,7 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
       problems.add(`${what}: the library refused a cursor that it gave twice; the listing ended there`, {
         fatal: false,
       });
+      listing.isDoubtful = true;
       return { assets: [], broken: [], nextCursor: undefined, date: Date.now() };
     }
     return interruptListing(error, pages);
@@ -116,7 +119,10 @@ function readPage({ sync, problems }: Run, listing: Listing, page: AssetPage) {
   const listed = listedOn(page);
   const ids = listed.map(({ id }) => id);
   const { next, repeats, isDoubtful } = listing.cursors.after(listing.cursor, { ids, nextCursor: page.nextCursor });
-  if (isDoubtful) problems.add(`${listing.what}: ${doubtfulEnd}`, { fatal: false });
+  if (isDoubtful) {
+    problems.add(`${listing.what}: ${doubtfulEnd}`, { fatal: false });
+    listing.isDoubtful = true;
+  }
   const assets = repeats ? [] : listed.filter((asset) => inScope(asset, sync.scope.assetType));
   advance(listing, page, assets);
   listing.pages++;
@@ -179,8 +185,8 @@ function advance(listing: Listing, page: AssetPage, assets: ListedAsset[]): void
 
 /** Where an interrupted run resumes after the page that was read last. */
 function positionAt(listing: Listing): CompanyPosition {
-  const { start, reconciles, newest, cursors, cursor: next } = listing;
-  if (next === undefined) return reconciles ? { ...start, cursor: null, listed: true } : { done: true };
+  const { start, reconciles, newest, cursors, cursor: next, isDoubtful: doubtful } = listing;
+  if (next === undefined) return reconciles ? { ...start, cursor: null, listed: true, doubtful } : { done: true };
   // A cursor that the database cannot hold is not saved; an interrupted listing then starts over.
   const cursor = storable(next) === next ? next : null;
   return {

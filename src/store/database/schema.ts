@@ -320,6 +320,8 @@ export interface CompanyPosition {
   began?: number;
   /** Its listing is complete; missing assets are still to be checked. */
   listed?: boolean;
+  /** The listing may have ended too early. */
+  doubtful?: boolean;
   /** Ids of the records of its items without a readable id. */
   unreadable?: string[];
   /** How many assets its listing had, and how many pages had no new one. */

@@ -108,6 +108,33 @@ test('an asset is removed only while its connection lists its company, and so wo
   expect(await store.assets.get(gone!)).toBeUndefined();
 });
 
+const cursorPages = (companyId: string, cursors: string[]) =>
+  cursors.map((nextCursor, skip) => ({
+    endpoint: 'assets' as const,
+    companyId,
+    skip,
+    times: 1,
+    body: { assets: [{ id: `${companyId} ${nextCursor}`, uploadDate: 0 }], nextCursor },
+  }));
+
+test.each<[string, (companyId: string) => Parameters<Stage['admin']['setFaults']>]>([
+  ['whose last cursor led back', (companyId) => cursorPages(companyId, ['one', 'two', 'one', 'two', 'one'])],
+  [
+    'in which the library refused a repeated cursor',
+    (companyId) => [...cursorPages(companyId, ['one', 'one']), { endpoint: 'assets', companyId, skip: 2, status: 410 }],
+  ],
+])('no asset is removed after a listing %s until its company is listed completely', async (_, faults) => {
+  const { companyId, connectionId } = await stage.company();
+  const id = await goneFrom(companyId, connectionId);
+  await stage.admin.setFaults(...faults(companyId));
+  expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', error: expect.any(String) });
+  await stage.admin.clearFaults();
+  expect(await remove()).toBe(0);
+  await stage.sync(connectionId, 'full');
+  expect(await remove()).toBe(1);
+  expect(await stage.store.assets.get(id)).toBeUndefined();
+});
+
 test('no asset is removed after a restore of the database until its company is listed again', async () => {
   const { companyId, connectionId } = await stage.company();
   const id = await goneFrom(companyId, connectionId);
