@@ -13,7 +13,7 @@ async function importsOf() {
     const from = moduleOf(source);
     for (const { resolved } of dependencies) {
       const to = moduleOf(resolved);
-      if (from && to && from !== to) imports.set(from, (imports.get(from) ?? new Set()).add(to));
+      if (from && to && from !== to && to !== 'floor') imports.set(from, (imports.get(from) ?? new Set()).add(to));
     }
   }
   return imports;

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import { createLog } from '../src/log.ts';
+import { createLog } from '../src/floor/log.ts';
 import { createSealer } from '../src/oauth/seal.ts';
 import { openStore } from '../src/store/store.ts';
 import { copyRecordBase } from './copies.ts';

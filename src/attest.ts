@@ -1,8 +1,8 @@
 import { stat } from 'node:fs/promises';
 import type { CopyConfig } from './config/config.ts';
 import type { StorageTarget } from './config/parsers.ts';
-import { StorageUnavailable } from './errors.ts';
-import type { Log } from './log.ts';
+import { StorageUnavailable } from './floor/errors.ts';
+import type { Log } from './floor/log.ts';
 import { openDirectory } from './storage/directory/directory.ts';
 import { openStorage } from './storage/open.ts';
 import { type Attested, attest, nothingAttested } from './verify/attest/attest.ts';

@@ -7,15 +7,15 @@ import { harmless, jsonOf, printError, printJson } from './cli/output.ts';
 import { program } from './cli/program.ts';
 import type { StartDatabase } from './cli/verbs/library.ts';
 import type { ContextOptions } from './context.ts';
-import { ConfigurationError, fullReasonOf } from './errors.ts';
 import type { Exporting } from './export.ts';
-import { freePort } from './free-port.ts';
+import { ConfigurationError, fullReasonOf } from './floor/errors.ts';
+import { freePort } from './floor/free-port.ts';
+import { version } from './floor/version.ts';
 import type { RebuildReport } from './rebuild.ts';
 import type { CopyReport, Restoring } from './restore.ts';
 import type { Role } from './service.ts';
 import { embeddedPostgresIsInstalled } from './store/embedded/binaries.ts';
 import { setTracing, stopTracing } from './tracing/tracing.ts';
-import { version } from './version.ts';
 
 /** If npm runs this process, one Ctrl-C reaches it twice within this time: from the terminal and from npm. */
 const sameKeystrokeMs = 250;
@@ -50,7 +50,7 @@ const startDatabase: StartDatabase = async (directory) => {
 };
 
 async function terminalLog() {
-  const { createLog } = await import('./log.ts');
+  const { createLog } = await import('./floor/log.ts');
   return createLog({ level: 'warn', pretty: process.stderr.isTTY, destination: process.stderr });
 }
 
@@ -75,7 +75,7 @@ async function settings() {
 }
 
 /** Loaded only when asset-mirror starts. */
-const loaded = async () => ({ ...(await import('./log.ts')), ...(await import('./service.ts')) });
+const loaded = async () => ({ ...(await import('./floor/log.ts')), ...(await import('./service.ts')) });
 
 // The reader of the output may close it early, as `head` does.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {

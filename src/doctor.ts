@@ -1,11 +1,11 @@
 import type { Config } from './config/config.ts';
 import { openToOthers } from './config/preflight.ts';
 import { savedEncryptionKeys } from './config/secrets.ts';
-import { reasonOf } from './errors.ts';
-import { type Finding, findingsOn } from './finding.ts';
+import { reasonOf } from './floor/errors.ts';
+import { type Finding, findingsOn } from './floor/finding.ts';
+import { createLog, type Log } from './floor/log.ts';
 import { probePublicUrl } from './http/probe-public-url.ts';
 import { probeProvider } from './http/sign-in/probe-provider.ts';
-import { createLog, type Log } from './log.ts';
 import { OAuthClient, OAuthError } from './oauth/client.ts';
 import { createSealer } from './oauth/seal.ts';
 import { Tokens } from './oauth/tokens.ts';

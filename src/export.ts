@@ -4,7 +4,7 @@ import { rename, rm } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import type { CopyConfig } from './config/config.ts';
 import type { StorageTarget } from './config/parsers.ts';
-import type { Log } from './log.ts';
+import type { Log } from './floor/log.ts';
 import { type FacetQuery, filterFrom } from './operations/asset-search.ts';
 import { type CopyReport, openMirror, openTarget, requireOther } from './restore.ts';
 import { openVerbDatabase } from './verb-database.ts';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { CopyConfig } from './config/config.ts';
-import type { Log } from './log.ts';
+import type { Log } from './floor/log.ts';
 import { identified } from './storage/mirror-id.ts';
 import { openStorage } from './storage/open.ts';
 import { openVerbDatabase } from './verb-database.ts';

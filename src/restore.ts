@@ -2,7 +2,7 @@ import { rmdir } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import type { CopyConfig } from './config/config.ts';
 import type { StorageTarget } from './config/parsers.ts';
-import type { Log } from './log.ts';
+import type { Log } from './floor/log.ts';
 import { draftFolder } from './storage/directory/root.ts';
 import { bucketIdKey } from './storage/keys.ts';
 import { identified } from './storage/mirror-id.ts';

@@ -1,15 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { watchClock } from './clock.ts';
 import type { Config } from './config/config.ts';
 import { makeDataDir, probePort, refuseSamePort } from './config/preflight.ts';
 import { type Context, type ContextOptions, openContext } from './context.ts';
+import { watchClock } from './floor/clock.ts';
+import type { Log } from './floor/log.ts';
+import { createReadiness } from './floor/readiness.ts';
+import { version } from './floor/version.ts';
 import { createHealth, startHealthServer } from './http/health.ts';
-import type { Log } from './log.ts';
 import { createExposition } from './metrics/exposition.ts';
 import { recordGauges } from './metrics/gauges.ts';
-import { createReadiness } from './readiness.ts';
 import { fetchThrough } from './source/http.ts';
-import { version } from './version.ts';
 import { startWorkers } from './workers.ts';
 
 export type Role = 'all' | 'web' | 'worker';

@@ -1,6 +1,6 @@
 import type { CopyConfig } from './config/config.ts';
 import { makeDataDir } from './config/preflight.ts';
-import type { Log } from './log.ts';
+import type { Log } from './floor/log.ts';
 import { joinEmbeddedPostgres } from './store/embedded/embedded.ts';
 import { openStore, type Store } from './store/store.ts';
 

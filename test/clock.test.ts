@@ -3,7 +3,7 @@ import { rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, test } from 'vitest';
-import { defaultTimings } from '../src/timings.ts';
+import { defaultTimings } from '../src/floor/timings.ts';
 import { type Admin, type Library, startTestLibrary } from './support/library.ts';
 import { type Ground, newGround, spawnMirror } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';

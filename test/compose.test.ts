@@ -8,7 +8,7 @@ import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { readConfig } from '../src/config/config.ts';
 import { secretVariables, variableNames } from '../src/config/environment.ts';
-import { parseDuration } from '../src/units.ts';
+import { parseDuration } from '../src/floor/units.ts';
 
 interface Service {
   build?: { args: Record<string, string> };

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from 'vitest';
 import { readConfig } from '../src/config/config.ts';
 import { examine } from '../src/doctor.ts';
-import { clockFinding, type Finding } from '../src/finding.ts';
+import { clockFinding, type Finding } from '../src/floor/finding.ts';
 import { startBare } from './source/bare.ts';
 import { newDatabase } from './support/database.ts';
 import { freePort } from './support/ports.ts';

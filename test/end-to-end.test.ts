@@ -1,8 +1,8 @@
 // @module-tag slow
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { defaultTimings } from '../src/floor/timings.ts';
 import { bytesOf } from '../src/library/index.ts';
-import { defaultTimings } from '../src/timings.ts';
 import { type Admin, type Library, startTestLibrary, type Upload } from './support/library.ts';
 import { contentOf, type Ground, grounds, keysOf, newGround, spawnMirror } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';

@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { roles } from '../roles.ts';
+import { roles } from '../floor/roles.ts';
 import { mostRows, wholeNumber } from './options.ts';
 import { type NewVerb, type Verbs, verbsOf } from './verb.ts';
 import { type AuditOptions, audit } from './verbs/audit.ts';

@@ -1,4 +1,4 @@
-import type { Role } from '../roles.ts';
+import type { Role } from '../floor/roles.ts';
 import type { Answer, Asked, ConnectionSummary, EventFilter, Plan, PlanProgress, Verb } from './answers.ts';
 import { type EventHandlers, followEvents } from './follow-events.ts';
 import { mostRows } from './options.ts';

@@ -1,5 +1,5 @@
 import { CommanderError } from 'commander';
-import { ConfigurationError, fullReasonOf, NamedError } from '../errors.ts';
+import { ConfigurationError, fullReasonOf, NamedError } from '../floor/errors.ts';
 
 /** Nothing answered, or something other than asset-mirror: exit code 3. */
 export class NotReachable extends NamedError {}

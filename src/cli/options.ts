@@ -2,8 +2,8 @@ import { opendirSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { InvalidArgumentError } from 'commander';
 import { parseStorageUrl, type StorageTarget } from '../config/parsers.ts';
-import { parseTag, type Tags, tagForm } from '../tags.ts';
-import { parseSize } from '../units.ts';
+import { parseTag, type Tags, tagForm } from '../floor/tags.ts';
+import { parseSize } from '../floor/units.ts';
 
 /** The maximum rows of a page of the API. */
 export const mostRows = 250;

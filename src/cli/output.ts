@@ -1,5 +1,5 @@
 import { stripVTControlCharacters, styleText } from 'node:util';
-import { formatDuration } from '../units.ts';
+import { formatDuration } from '../floor/units.ts';
 
 /**
  * All output of verbs goes through here: colours on a terminal only (see NO_COLOR and FORCE_COLOR), tables that fit, and no

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { reasonOf } from '../errors.ts';
+import { reasonOf } from '../floor/errors.ts';
 import { NotReachable, RefusedByService, UsageError } from './failures.ts';
 
 /** The address of the operator API, and the token for it. */

@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { webhookKinds } from '../webhook-kinds.ts';
+import { webhookKinds } from '../floor/webhook-kinds.ts';
 import type { ApiClient } from './client.ts';
 import { collect, mostRows, nonEmptyText, wholeNumber } from './options.ts';
 import { failIf, verbsOf } from './verb.ts';

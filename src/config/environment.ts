@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
-import { ConfigurationError, scrub } from '../errors.ts';
-import { tagKey } from '../tags.ts';
-import { parseRate, syncIntervals } from '../units.ts';
-import { defaultWebhookKinds, webhookKinds } from '../webhook-kinds.ts';
+import { ConfigurationError, scrub } from '../floor/errors.ts';
+import { tagKey } from '../floor/tags.ts';
+import { parseRate, syncIntervals } from '../floor/units.ts';
+import { defaultWebhookKinds, webhookKinds } from '../floor/webhook-kinds.ts';
 import * as p from './parsers.ts';
 import { parseRedisUrl } from './redis-address.ts';
 import { leastTokenLength } from './secrets.ts';

@@ -1,9 +1,9 @@
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';
 import { z } from 'zod';
-import { parseBandwidth } from '../bandwidth-limit.ts';
-import { type Role, roles } from '../roles.ts';
-import { parseDuration } from '../units.ts';
+import { parseBandwidth } from '../floor/bandwidth-limit.ts';
+import { type Role, roles } from '../floor/roles.ts';
+import { parseDuration } from '../floor/units.ts';
 
 /** Schemas for environment variables: text in, checked values out. Durations are milliseconds, sizes bytes. */
 

@@ -1,8 +1,8 @@
 import { chmod, mkdir, stat } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { dirname } from 'node:path';
-import { ConfigurationError } from '../errors.ts';
-import type { Log } from '../log.ts';
+import { ConfigurationError } from '../floor/errors.ts';
+import type { Log } from '../floor/log.ts';
 
 /** Checks of the machine before asset-mirror starts. */
 

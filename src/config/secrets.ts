@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { link, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ConfigurationError } from '../errors.ts';
+import { ConfigurationError } from '../floor/errors.ts';
 
 /** Secrets that are generated in DATA_DIR, unless they are set. */
 

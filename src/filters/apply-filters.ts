@@ -1,8 +1,8 @@
-import { every } from '../every.ts';
-import type { Log } from '../log.ts';
+import { every } from '../floor/every.ts';
+import type { Log } from '../floor/log.ts';
+import type { Timings } from '../floor/timings.ts';
 import type { SelectableRow } from '../store/assets/skip-by-filter.ts';
 import type { Store } from '../store/store.ts';
-import type { Timings } from '../timings.ts';
 import { type FilterDefaults, type Filters, filtersOf, skippingRule, skipsCompany } from './filters.ts';
 
 export interface FiltersApplied {

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import type { Repeated } from '../every.ts';
+import type { Repeated } from '../floor/every.ts';
 import {
   type Attempt,
   beginAttempt,

@@ -1,5 +1,5 @@
-import { reasonOf } from '../errors.ts';
-import { type Finding, findingsOn } from '../finding.ts';
+import { reasonOf } from '../floor/errors.ts';
+import { type Finding, findingsOn } from '../floor/finding.ts';
 
 const { ok, not } = findingsOn('configuration');
 const what = 'PUBLIC_URL';

@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import type { Log } from '../log.ts';
+import type { Log } from '../floor/log.ts';
 import { Refused } from '../operations/refused.ts';
 import { isAway } from '../store/database/unreachable.ts';
 

@@ -2,7 +2,7 @@ import { createBullBoard } from '@bull-board/api';
 import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import { FastifyAdapter } from '@bull-board/fastify';
 import fastify, { type FastifyInstance } from 'fastify';
-import { fieldsHere, type Log } from '../log.ts';
+import { fieldsHere, type Log } from '../floor/log.ts';
 import type { Queues } from '../queue/queues.ts';
 import { escapeHtml } from './pages.ts';
 import { notFound, problemHandler, problemOf } from './problems.ts';

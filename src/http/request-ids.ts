@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance } from 'fastify';
-import { scrub } from '../errors.ts';
-import { type Log, withFields } from '../log.ts';
+import { scrub } from '../floor/errors.ts';
+import { type Log, withFields } from '../floor/log.ts';
 
 const header = 'x-request-id';
 

@@ -1,7 +1,7 @@
 import { Readable, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Log } from '../log.ts';
+import type { Log } from '../floor/log.ts';
 import type { FileKind, FileQuery } from '../operations/asset-files.ts';
 import type { ZipQuery } from '../operations/asset-zip.ts';
 import type { Operations } from '../operations/operations.ts';

@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream';
 import type { FastifyReply } from 'fastify';
-import { reasonOf } from '../errors.ts';
+import { reasonOf } from '../floor/errors.ts';
 
 /** At most one progress line per `everyMs`; at least one per `beatMs`, so that the connection stays open. */
 const everyMs = 500;

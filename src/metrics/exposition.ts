@@ -1,5 +1,5 @@
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
-import type { Readiness } from '../readiness.ts';
+import type { Readiness } from '../floor/readiness.ts';
 import type { Metrics } from './metrics.ts';
 
 export type Exposition = ReturnType<typeof createExposition>;

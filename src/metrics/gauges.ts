@@ -1,10 +1,10 @@
 import { Gauge, type Registry } from 'prom-client';
-import type { Log } from '../log.ts';
+import type { Log } from '../floor/log.ts';
+import { recent } from '../floor/recent.ts';
+import { within } from '../floor/within.ts';
 import type { Queues } from '../queue/queues.ts';
-import { recent } from '../recent.ts';
 import { assetStates, byState } from '../store/assets/counts.ts';
 import type { Store } from '../store/store.ts';
-import { within } from '../within.ts';
 
 /** Database and queues are read at most once in `freshMs`, with a time limit of `patienceMs`. */
 const freshMs = 10_000;

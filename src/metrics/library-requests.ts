@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { fieldsHere, type Log } from '../log.ts';
+import { fieldsHere, type Log } from '../floor/log.ts';
 import type { Metrics } from './metrics.ts';
 
 /** For when a request to the library is sent. Returns a function that counts and logs the answer, with the caller's log fields. */

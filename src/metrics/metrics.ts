@@ -1,6 +1,6 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import { version } from '../version.ts';
-import { environmentEndpoint } from '../webhook-kinds.ts';
+import { version } from '../floor/version.ts';
+import { environmentEndpoint } from '../floor/webhook-kinds.ts';
 
 /** Counters of one process since its start. docs/reference/metrics.md explains each. */
 export type Metrics = ReturnType<typeof createMetrics>;

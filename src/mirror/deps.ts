@@ -1,5 +1,6 @@
 import type { FilterDefaults } from '../filters/filters.ts';
-import type { Log } from '../log.ts';
+import type { Log } from '../floor/log.ts';
+import type { Timings } from '../floor/timings.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Limiter } from '../pacing/adaptive-concurrency.ts';
 import type { Budget } from '../pacing/byte-budget.ts';
@@ -12,7 +13,6 @@ import type { LibraryClient } from '../source/client.ts';
 import type { Downloader } from '../source/download.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
-import type { Timings } from '../timings.ts';
 
 export interface MirrorDeps {
   store: Store;

@@ -1,7 +1,7 @@
-import { concurrently } from '../concurrently.ts';
-import { reasonOf, StorageUnavailable } from '../errors.ts';
-import { every } from '../every.ts';
-import type { Log } from '../log.ts';
+import { concurrently } from '../floor/concurrently.ts';
+import { reasonOf, StorageUnavailable } from '../floor/errors.ts';
+import { every } from '../floor/every.ts';
+import type { Log } from '../floor/log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { LockedMedia, LockedVersion } from '../store/assets/retention.ts';

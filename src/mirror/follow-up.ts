@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
-import { longestWait } from '../errors.ts';
+import { longestWait } from '../floor/errors.ts';
+import type { Reason } from '../floor/reasons.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
-import type { Reason } from '../reasons.ts';
 import { type AssetDetail, mayHaveTranscript, storable, withoutLinks } from '../source/schemas.ts';
 import { isIntact } from '../storage/meter.ts';
 import { databaseTime, note } from '../store/assets/history.ts';

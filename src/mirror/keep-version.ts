@@ -1,5 +1,5 @@
+import type { Reason } from '../floor/reasons.ts';
 import { type LeasedAsset, requireLease } from '../queue/leases.ts';
-import type { Reason } from '../reasons.ts';
 import type { ApiAsset } from '../source/schemas.ts';
 import { versionKeys } from '../storage/keys.ts';
 import { crc32At } from '../storage/meter.ts';

@@ -1,7 +1,7 @@
-import { Archived, Rejected, RetryLater } from '../errors.ts';
 import { skippedNow } from '../filters/apply-filters.ts';
+import { Archived, Rejected, RetryLater } from '../floor/errors.ts';
+import { type Reason, renderReason } from '../floor/reasons.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
-import { type Reason, renderReason } from '../reasons.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/schemas.ts';
 import { isIntact, measure } from '../storage/meter.ts';
 import { databaseTime, note } from '../store/assets/history.ts';

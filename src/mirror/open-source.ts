@@ -1,7 +1,7 @@
 import mime from 'mime';
-import { KnownError } from '../errors.ts';
+import { KnownError } from '../floor/errors.ts';
+import type { Reason } from '../floor/reasons.ts';
 import type { LeasedAsset } from '../queue/leases.ts';
-import type { Reason } from '../reasons.ts';
 import { type Download, type Link, Missing, OtherVersion, type Pinned } from '../source/download.ts';
 import { headBytes, isErrorPage, isMp4, isTextual } from '../source/recognize-content.ts';
 import type { AssetDetail } from '../source/schemas.ts';

@@ -1,8 +1,16 @@
-import { backoff } from '../backoff.ts';
-import { Disconnected, longestWait, Rejected, RetryLater, reasonOf, StorageUnavailable, toReason } from '../errors.ts';
+import { backoff } from '../floor/backoff.ts';
+import {
+  Disconnected,
+  longestWait,
+  Rejected,
+  RetryLater,
+  reasonOf,
+  StorageUnavailable,
+  toReason,
+} from '../floor/errors.ts';
+import type { Reason } from '../floor/reasons.ts';
 import type { AssetResult } from '../metrics/metrics.ts';
 import { Interrupted, type LeasedAsset } from '../queue/leases.ts';
-import type { Reason } from '../reasons.ts';
 import { isTemporary } from '../source/http.ts';
 import { TooSlow } from '../source/min-rate.ts';
 import type { MirrorDeps } from './deps.ts';

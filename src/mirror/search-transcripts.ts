@@ -1,15 +1,15 @@
-import { concurrently } from '../concurrently.ts';
-import { every } from '../every.ts';
-import type { Log } from '../log.ts';
+import { concurrently } from '../floor/concurrently.ts';
+import { every } from '../floor/every.ts';
+import type { Log } from '../floor/log.ts';
+import { shortText } from '../floor/short-text.ts';
+import type { Timings } from '../floor/timings.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
-import { shortText } from '../short-text.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 import { throwIfUnavailable } from '../storage/throw-if-unavailable.ts';
 import type { UnreadTranscript } from '../store/assets/transcripts.ts';
 import { isAway } from '../store/database/unreachable.ts';
 import type { Store } from '../store/store.ts';
-import type { Timings } from '../timings.ts';
 import { passagesOf } from './cues.ts';
 
 interface Deps {

@@ -1,5 +1,5 @@
 import mime from 'mime';
-import { KnownError } from '../errors.ts';
+import { KnownError } from '../floor/errors.ts';
 import type { LeasedAsset } from '../queue/leases.ts';
 import { headBytes, isErrorPage } from '../source/recognize-content.ts';
 import type { AssetDetail } from '../source/schemas.ts';

@@ -1,5 +1,5 @@
+import type { Reason } from '../floor/reasons.ts';
 import type { LeasedAsset } from '../queue/leases.ts';
-import type { Reason } from '../reasons.ts';
 import { type AssetDetail, mayHaveTranscript } from '../source/schemas.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import { databaseTime } from '../store/assets/history.ts';

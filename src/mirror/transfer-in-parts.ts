@@ -1,9 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { backoff } from '../backoff.ts';
-import { concurrently } from '../concurrently.ts';
-import { Disconnected, NamedError, Rejected, RetryLater, StorageUnavailable, toReason, withMargin } from '../errors.ts';
+import { backoff } from '../floor/backoff.ts';
+import { concurrently } from '../floor/concurrently.ts';
+import {
+  Disconnected,
+  NamedError,
+  Rejected,
+  RetryLater,
+  StorageUnavailable,
+  toReason,
+  withMargin,
+} from '../floor/errors.ts';
+import { renderReason } from '../floor/reasons.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
-import { renderReason } from '../reasons.ts';
 import { type Link, OtherVersion, type Pinned, RangeRefused } from '../source/download.ts';
 import { HttpError } from '../source/http.ts';
 import { TooSlow } from '../source/min-rate.ts';

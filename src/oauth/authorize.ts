@@ -1,5 +1,5 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
-import type { Tags } from '../tags.ts';
+import type { Tags } from '../floor/tags.ts';
 import type { Sealer } from './seal.ts';
 
 /**

@@ -1,6 +1,6 @@
 import { type Dispatcher, request } from 'undici';
 import { z } from 'zod';
-import { NamedError, namingSetting, reasonOf, retryAfter } from '../errors.ts';
+import { NamedError, namingSetting, reasonOf, retryAfter } from '../floor/errors.ts';
 
 /** The answer of the token endpoint (spec, section 2.3). `refreshToken` is undefined when the library kept the one it has. */
 export interface IssuedTokens {

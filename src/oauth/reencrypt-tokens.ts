@@ -1,4 +1,4 @@
-import { reasonOf } from '../errors.ts';
+import { reasonOf } from '../floor/errors.ts';
 import type { Store } from '../store/store.ts';
 import { purposeOf } from './pair.ts';
 import type { Sealer } from './seal.ts';

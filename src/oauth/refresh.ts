@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { backoff } from '../backoff.ts';
-import { Disconnected, RetryLater } from '../errors.ts';
-import type { Log } from '../log.ts';
+import { backoff } from '../floor/backoff.ts';
+import { Disconnected, RetryLater } from '../floor/errors.ts';
+import type { Log } from '../floor/log.ts';
 import type { Store } from '../store/store.ts';
 import { type IssuedTokens, type OAuthClient, OAuthError, Unanswered } from './client.ts';
 import { purposeOf, sealPair, type TokenPair } from './pair.ts';

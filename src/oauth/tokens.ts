@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Disconnected, RetryLater, reasonOf } from '../errors.ts';
+import { Disconnected, RetryLater, reasonOf } from '../floor/errors.ts';
 import type { StoredTokens } from '../store/database/schema.ts';
 import { openPair, purposeOf, sealPair, type TokenPair } from './pair.ts';
 import { type KeyRotation, rotateKeys } from './reencrypt-tokens.ts';

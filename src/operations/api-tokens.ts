@@ -1,7 +1,7 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { z } from 'zod';
-import { scrub } from '../errors.ts';
-import { type Operator, roles } from '../roles.ts';
+import { scrub } from '../floor/errors.ts';
+import { type Operator, roles } from '../floor/roles.ts';
 import type { ApiToken } from '../store/database/schema.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text, time } from './fields.ts';

@@ -1,10 +1,10 @@
 import { z } from 'zod';
-import { reasonOf } from '../errors.ts';
-import { type Reason, renderReason, ruleText } from '../reasons.ts';
+import { reasonOf } from '../floor/errors.ts';
+import { type Reason, renderReason, ruleText } from '../floor/reasons.ts';
+import { within } from '../floor/within.ts';
 import { assetStates } from '../store/assets/counts.ts';
 import type { Asset, UploadPart } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
-import { within } from '../within.ts';
 import type { OperationsDeps } from './deps.ts';
 import { explanationOf } from './explanation.ts';
 import { count, isoOf, numberOf, reasonAnswer, shownReason, time } from './fields.ts';

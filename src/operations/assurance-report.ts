@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
+import { dayMs } from '../floor/units.ts';
+import { version } from '../floor/version.ts';
 import { remembered } from '../store/prune.ts';
-import { dayMs } from '../units.ts';
 import { dayOf } from '../verify/inventory.ts';
 import type { Manifest } from '../verify/manifest.ts';
-import { version } from '../version.ts';
 import { assuranceOf } from './assurance.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';

@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { dayMs, formatBytes, formatDuration } from '../units.ts';
+import { dayMs, formatBytes, formatDuration } from '../floor/units.ts';
 import type { drillSummary } from './drills.ts';
 import type { inBucketStates } from './manifest-in-bucket.ts';
 import type { scrubStatus } from './scrub.ts';

@@ -1,10 +1,10 @@
 import { z } from 'zod';
+import { dayMs } from '../floor/units.ts';
+import { version } from '../floor/version.ts';
 import { manifestKey } from '../storage/keys.ts';
 import { assetStates, byState, expectedOf } from '../store/assets/counts.ts';
 import { remembered } from '../store/prune.ts';
 import type { Missing } from '../store/verifications/assurance.ts';
-import { dayMs } from '../units.ts';
-import { version } from '../version.ts';
 import { textsOf } from './assurance-texts.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';

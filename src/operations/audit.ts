@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { storable } from '../errors.ts';
-import { type Operator, roles, signInMethods } from '../roles.ts';
+import { storable } from '../floor/errors.ts';
+import { type Operator, roles, signInMethods } from '../floor/roles.ts';
 import { auditKind, toAuditEntry } from '../store/operators/audit-entry.ts';
 import { moment } from './asset-search.ts';
 import type { OperationsDeps } from './deps.ts';

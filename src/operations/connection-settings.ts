@@ -1,12 +1,12 @@
 import { z } from 'zod';
-import { bandwidthIn } from '../bandwidth-limit.ts';
 import { applyFilters } from '../filters/apply-filters.ts';
 import { type Choice, filtersOf, isWider } from '../filters/filters.ts';
-import { changeLimitOf } from '../held-changes.ts';
+import { bandwidthIn } from '../floor/bandwidth-limit.ts';
+import { changeLimitOf } from '../floor/held-changes.ts';
+import { parseChangeLimit, parseDuration, syncIntervals } from '../floor/units.ts';
+import { within } from '../floor/within.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import type { Connection } from '../store/database/schema.ts';
-import { parseChangeLimit, parseDuration, syncIntervals } from '../units.ts';
-import { within } from '../within.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text } from './fields.ts';
 import { bandwidth, showBandwidth, shownBandwidth } from './settings.ts';

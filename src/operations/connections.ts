@@ -1,11 +1,11 @@
 import { z } from 'zod';
-import type { HeldKind } from '../held-changes.ts';
+import type { HeldKind } from '../floor/held-changes.ts';
+import { within } from '../floor/within.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import { limitOf } from '../pacing/concurrency-limit.ts';
 import { byState, expectedOf, skipped } from '../store/assets/counts.ts';
 import type { Connection } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
-import { within } from '../within.ts';
 import { condition, conditionOf } from './condition.ts';
 import { changedSettings, connectionSettings, settingsOf } from './connection-settings.ts';
 import type { OperationsDeps } from './deps.ts';

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Rejected, RetryLater, reasonOf } from '../errors.ts';
-import { every, type Repeated } from '../every.ts';
+import { Rejected, RetryLater, reasonOf } from '../floor/errors.ts';
+import { every, type Repeated } from '../floor/every.ts';
+import type { Tags } from '../floor/tags.ts';
 import { OAuthError } from '../oauth/client.ts';
 import { purposeOf, sealPair } from '../oauth/pair.ts';
 import { HttpError } from '../source/http.ts';
 import type { Consent } from '../store/database/schema.ts';
-import type { Tags } from '../tags.ts';
 import {
   type ConsentDeps,
   type Finished,

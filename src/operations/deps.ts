@@ -1,12 +1,12 @@
-import type { Bandwidth } from '../bandwidth-limit.ts';
 import type { FilterDefaults } from '../filters/filters.ts';
-import type { Log } from '../log.ts';
+import type { Bandwidth } from '../floor/bandwidth-limit.ts';
+import type { Log } from '../floor/log.ts';
+import type { Signer } from '../floor/signing.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import type { Tokens } from '../oauth/tokens.ts';
 import type { Access } from '../pacing/with-token.ts';
 import type { Queues } from '../queue/queues.ts';
 import type { Schedule } from '../queue/schedule.ts';
-import type { Signer } from '../signing.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { VerificationLine } from '../store/database/schema.ts';

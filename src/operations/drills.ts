@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { drillFailures, failureText, losses } from '../drill-report.ts';
+import { drillFailures, failureText, losses } from '../floor/drill-report.ts';
+import { roughDuration } from '../floor/units.ts';
 import type { Drill } from '../store/drills/drills.ts';
-import { roughDuration } from '../units.ts';
 import { usualSample } from '../verify/drill/scheduled-drills.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, isoTimes, numberOf, time } from './fields.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Operator } from '../roles.ts';
+import type { Operator } from '../floor/roles.ts';
 import type { ErasureScope } from '../store/removals/erasures.ts';
 import type { Store } from '../store/store.ts';
 import { existingConnection } from './connections.ts';

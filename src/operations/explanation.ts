@@ -1,7 +1,7 @@
-import { because, renderReason, ruleText } from '../reasons.ts';
+import { because, renderReason, ruleText } from '../floor/reasons.ts';
+import { formatBytes } from '../floor/units.ts';
 import type { Asset, Connection, VerificationLine } from '../store/database/schema.ts';
 import type { AssetFinding } from '../store/verifications/lines.ts';
-import { formatBytes } from '../units.ts';
 
 export interface Circumstances {
   now: Date;

@@ -1,5 +1,7 @@
-import { reasonOf } from '../errors.ts';
-import type { Log } from '../log.ts';
+import { reasonOf } from '../floor/errors.ts';
+import type { Log } from '../floor/log.ts';
+import type { Tags } from '../floor/tags.ts';
+import { within } from '../floor/within.ts';
 import type { OAuthClient } from '../oauth/client.ts';
 import { openPair, purposeOf } from '../oauth/pair.ts';
 import type { Sealer } from '../oauth/seal.ts';
@@ -10,8 +12,6 @@ import type { LibraryClient, Me } from '../source/client.ts';
 import { storable } from '../source/schemas.ts';
 import type { Connection, Consent } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
-import type { Tags } from '../tags.ts';
-import { within } from '../within.ts';
 
 export interface ConsentDeps {
   store: Store;

@@ -1,8 +1,8 @@
 import { text } from 'node:stream/consumers';
+import { within } from '../floor/within.ts';
 import { manifestKey } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Link } from '../store/verifications/manifests.ts';
-import { within } from '../within.ts';
 
 /** What the bucket has of a manifest. `unknown`: the bucket does not answer. */
 export const inBucketStates = ['same', 'missing', 'different', 'unknown'] as const;

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { roles, signInMethods } from '../roles.ts';
+import { roles, signInMethods } from '../floor/roles.ts';
 import type { OperationsDeps } from './deps.ts';
 import { leastRoles, type OperationId } from './permissions.ts';
 import type { Asker } from './sessions.ts';

@@ -1,4 +1,4 @@
-import { hasRole, type Operator, type Role, roles } from '../roles.ts';
+import { hasRole, type Operator, type Role, roles } from '../floor/roles.ts';
 import { Refused } from './refused.ts';
 
 /** The least role for each operation of the API. `media`: files of assets, for viewers only with VIEWER_MEDIA. */

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { bandwidthAt, bandwidthIn } from '../bandwidth-limit.ts';
+import { bandwidthAt, bandwidthIn } from '../floor/bandwidth-limit.ts';
 import type { Connection } from '../store/database/schema.ts';
 import { type Amount, fetched, type PlanKind, type PlanProgress, plan, planKinds } from '../sync/plan.ts';
 import { existingConnection, stopped } from './connections.ts';

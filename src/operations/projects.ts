@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { reasonOf } from '../errors.ts';
+import { reasonOf } from '../floor/errors.ts';
 import { existingConnection, stopped } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { Refused } from './refused.ts';

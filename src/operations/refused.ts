@@ -1,4 +1,4 @@
-import { NamedError } from '../errors.ts';
+import { NamedError } from '../floor/errors.ts';
 
 /** One wrong value of a request. */
 export interface WrongField {

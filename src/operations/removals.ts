@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Operator } from '../roles.ts';
+import type { Operator } from '../floor/roles.ts';
 import type { Asset } from '../store/database/schema.ts';
 import { holdKinds } from '../store/removals/holds.ts';
 import type { Store } from '../store/store.ts';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import { dayMs } from '../floor/units.ts';
 import type { Store } from '../store/store.ts';
-import { dayMs } from '../units.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, time } from './fields.ts';
 

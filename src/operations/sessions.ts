@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { scrub } from '../errors.ts';
-import { hasRole, type Operator, roles, signInMethods } from '../roles.ts';
+import { scrub } from '../floor/errors.ts';
+import { hasRole, type Operator, roles, signInMethods } from '../floor/roles.ts';
 import type { Session } from '../store/database/schema.ts';
 import type { OperationsDeps } from './deps.ts';
 import { time } from './fields.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type Bandwidth, bandwidthAt, parseBandwidth, timetableOf } from '../bandwidth-limit.ts';
+import { type Bandwidth, bandwidthAt, parseBandwidth, timetableOf } from '../floor/bandwidth-limit.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text } from './fields.ts';
 

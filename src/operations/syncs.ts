@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import { within } from '../floor/within.ts';
 import type { Sync } from '../store/database/schema.ts';
-import { within } from '../within.ts';
 import { existingConnection, stopped } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, isoOf, isoTimes, text, time } from './fields.ts';

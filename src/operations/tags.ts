@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { mostTags, parseTag, type Tags, tagForm, tagKey, tagValue } from '../tags.ts';
+import { mostTags, parseTag, type Tags, tagForm, tagKey, tagValue } from '../floor/tags.ts';
 import { text } from './fields.ts';
 import { Refused } from './refused.ts';
 

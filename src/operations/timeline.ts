@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { because, type Reason, renderReason, ruleText } from '../reasons.ts';
+import { because, type Reason, renderReason, ruleText } from '../floor/reasons.ts';
+import { formatBytes, formatDuration } from '../floor/units.ts';
 import type { Asset, Event, HistoryEntry, Outcome, Step } from '../store/database/schema.ts';
-import { formatBytes, formatDuration } from '../units.ts';
 import { reasonAnswer, shownReason, time } from './fields.ts';
 
 export const timelineEntry = z

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { recent } from '../recent.ts';
+import { recent } from '../floor/recent.ts';
 import { expectedKinds, mostCounted } from '../store/assets/upcoming.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, isoTimes, reasonAnswer, shownReason, time } from './fields.ts';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import { versionName } from '../floor/version-name.ts';
 import type { AssetVersion } from '../store/database/schema.ts';
-import { versionName } from '../version-name.ts';
 import { existingAsset } from './assets.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, reasonAnswer, shownReason, time } from './fields.ts';

@@ -1,5 +1,5 @@
-import { reasonOf } from '../errors.ts';
-import { recent } from '../recent.ts';
+import { reasonOf } from '../floor/errors.ts';
+import { recent } from '../floor/recent.ts';
 
 const freshMs = 10_000;
 

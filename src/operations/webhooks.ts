@@ -1,13 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { z } from 'zod';
-import { reasonOf } from '../errors.ts';
+import { reasonOf } from '../floor/errors.ts';
+import { shownAddress } from '../floor/webhook-address.ts';
+import { defaultWebhookKinds, environmentEndpoint, webhookKinds } from '../floor/webhook-kinds.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import { newWebhookSecret, openWebhook, sealWebhook, validSecrets, withSecret } from '../oauth/webhook-secrets.ts';
 import { unknownTypes } from '../source/schemas.ts';
 import type { Endpoint, EndpointFilters } from '../store/events/endpoints.ts';
 import type { Store } from '../store/store.ts';
-import { shownAddress } from '../webhook-address.ts';
-import { defaultWebhookKinds, environmentEndpoint, webhookKinds } from '../webhook-kinds.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, text, time } from './fields.ts';

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { RetryLater, reasonOf, toReason, withMargin } from '../errors.ts';
-import type { Log } from '../log.ts';
-import { type Reason, renderReason } from '../reasons.ts';
+import { RetryLater, reasonOf, toReason, withMargin } from '../floor/errors.ts';
+import type { Log } from '../floor/log.ts';
+import { type Reason, renderReason } from '../floor/reasons.ts';
 import { HttpError, isTemporary } from '../source/http.ts';
 import type { Store } from '../store/store.ts';
 import { type AdaptiveLimit, type Concurrency, faster, limitOf, type Objection, slower } from './concurrency-limit.ts';

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { reasonOf } from '../errors.ts';
-import type { Log } from '../log.ts';
+import { reasonOf } from '../floor/errors.ts';
+import type { Log } from '../floor/log.ts';
+import type { Timings } from '../floor/timings.ts';
 import type { Storage } from '../storage/storage.ts';
-import type { Timings } from '../timings.ts';
 
 export type CircuitBreaker = ReturnType<typeof createCircuitBreaker>;
 

@@ -1,5 +1,5 @@
-import { type Bandwidth, bandwidthAt } from '../bandwidth-limit.ts';
-import type { Log } from '../log.ts';
+import { type Bandwidth, bandwidthAt } from '../floor/bandwidth-limit.ts';
+import type { Log } from '../floor/log.ts';
 import type { ConnectionThrottles } from '../source/bandwidth.ts';
 import type { Store } from '../store/store.ts';
 

@@ -1,4 +1,4 @@
-import { RetryLater } from '../errors.ts';
+import { RetryLater } from '../floor/errors.ts';
 import { HttpError, isTemporary } from '../source/http.ts';
 
 export type OutageDetector = ReturnType<typeof createOutageDetector>;

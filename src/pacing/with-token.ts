@@ -1,4 +1,4 @@
-import { RetryLater } from '../errors.ts';
+import { RetryLater } from '../floor/errors.ts';
 import type { Tokens } from '../oauth/tokens.ts';
 import type { LibraryClient } from '../source/client.ts';
 import { HttpError } from '../source/http.ts';

@@ -1,6 +1,6 @@
 import { type Processor, Queue, Worker, type WorkerOptions } from 'bullmq';
 import type { Cluster, Redis } from 'ioredis';
-import type { Log } from '../log.ts';
+import type { Log } from '../floor/log.ts';
 import { queueTelemetry } from '../tracing/tracing.ts';
 import { postgresBackend } from './postgres-backend.ts';
 import { connectRedis, redisProblem } from './redis.ts';

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Log } from '../log.ts';
+import type { Log } from '../floor/log.ts';
+import type { Timings } from '../floor/timings.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import type { Horizon } from '../store/database/correct-future.ts';
 import type { Store } from '../store/store.ts';
-import type { Timings } from '../timings.ts';
 import type { Queues } from './queues.ts';
 import type { Schedule } from './schedule.ts';
 import { sweep } from './sweep.ts';

@@ -1,10 +1,10 @@
-import { NamedError } from '../errors.ts';
-import { every, type Repeated } from '../every.ts';
-import type { Log } from '../log.ts';
+import { NamedError } from '../floor/errors.ts';
+import { every, type Repeated } from '../floor/every.ts';
+import type { Log } from '../floor/log.ts';
+import type { Timings } from '../floor/timings.ts';
 import { type AssetLease, leaseOf } from '../store/assets/leases.ts';
 import type { OwnedAsset } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
-import type { Timings } from '../timings.ts';
 
 /** An asset that this process works on. `signal` is aborted, with the reason, when the work must stop. */
 export interface LeasedAsset {

@@ -1,5 +1,5 @@
 import { Cluster } from 'ioredis';
-import { type Finding, findingsOn } from '../finding.ts';
+import { type Finding, findingsOn } from '../floor/finding.ts';
 import { connectRedis, redisProblem } from './redis.ts';
 
 const { ok, not } = findingsOn('queue');

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Processor, Queue, Worker } from 'bullmq';
+import { defaultTimings, type Timings } from '../floor/timings.ts';
 import type { QueuedAsset } from '../store/assets/due.ts';
-import { defaultTimings, type Timings } from '../timings.ts';
 import { Backend, type BackendOptions } from './backend.ts';
 
 /** Jobs contain ids only: the queue dashboard shows them, and the records have the rest. */

@@ -1,7 +1,7 @@
 import { Cluster, Redis } from 'ioredis';
 import { parseRedisUrl } from '../config/redis-address.ts';
-import { reasonOf } from '../errors.ts';
-import { networkProblem } from '../network-problem.ts';
+import { reasonOf } from '../floor/errors.ts';
+import { networkProblem } from '../floor/network-problem.ts';
 
 /** After a failover the old primary answers READONLY: reconnect to the new primary, and resend the command. */
 const moved = (error: Error) => (error.message.startsWith('READONLY') ? 2 : false);

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { JobSchedulerJson } from 'bullmq';
-import { clockToleranceMs } from '../clock.ts';
-import type { Log } from '../log.ts';
+import { clockToleranceMs } from '../floor/clock.ts';
+import type { Log } from '../floor/log.ts';
 import type { Store } from '../store/store.ts';
 import { type Polled, type PollInterval, pollInterval } from './poll-interval.ts';
 import type { Queues, SyncJob } from './queues.ts';

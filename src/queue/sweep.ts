@@ -1,5 +1,5 @@
+import type { Timings } from '../floor/timings.ts';
 import type { Store } from '../store/store.ts';
-import type { Timings } from '../timings.ts';
 import type { Queues } from './queues.ts';
 
 /** Assets that get another connection at once: a million would take minutes, in which nothing is dispatched. */

@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream';
-import { reasonOf } from '../errors.ts';
+import { reasonOf } from '../floor/errors.ts';
 
 export interface Body {
   /** The whole file; a truncated one ends with an error. */

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
-import { KnownError } from '../errors.ts';
+import { KnownError } from '../floor/errors.ts';
 import { type Body, bodyOf } from './body.ts';
 import { discard, drop, isEncoded, type Link, requestLink, strongEtag } from './follow-link.ts';
 import { HttpError, isUnbounded, throwFor } from './http.ts';

@@ -1,9 +1,9 @@
 import type { LookupFunction } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Agent, type Dispatcher, EnvHttpProxyAgent, fetch as proxiedFetch, request } from 'undici';
-import { KnownError, namingSetting, RetryLater, retryAfter, withMargin } from '../errors.ts';
-import { networkProblem } from '../network-problem.ts';
-import { shortText } from '../short-text.ts';
+import { KnownError, namingSetting, RetryLater, retryAfter, withMargin } from '../floor/errors.ts';
+import { networkProblem } from '../floor/network-problem.ts';
+import { shortText } from '../floor/short-text.ts';
 
 /** An answer with a status that is not a success. */
 export class HttpError extends KnownError {

@@ -1,5 +1,5 @@
-import { Rejected } from '../errors.ts';
-import { type AddressGuard, guardAddresses } from '../public-address.ts';
+import { Rejected } from '../floor/errors.ts';
+import { type AddressGuard, guardAddresses } from '../floor/public-address.ts';
 
 /** Decides where the links that the library gives, and their redirects, may lead. */
 export interface LinkGuard {

@@ -1,5 +1,5 @@
-import { NamedError } from '../errors.ts';
-import { formatBytes, formatDuration } from '../units.ts';
+import { NamedError } from '../floor/errors.ts';
+import { formatBytes, formatDuration } from '../floor/units.ts';
 
 /** The minimum rate of a file, as a mean over `windowMs` of waiting for the source. */
 export interface MinRate {

@@ -1,6 +1,6 @@
 import { type Dispatcher, request } from 'undici';
-import { Disconnected, diagnosisOf, namingSetting, RetryLater, reasonOf } from '../errors.ts';
-import { clockFinding, type Finding, findingsOn } from '../finding.ts';
+import { Disconnected, diagnosisOf, namingSetting, RetryLater, reasonOf } from '../floor/errors.ts';
+import { clockFinding, type Finding, findingsOn } from '../floor/finding.ts';
 import type { LibraryClient } from './client.ts';
 import { drop, follow } from './follow-link.ts';
 import type { LinkGuard } from './links.ts';

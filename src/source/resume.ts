@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Dispatcher } from 'undici';
-import { Disconnected, NamedError, Rejected, RetryLater } from '../errors.ts';
+import { Disconnected, NamedError, Rejected, RetryLater } from '../floor/errors.ts';
 import type { Throttle } from './bandwidth.ts';
 import { chunksOf } from './body.ts';
 import { drop, isEncoded, type Link, type LinkOptions, requestLink } from './follow-link.ts';

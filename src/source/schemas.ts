@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { Rejected } from '../errors.ts';
+import { Rejected } from '../floor/errors.ts';
 
 /**
  * The library's answers (spec, section 2). Only identifiers are required; fields that a decision depends on must have the

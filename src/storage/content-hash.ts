@@ -1,5 +1,5 @@
 import { createHash, type Hash } from 'node:crypto';
-import { MerkleTree } from '../merkle.ts';
+import { MerkleTree } from '../floor/merkle.ts';
 import { crc32Of } from './crc32.ts';
 
 /** The length of a block of a content hash. */

@@ -1,4 +1,4 @@
-import { type Finding, findingsOn } from '../finding.ts';
+import { type Finding, findingsOn } from '../floor/finding.ts';
 import { bucketIdKey } from './keys.ts';
 
 /** Findings of `doctor` about a bucket or a directory. */

@@ -2,7 +2,7 @@ import { createHash, type Hash } from 'node:crypto';
 import { type Readable, Transform, type TransformCallback } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { crc32 } from 'node:zlib';
-import { Archived, NamedError } from '../errors.ts';
+import { Archived, NamedError } from '../floor/errors.ts';
 import { BlockHashes, contentHashOf } from './content-hash.ts';
 import { hexOf } from './crc32.ts';
 import type { ReadOptions, Storage } from './storage.ts';

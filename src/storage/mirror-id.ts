@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream';
-import { RetryLater, StorageUnavailable } from '../errors.ts';
+import { RetryLater, StorageUnavailable } from '../floor/errors.ts';
 import { unlessAborted } from './abort.ts';
 import { bucketIdKey } from './keys.ts';
 import type { Storage } from './storage.ts';

@@ -1,4 +1,4 @@
-import type { Log } from '../log.ts';
+import type { Log } from '../floor/log.ts';
 import { openDirectory } from './directory/directory.ts';
 import type { S3Options } from './s3/client.ts';
 import type { Storage } from './storage.ts';

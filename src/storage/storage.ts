@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream';
-import { NamedError } from '../errors.ts';
+import { NamedError } from '../floor/errors.ts';
 import { blockBytes } from './content-hash.ts';
 
 /** An object as the store has it. */

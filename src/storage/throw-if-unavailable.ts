@@ -1,4 +1,4 @@
-import { RetryLater, StorageUnavailable } from '../errors.ts';
+import { RetryLater, StorageUnavailable } from '../floor/errors.ts';
 import type { Storage } from './storage.ts';
 
 /** Call it after an error of one object. Throws if the whole store cannot be used, and returns if only this object is refused. */

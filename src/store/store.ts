@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { Log } from '../log.ts';
+import type { Log } from '../floor/log.ts';
 import * as uploads from './assets/abandoned-uploads.ts';
 import * as assets from './assets/assets.ts';
 import { batchedLeases } from './assets/batched-leases.ts';

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Reason } from '../reasons.ts';
+import type { Reason } from '../floor/reasons.ts';
 import { mayHaveTranscript } from '../source/schemas.ts';
 import type { ListedAsset } from '../store/database/schema.ts';
 import type { Decision, KnownAsset } from '../store/syncs/write-assets.ts';

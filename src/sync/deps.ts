@@ -1,12 +1,12 @@
 import type { FilterDefaults } from '../filters/filters.ts';
-import type { Log } from '../log.ts';
+import type { Log } from '../floor/log.ts';
+import type { Timings } from '../floor/timings.ts';
 import type { Access } from '../pacing/with-token.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { StoredTokens } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { SyncLease } from '../store/syncs/lease.ts';
 import type { TakenSync } from '../store/syncs/take-lease.ts';
-import type { Timings } from '../timings.ts';
 import type { Problems } from './problems.ts';
 
 export interface SyncDeps {

@@ -1,5 +1,5 @@
 import type { FilterDefaults } from '../filters/filters.ts';
-import type { Log } from '../log.ts';
+import type { Log } from '../floor/log.ts';
 import { assetTypes, unknownTypes } from '../source/schemas.ts';
 import type { Store } from '../store/store.ts';
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { NamedError } from '../errors.ts';
+import { NamedError } from '../floor/errors.ts';
 
 /** A listing is given up after more than this many pages in a row without a new asset. */
 const mostIdlePages = 1000;

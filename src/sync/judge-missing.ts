@@ -1,6 +1,6 @@
-import { concurrently } from '../concurrently.ts';
-import { Rejected } from '../errors.ts';
-import { heldText, isTooMany, logHeld, sampleSize } from '../held-changes.ts';
+import { concurrently } from '../floor/concurrently.ts';
+import { Rejected } from '../floor/errors.ts';
+import { heldText, isTooMany, logHeld, sampleSize } from '../floor/held-changes.ts';
 import { HttpError } from '../source/http.ts';
 import type { Run, SyncDeps } from './deps.ts';
 

@@ -1,4 +1,4 @@
-import { heldText, isTooMany, logHeld } from '../held-changes.ts';
+import { heldText, isTooMany, logHeld } from '../floor/held-changes.ts';
 import type { Run, SyncDeps } from './deps.ts';
 
 /** Assets that are released at a time. */

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Disconnected, RetryLater, reasonOf } from '../errors.ts';
 import { type FilterDefaults, type Filters, filtersOf, skippingRule, skipsCompany } from '../filters/filters.ts';
+import { Disconnected, RetryLater, reasonOf } from '../floor/errors.ts';
 import type { Access } from '../pacing/with-token.ts';
 import type { AssetPage, LibraryClient } from '../source/client.ts';
 import { storable } from '../source/schemas.ts';

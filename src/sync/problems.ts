@@ -1,4 +1,4 @@
-import { Disconnected, LeaseLost, NamedError, Rejected, RetryLater, reasonOf } from '../errors.ts';
+import { Disconnected, LeaseLost, NamedError, Rejected, RetryLater, reasonOf } from '../floor/errors.ts';
 import { HttpError } from '../source/http.ts';
 
 /** The first five texts, and the number of others. */

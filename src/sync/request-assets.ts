@@ -1,6 +1,6 @@
-import { reasonOf } from '../errors.ts';
 import { filtersOf, skippingRule } from '../filters/filters.ts';
-import { renderReason } from '../reasons.ts';
+import { reasonOf } from '../floor/errors.ts';
+import { renderReason } from '../floor/reasons.ts';
 import type { ReadableCompany } from '../store/companies/readable-companies.ts';
 import type { Asset } from '../store/database/schema.ts';
 import { decide } from './decide.ts';

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { concurrently } from '../concurrently.ts';
-import { Disconnected, LeaseLost, RetryLater, reasonOf, toReason } from '../errors.ts';
 import { filtersOf, skipsCompany } from '../filters/filters.ts';
-import { keepLease } from '../keep-lease.ts';
-import { withFields } from '../log.ts';
+import { concurrently } from '../floor/concurrently.ts';
+import { Disconnected, LeaseLost, RetryLater, reasonOf, toReason } from '../floor/errors.ts';
+import { keepLease } from '../floor/keep-lease.ts';
+import { withFields } from '../floor/log.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import { HttpError } from '../source/http.ts';
 import { storable } from '../source/schemas.ts';

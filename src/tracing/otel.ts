@@ -15,7 +15,7 @@ import {
   TracerProvider,
 } from '@opentelemetry/sdk-trace';
 import { BullMQOtel } from 'bullmq-otel';
-import { reasonOf } from '../errors.ts';
+import { reasonOf } from '../floor/errors.ts';
 import { scrubbed } from './scrub-spans.ts';
 import type { Tracing } from './tracing.ts';
 

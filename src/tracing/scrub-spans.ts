@@ -1,6 +1,6 @@
 import type { Attributes } from '@opentelemetry/api';
 import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace';
-import { scrub } from '../errors.ts';
+import { scrub } from '../floor/errors.ts';
 
 /** Exports spans without queries of links, tokens and credentials. */
 export function scrubbed(exporter: SpanExporter): SpanExporter {

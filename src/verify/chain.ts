@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 import { text } from 'node:stream/consumers';
-import { NamedError } from '../errors.ts';
-import type { Log } from '../log.ts';
-import { parsed } from '../parsed.ts';
-import { isSignedBy, type Signer } from '../signing.ts';
+import { NamedError } from '../floor/errors.ts';
+import type { Log } from '../floor/log.ts';
+import { parsed } from '../floor/parsed.ts';
+import { isSignedBy, type Signer } from '../floor/signing.ts';
 import { manifestKey, manifests, numberOf, ours } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';

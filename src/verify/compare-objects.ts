@@ -1,5 +1,5 @@
-import { concurrently } from '../concurrently.ts';
-import { Archived, reasonOf, StorageUnavailable } from '../errors.ts';
+import { concurrently } from '../floor/concurrently.ts';
+import { Archived, reasonOf, StorageUnavailable } from '../floor/errors.ts';
 import { storable } from '../source/schemas.ts';
 import { idSegment, isDigested } from '../storage/keys.ts';
 import { type Checksums, measure } from '../storage/meter.ts';

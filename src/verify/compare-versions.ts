@@ -1,5 +1,6 @@
-import { concurrently } from '../concurrently.ts';
-import { Archived, reasonOf, StorageUnavailable } from '../errors.ts';
+import { concurrently } from '../floor/concurrently.ts';
+import { Archived, reasonOf, StorageUnavailable } from '../floor/errors.ts';
+import { versionName } from '../floor/version-name.ts';
 import { versionKeys } from '../storage/keys.ts';
 import { measure } from '../storage/meter.ts';
 import type { Storage } from '../storage/storage.ts';
@@ -11,7 +12,6 @@ import type {
   VersionFile,
 } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
-import { versionName } from '../version-name.ts';
 import { differenceOf, type ObjectResult } from './compare-objects.ts';
 
 /** Versions whose objects are requested at once. */

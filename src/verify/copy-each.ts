@@ -1,5 +1,5 @@
-import { concurrently } from '../concurrently.ts';
-import { reasonOf, StorageUnavailable } from '../errors.ts';
+import { concurrently } from '../floor/concurrently.ts';
+import { reasonOf, StorageUnavailable } from '../floor/errors.ts';
 import type { Storage } from '../storage/storage.ts';
 import { copyFile, type FileToCopy } from './copy-file.ts';
 

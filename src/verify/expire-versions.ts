@@ -1,6 +1,6 @@
-import { concurrently } from '../concurrently.ts';
-import { every } from '../every.ts';
-import type { Log } from '../log.ts';
+import { concurrently } from '../floor/concurrently.ts';
+import { every } from '../floor/every.ts';
+import type { Log } from '../floor/log.ts';
 import { removeBegun } from '../mirror/keep-version.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import { versionKeys } from '../storage/keys.ts';

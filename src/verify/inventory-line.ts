@@ -1,6 +1,6 @@
+import { versionName } from '../floor/version-name.ts';
 import type { AssetVersion } from '../store/database/schema.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
-import { versionName } from '../version-name.ts';
 import type { Expected } from './expected-objects.ts';
 import { whyNot } from './why-not-mirrored.ts';
 

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
-import type { Log } from '../log.ts';
-import { leafHash, MerkleTree } from '../merkle.ts';
-import type { Signer } from '../signing.ts';
+import type { Log } from '../floor/log.ts';
+import { leafHash, MerkleTree } from '../floor/merkle.ts';
+import type { Signer } from '../floor/signing.ts';
 import { inventoryPrefix } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { AssetVersion } from '../store/database/schema.ts';

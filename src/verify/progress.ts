@@ -1,4 +1,4 @@
-import { LeaseLost } from '../errors.ts';
+import { LeaseLost } from '../floor/errors.ts';
 import type {
   Verification,
   VerificationCounts,

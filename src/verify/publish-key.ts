@@ -1,7 +1,7 @@
-import type { Log } from '../log.ts';
-import { parsed } from '../parsed.ts';
-import { shortText } from '../short-text.ts';
-import { isSignedBy, type PublicKey, type Signer } from '../signing.ts';
+import type { Log } from '../floor/log.ts';
+import { parsed } from '../floor/parsed.ts';
+import { shortText } from '../floor/short-text.ts';
+import { isSignedBy, type PublicKey, type Signer } from '../floor/signing.ts';
 import { publicKeyAt } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 

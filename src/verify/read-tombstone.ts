@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import { shortText } from '../floor/short-text.ts';
 import { largestRecord } from '../mirror/read-record.ts';
-import { shortText } from '../short-text.ts';
 import { tombstoneKey } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Tombstone } from '../store/removals/tombstones.ts';

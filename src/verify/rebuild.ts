@@ -1,7 +1,7 @@
-import { concurrently } from '../concurrently.ts';
-import { reasonOf } from '../errors.ts';
+import { concurrently } from '../floor/concurrently.ts';
+import { reasonOf } from '../floor/errors.ts';
+import { because } from '../floor/reasons.ts';
 import { isVersionRecord, recordEnding } from '../mirror/read-record.ts';
-import { because } from '../reasons.ts';
 import { ours, sidecarKeys, tombstones } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Rebuilt, RebuiltAsset } from '../store/assets/rebuild.ts';

@@ -1,11 +1,11 @@
-import { NamedError } from '../errors.ts';
+import { NamedError } from '../floor/errors.ts';
+import { because } from '../floor/reasons.ts';
+import { versionName } from '../floor/version-name.ts';
 import { versionOf } from '../mirror/media.ts';
 import { storedFiles } from '../mirror/stored-files.ts';
-import { because } from '../reasons.ts';
 import type { ApiAsset } from '../source/schemas.ts';
 import type { Asset, AssetVersion, VersionFile } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
-import { versionName } from '../version-name.ts';
 
 /** Which assets to restore, and which copy of each. All conditions must match. */
 export interface Selection {

@@ -1,4 +1,4 @@
-import type { Log } from '../log.ts';
+import type { Log } from '../floor/log.ts';
 import type { Queues } from '../queue/queues.ts';
 import { ours } from '../storage/keys.ts';
 import type { Storage, StoredObject } from '../storage/storage.ts';

@@ -1,4 +1,4 @@
-import { because, renderReason } from '../reasons.ts';
+import { because, renderReason } from '../floor/reasons.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
 
 /** Why an asset is not in the bucket, as exactly as the records know; null: it is there. */

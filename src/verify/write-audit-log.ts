@@ -1,5 +1,5 @@
-import { every } from '../every.ts';
-import type { Log } from '../log.ts';
+import { every } from '../floor/every.ts';
+import type { Log } from '../floor/log.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import { auditKey } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';

@@ -1,6 +1,6 @@
-import { LeaseLost } from '../errors.ts';
-import { every } from '../every.ts';
-import type { Log } from '../log.ts';
+import { LeaseLost } from '../floor/errors.ts';
+import { every } from '../floor/every.ts';
+import type { Log } from '../floor/log.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import { changesKey } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';

@@ -1,9 +1,9 @@
 import { Agent, request } from 'undici';
-import { namingSetting } from '../errors.ts';
-import { every } from '../every.ts';
-import type { Log } from '../log.ts';
+import { namingSetting } from '../floor/errors.ts';
+import { every } from '../floor/every.ts';
+import type { Log } from '../floor/log.ts';
+import { version } from '../floor/version.ts';
 import type { Store } from '../store/store.ts';
-import { version } from '../version.ts';
 
 const everyMs = 60_000;
 const timeoutMs = 15_000;

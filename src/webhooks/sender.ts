@@ -1,8 +1,8 @@
 import { createHmac, randomUUID } from 'node:crypto';
 import { Agent, request } from 'undici';
-import { namingSetting, reasonOf, retryAfter } from '../errors.ts';
-import { guardAddresses } from '../public-address.ts';
-import { version } from '../version.ts';
+import { namingSetting, reasonOf, retryAfter } from '../floor/errors.ts';
+import { guardAddresses } from '../floor/public-address.ts';
+import { version } from '../floor/version.ts';
 
 /** The address of an endpoint, and the keys that sign its messages. `name`: the setting to correct if the address is not reached. */
 export interface Target {

@@ -1,7 +1,7 @@
+import type { WebhookKind } from '../floor/webhook-kinds.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import { openWebhook, validSecrets } from '../oauth/webhook-secrets.ts';
 import type { Endpoint } from '../store/events/endpoints.ts';
-import type { WebhookKind } from '../webhook-kinds.ts';
 import type { Target } from './sender.ts';
 
 /** WEBHOOK_URL, WEBHOOK_SECRET and WEBHOOK_EVENTS. */

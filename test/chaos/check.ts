@@ -9,9 +9,9 @@ import {
   paginateListObjectsV2,
   type S3Client,
 } from '@aws-sdk/client-s3';
+import { because, type Reason } from '../../src/floor/reasons.ts';
 import { png } from '../../src/library/content/formats/images.ts';
 import { chunksOf } from '../../src/library/index.ts';
-import { because, type Reason } from '../../src/reasons.ts';
 import type { Dated, Held } from './content.ts';
 import { users } from './plan.ts';
 import type { Passed } from './proxy.ts';

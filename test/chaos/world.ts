@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
 import { Redis } from 'ioredis';
 import pg from 'pg';
-import { createLog } from '../../src/log.ts';
+import { createLog } from '../../src/floor/log.ts';
 import { startEmbeddedPostgres } from '../../src/store/embedded/embedded.ts';
 import { newBrowser } from '../support/browser.ts';
 import { freePort } from '../support/ports.ts';

@@ -2,7 +2,7 @@ import { expect, test, vi } from 'vitest';
 import { agoShort, bar, type Column, clean, cut, harmless, jsonOf, speed, table, width } from '../../src/cli/output.ts';
 import { doctor } from '../../src/cli/verbs/doctor.ts';
 import { rebuild } from '../../src/cli/verbs/rebuild.ts';
-import type { Finding } from '../../src/finding.ts';
+import type { Finding } from '../../src/floor/finding.ts';
 
 const columns: Column[] = [
   { title: 'ID' },

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { isSignedBy } from '../../src/signing.ts';
+import { isSignedBy } from '../../src/floor/signing.ts';
 import { publicKeyAt } from '../../src/storage/keys.ts';
 import { chromium, flawsOf, sheetsOf, startChromium } from '../support/chromium.ts';
 import { dress, openPage } from '../support/dashboard.ts';

@@ -6,8 +6,8 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { createApiClient } from '../../src/cli/client.ts';
 import { RefusedByService } from '../../src/cli/failures.ts';
 import { program } from '../../src/cli/program.ts';
+import { hasRole } from '../../src/floor/roles.ts';
 import { leastRoles, type OperationId } from '../../src/operations/permissions.ts';
-import { hasRole } from '../../src/roles.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 
 let scene: Scene;

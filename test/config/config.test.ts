@@ -6,7 +6,7 @@ import { parseEnv } from 'node:util';
 import { afterAll, describe, expect, it, test } from 'vitest';
 import { readClientConfig, readConfig } from '../../src/config/config.ts';
 import { secretVariables, variableNames } from '../../src/config/environment.ts';
-import { ConfigurationError } from '../../src/errors.ts';
+import { ConfigurationError } from '../../src/floor/errors.ts';
 
 const required = {
   LIBRARY_API_URL: 'https://api.example.com',

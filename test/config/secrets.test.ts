@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { adminTokenOf, encryptionKeyIn, findAdminToken, signingKeysOf } from '../../src/config/secrets.ts';
-import { ConfigurationError } from '../../src/errors.ts';
+import { ConfigurationError } from '../../src/floor/errors.ts';
 
 let directory: string;
 beforeEach(async () => {

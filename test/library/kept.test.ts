@@ -1,8 +1,8 @@
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { createLog } from '../../src/floor/log.ts';
 import { openDatabase } from '../../src/library/database/postgres.ts';
 import { startLibrary } from '../../src/library/index.ts';
-import { createLog } from '../../src/log.ts';
 import { openDatabase as openMirrorDatabase } from '../../src/store/database/database.ts';
 import { newDatabase } from '../support/database.ts';
 import {

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { reasonOf } from '../../src/errors.ts';
+import { reasonOf } from '../../src/floor/errors.ts';
 import { OAuthClient, type OAuthClientOptions, OAuthError, Unanswered } from '../../src/oauth/client.ts';
 import {
   type Admin,

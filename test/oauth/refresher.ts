@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createLog } from '../../src/log.ts';
+import { createLog } from '../../src/floor/log.ts';
 import { OAuthClient } from '../../src/oauth/client.ts';
 import { createSealer } from '../../src/oauth/seal.ts';
 import { Tokens } from '../../src/oauth/tokens.ts';

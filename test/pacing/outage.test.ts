@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from 'vitest';
-import { RetryLater } from '../../src/errors.ts';
+import { RetryLater } from '../../src/floor/errors.ts';
 import { createOutageDetector } from '../../src/pacing/outage.ts';
 import { HttpError } from '../../src/source/http.ts';
 import { newScene } from '../support/scene.ts';

@@ -1,6 +1,6 @@
 // @module-tag slow
 import { afterEach, describe, expect, inject, test, vi } from 'vitest';
-import { RetryLater } from '../../src/errors.ts';
+import { RetryLater } from '../../src/floor/errors.ts';
 import { Limiter } from '../../src/pacing/adaptive-concurrency.ts';
 import { HttpError } from '../../src/source/http.ts';
 import { startTestLibrary } from '../support/library.ts';

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import type { Reason } from '../../src/reasons.ts';
+import type { Reason } from '../../src/floor/reasons.ts';
 import { leaseOf } from '../../src/store/assets/leases.ts';
 import { spawnMirror, startMirror } from '../support/mirror.ts';
 import { mirroredAlone as found } from '../support/mirrored.ts';

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, LookupFunction } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { Rejected, RetryLater } from '../../src/errors.ts';
+import { Rejected, RetryLater } from '../../src/floor/errors.ts';
 import { LibraryClient } from '../../src/source/client.ts';
 import { createAgent, HttpError, isTemporary } from '../../src/source/http.ts';
 import { newCertificates } from '../support/certificates.ts';

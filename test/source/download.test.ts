@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { Disconnected, RetryLater } from '../../src/errors.ts';
+import { Disconnected, RetryLater } from '../../src/floor/errors.ts';
 import { createThrottle, type Throttle } from '../../src/source/bandwidth.ts';
 import { LibraryClient } from '../../src/source/client.ts';
 import { createDownloader, type Download, Missing } from '../../src/source/download.ts';

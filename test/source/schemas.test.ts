@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Rejected } from '../../src/errors.ts';
+import { Rejected } from '../../src/floor/errors.ts';
 import {
   type ApiAsset,
   asset,

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { createLog } from '../../src/log.ts';
+import { createLog } from '../../src/floor/log.ts';
 import type { ListedAsset, Sync } from '../../src/store/database/schema.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import type { SyncLease } from '../../src/store/syncs/lease.ts';

@@ -11,14 +11,14 @@ import {
 } from '@aws-sdk/client-s3';
 import { inject } from 'vitest';
 import { readConfig } from '../../src/config/config.ts';
+import { createLog } from '../../src/floor/log.ts';
+import type { Timings } from '../../src/floor/timings.ts';
 import type { Library } from '../../src/library/index.ts';
-import { createLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { openDirectory } from '../../src/storage/directory/directory.ts';
 import { ours } from '../../src/storage/keys.ts';
 import { openS3 } from '../../src/storage/s3/s3.ts';
 import type { Storage } from '../../src/storage/storage.ts';
-import type { Timings } from '../../src/timings.ts';
 import { newBrowser } from './browser.ts';
 import { ask, newDatabase } from './database.ts';
 import { newRedis } from './redis.ts';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
-import { createLog } from '../../src/log.ts';
+import { createLog } from '../../src/floor/log.ts';
 import { startEmbeddedPostgres } from '../../src/store/embedded/embedded.ts';
 import type { Certificates } from './certificates.ts';
 import { freePort } from './ports.ts';

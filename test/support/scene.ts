@@ -1,5 +1,5 @@
+import type { Timings } from '../../src/floor/timings.ts';
 import type { Storage } from '../../src/storage/storage.ts';
-import type { Timings } from '../../src/timings.ts';
 import { ask } from './database.ts';
 import { type Admin, type Library, type LibraryOptions, startTestLibrary, type Upload } from './library.ts';
 import { contentOf, type Ground, keysOf, newGround, startMirror } from './mirror.ts';

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { TestProject } from 'vitest/node';
-import { createLog } from '../../src/log.ts';
+import { createLog } from '../../src/floor/log.ts';
 import { Queues } from '../../src/queue/queues.ts';
 import { minimalEnvironment, openCluster } from '../../src/store/embedded/cluster.ts';
 import { openStore } from '../../src/store/store.ts';

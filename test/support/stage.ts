@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
+import { defaultTimings } from '../../src/floor/timings.ts';
 import { createAccess } from '../../src/pacing/with-token.ts';
 import type { Sync, SyncMode, SyncScope } from '../../src/store/database/schema.ts';
 import type { SyncDeps } from '../../src/sync/deps.ts';
 import { runSyncs } from '../../src/sync/run-syncs.ts';
-import { defaultTimings } from '../../src/timings.ts';
 import { newBrowser } from './browser.ts';
 import { type Admin, startTestLibrary, type Upload } from './library.ts';
 import { newGround, type operatorOf, startMirror } from './mirror.ts';

@@ -1,4 +1,4 @@
-import { defaultTimings, type Timings } from '../../src/timings.ts';
+import { defaultTimings, type Timings } from '../../src/floor/timings.ts';
 
 /** Tests that kill a process wait until others notice. Long enough for a busy machine. */
 export const shortTimings: Timings = {

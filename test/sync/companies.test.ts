@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { LeaseLost } from '../../src/errors.ts';
+import { LeaseLost } from '../../src/floor/errors.ts';
 import { sidecarKeys } from '../../src/storage/keys.ts';
 import { leaseOf } from '../../src/store/assets/leases.ts';
 import { contentOf } from '../support/mirror.ts';

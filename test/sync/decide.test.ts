@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { type Reason, renderReason } from '../../src/reasons.ts';
+import { type Reason, renderReason } from '../../src/floor/reasons.ts';
 import type { Asset, AssetState, ListedAsset } from '../../src/store/database/schema.ts';
 import type { KnownAsset } from '../../src/store/syncs/write-assets.ts';
 import { decide } from '../../src/sync/decide.ts';

@@ -3,11 +3,11 @@ import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { defaultTimings } from '../../src/floor/timings.ts';
 import { HttpError } from '../../src/source/http.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { SyncDeps } from '../../src/sync/deps.ts';
 import { runSyncs } from '../../src/sync/run-syncs.ts';
-import { defaultTimings } from '../../src/timings.ts';
 import { consented, newStore, silent } from '../store/records.ts';
 import { createModel, type Model, type Paging } from '../support/model.ts';
 

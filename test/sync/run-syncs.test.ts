@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test, vi } from 'vitest';
-import { renderReason } from '../../src/reasons.ts';
+import { renderReason } from '../../src/floor/reasons.ts';
 import { runSyncs } from '../../src/sync/run-syncs.ts';
 import { newHttpLine } from '../support/http-line.ts';
 import { spawnMirror, startMirror } from '../support/mirror.ts';

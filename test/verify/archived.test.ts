@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { Archived } from '../../src/errors.ts';
+import { Archived } from '../../src/floor/errors.ts';
 import { probeS3 } from '../../src/storage/s3/probe.ts';
 import { rebuild } from '../../src/verify/rebuild.ts';
 import { newBucket, openBucket } from '../storage/grounds.ts';

@@ -1,8 +1,8 @@
 import { createHash, createPublicKey, randomBytes, verify } from 'node:crypto';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { leafHash, MerkleTree } from '../../src/merkle.ts';
-import { type Signer, signingKey } from '../../src/signing.ts';
+import { leafHash, MerkleTree } from '../../src/floor/merkle.ts';
+import { type Signer, signingKey } from '../../src/floor/signing.ts';
 import type { Envelope } from '../../src/verify/chain.ts';
 import { writeInventory } from '../../src/verify/inventory.ts';
 import type { Manifest } from '../../src/verify/manifest.ts';

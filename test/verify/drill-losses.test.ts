@@ -1,6 +1,6 @@
 // @module-tag slow
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { DrillReport } from '../../src/drill-report.ts';
+import type { DrillReport } from '../../src/floor/drill-report.ts';
 import { sidecarKeys, tombstoneKey, tombstones, versionKeys } from '../../src/storage/keys.ts';
 import { hashOf } from '../../src/store/removals/tombstones.ts';
 import { runDrill } from '../../src/verify/drill/run-drill.ts';

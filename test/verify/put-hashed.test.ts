@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { setImmediate } from 'node:timers/promises';
 import { gunzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
-import { StorageUnavailable } from '../../src/errors.ts';
+import { StorageUnavailable } from '../../src/floor/errors.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 import { putHashed } from '../../src/verify/put-hashed.ts';
 

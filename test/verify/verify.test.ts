@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { createLog } from '../../src/log.ts';
+import { createLog } from '../../src/floor/log.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 import { verify } from '../../src/verify/verify.ts';
 import { contentOf, richest } from '../support/mirror.ts';

@@ -1,4 +1,4 @@
-import { formatBytes, formatClock } from '../../units.ts';
+import { formatBytes, formatClock } from '../../floor/units.ts';
 import type { Answer, Asked } from '../answers.ts';
 import { type AssetFilterOptions, filterOf } from '../asset-filters.ts';
 import type { ApiClient } from '../client.ts';

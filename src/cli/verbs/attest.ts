@@ -1,5 +1,5 @@
 import { type Attested, type AttestReport, type AttestRequest, type Finding, nothingAttested } from '../../attest.ts';
-import { formatBytes, formatDuration } from '../../units.ts';
+import { formatBytes, formatDuration } from '../../floor/units.ts';
 import { UsageError } from '../failures.ts';
 import { placeOf } from '../options.ts';
 import { counted, number, paint } from '../output.ts';

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { formatBytes } from '../../units.ts';
+import { formatBytes } from '../../floor/units.ts';
 import type { Answer } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { NotReachable, RefusedByService } from '../failures.ts';

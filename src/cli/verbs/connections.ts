@@ -1,6 +1,6 @@
-import { heldText } from '../../held-changes.ts';
-import { type Tags, tagsText } from '../../tags.ts';
-import { formatBytes, formatDuration } from '../../units.ts';
+import { heldText } from '../../floor/held-changes.ts';
+import { type Tags, tagsText } from '../../floor/tags.ts';
+import { formatBytes, formatDuration } from '../../floor/units.ts';
 import type { Asked, ConnectionSummary } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { confirmed, requireTerminal } from '../confirm.ts';

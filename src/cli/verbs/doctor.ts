@@ -1,4 +1,4 @@
-import type { Finding } from '../../finding.ts';
+import type { Finding } from '../../floor/finding.ts';
 import { counted, harmless, paint, print, printJson } from '../output.ts';
 
 const marks = { ok: ['green', '✓'], note: ['yellow', '!'], wrong: ['red', '✗'] } as const;

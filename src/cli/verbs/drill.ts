@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { formatBytes, formatDuration } from '../../units.ts';
+import { formatBytes, formatDuration } from '../../floor/units.ts';
 import type { Answer } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { counted, harmless, number, paint, print, printError, printJson } from '../output.ts';

@@ -1,9 +1,9 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { probePort } from '../../config/preflight.ts';
-import { InUse } from '../../errors.ts';
+import { InUse } from '../../floor/errors.ts';
+import { formatBytes } from '../../floor/units.ts';
 import { type LibraryOptions, startLibrary } from '../../library/index.ts';
-import { formatBytes } from '../../units.ts';
 import { UsageError } from '../failures.ts';
 import { jsonOf, paint, print, printError, printJsonLine } from '../output.ts';
 

@@ -1,4 +1,4 @@
-import { formatBytes, formatDuration } from '../../units.ts';
+import { formatBytes, formatDuration } from '../../floor/units.ts';
 import type { Answer, Plan, PlanProgress } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { UsageError } from '../failures.ts';

@@ -1,5 +1,5 @@
+import { formatBytes, formatDuration } from '../../floor/units.ts';
 import { nothingRebuilt, type Rebuilding, type RebuildReport } from '../../rebuild.ts';
-import { formatBytes, formatDuration } from '../../units.ts';
 import { counted, paint, speed } from '../output.ts';
 import { runReported } from '../work-report.ts';
 

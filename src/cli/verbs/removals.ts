@@ -1,5 +1,5 @@
-import { heldText } from '../../held-changes.ts';
-import { formatBytes, formatDuration } from '../../units.ts';
+import { heldText } from '../../floor/held-changes.ts';
+import { formatBytes, formatDuration } from '../../floor/units.ts';
 import type { Answer, Asked } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { UsageError } from '../failures.ts';

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { formatBytes, formatDuration } from '../../units.ts';
+import { formatBytes, formatDuration } from '../../floor/units.ts';
 import type { Asked, ConnectionSummary, Status, Sync, Verification } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { RefusedByService } from '../failures.ts';

@@ -1,6 +1,6 @@
-import { type Bandwidth, parseBandwidth } from '../../bandwidth-limit.ts';
-import { type Tags, tagsText } from '../../tags.ts';
-import { formatBytes, formatDuration, parseChangeLimit, parseDuration } from '../../units.ts';
+import { type Bandwidth, parseBandwidth } from '../../floor/bandwidth-limit.ts';
+import { type Tags, tagsText } from '../../floor/tags.ts';
+import { formatBytes, formatDuration, parseChangeLimit, parseDuration } from '../../floor/units.ts';
 import type { Answer, Asked, ConnectionSummary } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { RefusedByService, UsageError } from '../failures.ts';

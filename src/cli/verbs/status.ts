@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { formatBytes, formatDuration } from '../../units.ts';
+import { formatBytes, formatDuration } from '../../floor/units.ts';
 import type { ConnectionSummary, Status } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { liveScreen } from '../live.ts';

@@ -1,4 +1,4 @@
-import { formatDuration } from '../../units.ts';
+import { formatDuration } from '../../floor/units.ts';
 import type { Sync } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { findOptional } from '../find-connection.ts';

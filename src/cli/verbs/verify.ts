@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MultiBar, Presets } from 'cli-progress';
-import { formatBytes, formatDuration } from '../../units.ts';
+import { formatBytes, formatDuration } from '../../floor/units.ts';
 import type { ConnectionSummary, Verification } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { UsageError } from '../failures.ts';

@@ -1,4 +1,4 @@
-import { formatBytes } from '../../units.ts';
+import { formatBytes } from '../../floor/units.ts';
 import type { ApiClient } from '../client.ts';
 import { paint, print, printJson, table } from '../output.ts';
 

@@ -1,5 +1,6 @@
 import formbody from '@fastify/formbody';
 import { z } from 'zod';
+import type { Operator } from '../../floor/roles.ts';
 import { type FileKind, fileQuery } from '../../operations/asset-files.ts';
 import { assetList, assetQuery, facetList, facetQuery } from '../../operations/asset-search.ts';
 import { zipQuery, zipRequest } from '../../operations/asset-zip.ts';
@@ -9,7 +10,6 @@ import type { Operations } from '../../operations/operations.ts';
 import type { Permissions } from '../../operations/permissions.ts';
 import { upcomingAnswer, upcomingQuery } from '../../operations/upcoming.ts';
 import { versionList } from '../../operations/versions.ts';
-import type { Operator } from '../../roles.ts';
 import { refused } from '../openapi.ts';
 import type { FileSender } from '../send-file.ts';
 import { type Api, ofOne, routesOf, typed } from './route.ts';

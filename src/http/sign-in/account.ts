@@ -1,6 +1,6 @@
 import * as client from 'openid-client';
-import { storable } from '../../errors.ts';
-import { highestRole, type Operator } from '../../roles.ts';
+import { storable } from '../../floor/errors.ts';
+import { highestRole, type Operator } from '../../floor/roles.ts';
 import type { ProviderSettings } from './provider-settings.ts';
 import { failureOf, SignInFailed } from './sign-in-failed.ts';
 

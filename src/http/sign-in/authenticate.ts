@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Operator } from '../../floor/roles.ts';
 import { hashOf } from '../../operations/api-tokens.ts';
 import { Refused } from '../../operations/refused.ts';
-import type { Operator } from '../../roles.ts';
 import type { ApiToken, Session } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
 import type { Sessions } from './sessions.ts';

@@ -1,4 +1,4 @@
-import type { Log } from '../../log.ts';
+import type { Log } from '../../floor/log.ts';
 import type { Sealer } from '../../oauth/seal.ts';
 import type { Operations } from '../../operations/operations.ts';
 import type { AccessDeps } from './access.ts';

@@ -1,4 +1,4 @@
-import { type Finding, findingsOn } from '../../finding.ts';
+import { type Finding, findingsOn } from '../../floor/finding.ts';
 import { createProvider } from './provider.ts';
 import type { ProviderSettings } from './provider-settings.ts';
 import { SignInFailed } from './sign-in-failed.ts';

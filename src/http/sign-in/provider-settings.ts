@@ -1,4 +1,4 @@
-import type { Role } from '../../roles.ts';
+import type { Role } from '../../floor/roles.ts';
 
 /** The OpenID provider, and how asset-mirror is registered there. */
 export interface ProviderSettings {

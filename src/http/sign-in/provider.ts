@@ -1,5 +1,5 @@
 import * as client from 'openid-client';
-import type { Operator } from '../../roles.ts';
+import type { Operator } from '../../floor/roles.ts';
 import { operatorOf } from './account.ts';
 import type { ProviderSettings } from './provider-settings.ts';
 import { failureOf, SignInFailed, unavailable } from './sign-in-failed.ts';

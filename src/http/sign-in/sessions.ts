@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { CookieSerializeOptions } from '@fastify/cookie';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { storable } from '../../errors.ts';
+import { storable } from '../../floor/errors.ts';
+import type { Operator } from '../../floor/roles.ts';
 import { hashOf, newSecret } from '../../operations/api-tokens.ts';
-import type { Operator } from '../../roles.ts';
 import type { Session } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
 import { basePath } from '../base-path.ts';

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import type { Operator } from '../../roles.ts';
+import type { Operator } from '../../floor/roles.ts';
 import type { SignInDeps } from './deps.ts';
 import type { SignInFailed } from './sign-in-failed.ts';
 

@@ -1,5 +1,5 @@
 import { AuthorizationResponseError } from 'openid-client';
-import { NamedError, reasonOf, storable } from '../../errors.ts';
+import { NamedError, reasonOf, storable } from '../../floor/errors.ts';
 
 /** The HTTP status of each reason why a sign-in did not succeed. */
 const statuses = {

@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import ipaddr from 'ipaddr.js';
 import { RateLimiterMemory } from 'rate-limiter-flexible';
-import type { Operator } from '../../roles.ts';
+import type { Operator } from '../../floor/roles.ts';
 
 /** After this many wrong tokens from one address within the window (seconds), further ones get 429. */
 const mostFailures = 10;

@@ -1,6 +1,6 @@
-import { concurrently } from '../../concurrently.ts';
-import { keepLease } from '../../keep-lease.ts';
-import type { Log } from '../../log.ts';
+import { concurrently } from '../../floor/concurrently.ts';
+import { keepLease } from '../../floor/keep-lease.ts';
+import type { Log } from '../../floor/log.ts';
 import type { Storage } from '../../storage/storage.ts';
 import { throwIfUnavailable } from '../../storage/throw-if-unavailable.ts';
 import { isAway } from '../../store/database/unreachable.ts';

@@ -1,4 +1,4 @@
-import { isTooMany, logHeld } from '../../held-changes.ts';
+import { isTooMany, logHeld } from '../../floor/held-changes.ts';
 import { leaseForRemoval, type RemovalDeps, workOnEach } from './lease-for-removal.ts';
 import { purgeAsset } from './purge-asset.ts';
 

@@ -1,5 +1,5 @@
-import { every } from '../../every.ts';
-import type { Timings } from '../../timings.ts';
+import { every } from '../../floor/every.ts';
+import type { Timings } from '../../floor/timings.ts';
 import { eraseAssets } from './erase.ts';
 import type { RemovalDeps } from './lease-for-removal.ts';
 import { removeGone, removeLeftovers } from './remove-gone.ts';

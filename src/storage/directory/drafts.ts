@@ -1,6 +1,6 @@
 import { readdir, rm, stat, statfs, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
-import { StorageUnavailable } from '../../errors.ts';
+import { StorageUnavailable } from '../../floor/errors.ts';
 import type { Meter } from '../meter.ts';
 import type { OpenUpload, Sweep } from '../storage.ts';
 import { classify, codeOf } from './errors.ts';

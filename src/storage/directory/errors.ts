@@ -1,4 +1,4 @@
-import { Rejected, StorageUnavailable } from '../../errors.ts';
+import { Rejected, StorageUnavailable } from '../../floor/errors.ts';
 
 export const codeOf = (error: unknown) => (error as NodeJS.ErrnoException | undefined)?.code ?? '';
 export const isMissing = (error: unknown) => ['ENOENT', 'ENOTDIR', 'ENAMETOOLONG'].includes(codeOf(error));

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { exists } from '../../files.ts';
+import { exists } from '../../floor/files.ts';
 
 /** Whether the file system of a directory ignores case. Writes and removes a file there. */
 export async function ignoresCase(directory: string): Promise<boolean> {

@@ -1,6 +1,6 @@
 import { mkdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Rejected, StorageUnavailable } from '../../errors.ts';
+import { Rejected, StorageUnavailable } from '../../floor/errors.ts';
 import type { StoredObject } from '../storage.ts';
 import { classify, isMissing } from './errors.ts';
 import { caseCheck, ignoresCase } from './letter-case.ts';

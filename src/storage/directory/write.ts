@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdir, open, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
-import { exists } from '../../files.ts';
+import { exists } from '../../floor/files.ts';
 import { metered } from '../meter.ts';
 import type { PutOptions, Stored } from '../storage.ts';
 import type { Drafts } from './drafts.ts';

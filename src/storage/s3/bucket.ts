@@ -5,8 +5,8 @@ import {
   type HeadObjectCommandOutput,
   type S3Client,
 } from '@aws-sdk/client-s3';
-import { StorageUnavailable } from '../../errors.ts';
-import { recent } from '../../recent.ts';
+import { StorageUnavailable } from '../../floor/errors.ts';
+import { recent } from '../../floor/recent.ts';
 import { unlessAborted } from '../abort.ts';
 import { bucketIdKey } from '../keys.ts';
 import type { PutOptions, StoredObject } from '../storage.ts';

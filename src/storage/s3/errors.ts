@@ -1,5 +1,5 @@
-import { Archived, type Diagnosis, Rejected, RetryLater, StorageUnavailable } from '../../errors.ts';
-import { networkProblem } from '../../network-problem.ts';
+import { Archived, type Diagnosis, Rejected, RetryLater, StorageUnavailable } from '../../floor/errors.ts';
+import { networkProblem } from '../../floor/network-problem.ts';
 
 /** The HTTP status of the store's answer; undefined without an answer. */
 export const statusOf = (error: unknown) =>

@@ -1,5 +1,5 @@
 import { GetBucketLifecycleConfigurationCommand, type LifecycleRule } from '@aws-sdk/client-s3';
-import type { Finding } from '../../finding.ts';
+import type { Finding } from '../../floor/finding.ts';
 import { not, ok } from '../findings.ts';
 import { codeOf, statusOf } from './errors.ts';
 import type { ProbedBucket } from './probed-bucket.ts';

@@ -5,8 +5,8 @@ import {
   HeadObjectCommand,
   PutObjectRetentionCommand,
 } from '@aws-sdk/client-s3';
-import type { Finding } from '../../finding.ts';
-import { formatDuration } from '../../units.ts';
+import type { Finding } from '../../floor/finding.ts';
+import { formatDuration } from '../../floor/units.ts';
 import { not, ok } from '../findings.ts';
 import type { LockOptions } from '../storage.ts';
 import type { Bucket } from './bucket.ts';

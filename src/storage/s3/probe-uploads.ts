@@ -6,7 +6,7 @@ import {
   ListPartsCommand,
   UploadPartCommand,
 } from '@aws-sdk/client-s3';
-import type { Finding } from '../../finding.ts';
+import type { Finding } from '../../floor/finding.ts';
 import { not, ok } from '../findings.ts';
 import { smallestPart } from '../storage.ts';
 import { isArchived } from './bucket.ts';

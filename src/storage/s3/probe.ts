@@ -5,7 +5,7 @@ import {
   ListObjectsV2Command,
   ListObjectVersionsCommand,
 } from '@aws-sdk/client-s3';
-import { clockFinding, type Finding } from '../../finding.ts';
+import { clockFinding, type Finding } from '../../floor/finding.ts';
 import { mirrorIdFinding, not, ok } from '../findings.ts';
 import { bucketIdKey } from '../keys.ts';
 import { smallestPart } from '../storage.ts';

@@ -1,5 +1,5 @@
 import { AbortMultipartUploadCommand, CreateMultipartUploadCommand } from '@aws-sdk/client-s3';
-import { type Diagnosis, diagnosisOf, reasonOf } from '../../errors.ts';
+import { type Diagnosis, diagnosisOf, reasonOf } from '../../floor/errors.ts';
 import type { PutOptions } from '../storage.ts';
 import { Bucket } from './bucket.ts';
 import { probeKey, removeProbes, type uploadChecksums } from './checksum-support.ts';

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { DeleteObjectCommand, HeadObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
-import { StorageUnavailable } from '../../errors.ts';
+import { StorageUnavailable } from '../../floor/errors.ts';
 import type { Storage, StoredObject } from '../storage.ts';
 import { Bucket, isArchived } from './bucket.ts';
 import { probeKey } from './checksum-support.ts';

@@ -1,5 +1,5 @@
 import { ListMultipartUploadsCommand, type S3Client } from '@aws-sdk/client-s3';
-import { concurrently } from '../../concurrently.ts';
+import { concurrently } from '../../floor/concurrently.ts';
 import { ours } from '../keys.ts';
 import type { OpenUpload, Sweep } from '../storage.ts';
 import { isUnsupported } from './errors.ts';

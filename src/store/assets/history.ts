@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { Reason } from '../../reasons.ts';
+import type { Reason } from '../../floor/reasons.ts';
 import type { Database, HistoryEntry, Outcome, Step } from '../database/schema.ts';
 
 /** Maximum of steps kept of a lease: a download that fails repeatedly has more than are useful. */

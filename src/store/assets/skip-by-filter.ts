@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { Reason } from '../../reasons.ts';
+import type { Reason } from '../../floor/reasons.ts';
 import { recordset } from '../database/recordset.ts';
 import { rowsWritten } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { HeldChanges, HeldKind } from '../../held-changes.ts';
+import type { HeldChanges, HeldKind } from '../../floor/held-changes.ts';
 import type { Database } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
 

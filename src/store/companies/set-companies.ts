@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { LeaseLost } from '../../errors.ts';
+import { LeaseLost } from '../../floor/errors.ts';
 import type { Database } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
 import { leaveWork, tryAgain } from './hand-over.ts';

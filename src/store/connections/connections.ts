@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
-import type { Bandwidth } from '../../bandwidth-limit.ts';
-import type { Tags } from '../../tags.ts';
+import type { Bandwidth } from '../../floor/bandwidth-limit.ts';
+import type { Tags } from '../../floor/tags.ts';
 import type { Connection, ConnectionStatus, Database } from '../database/schema.ts';
 import { haveTags } from './tags.ts';
 

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { type Reason, renderReason } from '../../reasons.ts';
+import { type Reason, renderReason } from '../../floor/reasons.ts';
 import { inIndexOrder, isQueued } from '../assets/leases.ts';
 import { leaveWork } from '../companies/hand-over.ts';
 import { wroteAny } from '../database/results.ts';

@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from 'kysely';
-import type { Tags } from '../../tags.ts';
+import type { Tags } from '../../floor/tags.ts';
 import type { Database } from '../database/schema.ts';
 
 /** SQL: whether a connection has all of these tags. */

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
-import type { Tags } from '../../tags.ts';
+import type { Tags } from '../../floor/tags.ts';
 import type { Database, StoredTokens } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent, notify } from '../events/add-event.ts';

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { clockToleranceMs } from '../../clock.ts';
+import { clockToleranceMs } from '../../floor/clock.ts';
 import { rowsWritten } from './results.ts';
 import type { Database } from './schema.ts';
 import { inMs as ahead } from './time.ts';

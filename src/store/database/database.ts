@@ -1,7 +1,7 @@
 import { CamelCasePlugin, Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
-import { ConfigurationError } from '../../errors.ts';
-import type { Log } from '../../log.ts';
+import { ConfigurationError } from '../../floor/errors.ts';
+import type { Log } from '../../floor/log.ts';
 import { MigrationDialect, migrate } from './migrations.ts';
 import type { Database, Schema } from './schema.ts';
 import { databaseProblem } from './unreachable.ts';

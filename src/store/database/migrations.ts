@@ -1,7 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
 import { type Kysely, PostgresAdapter, PostgresDialect, sql } from 'kysely';
 import { type Migration, Migrator } from 'kysely/migration';
-import type { Log } from '../../log.ts';
+import type { Log } from '../../floor/log.ts';
 import { initialSchema } from './initial-schema.ts';
 
 /**

@@ -1,7 +1,7 @@
 import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
-import { reasonOf } from '../../errors.ts';
-import { clockFinding, type Finding, findingsOn } from '../../finding.ts';
+import { reasonOf } from '../../floor/errors.ts';
+import { clockFinding, type Finding, findingsOn } from '../../floor/finding.ts';
 import { pendingMigrations } from './migrations.ts';
 import { databaseProblem } from './unreachable.ts';
 

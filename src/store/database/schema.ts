@@ -1,8 +1,8 @@
 import type { Generated, Insertable, JSONColumnType, Kysely, Selectable } from 'kysely';
-import type { HeldChanges, HeldKind } from '../../held-changes.ts';
-import type { Reason } from '../../reasons.ts';
-import type { Role, SignInMethod } from '../../roles.ts';
-import type { Tags } from '../../tags.ts';
+import type { HeldChanges, HeldKind } from '../../floor/held-changes.ts';
+import type { Reason } from '../../floor/reasons.ts';
+import type { Role, SignInMethod } from '../../floor/roles.ts';
+import type { Tags } from '../../floor/tags.ts';
 
 /**
  * Tables for typed queries (camelCase; bigint columns are numbers, timestamps Dates). initial-schema.ts has all tables, with

@@ -1,5 +1,5 @@
-import { reasonOf, withCauses } from '../../errors.ts';
-import { networkProblem } from '../../network-problem.ts';
+import { reasonOf, withCauses } from '../../floor/errors.ts';
+import { networkProblem } from '../../floor/network-problem.ts';
 
 /** The database cannot be reached, or is starting or stopping (SQLSTATE 57P01 to 57P03). */
 export function isAway(error: unknown): boolean {

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type RawBuilder, sql } from 'kysely';
-import { type DrillReport, failureText } from '../../drill-report.ts';
-import { dayMs } from '../../units.ts';
+import { type DrillReport, failureText } from '../../floor/drill-report.ts';
+import { dayMs } from '../../floor/units.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';

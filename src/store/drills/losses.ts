@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { DrillFailure } from '../../drill-report.ts';
+import type { DrillFailure } from '../../floor/drill-report.ts';
 import type { AssetVersion, Database } from '../database/schema.ts';
 
 /** An asset of the copy, and what the records in the bucket do not have of it. */

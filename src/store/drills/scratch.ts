@@ -11,7 +11,7 @@ import {
   type TransactionSettings,
 } from 'kysely';
 import type pg from 'pg';
-import type { Log } from '../../log.ts';
+import type { Log } from '../../floor/log.ts';
 import { openPool, plugins } from '../database/database.ts';
 import { migrations } from '../database/migrations.ts';
 import type { Database, Schema } from '../database/schema.ts';

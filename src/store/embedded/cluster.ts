@@ -4,8 +4,8 @@ import { platform } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { postgresPasswordIn } from '../../config/secrets.ts';
-import { exists } from '../../files.ts';
-import type { Log } from '../../log.ts';
+import { exists } from '../../floor/files.ts';
+import type { Log } from '../../floor/log.ts';
 import { binariesPackage } from './binaries.ts';
 import { copyPrograms } from './copies.ts';
 

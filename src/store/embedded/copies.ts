@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { chmod, constants, cp, mkdir, readdir, readFile, readlink, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { exists } from '../../files.ts';
+import { exists } from '../../floor/files.ts';
 
 /**
  * Copies the programs of a package to where every account can run them, once per version, and removes copies of other

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { WebhookKind } from '../../webhook-kinds.ts';
+import type { WebhookKind } from '../../floor/webhook-kinds.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';

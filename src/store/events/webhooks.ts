@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { WebhookKind } from '../../webhook-kinds.ts';
+import type { WebhookKind } from '../../floor/webhook-kinds.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs, msAgo } from '../database/time.ts';
 import { addEvent } from './add-event.ts';

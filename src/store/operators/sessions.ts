@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { Operator } from '../../roles.ts';
+import type { Operator } from '../../floor/roles.ts';
 import type { Database, Session } from '../database/schema.ts';
 import { inMs, msAgo } from '../database/time.ts';
 

@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from 'kysely';
-import { type HeldChanges, sampleSize } from '../../held-changes.ts';
+import { type HeldChanges, sampleSize } from '../../floor/held-changes.ts';
 import { renewElsewhere } from '../changes/changes.ts';
 import { setHeld } from '../companies/held-changes.ts';
 import type { Database } from '../database/schema.ts';

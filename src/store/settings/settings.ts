@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { type Bandwidth, bandwidthIn } from '../../bandwidth-limit.ts';
+import { type Bandwidth, bandwidthIn } from '../../floor/bandwidth-limit.ts';
 import type { Database } from '../database/schema.ts';
 import { notify } from '../events/add-event.ts';
 

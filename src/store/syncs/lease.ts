@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { LeaseLost } from '../../errors.ts';
+import { LeaseLost } from '../../floor/errors.ts';
 import { isStranded } from '../assets/leases.ts';
 import { wroteAny } from '../database/results.ts';
 import type { CompanyPosition, Database, Sync } from '../database/schema.ts';

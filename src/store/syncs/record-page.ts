@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import pg from 'pg';
-import { reasonOf } from '../../errors.ts';
+import { reasonOf } from '../../floor/errors.ts';
 import { hasReplacements } from '../companies/held-changes.ts';
 import {
   type CompanyPosition,

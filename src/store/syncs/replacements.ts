@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { type HeldChanges, sampleSize } from '../../held-changes.ts';
+import { type HeldChanges, sampleSize } from '../../floor/held-changes.ts';
 import { setHeld } from '../companies/held-changes.ts';
 import type { Database } from '../database/schema.ts';
 import { type Listed, underLease } from './lease.ts';

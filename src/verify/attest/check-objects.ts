@@ -1,6 +1,6 @@
-import { concurrently } from '../../concurrently.ts';
-import { Archived } from '../../errors.ts';
-import { leafHash, MerkleTree } from '../../merkle.ts';
+import { concurrently } from '../../floor/concurrently.ts';
+import { Archived } from '../../floor/errors.ts';
+import { leafHash, MerkleTree } from '../../floor/merkle.ts';
 import { draftFolder } from '../../storage/directory/root.ts';
 import { ours } from '../../storage/keys.ts';
 import { measure } from '../../storage/meter.ts';

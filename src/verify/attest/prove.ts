@@ -1,5 +1,5 @@
-import { NamedError } from '../../errors.ts';
-import { leafHash, type MerklePath, MerklePathOf } from '../../merkle.ts';
+import { NamedError } from '../../floor/errors.ts';
+import { leafHash, type MerklePath, MerklePathOf } from '../../floor/merkle.ts';
 import type { Envelope } from '../chain.ts';
 import type { PublishedKey } from '../publish-key.ts';
 import { checkDay, type Entry } from './check-days.ts';

@@ -1,5 +1,5 @@
-import { parsed } from '../../parsed.ts';
-import { fingerprintOf, isSignedBy } from '../../signing.ts';
+import { parsed } from '../../floor/parsed.ts';
+import { fingerprintOf, isSignedBy } from '../../floor/signing.ts';
 import { manifestKey, manifests, numberOf, publicKeyAt, publicKeys } from '../../storage/keys.ts';
 import { type Envelope, hashOf } from '../chain.ts';
 import type { Manifest } from '../manifest.ts';

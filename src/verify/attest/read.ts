@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { createGunzip } from 'node:zlib';
-import { parsed } from '../../parsed.ts';
-import { shortText } from '../../short-text.ts';
+import { parsed } from '../../floor/parsed.ts';
+import { shortText } from '../../floor/short-text.ts';
 import { inventoryPrefix } from '../../storage/keys.ts';
 import type { Manifest } from '../manifest.ts';
 import type { Attesting } from './finding.ts';

@@ -1,4 +1,4 @@
-import { concurrently } from '../../concurrently.ts';
+import { concurrently } from '../../floor/concurrently.ts';
 import { versionKeys } from '../../storage/keys.ts';
 import type { Storage } from '../../storage/storage.ts';
 import type { AssetVersion } from '../../store/database/schema.ts';

@@ -1,4 +1,4 @@
-import type { DrillReport } from '../../drill-report.ts';
+import type { DrillReport } from '../../floor/drill-report.ts';
 import type { Storage } from '../../storage/storage.ts';
 import type { AssetVersion } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { DrillReport } from '../../drill-report.ts';
-import type { Log } from '../../log.ts';
+import type { DrillReport } from '../../floor/drill-report.ts';
+import type { Log } from '../../floor/log.ts';
 import { identified } from '../../storage/mirror-id.ts';
 import type { Storage } from '../../storage/storage.ts';
 import type { AssetVersion } from '../../store/database/schema.ts';

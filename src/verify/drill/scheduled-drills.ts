@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import { failureText } from '../../drill-report.ts';
-import { LeaseLost, reasonOf } from '../../errors.ts';
-import { every } from '../../every.ts';
-import { keepLease } from '../../keep-lease.ts';
+import { failureText } from '../../floor/drill-report.ts';
+import { LeaseLost, reasonOf } from '../../floor/errors.ts';
+import { every } from '../../floor/every.ts';
+import { keepLease } from '../../floor/keep-lease.ts';
+import type { Timings } from '../../floor/timings.ts';
 import type { CircuitBreaker } from '../../pacing/circuit-breaker.ts';
 import { drillKey } from '../../storage/keys.ts';
 import type { Storage } from '../../storage/storage.ts';
-import type { Timings } from '../../timings.ts';
 import { freeKey } from '../free-key.ts';
 import { type DrillDeps, runDrill } from './run-drill.ts';
 

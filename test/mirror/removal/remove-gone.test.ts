@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { RetryLater, StorageUnavailable } from '../../../src/errors.ts';
-import { isTooMany } from '../../../src/held-changes.ts';
+import { RetryLater, StorageUnavailable } from '../../../src/floor/errors.ts';
+import { isTooMany } from '../../../src/floor/held-changes.ts';
 import { removeGone, removeLeftovers } from '../../../src/mirror/removal/remove-gone.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { ask } from '../../support/database.ts';

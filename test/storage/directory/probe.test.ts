@@ -1,7 +1,7 @@
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import type { Finding } from '../../../src/finding.ts';
+import type { Finding } from '../../../src/floor/finding.ts';
 import { probeDirectory } from '../../../src/storage/directory/probe.ts';
 import { newDirectory } from '../grounds.ts';
 

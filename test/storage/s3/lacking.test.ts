@@ -1,7 +1,7 @@
 import { ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
-import { Rejected } from '../../../src/errors.ts';
-import type { Finding } from '../../../src/finding.ts';
+import { Rejected } from '../../../src/floor/errors.ts';
+import type { Finding } from '../../../src/floor/finding.ts';
 import { probeS3 } from '../../../src/storage/s3/probe.ts';
 import { UploadLost } from '../../../src/storage/storage.ts';
 import { asks, newHttpLine } from '../../support/http-line.ts';

@@ -1,6 +1,6 @@
 import { PutObjectLockConfigurationCommand, type S3Client } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { StorageUnavailable } from '../../../src/errors.ts';
+import { StorageUnavailable } from '../../../src/floor/errors.ts';
 import { identified } from '../../../src/storage/mirror-id.ts';
 import { probeS3 } from '../../../src/storage/s3/probe.ts';
 import type { Storage } from '../../../src/storage/storage.ts';

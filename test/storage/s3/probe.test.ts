@@ -9,7 +9,7 @@ import {
   PutBucketVersioningCommand,
 } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import type { Finding } from '../../../src/finding.ts';
+import type { Finding } from '../../../src/floor/finding.ts';
 import type { S3Options } from '../../../src/storage/s3/client.ts';
 import { lifecycleFindings } from '../../../src/storage/s3/lifecycle.ts';
 import { probeS3 } from '../../../src/storage/s3/probe.ts';

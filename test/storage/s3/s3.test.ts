@@ -8,7 +8,7 @@ import {
 } from '@aws-sdk/client-s3';
 import { create as contentDisposition, parse } from 'content-disposition';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test, vi } from 'vitest';
-import { Rejected, RetryLater, reasonOf, StorageUnavailable } from '../../../src/errors.ts';
+import { Rejected, RetryLater, reasonOf, StorageUnavailable } from '../../../src/floor/errors.ts';
 import { isTemporary } from '../../../src/source/http.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { newCertificates } from '../../support/certificates.ts';

@@ -4,7 +4,7 @@ import { Agent as SecureAgent } from 'node:https';
 import { type AddressInfo, Socket } from 'node:net';
 import { PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from 'vitest';
-import { RetryLater } from '../../../src/errors.ts';
+import { RetryLater } from '../../../src/floor/errors.ts';
 import { metered } from '../../../src/storage/meter.ts';
 import { agentsTo, connect, locate } from '../../../src/storage/s3/client.ts';
 import { createSender } from '../../../src/storage/s3/send.ts';

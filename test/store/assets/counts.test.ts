@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createLog } from '../../../src/log.ts';
+import { createLog } from '../../../src/floor/log.ts';
 import { openStore, type Store } from '../../../src/store/store.ts';
 import { newDatabase } from '../../support/database.ts';
 

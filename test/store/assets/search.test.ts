@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createLog } from '../../../src/log.ts';
+import { createLog } from '../../../src/floor/log.ts';
 import { type AssetFilter, type Order, sortKeys } from '../../../src/store/assets/search.ts';
 import { openStore, type Store } from '../../../src/store/store.ts';
 import { newDatabase } from '../../support/database.ts';

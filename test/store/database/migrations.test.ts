@@ -2,14 +2,14 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import { expect, test } from 'vitest';
-import { ConfigurationError } from '../../../src/errors.ts';
+import { ConfigurationError } from '../../../src/floor/errors.ts';
 import { openStore } from '../../../src/store/store.ts';
 import { newDatabase } from '../../support/database.ts';
 import { spawned } from '../../support/spawned.ts';
 import { silent } from '../records.ts';
 
 const program = `
-  import { createLog } from './src/log.ts';
+  import { createLog } from './src/floor/log.ts';
   import { openStore } from './src/store/store.ts';
   const store = await openStore({ url: process.env.DATABASE_URL, log: createLog({ level: 'silent', pretty: false }) });
   await store.check();

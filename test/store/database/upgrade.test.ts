@@ -1,7 +1,7 @@
 import { Kysely, sql } from 'kysely';
 import pg from 'pg';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { createLog } from '../../../src/log.ts';
+import { createLog } from '../../../src/floor/log.ts';
 import { MigrationDialect, migrate, migrations } from '../../../src/store/database/migrations.ts';
 import { openStore } from '../../../src/store/store.ts';
 import { newDatabase } from '../../support/database.ts';

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { dayMs } from '../../../src/floor/units.ts';
 import { openStore, type Store } from '../../../src/store/store.ts';
-import { dayMs } from '../../../src/units.ts';
 import { ask, newDatabase } from '../../support/database.ts';
 import { running, silent } from '../records.ts';
 

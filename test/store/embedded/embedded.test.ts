@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createLog } from '../../../src/log.ts';
+import { createLog } from '../../../src/floor/log.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../../src/store/embedded/embedded.ts';
 import { until } from '../../support/until.ts';
 
@@ -142,7 +142,7 @@ test('a lost database is created again, and is empty', { tags: 'slow' }, async (
 /** A process of its own that starts the server, and can be killed. */
 function newOwner() {
   const code = `
-    import { createLog } from './src/log.ts';
+    import { createLog } from './src/floor/log.ts';
     import { startEmbeddedPostgres } from './src/store/embedded/embedded.ts';
     const log = createLog({ level: 'silent', pretty: false });
     await startEmbeddedPostgres({ directory: ${JSON.stringify(directory)}, log });

@@ -1,8 +1,8 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import pg from 'pg';
 import { afterAll, expect, test } from 'vitest';
-import { LeaseLost } from '../../../src/errors.ts';
-import type { Reason } from '../../../src/reasons.ts';
+import { LeaseLost } from '../../../src/floor/errors.ts';
+import type { Reason } from '../../../src/floor/reasons.ts';
 import { leaseOf } from '../../../src/store/assets/leases.ts';
 import type { ListedAsset } from '../../../src/store/database/schema.ts';
 import { hashOf } from '../../../src/store/removals/tombstones.ts';

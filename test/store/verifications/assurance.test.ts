@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { dayMs } from '../../../src/units.ts';
+import { dayMs } from '../../../src/floor/units.ts';
 import { ask } from '../../support/database.ts';
 import { newStore, running } from '../records.ts';
 

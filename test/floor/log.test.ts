@@ -3,7 +3,7 @@ import { stripVTControlCharacters } from 'node:util';
 import pg from 'pg';
 import type { Logger } from 'pino';
 import { describe, expect, it } from 'vitest';
-import { createLog } from '../src/log.ts';
+import { createLog } from '../../src/floor/log.ts';
 
 const secrets = {
   accessToken: 'svca_Zm9vYmFyYmF6cXV4',

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { guardAddresses, isPublic } from '../src/public-address.ts';
+import { guardAddresses, isPublic } from '../../src/floor/public-address.ts';
 
 describe('an IP address', () => {
   const inside = {

@@ -1,5 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { formatBytes, formatClock, formatDuration, parseDuration, parseSize, roughDuration } from '../src/units.ts';
+import {
+  formatBytes,
+  formatClock,
+  formatDuration,
+  parseDuration,
+  parseSize,
+  roughDuration,
+} from '../../src/floor/units.ts';
 
 const table = <In, Out>(name: string, call: (input: In) => Out, rows: [In, Out][]) =>
   describe(name, () => {

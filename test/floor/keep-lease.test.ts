@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest';
-import { LeaseLost } from '../src/errors.ts';
-import { keepLease } from '../src/keep-lease.ts';
+import { LeaseLost } from '../../src/floor/errors.ts';
+import { keepLease } from '../../src/floor/keep-lease.ts';
 
 test('a lease that cannot be renewed is lost before it ends, because another process may have it then', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });

@@ -9,8 +9,8 @@ import {
   reasonOf,
   retryAfter,
   scrub,
-} from '../src/errors.ts';
-import { growth } from './support/growth.ts';
+} from '../../src/floor/errors.ts';
+import { growth } from '../support/growth.ts';
 
 describe('errors of asset-mirror', () => {
   it('an error of asset-mirror has a name, and keeps its cause', () => {

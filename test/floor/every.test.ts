@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { every } from '../src/every.ts';
-import { until } from './support/until.ts';
+import { every } from '../../src/floor/every.ts';
+import { until } from '../support/until.ts';
 
 test('failures in a row are reported once, also if there is nothing to do between them', async () => {
   const results = ['error', 'not due', 'error', 'done', 'error', 'not due', 'not due', 'error'];

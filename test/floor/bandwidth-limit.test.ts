@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { bandwidthAt, parseBandwidth, timetableOf } from '../src/bandwidth-limit.ts';
+import { bandwidthAt, parseBandwidth, timetableOf } from '../../src/floor/bandwidth-limit.ts';
 
 const MiB = 2 ** 20;
 const at = (text: string, time: string) => bandwidthAt(text, Date.parse(time));
