@@ -21,9 +21,13 @@ export const modules = {
     ['filters', 'oauth', 'pacing', 'queue', 'source', 'storage', 'store', 'sync', 'verify'],
     'holds every operator action once, for API, CLI and dashboard',
   ],
+  offline: [
+    ['config', 'operations', 'storage', 'store', 'verify'],
+    'has the commands that work on the bucket without a running service, in a process of their own',
+  ],
   http: [['metrics', 'oauth', 'operations', 'queue', 'store'], 'is a thin shell over operations'],
   cli: [
-    ['config', 'library', 'operations', 'attest.ts', 'export.ts', 'rebuild.ts', 'restore.ts'],
+    ['config', 'library', 'operations', 'offline'],
     'is a thin shell over the API; only it starts the bundled library',
   ],
   library: [[], 'is the service of the specification, and shares nothing with the mirror but the floor'],

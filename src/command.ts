@@ -1,18 +1,18 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { CommanderError } from 'commander';
-import type { AttestReport } from './attest.ts';
 import { exitCodeOf, problemOf } from './cli/failures.ts';
 import { harmless, jsonOf, printError, printJson } from './cli/output.ts';
 import { program } from './cli/program.ts';
 import type { StartDatabase } from './cli/verbs/library.ts';
 import type { ContextOptions } from './context.ts';
-import type { Exporting } from './export.ts';
 import { ConfigurationError, fullReasonOf } from './floor/errors.ts';
 import { freePort } from './floor/free-port.ts';
 import { version } from './floor/version.ts';
-import type { RebuildReport } from './rebuild.ts';
-import type { CopyReport, Restoring } from './restore.ts';
+import type { AttestReport } from './offline/attest.ts';
+import type { Exporting } from './offline/export.ts';
+import type { RebuildReport } from './offline/rebuild.ts';
+import type { CopyReport, Restoring } from './offline/restore.ts';
 import type { Role } from './service.ts';
 import { embeddedPostgresIsInstalled } from './store/embedded/binaries.ts';
 import { setTracing, stopTracing } from './tracing/tracing.ts';
@@ -143,7 +143,7 @@ const app = (options: ContextOptions) =>
         if (wrong > 0) process.exitCode = 1;
       },
       async rebuild(options) {
-        const { rebuildFrom } = await import('./rebuild.ts');
+        const { rebuildFrom } = await import('./offline/rebuild.ts');
         const { rebuild } = await import('./cli/verbs/rebuild.ts');
         const config = await configuredCopy();
         const log = await terminalLog();
@@ -154,7 +154,7 @@ const app = (options: ContextOptions) =>
       async restore(assetIds, options) {
         const { requestOf, restore } = await import('./cli/verbs/restore.ts');
         const request = requestOf(assetIds, options);
-        const { restoreFrom } = await import('./restore.ts');
+        const { restoreFrom } = await import('./offline/restore.ts');
         const config = await configuredCopy();
         const log = await terminalLog();
         const stop = stopSignal();
@@ -163,7 +163,7 @@ const app = (options: ContextOptions) =>
       },
       async export(options) {
         const { exportAssets, requestOf, selectionOf, writeManifest } = await import('./cli/verbs/export.ts');
-        const { exportList, exportTo } = await import('./export.ts');
+        const { exportList, exportTo } = await import('./offline/export.ts');
         const config = await configuredCopy();
         const log = await terminalLog();
         if (options.manifest) {
@@ -182,7 +182,7 @@ const app = (options: ContextOptions) =>
       async attest(place, options) {
         const { attest, requestOf } = await import('./cli/verbs/attest.ts');
         const request = requestOf(place, options);
-        const { attestCopy, proveAsset } = await import('./attest.ts');
+        const { attestCopy, proveAsset } = await import('./offline/attest.ts');
         // Auditors have no database, and need no setting of it.
         const config = (await settings()).readCopyConfig(process.env);
         const log = await terminalLog();

@@ -1,5 +1,5 @@
 import { formatBytes, formatDuration } from '../floor/units.ts';
-import { type Copying, type CopyReport, WrongSelection } from '../restore.ts';
+import { type Copying, type CopyReport, WrongSelection } from '../offline/restore.ts';
 import { UsageError } from './failures.ts';
 import { counted, number, paint } from './output.ts';
 import { runReported } from './work-report.ts';

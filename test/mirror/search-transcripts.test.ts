@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readCopyConfig } from '../../src/config/config.ts';
-import { rebuildFrom } from '../../src/rebuild.ts';
+import { rebuildFrom } from '../../src/offline/rebuild.ts';
 import { silent } from '../store/records.ts';
 import { ask, newDatabase } from '../support/database.ts';
 import { databaseAsText } from '../support/everything.ts';

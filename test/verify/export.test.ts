@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import yauzl from 'yauzl';
 import { readCopyConfig } from '../../src/config/config.ts';
-import { type ExportRequest, exportList, exportTo } from '../../src/export.ts';
+import { type ExportRequest, exportList, exportTo } from '../../src/offline/export.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { workerOf } from '../support/worker.ts';
 

@@ -3,7 +3,7 @@ import { promisify } from 'node:util';
 import { crc32 } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { readCopyConfig } from '../../src/config/config.ts';
-import { rebuildFrom } from '../../src/rebuild.ts';
+import { rebuildFrom } from '../../src/offline/rebuild.ts';
 import { tombstones, versionKeys } from '../../src/storage/keys.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 import { openStore, type Store } from '../../src/store/store.ts';

@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { readCopyConfig } from '../../src/config/config.ts';
 import { versionName } from '../../src/floor/version-name.ts';
-import { type RestoreRequest, restoreFrom } from '../../src/restore.ts';
+import { type RestoreRequest, restoreFrom } from '../../src/offline/restore.ts';
 import { openDirectory } from '../../src/storage/directory/directory.ts';
 import { measure } from '../../src/storage/meter.ts';
 import type { Storage } from '../../src/storage/storage.ts';

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { readConfig } from '../../src/config/config.ts';
 import { Archived } from '../../src/floor/errors.ts';
 import { versionName } from '../../src/floor/version-name.ts';
-import { rebuildFrom } from '../../src/rebuild.ts';
+import { rebuildFrom } from '../../src/offline/rebuild.ts';
 import { versionKeys } from '../../src/storage/keys.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 import { openStore } from '../../src/store/store.ts';

@@ -1,5 +1,11 @@
-import { type Attested, type AttestReport, type AttestRequest, type Finding, nothingAttested } from '../../attest.ts';
 import { formatBytes, formatDuration } from '../../floor/units.ts';
+import {
+  type Attested,
+  type AttestReport,
+  type AttestRequest,
+  type Finding,
+  nothingAttested,
+} from '../../offline/attest.ts';
 import { UsageError } from '../failures.ts';
 import { placeOf } from '../options.ts';
 import { counted, number, paint } from '../output.ts';

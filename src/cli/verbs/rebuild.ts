@@ -1,5 +1,5 @@
 import { formatBytes, formatDuration } from '../../floor/units.ts';
-import { nothingRebuilt, type Rebuilding, type RebuildReport } from '../../rebuild.ts';
+import { nothingRebuilt, type Rebuilding, type RebuildReport } from '../../offline/rebuild.ts';
 import { counted, paint, speed } from '../output.ts';
 import { runReported } from '../work-report.ts';
 

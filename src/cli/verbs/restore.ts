@@ -1,4 +1,4 @@
-import type { CopyReport, RestoreRequest, Restoring } from '../../restore.ts';
+import type { CopyReport, RestoreRequest, Restoring } from '../../offline/restore.ts';
 import { runCopy } from '../copy-report.ts';
 import { UsageError } from '../failures.ts';
 import { placeOf } from '../options.ts';

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import type { CopyConfig } from './config/config.ts';
-import type { Log } from './floor/log.ts';
-import { identified } from './storage/mirror-id.ts';
-import { openStorage } from './storage/open.ts';
-import { openVerbDatabase } from './verb-database.ts';
-import { nothingRebuilt, type Rebuilding, rebuild } from './verify/rebuild.ts';
+import type { CopyConfig } from '../config/config.ts';
+import type { Log } from '../floor/log.ts';
+import { identified } from '../storage/mirror-id.ts';
+import { openStorage } from '../storage/open.ts';
+import { nothingRebuilt, type Rebuilding, rebuild } from '../verify/rebuild.ts';
+import { openVerbDatabase } from './open-database.ts';
 
 export { nothingRebuilt, type Rebuilding };
 

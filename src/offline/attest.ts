@@ -1,13 +1,13 @@
 import { stat } from 'node:fs/promises';
-import type { CopyConfig } from './config/config.ts';
-import type { StorageTarget } from './config/parsers.ts';
-import { StorageUnavailable } from './floor/errors.ts';
-import type { Log } from './floor/log.ts';
-import { openDirectory } from './storage/directory/directory.ts';
-import { openStorage } from './storage/open.ts';
-import { type Attested, attest, nothingAttested } from './verify/attest/attest.ts';
-import type { Finding } from './verify/attest/finding.ts';
-import { type Proof, prove } from './verify/attest/prove.ts';
+import type { CopyConfig } from '../config/config.ts';
+import type { StorageTarget } from '../config/parsers.ts';
+import { StorageUnavailable } from '../floor/errors.ts';
+import type { Log } from '../floor/log.ts';
+import { openDirectory } from '../storage/directory/directory.ts';
+import { openStorage } from '../storage/open.ts';
+import { type Attested, attest, nothingAttested } from '../verify/attest/attest.ts';
+import type { Finding } from '../verify/attest/finding.ts';
+import { type Proof, prove } from '../verify/attest/prove.ts';
 
 export type { Attested, Finding, Proof };
 export { nothingAttested };

@@ -1,8 +1,8 @@
-import type { CopyConfig } from './config/config.ts';
-import { makeDataDir } from './config/preflight.ts';
-import type { Log } from './floor/log.ts';
-import { joinEmbeddedPostgres } from './store/embedded/embedded.ts';
-import { openStore, type Store } from './store/store.ts';
+import type { CopyConfig } from '../config/config.ts';
+import { makeDataDir } from '../config/preflight.ts';
+import type { Log } from '../floor/log.ts';
+import { joinEmbeddedPostgres } from '../store/embedded/embedded.ts';
+import { openStore, type Store } from '../store/store.ts';
 
 /**
  * The database of the configuration, for a verb that works without the service. asset-mirror may run meanwhile, or be unable
