@@ -13,7 +13,7 @@ import { wrongTemplate } from '../verify/export-names.ts';
 import { zipOf } from '../verify/export-zip.ts';
 import { idOfConnection, WrongSelection } from '../verify/select-copies.ts';
 import { type ExportedAsset, type ExportSelection, selectExports } from '../verify/select-exports.ts';
-import { openVerbDatabase } from './open-database.ts';
+import { openDatabase } from './open-database.ts';
 import { type CopyReport, openMirror, openTarget, requireOther } from './restore.ts';
 
 export type { Exporting };
@@ -57,7 +57,7 @@ export async function* exportList(
   { log, problem }: { log: Log; problem: (line: string) => void },
 ): AsyncGenerator<string> {
   await using open = new AsyncDisposableStack();
-  const store = await openVerbDatabase(config, log, open);
+  const store = await openDatabase(config, log, open);
   if (format === 'csv') yield manifestHead;
   for await (const one of selectExports(store, await selectionOf(store, request))) {
     if ('problem' in one) problem(`asset ${one.assetId}: ${one.problem}`);

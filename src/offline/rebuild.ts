@@ -4,7 +4,7 @@ import type { Log } from '../floor/log.ts';
 import { identified } from '../storage/mirror-id.ts';
 import { openStorage } from '../storage/open.ts';
 import { nothingRebuilt, type Rebuilding, rebuild } from '../verify/rebuild.ts';
-import { openVerbDatabase } from './open-database.ts';
+import { openDatabase } from './open-database.ts';
 
 export { nothingRebuilt, type Rebuilding };
 
@@ -30,7 +30,7 @@ export async function rebuildFrom(
 ): Promise<Rebuilding> {
   const { log, stop, report } = options;
   await using open = new AsyncDisposableStack();
-  const store = await openVerbDatabase(config, log, open);
+  const store = await openDatabase(config, log, open);
   stop.throwIfAborted();
 
   const objects = await openStorage(config.storage, { connections: 32, memory: store.bucket, log });

@@ -11,7 +11,7 @@ import type { Storage } from '../storage/storage.ts';
 import type { Copying } from '../verify/copy-each.ts';
 import { type Restoring, restore } from '../verify/restore.ts';
 import { type Selection, WrongSelection } from '../verify/select-copies.ts';
-import { openVerbDatabase } from './open-database.ts';
+import { openDatabase } from './open-database.ts';
 
 export type { Copying, Restoring };
 export { WrongSelection };
@@ -58,7 +58,7 @@ interface Opening {
 
 /** Database and bucket of the mirror. */
 export async function openMirror(config: CopyConfig, { log, stop, open }: Opening & { stop: AbortSignal }) {
-  const store = await openVerbDatabase(config, log, open);
+  const store = await openDatabase(config, log, open);
   stop.throwIfAborted();
   const objects = await openStorage(config.storage, { connections: 32, memory: store.bucket, log });
   const storage = identified(objects, store.bucket.id);
