@@ -30,11 +30,11 @@ import { runSyncs } from './sync/run-syncs.ts';
 import { span } from './tracing/tracing.ts';
 import { startDrills } from './verify/drill/scheduled-drills.ts';
 import { startExpiring } from './verify/expire-versions.ts';
+import { startWritingAuditLog } from './verify/publish/write-audit-log.ts';
+import { startWritingChanges } from './verify/publish/write-changes.ts';
 import { startScheduledVerification } from './verify/scheduled.ts';
 import { startScrubbing } from './verify/scrub.ts';
 import { startSweeping } from './verify/sweep-uploads.ts';
-import { startWritingAuditLog } from './verify/write-audit-log.ts';
-import { startWritingChanges } from './verify/write-changes.ts';
 import { longestWebhookWait, Webhooks } from './webhooks/deliver.ts';
 import { startHeartbeat } from './webhooks/heartbeat.ts';
 

@@ -10,7 +10,7 @@ import { openDirectory } from '../src/storage/directory/directory.ts';
 import { openStore } from '../src/store/store.ts';
 import { compareVersions } from '../src/verify/compare-versions.ts';
 import { nothingFound } from '../src/verify/counts.ts';
-import { writeInventory } from '../src/verify/inventory.ts';
+import { writeInventory } from '../src/verify/publish/inventory.ts';
 import { createRandom } from './chaos/prng.ts';
 import { newDatabase } from './support/database.ts';
 import { contentOf, libraryEnvironment } from './support/mirror.ts';

@@ -3,7 +3,7 @@ import type { CopyConfig } from '../config/config.ts';
 import type { Log } from '../floor/log.ts';
 import { identified } from '../storage/mirror-id.ts';
 import { openStorage } from '../storage/open.ts';
-import { nothingRebuilt, type Rebuilding, rebuild } from '../verify/rebuild.ts';
+import { nothingRebuilt, type Rebuilding, rebuild } from '../verify/rebuild/rebuild.ts';
 import { openDatabase } from './open-database.ts';
 
 export { nothingRebuilt, type Rebuilding };

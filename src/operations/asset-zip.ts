@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
-import { zipOf } from '../verify/export-zip.ts';
-import { type ExportedAsset, selectExports } from '../verify/select-exports.ts';
+import { zipOf } from '../verify/export/export-zip.ts';
+import { type ExportedAsset, selectExports } from '../verify/export/select-exports.ts';
 import { facetQuery, filterFrom, requireSearched } from './asset-search.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';

@@ -9,8 +9,8 @@ import type { Timings } from '../floor/timings.ts';
 import type { Queues } from '../queue/queues.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
-import { dayOf, writeInventory } from './inventory.ts';
-import { unfinishedIn } from './manifest.ts';
+import { dayOf, writeInventory } from './publish/inventory.ts';
+import { unfinishedIn } from './publish/manifest.ts';
 import { verify } from './verify.ts';
 
 export interface ScheduledDeps {

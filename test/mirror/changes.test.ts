@@ -3,7 +3,7 @@ import { execFile, spawn } from 'node:child_process';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { removeGone } from '../../src/mirror/removal/remove-gone.ts';
-import { rebuild } from '../../src/verify/rebuild.ts';
+import { rebuild } from '../../src/verify/rebuild/rebuild.ts';
 import { newStore } from '../store/records.ts';
 import { ask } from '../support/database.ts';
 import { contentOf, richest } from '../support/mirror.ts';

@@ -13,9 +13,9 @@ import { type Signer, type SigningKey, signingKey } from '../../src/floor/signin
 import { attestCopy, proveAsset } from '../../src/offline/attest.ts';
 import { idSegment } from '../../src/storage/keys.ts';
 import type { Finding } from '../../src/verify/attest/finding.ts';
-import { writeInventory } from '../../src/verify/inventory.ts';
-import type { InventoryLine } from '../../src/verify/inventory-line.ts';
-import type { Manifest } from '../../src/verify/manifest.ts';
+import { writeInventory } from '../../src/verify/publish/inventory.ts';
+import type { InventoryLine } from '../../src/verify/publish/inventory-line.ts';
+import type { Manifest } from '../../src/verify/publish/manifest.ts';
 import { contentOf } from '../support/mirror.ts';
 import { spawned } from '../support/spawned.ts';
 import { newStage, type Stage } from '../support/stage.ts';

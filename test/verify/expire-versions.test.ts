@@ -4,7 +4,7 @@ import type { Storage } from '../../src/storage/storage.ts';
 import type { AssetVersion } from '../../src/store/database/schema.ts';
 import type { Store } from '../../src/store/store.ts';
 import { expireVersions } from '../../src/verify/expire-versions.ts';
-import { rebuild } from '../../src/verify/rebuild.ts';
+import { rebuild } from '../../src/verify/rebuild/rebuild.ts';
 import { newStore } from '../store/records.ts';
 import { contentOf } from '../support/mirror.ts';
 import { newStage, type Stage } from '../support/stage.ts';

@@ -1,9 +1,9 @@
 import { inventoryPrefix, ours } from '../../storage/keys.ts';
 import { hashOf as hashOfId } from '../../store/removals/tombstones.ts';
-import { hashOf } from '../chain.ts';
-import { sumsOf } from '../inventory.ts';
-import type { InventoryLine } from '../inventory-line.ts';
-import type { Manifest } from '../manifest.ts';
+import { hashOf } from '../publish/chain.ts';
+import { sumsOf } from '../publish/inventory.ts';
+import type { InventoryLine } from '../publish/inventory-line.ts';
+import type { Manifest } from '../publish/manifest.ts';
 import type { Attesting } from './finding.ts';
 import { KeySet } from './key-set.ts';
 import { linesOf, sha256At } from './read.ts';

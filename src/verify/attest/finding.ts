@@ -1,5 +1,5 @@
 import type { Storage } from '../../storage/storage.ts';
-import type { InventoryLine } from '../inventory-line.ts';
+import type { InventoryLine } from '../publish/inventory-line.ts';
 
 /** An object as an inventory has it. */
 export type SignedObject = InventoryLine['objects'][number] & {

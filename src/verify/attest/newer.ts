@@ -2,8 +2,8 @@ import { isVersionRecord } from '../../mirror/read-record.ts';
 import type { AssetRecord } from '../../mirror/record.ts';
 import { idSegment, sidecarKeys, tombstoneKey, versionKeys } from '../../storage/keys.ts';
 import { hashOf as hashOfId } from '../../store/removals/tombstones.ts';
-import type { InventoryLine } from '../inventory-line.ts';
-import type { Manifest } from '../manifest.ts';
+import type { InventoryLine } from '../publish/inventory-line.ts';
+import type { Manifest } from '../publish/manifest.ts';
 import type { Attesting, Finding, SignedObject } from './finding.ts';
 import { jsonAt } from './read.ts';
 

@@ -3,7 +3,7 @@ import { createGunzip } from 'node:zlib';
 import { parsed } from '../../floor/parsed.ts';
 import { shortText } from '../../floor/short-text.ts';
 import { inventoryPrefix } from '../../storage/keys.ts';
-import type { Manifest } from '../manifest.ts';
+import type { Manifest } from '../publish/manifest.ts';
 import type { Attesting } from './finding.ts';
 
 type From = Pick<Attesting, 'storage' | 'signal'>;

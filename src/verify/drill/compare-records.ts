@@ -3,7 +3,7 @@ import { versionKeys } from '../../storage/keys.ts';
 import type { Storage } from '../../storage/storage.ts';
 import type { AssetVersion } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
-import { type RebuildDeps, rebuildKeys } from '../rebuild.ts';
+import { type RebuildDeps, rebuildKeys } from '../rebuild/rebuild.ts';
 import { checkVersion } from './check-version.ts';
 import type { Findings } from './findings.ts';
 import type { Reservoir } from './reservoir.ts';

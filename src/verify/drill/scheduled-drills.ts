@@ -7,7 +7,7 @@ import type { Timings } from '../../floor/timings.ts';
 import type { CircuitBreaker } from '../../pacing/circuit-breaker.ts';
 import { drillKey } from '../../storage/keys.ts';
 import type { Storage } from '../../storage/storage.ts';
-import { freeKey } from '../free-key.ts';
+import { freeKey } from '../publish/free-key.ts';
 import { type DrillDeps, runDrill } from './run-drill.ts';
 
 /** How many assets a scheduled drill reads. */

@@ -4,7 +4,7 @@ import { eraseAssets } from '../../../src/mirror/removal/erase.ts';
 import { removeLeftovers } from '../../../src/mirror/removal/remove-gone.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { hashOf } from '../../../src/store/removals/tombstones.ts';
-import { rebuild } from '../../../src/verify/rebuild.ts';
+import { rebuild } from '../../../src/verify/rebuild/rebuild.ts';
 import { locking, newLockedScene } from '../../storage/locking.ts';
 import { newStore, silent } from '../../store/records.ts';
 import { ask } from '../../support/database.ts';

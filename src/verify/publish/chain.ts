@@ -1,0 +1,117 @@
+import { createHash } from 'node:crypto';
+import { text } from 'node:stream/consumers';
+import { NamedError } from '../../floor/errors.ts';
+import type { Log } from '../../floor/log.ts';
+import { parsed } from '../../floor/parsed.ts';
+import { isSignedBy, type Signer } from '../../floor/signing.ts';
+import { manifestKey, manifests, numberOf, ours } from '../../storage/keys.ts';
+import type { Storage } from '../../storage/storage.ts';
+import type { Store } from '../../store/store.ts';
+import type { Link } from '../../store/verifications/manifests.ts';
+import type { Manifest } from './manifest.ts';
+import { publishKeys } from './publish-key.ts';
+
+/** A manifest as it is in the chain. */
+export interface Envelope {
+  /** The text of `manifest.json`, which is what was signed. */
+  manifest: string;
+  keyId: string | null;
+  /** Base64. */
+  signature: string | null;
+}
+
+export interface ChainDeps {
+  store: Pick<Store, 'manifests'>;
+  storage: Storage;
+  log: Log;
+  /** Undefined: nothing is signed. */
+  signer?: Signer | undefined;
+}
+
+export type Unchained = Omit<Manifest, 'number' | 'previous' | 'keyId'>;
+
+/**
+ * Adds a manifest to the chain, and returns its link and its text. The database decides which manifest comes next. If a process
+ * dies before it writes a manifest to the bucket, the next call does. @throws ForeignManifest
+ */
+export async function addToChain(
+  deps: ChainDeps,
+  manifest: Unchained,
+  signal: AbortSignal,
+): Promise<{ link: Link; text: string }> {
+  const { store, storage, signer } = deps;
+  if (signer) await publishKeys(deps, signer, signal);
+  for (;;) {
+    const last = await lastLink(deps, signal);
+    const own = { number: (last?.number ?? 0) + 1, previous: last?.sha256 ?? null, keyId: signer?.[0].keyId ?? null };
+    const content = `${JSON.stringify({ ...manifest, ...own } satisfies Manifest, null, 2)}\n`;
+    const signature = signer?.[0].sign(content) ?? null;
+    const link: Link = {
+      ...{ number: own.number, day: manifest.day, sha256: hashOf(content), keyId: own.keyId },
+      envelope: jsonOf({ manifest: content, keyId: own.keyId, signature }),
+    };
+    // Another process has added a manifest meanwhile: this one comes after it.
+    if (!(await store.manifests.append(link))) continue;
+    await publish(storage, link, signal);
+    return { link, text: content };
+  }
+}
+
+export const hashOf = (content: string) => createHash('sha256').update(content).digest('hex');
+const jsonOf = (envelope: Envelope) => `${JSON.stringify(envelope, null, 2)}\n`;
+
+async function publish(storage: Storage, { number, envelope }: Link, signal: AbortSignal): Promise<void> {
+  const key = manifestKey(number);
+  const body = await storage.get(key, { signal });
+  if (body && (await text(body)) === envelope) return;
+  await storage.put(key, envelope, { contentType: 'application/json', signal });
+}
+
+/**
+ * The last manifest. The bucket has later ones than the database if a backup of that was restored, and all of them after a
+ * rebuild. @throws ForeignManifest
+ */
+async function lastLink(deps: ChainDeps, signal: AbortSignal): Promise<Link | undefined> {
+  const { store, storage } = deps;
+  let last: Link | undefined = await store.manifests.latest();
+  if (!last) {
+    let number = 0;
+    for await (const { key } of storage.list(manifests, { signal })) number = numberOf(key) ?? number;
+    return number === 0 ? undefined : await readLink(deps, number, undefined, signal);
+  }
+  await publish(storage, last, signal);
+  for (;;) {
+    const next = await readLink(deps, last.number + 1, last, signal);
+    if (!next) return last;
+    last = next;
+  }
+}
+
+/** The manifest with this number in the bucket. The next one confirms it, so a key of the signer must have signed it. */
+async function readLink(
+  { storage, signer }: ChainDeps,
+  number: number,
+  previous: Link | undefined,
+  signal: AbortSignal,
+): Promise<Link | undefined> {
+  const key = manifestKey(number);
+  const body = await storage.get(key, { signal });
+  if (!body) return undefined;
+  const envelope = await text(body);
+  const { manifest = '', keyId = null, signature } = parsed<Envelope>(envelope) ?? {};
+  const content = parsed<Manifest>(manifest) ?? {};
+  const isNext = content.number === number && (!previous || content.previous === previous.sha256);
+  const signedBy = signer?.find((each) => each.keyId === keyId)?.publicKey;
+  const isOwn = signer ? signedBy && isSignedBy(signedBy, manifest, signature ?? '') : true;
+  if (!isNext || !isOwn) throw new ForeignManifest(key);
+  return { number, day: content.day!, sha256: hashOf(manifest), keyId, envelope };
+}
+
+/** The next manifest would confirm one that this mirror has not signed. */
+class ForeignManifest extends NamedError {
+  constructor(key: string) {
+    super(
+      `${key} is not signed by a key of SIGNING_KEY, or does not continue the chain: add the key that signed it, or move ${ours}manifests and ${ours}inventory away to begin a new chain`,
+    );
+  }
+}

@@ -1,0 +1,70 @@
+import { LeaseLost } from '../../floor/errors.ts';
+import { every } from '../../floor/every.ts';
+import type { Log } from '../../floor/log.ts';
+import type { CircuitBreaker } from '../../pacing/circuit-breaker.ts';
+import { changesKey } from '../../storage/keys.ts';
+import type { Storage } from '../../storage/storage.ts';
+import { readCursor } from '../../store/changes/cursor.ts';
+import type { ChangeFile } from '../../store/changes/files.ts';
+import type { Store } from '../../store/store.ts';
+import { putLines } from './put-lines.ts';
+
+export interface WriteChangesDeps {
+  store: Pick<Store, 'changes'>;
+  storage: Storage;
+  log: Log;
+}
+
+const everyMs = 60_000;
+/** How long others wait for a process that died. */
+const retryMs = 300_000;
+const pageSize = 1000;
+
+/** Writes the changes of each hour into the bucket, soon after its end. One process at a time does so. */
+export function startWritingChanges(
+  deps: WriteChangesDeps & { store: Store; breaker: Pick<CircuitBreaker, 'openReason'> },
+) {
+  const { store, breaker, log } = deps;
+  async function writeIfDue(signal: AbortSignal): Promise<unknown> {
+    if (breaker.openReason !== undefined || !(await store.chores.take('changes', retryMs))) return 'not due';
+    try {
+      return await writeChanges(deps, signal);
+    } finally {
+      await store.chores.done('changes', everyMs / 2);
+    }
+  }
+  const failed = (err: unknown) =>
+    log.warn({ event: 'changes.write_failed', err }, 'changes of an hour not written, will retry');
+  // A bucket that does not answer must not delay the shutdown.
+  return every(everyMs, writeIfDue, { failed, later: true, stopMs: 1000 });
+}
+
+/** Writes all hours that are over and not written yet. Returns how many. */
+export async function writeChanges(deps: WriteChangesDeps, signal: AbortSignal): Promise<number> {
+  const { store, log } = deps;
+  for (let files = 0; ; files++) {
+    signal.throwIfAborted();
+    const file = await store.changes.nextFile();
+    if (!file) return files;
+    const bytes = await write(deps, file, signal);
+    await store.changes.fileWritten(file);
+    log.info({ event: 'changes.written', hour: file.hour.toISOString(), bytes }, 'changes of an hour written');
+  }
+}
+
+/** Each attempt writes the same lines, until the file is marked as written. */
+function write({ store, storage }: WriteChangesDeps, file: ChangeFile, signal: AbortSignal): Promise<number> {
+  async function* changes() {
+    for (let after = file.after; ; ) {
+      const page = await store.changes.between({ ...file, after }, pageSize);
+      yield* page;
+      const last = page.at(-1);
+      if (!last) return;
+      after = readCursor(last.cursor)!;
+    }
+  }
+  const fence = async () => {
+    if (!(await store.changes.isNextFile(file))) throw new LeaseLost('a file of changes');
+  };
+  return putLines(storage, changesKey(file.hour), changes(), { signal, fence });
+}

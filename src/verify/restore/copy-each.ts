@@ -1,0 +1,103 @@
+import { concurrently } from '../../floor/concurrently.ts';
+import { reasonOf, StorageUnavailable } from '../../floor/errors.ts';
+import type { Storage } from '../../storage/storage.ts';
+import { copyFile, type FileToCopy } from './copy-file.ts';
+
+/** The progress of a restore or an export, and its result at the end. */
+export interface Copying {
+  /** Selected assets and the bytes of their files; undefined until they are counted. */
+  total: { assets: number; bytes: number } | undefined;
+  /** Of all files at the target. */
+  bytes: number;
+  /** Assets that were complete at the target before. */
+  present: number;
+  /** Assets that could not be copied, or have no complete copy in the bucket. */
+  failed: number;
+}
+
+export interface CopyOptions<Progress extends Copying> {
+  /** Replaces files at the target that have other content. */
+  overwrite: boolean;
+  /** Called with one sentence for each problem. */
+  onProblem: (line: string) => void;
+  onProgress: (progress: Readonly<Progress>) => void;
+  signal: AbortSignal;
+}
+
+/** An asset to copy; or why there is nothing to copy of it. */
+type Selected<T> = T | { assetId: string; problem: string };
+
+/** Assets that are copied at once. */
+const atOnce = 4;
+const batch = 64;
+
+/** Counts what is selected. */
+export async function countSelected<T extends { bytes: number }>(
+  selected: AsyncIterable<Selected<T>>,
+  signal: AbortSignal,
+) {
+  const total = { assets: 0, bytes: 0 };
+  for await (const one of selected) {
+    signal.throwIfAborted();
+    total.assets++;
+    if (!('problem' in one)) total.bytes += one.bytes;
+  }
+  return total;
+}
+
+/**
+ * Copies the files of the selected assets, each verified, and notes it in `progress`. Files that are at the target already are
+ * compared and stay, so that it can be continued. `onCopied`: called when all files of an asset are there.
+ */
+export async function copyEach<T extends { assetId: string; files: FileToCopy[] }, Progress extends Copying>(
+  places: { storage: Storage; target: Storage },
+  selected: AsyncIterable<Selected<T>>,
+  progress: Progress,
+  options: CopyOptions<Progress> & { onCopied: (one: T) => void },
+): Promise<void> {
+  const { onProblem, onProgress, signal } = options;
+  const failed = (assetId: string, problem: string) => {
+    progress.failed++;
+    onProblem(`asset ${assetId}: ${problem}`);
+  };
+  const copy = async (one: T) => {
+    try {
+      if (!(await copyAsset(places, one, progress, options))) progress.present++;
+      options.onCopied(one);
+    } catch (error) {
+      signal.throwIfAborted();
+      if (error instanceof StorageUnavailable && error.scope === 'all') throw error;
+      failed(one.assetId, reasonOf(error));
+    }
+    onProgress(progress);
+  };
+  let waiting: T[] = [];
+  for await (const one of selected) {
+    signal.throwIfAborted();
+    if ('problem' in one) failed(one.assetId, one.problem);
+    else waiting.push(one);
+    if (waiting.length < batch) continue;
+    await concurrently(waiting, atOnce, copy);
+    waiting = [];
+  }
+  await concurrently(waiting, atOnce, copy);
+}
+
+/** False: all files were there before. Length and checksum of each file are known afterwards. */
+async function copyAsset<Progress extends Copying>(
+  places: { storage: Storage; target: Storage },
+  { files }: { files: FileToCopy[] },
+  progress: Progress,
+  { overwrite, onProgress, signal }: CopyOptions<Progress>,
+): Promise<boolean> {
+  let isNew = false;
+  for (const file of files) {
+    signal.throwIfAborted();
+    const { written, bytes, crc32 } = await copyFile(places, file, { overwrite, signal });
+    Object.assign(file, { bytes, crc32 });
+    isNew ||= written;
+    progress.bytes += bytes;
+    onProgress(progress);
+  }
+  return isNew;
+}

@@ -1,0 +1,63 @@
+import type { Storage } from '../../storage/storage.ts';
+import type { Store } from '../../store/store.ts';
+import { type Copying, type CopyOptions, copyEach, countSelected } from './copy-each.ts';
+import { type Copy, type Selection, selectCopies } from './select-copies.ts';
+
+/** The progress of a restore, and its result at the end. */
+export interface Restoring extends Copying {
+  /** Assets that are complete at the target. */
+  restored: number;
+}
+
+interface RestoreDeps {
+  store: Pick<Store, 'assets' | 'versions' | 'connections' | 'now'>;
+  storage: Storage;
+  target: Storage;
+  /** How long superseded files are kept, in ms. */
+  keepVersions: number;
+}
+
+type RestoreOptions = CopyOptions<Restoring> & { selection: Selection };
+
+/**
+ * Copies the selected files to `target`, under the same keys, each verified by length and checksum. The record of an asset is
+ * written last. Files that are there already are compared and stay, so that a restore can be continued.
+ * @throws WrongSelection
+ */
+export async function restore(deps: RestoreDeps, options: RestoreOptions): Promise<Restoring> {
+  const { store, keepVersions } = deps;
+  const { selection, onProblem, onProgress, signal } = options;
+  const progress: Restoring = { total: undefined, restored: 0, bytes: 0, present: 0, failed: 0 };
+  progress.total = await countSelected(selectCopies(store, selection), signal);
+  onProgress(progress);
+  const { asOf } = selection;
+  if (asOf && (await store.now()) - keepVersions > asOf.getTime()) {
+    onProblem(
+      'KEEP_VERSIONS is shorter than the time since --as-of: files that were superseded soon after it are no longer kept',
+    );
+  }
+  const onCopied = () => {
+    progress.restored++;
+  };
+  await copyEach(deps, underSameKeys(selectCopies(store, selection)), progress, { ...options, onCopied });
+  return progress;
+}
+
+async function* underSameKeys(copies: ReturnType<typeof selectCopies>) {
+  for await (const copy of copies)
+    yield 'problem' in copy ? copy : { ...copy, files: copy.files.map((file) => toCopy(copy, file)) };
+}
+
+const toCopy = ({ contentType }: Copy, { key, role, ...file }: Copy['files'][number]) => ({
+  ...file,
+  to: key,
+  contentType: role === 'media' ? contentType : types[role],
+});
+
+const types = {
+  record: 'application/json',
+  captions: 'text/vtt; charset=utf-8',
+  text: 'text/plain; charset=utf-8',
+  transcript: 'application/json',
+  thumbnail: undefined,
+} as const;
