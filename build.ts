@@ -3,19 +3,19 @@ import { stripTypeScriptTypes } from 'node:module';
 import { dirname, join } from 'node:path';
 
 /**
- * Makes `dist` of `src`, for packages and images: Node does not take types off what lies in node_modules. It is Node itself
- * that takes them off here, so what runs is what runs in a clone, line by line, and nothing has to be installed for it. File by
- * file: what looks a file up next to itself, or looks into a module as tracing does, finds the same as in a clone.
+ * Writes `src` without types to `dist`, for packages and images: Node does not strip types below node_modules. Node's own function
+ * strips them, so each line runs as in a clone, and no compiler is needed. Files are not bundled, because some load files beside them
+ * and tracing patches modules.
  */
 const [source, target] = ['src', 'dist'].map((name) => join(import.meta.dirname, name)) as [string, string];
-/** Of the path in `import … from './path.ts'`, `export … from`, and `import('./path.ts')`. */
+/** The `.ts` of a path in `import … from './path.ts'`, `export … from` and `import('./path.ts')`. */
 const ending = /(?<=\b(?:from |import |import\()'\.[^'\n]*)\.ts(?=')/g;
-/** What only compilers and readers of the source look at. */
-const aside = /\.d\.ts$|tsconfig\.json$|\.md$/;
+/** Files for compilers and readers of the source. */
+const unused = /\.d\.ts$|tsconfig\.json$|\.md$/;
 
 rmSync(target, { recursive: true, force: true });
 for (const path of readdirSync(source, { recursive: true }) as string[]) {
-  if (!/\.\w+$/.test(path) || aside.test(path)) continue;
+  if (!/\.\w+$/.test(path) || unused.test(path)) continue;
   const [from, to] = [join(source, path), join(target, path.replace(/\.ts$/, '.js'))];
   mkdirSync(dirname(to), { recursive: true });
   if (!path.endsWith('.ts')) cpSync(from, to);

@@ -26,7 +26,7 @@ export async function rclones(): Promise<{ name: string; path: string }[]> {
     }),
   );
   const all = found.flat().filter(({ name }, i, list) => list.findIndex((other) => other.name === name) === i);
-  if (all.length === 0) console.log('no rclone here: what it would do is left out');
+  if (all.length === 0) console.log('skipped: rclone is not installed');
   return all;
 }
 

@@ -130,7 +130,7 @@ describe.each(grounds())('a process that ends ($name)', { timeout: 300_000 }, (k
         server.kill('SIGSTOP');
         const started = Date.now();
         expect(await mirror.kill('SIGTERM'), mirror.output()).toBe(0);
-        // Whoever waits for an answer waits for ever.
+        // A client that waits for an answer waits forever.
         expect(Date.now() - started).toBeLessThan(20_000);
       } finally {
         server.kill('SIGKILL');

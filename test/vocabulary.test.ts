@@ -32,6 +32,8 @@ const files = globSync(
     'helm/**/*.{yaml,tpl,txt,md}',
     '*.md',
     '.env.example',
+    '.ci/run',
+    '*.{ts,mjs}',
   ],
   { exclude: ['src/library/**', '**/vendor/**'] },
 );

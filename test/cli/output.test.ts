@@ -28,13 +28,14 @@ test.each([
   [20, ['ID   NAME       SIZE', 'a1   a rathe…      5', 'b22  short     1,234']],
   [12, ['ID   NAME', 'a1   a rath…', 'b22  short']],
   [5, ['ID   NAME', 'a1   a rat…', 'b22  short']],
-])('a table fits into %i columns', (room, lines) => {
-  expect(table(columns, rows, room)).toBe(lines.join('\n'));
+])('a table fits into %i columns', (space, lines) => {
+  expect(table(columns, rows, space)).toBe(lines.join('\n'));
 });
 
 test('a table is as narrow as its space while its columns can shrink', () => {
-  for (let room = 12; room < 60; room++) {
-    for (const line of table(columns, rows, room).split('\n')) expect(width(line), `${room}`).toBeLessThanOrEqual(room);
+  for (let space = 12; space < 60; space++) {
+    for (const line of table(columns, rows, space).split('\n'))
+      expect(width(line), `${space}`).toBeLessThanOrEqual(space);
   }
 });
 
@@ -55,8 +56,8 @@ test.each([
   ['日本語', 4, '日…'],
   ['ab', 1, '…'],
   ['ab', 0, ''],
-])('the text %j in %i columns is cut to %j', (text, room, expected) => {
-  expect(cut(text, room)).toBe(expected);
+])('the text %j in %i columns is cut to %j', (text, space, expected) => {
+  expect(cut(text, space)).toBe(expected);
 });
 
 test('names from the library cannot move the cursor, hide or add lines', () => {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser, Page } from 'puppeteer-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { chromium, leftOut, startChromium } from '../support/chromium.ts';
+import { chromium, skipped, startChromium } from '../support/chromium.ts';
 import { flawsOn, handsOn, openPage } from '../support/dashboard.ts';
 import { type OpenIdProvider, startOpenIdProvider } from '../support/openid-provider.ts';
 import { newScene, type Scene } from '../support/scene.ts';
@@ -22,7 +22,7 @@ let scene: Scene;
 let asset: string;
 let chrome: Browser;
 
-describe.skipIf(!chromium)(`the dashboard of operators with roles${leftOut}`, () => {
+describe.skipIf(!chromium)(`the dashboard of operators with roles${skipped}`, () => {
   beforeAll(async () => {
     directory = mkdtempSync(join(tmpdir(), 'asset-mirror-downloads-'));
     const withProvider = async ({ PUBLIC_URL: publicUrl }: Record<string, string>): Promise<Record<string, string>> => {

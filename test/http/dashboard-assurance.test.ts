@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Browser, Page } from 'puppeteer-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sidecarKeys } from '../../src/storage/keys.ts';
-import { chromium, flawsOf, leftOut, sheetsOf, startChromium } from '../support/chromium.ts';
+import { chromium, flawsOf, sheetsOf, skipped, startChromium } from '../support/chromium.ts';
 import { dress, handsOn, openPage, signIn } from '../support/dashboard.ts';
 import { contentOf } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
@@ -21,7 +21,7 @@ let hands: ReturnType<typeof handsOn>;
 let film: string;
 let broken: string;
 
-describe.skipIf(!chromium)(`the page Assurance${leftOut}`, () => {
+describe.skipIf(!chromium)(`the page Assurance${skipped}`, () => {
   beforeAll(async () => {
     [scene, chrome] = await Promise.all([newScene({ environment: { SCRUB_CYCLE: '90d' } }), startChromium()]);
     film = await scene.film();

@@ -1,7 +1,7 @@
 // @module-tag slow
 import type { Browser, Page } from 'puppeteer-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { chromium, leftOut, startChromium } from '../support/chromium.ts';
+import { chromium, skipped, startChromium } from '../support/chromium.ts';
 import { flawsOn, handsOn, openPage, signIn } from '../support/dashboard.ts';
 import { ask } from '../support/database.ts';
 import { newScene, type Scene } from '../support/scene.ts';
@@ -15,7 +15,7 @@ let complaints: string[];
 let hands: ReturnType<typeof handsOn>;
 const names = ['Alpha.pdf', 'Beta.pdf', 'Delta.pdf', 'Gamma.pdf'];
 
-describe.skipIf(!chromium)(`the dashboard, for what operators choose and change${leftOut}`, () => {
+describe.skipIf(!chromium)(`the dashboard, for what operators choose and change${skipped}`, () => {
   beforeAll(async () => {
     [scene, chrome] = await Promise.all([
       newScene({ environment: { WEBHOOK_ALLOW_PRIVATE: 'true' } }),

@@ -6,7 +6,7 @@ import pg from 'pg';
 import type { Browser, BrowserContext, Page } from 'puppeteer-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { newBrowser } from '../support/browser.ts';
-import { chromium, flawsOf, leftOut, startChromium } from '../support/chromium.ts';
+import { chromium, flawsOf, skipped, startChromium } from '../support/chromium.ts';
 import { dress, handsOn, openPage } from '../support/dashboard.ts';
 import { ask } from '../support/database.ts';
 import { newScene, type Scene } from '../support/scene.ts';
@@ -30,7 +30,7 @@ let erased: string | undefined;
 let complaints: string[];
 let hands: ReturnType<typeof handsOn>;
 
-describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
+describe.skipIf(!chromium)(`the dashboard in a real browser${skipped}`, () => {
   beforeAll(async () => {
     [scene, chrome] = await Promise.all([
       newScene({

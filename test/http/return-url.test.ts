@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { signConnectLink } from '../../src/oauth/authorize.ts';
 import { newBrowser } from '../support/browser.ts';
-import { chromium, leftOut, startChromium } from '../support/chromium.ts';
+import { chromium, skipped, startChromium } from '../support/chromium.ts';
 import { startTestLibrary } from '../support/library.ts';
 import { newGround, startMirror } from '../support/mirror.ts';
 import { freePort } from '../support/ports.ts';
@@ -152,7 +152,7 @@ test('without CONNECT_RETURN_ORIGINS no return URL is allowed', { tags: 'slow' }
   }
 });
 
-describe.skipIf(!chromium)(`in a real browser${leftOut}`, () => {
+describe.skipIf(!chromium)(`in a real browser${skipped}`, () => {
   let site: Server;
   afterAll(() => {
     site?.closeAllConnections();

@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import type { Browser, BrowserContext, Page } from 'puppeteer-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { chromium, flawsOf, leftOut, startChromium, startHttps } from '../support/chromium.ts';
+import { chromium, flawsOf, skipped, startChromium, startHttps } from '../support/chromium.ts';
 import { type Admin, authorizeUrl, type Library, pkce, postToken, startTestLibrary } from '../support/library.ts';
 
 /** The directory for pictures of every page. Without it, none are taken. */
@@ -26,7 +26,7 @@ let context: BrowserContext;
 let page: Page;
 let complaints: string[];
 
-describe.skipIf(!chromium)(`in a real browser${leftOut}`, () => {
+describe.skipIf(!chromium)(`in a real browser${skipped}`, () => {
   beforeAll(async () => {
     logo = await startHttps('image/svg+xml', LOGO);
     app = createServer((_request, response) => response.setHeader('content-type', 'text/html').end('Back at the app'));

@@ -92,8 +92,8 @@ describe.each(grounds())('a bucket that has lost objects ($name)', { timeout: 30
         expect((await keysOf(scene.storage)).sort()).toEqual(whole);
         expect(await downloads()).toEqual(what === 'media' ? [film.id] : []);
         const { id, connection_id } = await last();
-        const told = (await events()).slice(before);
-        expect(told).toEqual([
+        const seen = (await events()).slice(before);
+        expect(seen).toEqual([
           { connection_id, data: { verificationId: id, missing: 1, different: 0, errors: 0, foreign: 0, repaired: 1 } },
         ]);
         // It is logged after its end is saved.
@@ -171,7 +171,7 @@ describe.each(grounds())('a bucket that has lost objects ($name)', { timeout: 30
       async (_, other) => {
         const own = (await contentOf(scene.storage, '_mirror/id'))!;
         const content = (await contentOf(scene.storage, film.keys.media))!;
-        const told = await events();
+        const seen = await events();
         await scene.admin.clearRequests();
         if (other === undefined) await scene.storage.remove('_mirror/id');
         else await scene.storage.put('_mirror/id', other);
@@ -192,7 +192,7 @@ describe.each(grounds())('a bucket that has lost objects ($name)', { timeout: 30
         expect(await last()).toMatchObject({ status: 'done', error: null });
         expect(await downloads()).toEqual([]);
         // A store's ETag is of its own content: the same bytes are the same.
-        expect(await events()).toEqual(told);
+        expect(await events()).toEqual(seen);
       },
     );
 
@@ -200,7 +200,7 @@ describe.each(grounds())('a bucket that has lost objects ($name)', { timeout: 30
       'a scheduled verification reads copied objects once, and knows their ETags afterwards',
       { tags: 'slow' },
       async () => {
-        const told = await events();
+        const seen = await events();
         const bytesRead = async () => (await scene.mirror.api('GET', `/verify/${(await last()).id}`)).counts.bytesRead;
         await compare();
         await settled();
@@ -214,7 +214,7 @@ describe.each(grounds())('a bucket that has lost objects ($name)', { timeout: 30
         await compare();
         await settled();
         expect(await bytesRead()).toBe(0);
-        expect(await events()).toEqual(told);
+        expect(await events()).toEqual(seen);
         expect(await downloads()).toEqual([]);
       },
     );
@@ -223,7 +223,7 @@ describe.each(grounds())('a bucket that has lost objects ($name)', { timeout: 30
       'a scheduled verification waits while the directory is away, and repairs nothing',
       async () => {
         const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
-        const told = await events();
+        const seen = await events();
         await scene.admin.clearRequests();
         await rename(directory, `${directory}.aside`);
         try {
@@ -235,7 +235,7 @@ describe.each(grounds())('a bucket that has lost objects ($name)', { timeout: 30
         await settled();
         expect(await last()).toMatchObject({ status: 'done', error: null });
         expect(await downloads()).toEqual([]);
-        expect(await events()).toEqual(told);
+        expect(await events()).toEqual(seen);
       },
     );
   });

@@ -252,8 +252,8 @@ test('sidecars that neither the bucket nor the library has are reported once, an
     // What is damaged is better than nothing.
     expect((await scene.keys(id)).sort()).toEqual([key, `${key}.asset.json`, `${key}.transcript.json`, `${key}.vtt`]);
     expect(await scene.record(id)).toMatchObject({ transcript: { keys: [`${key}.vtt`] }, thumbnail: null });
-    const told = scene.mirror.lines.filter(({ event, assetId }) => event === 'sidecars.given_up' && assetId === id);
-    expect(told).toMatchObject([{ lost: [`${key}.txt`, `${key}.transcript.json`, `${key}.thumbnail.png`] }]);
+    const logged = scene.mirror.lines.filter(({ event, assetId }) => event === 'sidecars.given_up' && assetId === id);
+    expect(logged).toMatchObject([{ lost: [`${key}.txt`, `${key}.transcript.json`, `${key}.thumbnail.png`] }]);
     expect(await verified()).toMatchObject({ missing: 0, different: 0, foreign: foreign + 1, repaired: 0 });
   } finally {
     await scene.close();

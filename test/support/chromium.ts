@@ -12,8 +12,8 @@ import { type Browser, launch, type Page } from 'puppeteer-core';
 export const chromium = ['chromium', 'chromium-browser', 'google-chrome'].map(whereIs).find(Boolean);
 
 /** Added to the names of tests that are skipped without a browser. If none may be skipped, it is an error. */
-export const leftOut = chromium ? '' : ' (left out: chromium is not installed)';
-if (!chromium && process.env.CI) throw new Error('not installed: chromium; here nothing may be left out');
+export const skipped = chromium ? '' : ' (skipped: chromium is not installed)';
+if (!chromium && process.env.CI) throw new Error('chromium is not installed; CI must not skip its tests');
 
 export function startChromium(): Promise<Browser> {
   return launch({

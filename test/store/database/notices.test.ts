@@ -6,18 +6,18 @@ import { newStore } from '../records.ts';
 
 test('a process that listens again after a lost connection looks for changes and events that it may have missed', async () => {
   const { store, url, close } = await newStore();
-  const heard = { settings: 0, events: 0 };
+  const received = { settings: 0, events: 0 };
   try {
-    store.onNotice((notice) => notice.settings && heard.settings++);
-    store.onEvents(() => heard.events++);
-    await until('it to listen', () => heard.settings === 1 && heard.events === 1);
+    store.onNotice((notice) => notice.settings && received.settings++);
+    store.onEvents(() => received.events++);
+    await until('it to listen', () => received.settings === 1 && received.events === 1);
     const ended = await ask(
       url,
       `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
        WHERE datname = current_database() AND application_name = 'asset-mirror listen'`,
     );
     expect(ended).toHaveLength(1);
-    await until('it to listen again', () => heard.settings === 2 && heard.events === 2);
+    await until('it to listen again', () => received.settings === 2 && received.events === 2);
   } finally {
     await close();
   }

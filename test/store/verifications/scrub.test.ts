@@ -5,7 +5,7 @@ import { newStore, running } from '../records.ts';
 /** In ms. Long, so that a pause between two statements changes no rate. */
 const cycle = 100_000_000;
 const count = 1000;
-/** Bytes of each file, and its weight in the pace. */
+/** Bytes of each file, and its weight in the rate. */
 const bytes = 2 ** 20;
 const weight = 2 * bytes;
 
@@ -32,7 +32,7 @@ afterAll(async () => {
 });
 
 /** The rate, compared with that of the whole mirror in one cycle. */
-async function pace(ages: string): Promise<number> {
+async function rate(ages: string): Promise<number> {
   await client.query(
     `UPDATE assets SET verified_at = now() - (${ages}) * interval '1 ms' FROM (SELECT id, substr(id, 6)::int AS i FROM assets) AS it
      WHERE it.id = assets.id`,
@@ -42,21 +42,21 @@ async function pace(ages: string): Promise<number> {
 }
 
 test('files that were stored at the same time are spread over the whole cycle', async () => {
-  expect(await pace('0')).toBeCloseTo(1, 1);
+  expect(await rate('0')).toBeCloseTo(1, 1);
 });
 
 test('files whose verifications are spread over the cycle are read at the same rate', async () => {
-  expect(await pace(`i * ${cycle / count}`)).toBeCloseTo(1, 1);
+  expect(await rate(`i * ${cycle / count}`)).toBeCloseTo(1, 1);
 });
 
 test('files that are still to be read are spread over the rest of the cycle', async () => {
   // Half of the cycle is over, and nothing was read.
-  expect(await pace(`${cycle / 2}`)).toBeCloseTo(2, 0);
+  expect(await rate(`${cycle / 2}`)).toBeCloseTo(2, 0);
 });
 
 test('overdue files are read within a twentieth of the cycle, and not at once', async () => {
-  expect(await pace(`CASE WHEN i < 50 THEN ${2 * cycle} ELSE i * ${cycle / count} / 2 END`)).toBeCloseTo(1, 0);
-  expect(await pace(`${2 * cycle}`)).toBeCloseTo(20, 0);
+  expect(await rate(`CASE WHEN i < 50 THEN ${2 * cycle} ELSE i * ${cycle / count} / 2 END`)).toBeCloseTo(1, 0);
+  expect(await rate(`${2 * cycle}`)).toBeCloseTo(20, 0);
 });
 
 test('files that cannot be verified cost requests only, and do not count as the oldest', async () => {

@@ -206,9 +206,9 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
       const content = (await contentOf(scene.storage, key))!;
       await scene.storage.put(key, Buffer.concat([content, content]));
       await scene.storage.put('_mirror/inventory/2031-03-01/manifest.json', '{}');
-      const told = await outputs();
-      expect(told).toContain('manifest.json: FAILED');
-      expect(told.split(key).length - 1).toBe(commands.length - 1);
+      const printed = await outputs();
+      expect(printed).toContain('manifest.json: FAILED');
+      expect(printed.split(key).length - 1).toBe(commands.length - 1);
     },
   );
 });
