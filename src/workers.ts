@@ -1,17 +1,11 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { savedEncryptionKeys } from './config/secrets.ts';
 import type { Context } from './context.ts';
 import { startApplyingFilters } from './filters/apply-filters.ts';
 import { longestWait } from './floor/errors.ts';
-import { withFields } from './floor/log.ts';
-import { because, renderReason } from './floor/reasons.ts';
-import { formatDuration } from './floor/units.ts';
+import { openJobs } from './jobs.ts';
 import type { MirrorDeps } from './mirror/deps.ts';
 import { startExtendingLocks } from './mirror/extend-locks.ts';
-import { followUp } from './mirror/follow-up.ts';
-import { mirrorAsset } from './mirror/mirror-asset.ts';
 import { startRemoving } from './mirror/removal/start-removing.ts';
-import { type Outcome, resultOf } from './mirror/retry-or-fail.ts';
 import { startSearchingTranscripts } from './mirror/search-transcripts.ts';
 import { checkSealed } from './oauth/reencrypt-tokens.ts';
 import { createSealer } from './oauth/seal.ts';
@@ -20,14 +14,11 @@ import { createCircuitBreaker } from './pacing/circuit-breaker.ts';
 import { createOutageDetector } from './pacing/outage.ts';
 import type { Access } from './pacing/with-token.ts';
 import { Dispatcher } from './queue/dispatcher.ts';
-import { type LeasedAsset, Leases } from './queue/leases.ts';
+import { Leases } from './queue/leases.ts';
 import { startPruning } from './queue/prune-records.ts';
-import type { AssetJob, SyncJob } from './queue/queues.ts';
 import { openStorage } from './storage/open.ts';
 import type { Horizon } from './store/database/correct-future.ts';
 import type { SyncDeps } from './sync/deps.ts';
-import { runSyncs } from './sync/run-syncs.ts';
-import { span } from './tracing/tracing.ts';
 import { startDrills } from './verify/drill/scheduled-drills.ts';
 import { startExpiring } from './verify/expire-versions.ts';
 import { startWritingAuditLog } from './verify/publish/write-audit-log.ts';
@@ -37,9 +28,6 @@ import { startScrubbing } from './verify/scrub.ts';
 import { startSweeping } from './verify/sweep-uploads.ts';
 import { longestWebhookWait, Webhooks } from './webhooks/deliver.ts';
 import { startHeartbeat } from './webhooks/heartbeat.ts';
-
-/** Syncs that run at once in one process. They mostly wait for the library. */
-const syncConcurrency = 10;
 
 /** Bytes of parts of large files that are in flight at once in one process. They are streamed, not buffered. */
 const bytesInFlight = 128 * 2 ** 20;
@@ -134,65 +122,6 @@ export async function startWorkers(context: Context) {
   };
 }
 
-/** The BullMQ workers of both queues. `signal`: the process stops. */
-function openJobs(
-  { config, queues, limiter, log }: Context,
-  at: { mirror: MirrorDeps; sync: SyncDeps; dispatcher: Dispatcher; signal: AbortSignal },
-) {
-  const { leases } = at.mirror;
-  let running = 0;
-  /** Counts the jobs that this process works on. */
-  const counted =
-    <T, R>(work: (job: T) => Promise<R>) =>
-    async (job: T): Promise<R> => {
-      running++;
-      try {
-        return await work(job);
-      } finally {
-        running--;
-      }
-    };
-  const workers = [
-    queues.worker<AssetJob>(
-      'assets',
-      counted((job) => assetJob(at.mirror, at.dispatcher, job)),
-      { concurrency: config.transfer.concurrency },
-    ),
-    queues.worker<SyncJob>(
-      'syncs',
-      counted(({ data }) => runSyncs(at.sync, data.connectionId, at.signal, data.mode)),
-      { concurrency: syncConcurrency },
-    ),
-  ];
-
-  return {
-    run(): void {
-      for (const worker of workers) {
-        void worker.run().catch((err) => {
-          if (!at.signal.aborted) log.error({ event: 'worker.failed', err, queue: worker.name }, 'worker failed');
-        });
-      }
-    },
-
-    /** Takes no new jobs. Lets running ones end before `until`, then interrupts them: their assets are handed back. */
-    async drain(until: number): Promise<void> {
-      let closed = false;
-      const done = Promise.allSettled(workers.map((worker) => worker.close())).then(() => {
-        closed = true;
-      });
-      // With an unreachable queue, a worker never reports that it is closed: the number of running jobs decides.
-      const idle = () => closed || (!queues.answers && running === 0);
-      while (!idle() && performance.now() < until) {
-        await Promise.race([done, sleep(Math.min(200, until - performance.now()))]);
-      }
-      if (leases.size > 0) log.info({ event: 'work.handed_back', assets: leases.size }, 'work returned to the queue');
-      leases.interrupt('shutting down');
-      limiter.stop();
-      while (!idle()) await Promise.race([done, sleep(50)]);
-    },
-  };
-}
-
 export function mirrorDeps(
   context: Context,
   own: Pick<MirrorDeps, 'leases' | 'breaker' | 'outages' | 'withToken'>,
@@ -228,43 +157,6 @@ function syncDeps(context: Context, withToken: Access, onWork: () => void): Sync
   const { overlap } = filters;
   const own = { withToken, endless: new Set<string>(), onEnd, onNews, onWork };
   return { ...context, ...kept, ...own, instance, overlap, filters, goneRetention: context.config.goneRetention };
-}
-
-/** Works on one asset, and returns what the queue dashboard shows. @throws the reason of a failed attempt */
-async function assetJob(mirror: MirrorDeps, dispatcher: Dispatcher, job: { data: AssetJob }) {
-  const leased = await mirror.leases.take(job.data.assetId);
-  if (!leased) {
-    dispatcher.wake();
-    return { outcome: 'nothing_to_do' };
-  }
-  // Not the name of the job: the asset may have changed while the job waited.
-  const isMedia = leased.asset.state !== 'mirrored';
-  try {
-    const outcome = await whileLeased(leased, () => (isMedia ? mirrorAsset(mirror, leased) : followUp(mirror, leased)));
-    const result = isMedia && resultOf(outcome);
-    if (result) mirror.metrics.assets.inc({ result });
-    return shown(leased.asset.attempts + 1, outcome);
-  } finally {
-    dispatcher.freed(leased.asset.connectionId);
-  }
-}
-
-/** Works on a leased asset, and ends the lease. Log lines and spans name the asset and the sync that last changed it. */
-async function whileLeased({ asset, end }: LeasedAsset, work: () => Promise<Outcome>): Promise<Outcome> {
-  const { id: assetId, connectionId, syncId } = asset;
-  try {
-    return await withFields({ connectionId, syncId, assetId }, () =>
-      span('asset', { connectionId, syncId: syncId ?? undefined, assetId }, work),
-    );
-  } finally {
-    end();
-  }
-}
-
-function shown(attempt: number, { outcome, reason, retryInMs }: Outcome) {
-  const next = outcome === 'attempt_failed' ? `; next try in ${formatDuration(retryInMs ?? 0)}` : '';
-  if (next || outcome === 'failed') throw new Error(`attempt ${attempt}${because(reason)}${next}`);
-  return { outcome, attempt, reason: reason && renderReason(reason), retryInMs };
 }
 
 /** A drill uses none of this process's clients and keys: it reads the settings again, as a process that recovers would. */
