@@ -37,7 +37,7 @@ describe.runIf(inject('redis'))('the fault suite', () => {
     expect(output).toMatch(/nobody knows .*stray/);
     expect(output).toMatch(/its record says name/);
     expect(output).toMatch(/is in no record|is not in the records/);
-    expect(output).toContain('Once more: npm run chaos -- --seed 4');
+    expect(output).toContain('Rerun: npm run chaos -- --seed 4');
   });
 });
 

@@ -194,8 +194,8 @@ async function nothingElse(world: World, rows: Row[], there: Map<string, number>
   const ids = new Set(world.content.held.keys());
   const unknown = rows.filter((row) => !ids.has(row.id));
   return {
-    what: 'the bucket has no object that no record knows',
-    seen: `${there.size} objects${left > 0 ? `; ${left} of files that were removed at the service meanwhile` : ''}`,
+    what: 'the bucket has no object without a record',
+    seen: `${there.size} objects${left > 0 ? `; ${left} of them of files that were deleted in the library meanwhile` : ''}`,
     problems: [
       ...strange.map((key) => `nobody knows ${key}`),
       ...unknown.map((row) => `the library never had ${row.id}`),
@@ -214,7 +214,7 @@ async function uploads(rows: Row[], objects: Objects, history: Happened[]): Prom
   const orphans = left.filter((upload) => !caused.includes(upload));
   return {
     what: 'the bucket has no abandoned upload',
-    seen: caused.length > 0 ? `${caused.length} left to the sweep by a process that died` : 'none is under way',
+    seen: caused.length > 0 ? `${caused.length} of killed processes, which the sweep will remove` : 'none',
     problems: orphans.map(({ key }) => `an upload to ${key} is under way, and nobody knows why`),
   };
 }
@@ -286,7 +286,7 @@ function downloads(world: World, rows: Row[], history: Happened[]): Finding {
   }
   return {
     what: 'no file was downloaded again without a fault that explains it',
-    seen: `${files} files; ${again} fetches again, ${(bytes / Math.max(1, needed)).toFixed(2)} times the bytes`,
+    seen: `${files} files; ${again} downloads repeated, ${(bytes / Math.max(1, needed)).toFixed(2)} times the bytes`,
     problems,
   };
 }
@@ -326,7 +326,7 @@ async function tokens(world: World, history: Happened[]): Promise<Finding> {
   }
   return {
     what: 'each connection has exactly one valid refresh token',
-    seen: `${connections.length} connections, which ended ${ended.length} times and came back`,
+    seen: `${connections.length} connections, with ${ended.length} reconnects`,
     problems,
   };
 }
@@ -365,7 +365,7 @@ export function marks({ marks, ids }: Marks, dates: Dated[], held: Map<string, H
       }
     }
   }
-  return { what: 'no high-water mark is ahead of the records', seen: `${marks.length} marks`, problems };
+  return { what: 'no high-water mark is ahead of the records', seen: `${marks.length} high-water marks`, problems };
 }
 
 const secret = /svc[acrs]_[\w-]{8,}|[?&]signature=\w|Bearer \w/;

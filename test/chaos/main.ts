@@ -12,19 +12,19 @@ type Arguments = Options & { plan?: boolean; keep?: boolean; sabotage?: boolean 
 
 const command = new Command('npm run chaos --')
   .description(
-    `Runs the mirror as real processes (web, two workers, PostgreSQL, Redis, a store, a library), breaks one after the
-other while files are uploaded, and looks afterwards whether anything is missing, wrong, or done twice without a cause.
-test/chaos/README.md says what each fault is.
+    `Run the mirror as real processes (web, two workers, PostgreSQL, Redis, a store, a library), inject one fault after the
+other during uploads, then check that nothing is missing, wrong, or done twice without a cause.
+test/chaos/README.md lists the faults.
 
-Exit code 0: nothing was found. 1: something was. 2: wrong usage, or something is not installed.`,
+Exit codes: 0 no problem found, 1 problems found, 2 wrong usage or a missing program.`,
   )
-  .option('--seed <number>', 'the plan is made of it: the same seed, the same plan', whole(0), new Date().getUTCDate())
-  .option('--assets <number>', 'how many are uploaded', whole(20), 500)
-  .option('--faults <number>', 'how many are met', whole(1), 40)
-  .addOption(new Option('--store <kind>', 'where the mirror copies to').choices(['directory', 's3']).default('s3'))
-  .option('--plan', 'prints the plan and runs nothing')
-  .option('--sabotage', 'spoils the copy before the judge looks (directory only)')
-  .option('--keep', 'leaves logs and databases where they are')
+  .option('--seed <number>', 'seed of the plan: the same seed gives the same plan', whole(0), new Date().getUTCDate())
+  .option('--assets <number>', 'number of assets to upload', whole(20), 500)
+  .option('--faults <number>', 'number of faults to inject', whole(1), 40)
+  .addOption(new Option('--store <kind>', 'store of the mirror').choices(['directory', 's3']).default('s3'))
+  .option('--plan', 'print the plan and exit')
+  .option('--sabotage', 'damage the copy before the check, which must then fail (directory only)')
+  .option('--keep', 'keep logs and databases')
   .exitOverride();
 
 const print = (text = '') => process.stdout.write(`${text}\n`);
@@ -48,7 +48,7 @@ async function main(): Promise<number> {
   }
   for (const program of ['redis-server', ...(store === 's3' ? ['versitygw'] : [])]) {
     if (spawnSync('which', [program]).status !== 0) {
-      process.stderr.write(`${program} is not installed; CONTRIBUTING.md says where to get it\n`);
+      process.stderr.write(`${program} is not installed; see CONTRIBUTING.md\n`);
       return 2;
     }
   }
@@ -61,7 +61,7 @@ async function main(): Promise<number> {
   }
   if (store === 'directory' && !root) {
     plan.faults = plan.faults.filter(({ kind }) => kind.name !== 'disk-full');
-    print('Only root can make a disk to fill: disk-full is skipped.\n');
+    print('disk-full is skipped: it needs root.\n');
   }
 
   const directory = await mkdtemp(join(tmpdir(), `asset-mirror-chaos-${seed}-`));
@@ -91,7 +91,7 @@ async function main(): Promise<number> {
   const kept = options.keep || !(good || options.sabotage);
   if (!kept) await rm(directory, { recursive: true, force: true });
   else print(`\nLogs and databases: ${directory}`);
-  if (!good) print(`Once more: npm run chaos -- --seed ${seed} --assets ${assets} --faults ${faults} --store ${store}`);
+  if (!good) print(`Rerun: npm run chaos -- --seed ${seed} --assets ${assets} --faults ${faults} --store ${store}`);
   return good ? 0 : 1;
 }
 

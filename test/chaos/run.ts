@@ -214,7 +214,7 @@ async function foundByThemselves(world: World): Promise<Finding> {
   }
   return {
     what: 'incremental syncs found all uploads within the overlap',
-    seen: `${known.size} found; ${late} dated back too far, ${failed} failed: the full sync's`,
+    seen: `${known.size} found; left to the full sync: ${late} dated back too far, ${failed} failed`,
     problems,
   };
 }
@@ -254,13 +254,13 @@ async function syncsWork(world: World): Promise<Finding> {
 /** Checks high-water marks and records all the time, if the database answers. */
 function watchMarks(world: World) {
   let stopped = false;
-  let looks = 0;
+  let checks = 0;
   const problems = new Set<string>();
   const watching = (async () => {
     for (; !stopped; await sleep(500)) {
       const found = await readMarks(world).catch(() => undefined);
       if (!found) continue;
-      looks++;
+      checks++;
       for (const problem of marks(found, world.content.dates, world.content.held, 'on the way').problems)
         problems.add(problem);
     }
@@ -271,7 +271,7 @@ function watchMarks(world: World) {
       await watching;
       return {
         what: 'no high-water mark was ahead of the records during the run',
-        seen: `${looks} looks`,
+        seen: `${checks} checks`,
         problems: [...problems],
       };
     },
