@@ -7,7 +7,7 @@ export const modules = {
   store: [['config'], 'has all SQL of the mirror; knows no library, bucket or queue'],
   oauth: [['source', 'store'], 'keeps the tokens of connections'],
   pacing: [['oauth', 'source', 'storage', 'store'], 'decides how much may be in flight; does no work itself'],
-  filters: [['store'], 'says which assets a connection skips'],
+  filters: [['source', 'store'], 'says which assets a connection skips'],
   queue: [['config', 'pacing', 'store', 'tracing'], 'delivers work; does not know what the work is'],
   metrics: [['queue', 'store'], 'counts; the work does not depend on it'],
   webhooks: [['metrics', 'oauth', 'store'], 'delivers events'],

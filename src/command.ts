@@ -7,7 +7,6 @@ import { program } from './cli/program.ts';
 import type { StartDatabase } from './cli/verbs/library.ts';
 import type { ContextOptions } from './context.ts';
 import { ConfigurationError, fullReasonOf } from './floor/errors.ts';
-import { freePort } from './floor/free-port.ts';
 import { version } from './floor/version.ts';
 import type { AttestReport } from './offline/attest.ts';
 import type { Exporting } from './offline/export.ts';
@@ -15,6 +14,7 @@ import type { RebuildReport } from './offline/rebuild.ts';
 import type { CopyReport, Restoring } from './offline/restore.ts';
 import type { Role } from './service.ts';
 import { embeddedPostgresIsInstalled } from './store/embedded/binaries.ts';
+import { freePort } from './store/embedded/free-port.ts';
 import { setTracing, stopTracing } from './tracing/tracing.ts';
 
 /** If npm runs this process, one Ctrl-C reaches it twice within this time: from the terminal and from npm. */

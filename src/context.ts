@@ -1,5 +1,6 @@
 import type { Config } from './config/config.ts';
 import { adminTokenOf, encryptionKeys, signingKeysOf } from './config/secrets.ts';
+import { recordFilterDefaults } from './filters/filter-defaults.ts';
 import { bandwidthAt } from './floor/bandwidth-limit.ts';
 import type { Log } from './floor/log.ts';
 import { type Signer, signingKey } from './floor/signing.ts';
@@ -22,13 +23,12 @@ import { createConnectionThrottles, createTraffic } from './source/bandwidth.ts'
 import { LibraryClient } from './source/client.ts';
 import { createDownloader } from './source/download.ts';
 import { createAgent } from './source/http.ts';
-import { guardLinks } from './source/links.ts';
+import { guardLinks } from './source/link-guard.ts';
 import { watchRequests } from './source/watch-requests.ts';
 import { identified } from './storage/mirror-id.ts';
 import { openStorage } from './storage/open.ts';
 import { startEmbeddedPostgres } from './store/embedded/embedded.ts';
 import { openStore } from './store/store.ts';
-import { recordFilterDefaults } from './sync/filter-defaults.ts';
 import { checkAsset } from './verify/inspect-asset.ts';
 import { createWebhookSender, sendTest } from './webhooks/sender.ts';
 import { targetOf } from './webhooks/target.ts';

@@ -13,7 +13,7 @@ import { createAccess } from './pacing/with-token.ts';
 import { probeQueue } from './queue/probe-queue.ts';
 import { LibraryClient } from './source/client.ts';
 import { createAgent, fetchThrough } from './source/http.ts';
-import { guardLinks } from './source/links.ts';
+import { guardLinks } from './source/link-guard.ts';
 import { probeConnection, probeService } from './source/probe-library.ts';
 import { assetTypes, unknownTypes } from './source/schemas.ts';
 import { probeDirectory } from './storage/directory/probe.ts';

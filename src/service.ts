@@ -4,11 +4,11 @@ import { makeDataDir, probePort, refuseSamePort } from './config/preflight.ts';
 import { type Context, type ContextOptions, openContext } from './context.ts';
 import { watchClock } from './floor/clock.ts';
 import type { Log } from './floor/log.ts';
-import { createReadiness } from './floor/readiness.ts';
 import { version } from './floor/version.ts';
 import { createHealth, startHealthServer } from './http/health.ts';
 import { createExposition } from './metrics/exposition.ts';
 import { recordGauges } from './metrics/gauges.ts';
+import { createReadiness } from './metrics/readiness.ts';
 import { fetchThrough } from './source/http.ts';
 import { startWorkers } from './workers.ts';
 

@@ -2,8 +2,8 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { storable } from '../floor/errors.ts';
 import type { Log } from '../floor/log.ts';
-import { shownAddress } from '../floor/webhook-address.ts';
 import type { Operations } from '../operations/operations.ts';
+import { shownAddress } from '../store/events/webhook-address.ts';
 import { changedValues, currentValues } from './changed-values.ts';
 import { operationIdOf } from './sign-in/access.ts';
 

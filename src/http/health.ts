@@ -1,6 +1,6 @@
 import fastify, { type FastifyInstance } from 'fastify';
-import type { Readiness } from '../floor/readiness.ts';
 import type { Exposition } from '../metrics/exposition.ts';
+import type { Readiness } from '../metrics/readiness.ts';
 import { notFound } from './problems.ts';
 import { requestIdOf } from './request-ids.ts';
 

@@ -6,13 +6,13 @@ import type { CopyConfig } from '../config/config.ts';
 import type { StorageTarget } from '../config/parsers.ts';
 import type { Log } from '../floor/log.ts';
 import { type FacetQuery, filterFrom } from '../operations/asset-search.ts';
+import { countSelected } from '../verify/copy/copy-each.ts';
+import { idOfConnection, WrongSelection } from '../verify/copy/select-copies.ts';
 import { type ExportDeps, type Exporting, type ExportOptions, exportAssets } from '../verify/export/export-assets.ts';
-import { manifestHead, manifestLines } from '../verify/export/export-manifest.ts';
+import { manifestHead, manifestLines } from '../verify/export/export-list.ts';
 import { wrongTemplate } from '../verify/export/export-names.ts';
 import { zipOf } from '../verify/export/export-zip.ts';
 import { type ExportedAsset, type ExportSelection, selectExports } from '../verify/export/select-exports.ts';
-import { countSelected } from '../verify/restore/copy-each.ts';
-import { idOfConnection, WrongSelection } from '../verify/restore/select-copies.ts';
 import { openDatabase } from './open-database.ts';
 import { type CopyReport, openMirror, openTarget, requireOther } from './restore.ts';
 

@@ -8,9 +8,9 @@ import { bucketIdKey } from '../storage/keys.ts';
 import { identified } from '../storage/mirror-id.ts';
 import { openStorage } from '../storage/open.ts';
 import type { Storage } from '../storage/storage.ts';
-import type { Copying } from '../verify/restore/copy-each.ts';
-import { type Restoring, restore } from '../verify/restore/restore.ts';
-import { type Selection, WrongSelection } from '../verify/restore/select-copies.ts';
+import type { Copying } from '../verify/copy/copy-each.ts';
+import { type Restoring, restore } from '../verify/copy/restore.ts';
+import { type Selection, WrongSelection } from '../verify/copy/select-copies.ts';
 import { openDatabase } from './open-database.ts';
 
 export type { Copying, Restoring };

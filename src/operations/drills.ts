@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { drillFailures, failureText, losses } from '../floor/drill-report.ts';
 import { roughDuration } from '../floor/units.ts';
+import { drillFailures, failureText, losses } from '../store/drills/drill-report.ts';
 import type { Drill } from '../store/drills/drills.ts';
-import { usualSample } from '../verify/drill/scheduled-drills.ts';
+import { usualSample } from '../verify/drill/run-drills.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, isoTimes, numberOf, time } from './fields.ts';
 import { rowsOfPage } from './pagination.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { versionName } from '../floor/version-name.ts';
+import { versionName } from '../storage/version-name.ts';
 import type { AssetVersion } from '../store/database/schema.ts';
 import { existingAsset } from './assets.ts';
 import type { OperationsDeps } from './deps.ts';

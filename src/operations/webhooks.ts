@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import { reasonOf } from '../floor/errors.ts';
-import { shownAddress } from '../floor/webhook-address.ts';
 import { defaultWebhookKinds, environmentEndpoint, webhookKinds } from '../floor/webhook-kinds.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import { newWebhookSecret, openWebhook, sealWebhook, validSecrets, withSecret } from '../oauth/webhook-secrets.ts';
 import { unknownTypes } from '../source/schemas.ts';
 import type { Endpoint, EndpointFilters } from '../store/events/endpoints.ts';
+import { shownAddress } from '../store/events/webhook-address.ts';
 import type { Store } from '../store/store.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';

@@ -1,6 +1,6 @@
 import { type Dispatcher, request } from 'undici';
 import type { Throttle } from './bandwidth.ts';
-import type { LinkGuard } from './links.ts';
+import type { LinkGuard } from './link-guard.ts';
 import type { RateWatch } from './min-rate.ts';
 
 type Response = Dispatcher.ResponseData;

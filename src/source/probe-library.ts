@@ -3,7 +3,7 @@ import { Disconnected, diagnosisOf, namingSetting, RetryLater, reasonOf } from '
 import { clockFinding, type Finding, findingsOn } from '../floor/finding.ts';
 import type { LibraryClient } from './client.ts';
 import { drop, follow } from './follow-link.ts';
-import type { LinkGuard } from './links.ts';
+import type { LinkGuard } from './link-guard.ts';
 import type { ApiAsset } from './schemas.ts';
 
 const area = 'library' as const;

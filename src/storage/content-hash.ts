@@ -1,6 +1,6 @@
 import { createHash, type Hash } from 'node:crypto';
-import { MerkleTree } from '../floor/merkle.ts';
 import { crc32Of } from './crc32.ts';
+import { MerkleTree } from './merkle.ts';
 
 /** The length of a block of a content hash. */
 export const blockBytes = 16 * 2 ** 20;

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { versionName } from '../floor/version-name.ts';
+import { versionName } from './version-name.ts';
 
 /** Keys in the bucket. All functions are pure: the same asset always gets the same key. */
 

@@ -21,7 +21,7 @@ import { within } from './assets/upcoming.ts';
 import * as versions from './assets/versions.ts';
 import { between, currentCursor, page, renew as renewFeed } from './changes/changes.ts';
 import * as changeFiles from './changes/files.ts';
-import { adopt } from './companies/hand-over.ts';
+import { adopt } from './companies/adopt-assets.ts';
 import { countHeld, endHeldChanges } from './companies/held-changes.ts';
 import { setCompanies } from './companies/set-companies.ts';
 import * as connectionFilters from './connections/changed-filters.ts';

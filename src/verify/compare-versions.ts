@@ -1,9 +1,9 @@
 import { concurrently } from '../floor/concurrently.ts';
 import { Archived, reasonOf, StorageUnavailable } from '../floor/errors.ts';
-import { versionName } from '../floor/version-name.ts';
 import { versionKeys } from '../storage/keys.ts';
 import { measure } from '../storage/meter.ts';
 import type { Storage } from '../storage/storage.ts';
+import { versionName } from '../storage/version-name.ts';
 import type {
   AssetVersion,
   ObjectKind,

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { chunksOf } from '../../src/library/index.ts';
-import { sweepUploads } from '../../src/verify/sweep-uploads.ts';
+import { sweepUploads } from '../../src/mirror/removal/sweep-uploads.ts';
 import { newLine } from '../storage/line.ts';
 import { asks, internalError, newHttpLine, slowDown } from '../support/http-line.ts';
 import type { Rule } from '../support/library.ts';

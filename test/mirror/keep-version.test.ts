@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import type { VersionRecord } from '../../src/mirror/keep-version.ts';
 import type { AssetRecord } from '../../src/mirror/record.ts';
+import { removeAbandoned } from '../../src/mirror/removal/expire-versions.ts';
 import { versionKeys } from '../../src/storage/keys.ts';
 import { measure } from '../../src/storage/meter.ts';
 import type { AssetVersion } from '../../src/store/database/schema.ts';
-import { removeAbandoned } from '../../src/verify/expire-versions.ts';
 import { contentOf } from '../support/mirror.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { workerOf } from '../support/worker.ts';

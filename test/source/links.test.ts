@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createDownloader } from '../../src/source/download.ts';
 import { createAgent } from '../../src/source/http.ts';
-import { guardLinks } from '../../src/source/links.ts';
+import { guardLinks } from '../../src/source/link-guard.ts';
 import { newProxy } from '../support/proxy.ts';
 import { answer, type Bare, startBare } from './bare.ts';
 

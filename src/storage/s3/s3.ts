@@ -14,7 +14,7 @@ import { purge } from './purge.ts';
 import { readObject } from './read.ts';
 import { sweepUploads } from './sweep.ts';
 import { writeBytes, writeOnce } from './write.ts';
-import { writeInParts } from './write-in-parts.ts';
+import { writeInParts } from './write-unknown-length.ts';
 
 /** The largest body of one PUT (S3 user guide, "Uploading objects"). */
 const largestPut = 5 * 2 ** 30;

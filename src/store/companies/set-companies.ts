@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { LeaseLost } from '../../floor/errors.ts';
 import type { Database } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
-import { leaveWork, tryAgain } from './hand-over.ts';
+import { leaveWork, tryAgain } from './adopt-assets.ts';
 import { type ReadableCompany, type Standing, standing } from './readable-companies.ts';
 
 interface Changes {

@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import { type Reason, renderReason } from '../../floor/reasons.ts';
 import { inIndexOrder, isQueued } from '../assets/leases.ts';
-import { leaveWork } from '../companies/hand-over.ts';
+import { leaveWork } from '../companies/adopt-assets.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Connection, Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { type RawBuilder, sql } from 'kysely';
-import { type DrillReport, failureText } from '../../floor/drill-report.ts';
 import { dayMs } from '../../floor/units.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent } from '../events/add-event.ts';
 import { doIfDue } from '../settings/chores.ts';
+import { type DrillReport, failureText } from './drill-report.ts';
 
 /** A restore drill. `error`: why the drill, or its last attempt, failed. */
 export interface Drill {

@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
-import type { DrillFailure } from '../../floor/drill-report.ts';
 import type { AssetVersion, Database } from '../database/schema.ts';
+import type { DrillFailure } from './drill-report.ts';
 
 /** An asset of the copy, and what the records in the bucket do not have of it. */
 export interface Compared {

@@ -3,10 +3,10 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { InUse } from '../../floor/errors.ts';
-import { freePort } from '../../floor/free-port.ts';
 import type { Log } from '../../floor/log.ts';
 import { isAway } from '../database/unreachable.ts';
 import { type Cluster, clusterIn, openCluster, removeDrafts } from './cluster.ts';
+import { freePort } from './free-port.ts';
 import { Server } from './server.ts';
 
 /** A server whose owner was killed stops accepting connections within this time. */

@@ -1,4 +1,6 @@
 /** Everything that is removed on purpose, and what is protected from it. */
+
+export { accept, companiesDue, endHeldRemovals, removable, setHeldRemovals, upcoming } from './due-removals.ts';
 export {
   eraseAgain,
   erasureDetails,
@@ -11,7 +13,6 @@ export {
   unknownAssets,
   waitingErasures,
 } from './erasures.ts';
-export { accept, companiesDue, endHeldRemovals, removable, setHeldRemovals, upcoming } from './gone.ts';
 export { heldTooLate, hold, holds, isProtected, release } from './holds.ts';
 export {
   beginRemoval,

@@ -1,16 +1,16 @@
 import { concurrently } from '../../floor/concurrently.ts';
 import { Archived } from '../../floor/errors.ts';
-import { leafHash, MerkleTree } from '../../floor/merkle.ts';
 import { draftFolder } from '../../storage/directory/root.ts';
 import { ours } from '../../storage/keys.ts';
+import { leafHash, MerkleTree } from '../../storage/merkle.ts';
 import { measure } from '../../storage/meter.ts';
 import { differenceOf } from '../compare-objects.ts';
 import type { InventoryLine } from '../publish/inventory-line.ts';
 import type { Manifest } from '../publish/manifest.ts';
 import type { Entry } from './check-days.ts';
+import { isExcused, isWrittenAfter } from './excuses.ts';
 import type { Attesting, Finding, SignedObject } from './finding.ts';
 import { KeySet } from './key-set.ts';
-import { isExcused, isWrittenAfter } from './newer.ts';
 import { linesOf } from './read.ts';
 
 export interface ObjectCounts {

@@ -1,7 +1,7 @@
 import { NamedError } from '../../floor/errors.ts';
-import { leafHash, type MerklePath, MerklePathOf } from '../../floor/merkle.ts';
+import { leafHash, type MerklePath, MerklePathOf } from '../../storage/merkle.ts';
 import type { Envelope } from '../publish/chain.ts';
-import type { PublishedKey } from '../publish/publish-key.ts';
+import type { PublishedKey } from '../publish/publish-signing-keys.ts';
 import { checkDay, type Entry } from './check-days.ts';
 import type { Attesting } from './finding.ts';
 import { linesOf } from './read.ts';

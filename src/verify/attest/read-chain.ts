@@ -1,9 +1,9 @@
-import { parsed } from '../../floor/parsed.ts';
 import { fingerprintOf, isSignedBy } from '../../floor/signing.ts';
 import { manifestKey, manifests, numberOf, publicKeyAt, publicKeys } from '../../storage/keys.ts';
+import { parsed } from '../json-object.ts';
 import { type Envelope, hashOf } from '../publish/chain.ts';
 import type { Manifest } from '../publish/manifest.ts';
-import { keyConfirmation, type PublishedKey } from '../publish/publish-key.ts';
+import { keyConfirmation, type PublishedKey } from '../publish/publish-signing-keys.ts';
 import type { Attesting } from './finding.ts';
 import { jsonAt } from './read.ts';
 

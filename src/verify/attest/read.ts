@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { createGunzip } from 'node:zlib';
-import { parsed } from '../../floor/parsed.ts';
 import { shortText } from '../../floor/short-text.ts';
 import { inventoryPrefix } from '../../storage/keys.ts';
+import { parsed } from '../json-object.ts';
 import type { Manifest } from '../publish/manifest.ts';
 import type { Attesting } from './finding.ts';
 

@@ -1,4 +1,4 @@
-import { type DrillFailure, type DrillReport, drillFailures, losses } from '../../floor/drill-report.ts';
+import { type DrillFailure, type DrillReport, drillFailures, losses } from '../../store/drills/drill-report.ts';
 import type { Compared } from '../../store/drills/losses.ts';
 
 const mostExamples = 50;

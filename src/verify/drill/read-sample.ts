@@ -1,6 +1,6 @@
-import type { DrillReport } from '../../floor/drill-report.ts';
 import type { Storage } from '../../storage/storage.ts';
 import type { AssetVersion } from '../../store/database/schema.ts';
+import type { DrillReport } from '../../store/drills/drill-report.ts';
 import type { Store } from '../../store/store.ts';
 import type { ObjectResult } from '../compare-objects.ts';
 import { inspectAsset } from '../inspect-asset.ts';

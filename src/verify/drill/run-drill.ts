@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { DrillReport } from '../../floor/drill-report.ts';
 import type { Log } from '../../floor/log.ts';
 import { identified } from '../../storage/mirror-id.ts';
 import type { Storage } from '../../storage/storage.ts';
 import type { AssetVersion } from '../../store/database/schema.ts';
+import type { DrillReport } from '../../store/drills/drill-report.ts';
 import type { Drill } from '../../store/drills/drills.ts';
 import type { Store } from '../../store/store.ts';
 import { dayOf } from '../publish/inventory.ts';

@@ -1,9 +1,9 @@
 import { PassThrough } from 'node:stream';
 import type { Storage } from '../../storage/storage.ts';
 import type { Store } from '../../store/store.ts';
-import { type Copying, type CopyOptions, copyEach, countSelected } from '../restore/copy-each.ts';
-import { WrongSelection } from '../restore/select-copies.ts';
-import { manifestHead, manifestLines } from './export-manifest.ts';
+import { type Copying, type CopyOptions, copyEach, countSelected } from '../copy/copy-each.ts';
+import { WrongSelection } from '../copy/select-copies.ts';
+import { manifestHead, manifestLines } from './export-list.ts';
 import { manifestName } from './export-names.ts';
 import { type ExportSelection, selectExports } from './select-exports.ts';
 

@@ -1,8 +1,8 @@
 import type { Readable } from 'node:stream';
 import { ZipFile } from 'yazl';
 import type { Storage } from '../../storage/storage.ts';
-import { described, type FileToCopy, verifiedBody } from '../restore/copy-file.ts';
-import { manifestHead, manifestLines, missingList } from './export-manifest.ts';
+import { described, type FileToCopy, verifiedBody } from '../copy/copy-file.ts';
+import { manifestHead, manifestLines, missingList } from './export-list.ts';
 import { manifestName, missingName } from './export-names.ts';
 import type { ExportedAsset } from './select-exports.ts';
 

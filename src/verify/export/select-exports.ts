@@ -1,8 +1,8 @@
 import type { AssetFilter } from '../../store/assets/search.ts';
 import type { Asset } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
-import type { FileToCopy } from '../restore/copy-file.ts';
-import { currentCopy, whyNone } from '../restore/select-copies.ts';
+import type { FileToCopy } from '../copy/copy-file.ts';
+import { currentCopy, whyNone } from '../copy/select-copies.ts';
 import { nameOf, UniqueNames } from './export-names.ts';
 
 export interface ExportSelection {

@@ -2,14 +2,14 @@ import { createHash } from 'node:crypto';
 import { text } from 'node:stream/consumers';
 import { NamedError } from '../../floor/errors.ts';
 import type { Log } from '../../floor/log.ts';
-import { parsed } from '../../floor/parsed.ts';
 import { isSignedBy, type Signer } from '../../floor/signing.ts';
 import { manifestKey, manifests, numberOf, ours } from '../../storage/keys.ts';
 import type { Storage } from '../../storage/storage.ts';
 import type { Store } from '../../store/store.ts';
 import type { Link } from '../../store/verifications/manifests.ts';
+import { parsed } from '../json-object.ts';
 import type { Manifest } from './manifest.ts';
-import { publishKeys } from './publish-key.ts';
+import { publishKeys } from './publish-signing-keys.ts';
 
 /** A manifest as it is in the chain. */
 export interface Envelope {

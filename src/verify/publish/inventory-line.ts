@@ -1,4 +1,4 @@
-import { versionName } from '../../floor/version-name.ts';
+import { versionName } from '../../storage/version-name.ts';
 import type { AssetVersion } from '../../store/database/schema.ts';
 import type { AssetContents } from '../../store/verifications/contents.ts';
 import type { Expected } from '../expected-objects.ts';

@@ -1,8 +1,8 @@
 import { Readable } from 'node:stream';
 import type { Log } from '../../floor/log.ts';
-import { leafHash, MerkleTree } from '../../floor/merkle.ts';
 import type { Signer } from '../../floor/signing.ts';
 import { inventoryPrefix } from '../../storage/keys.ts';
+import { leafHash, MerkleTree } from '../../storage/merkle.ts';
 import type { Storage } from '../../storage/storage.ts';
 import type { AssetVersion } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';

@@ -5,8 +5,8 @@ import { auditKey } from '../../storage/keys.ts';
 import type { Storage } from '../../storage/storage.ts';
 import { toAuditEntry } from '../../store/operators/audit-entry.ts';
 import type { Store } from '../../store/store.ts';
-import { freeKey } from './free-key.ts';
 import { putLines } from './put-lines.ts';
+import { freeKey } from './unused-object-key.ts';
 
 export interface WriteAuditLogDeps {
   store: Pick<Store, 'audit'>;

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { eraseAssets } from '../../../src/mirror/removal/erase.ts';
 import { removeGone } from '../../../src/mirror/removal/remove-gone.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
-import { currentCopy } from '../../../src/verify/restore/select-copies.ts';
+import { currentCopy } from '../../../src/verify/copy/select-copies.ts';
 import { newStage, type Stage } from '../../support/stage.ts';
 import { until } from '../../support/until.ts';
 import { workerOf } from '../../support/worker.ts';

@@ -1,12 +1,12 @@
 import { createHash, createPublicKey, randomBytes, verify } from 'node:crypto';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { leafHash, MerkleTree } from '../../../src/floor/merkle.ts';
 import { type Signer, signingKey } from '../../../src/floor/signing.ts';
+import { leafHash, MerkleTree } from '../../../src/storage/merkle.ts';
 import type { Envelope } from '../../../src/verify/publish/chain.ts';
 import { writeInventory } from '../../../src/verify/publish/inventory.ts';
 import type { Manifest } from '../../../src/verify/publish/manifest.ts';
-import type { PublishedKey } from '../../../src/verify/publish/publish-key.ts';
+import type { PublishedKey } from '../../../src/verify/publish/publish-signing-keys.ts';
 import { contentOf } from '../../support/mirror.ts';
 import { newStage, type Stage } from '../../support/stage.ts';
 import { workerOf } from '../../support/worker.ts';

@@ -7,7 +7,7 @@ import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { InventoryLine } from '../../../src/verify/publish/inventory-line.ts';
 import type { Manifest } from '../../../src/verify/publish/manifest.ts';
-import { runInventory, type ScheduledDeps } from '../../../src/verify/scheduled.ts';
+import { runInventory, type ScheduledDeps } from '../../../src/verify/run-verifications.ts';
 import { contentOf, grounds } from '../../support/mirror.ts';
 import { newScene, type Scene } from '../../support/scene.ts';
 import { until } from '../../support/until.ts';

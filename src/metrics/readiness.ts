@@ -1,6 +1,6 @@
-import { reasonOf } from './errors.ts';
-import { recent } from './recent.ts';
-import { within } from './within.ts';
+import { reasonOf } from '../floor/errors.ts';
+import { recent } from '../floor/recent.ts';
+import { within } from '../floor/within.ts';
 
 export type Readiness = ReturnType<typeof createReadiness>;
 

@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { failureText } from '../../floor/drill-report.ts';
 import { LeaseLost, reasonOf } from '../../floor/errors.ts';
 import { every } from '../../floor/every.ts';
 import { keepLease } from '../../floor/keep-lease.ts';
@@ -7,7 +6,8 @@ import type { Timings } from '../../floor/timings.ts';
 import type { CircuitBreaker } from '../../pacing/circuit-breaker.ts';
 import { drillKey } from '../../storage/keys.ts';
 import type { Storage } from '../../storage/storage.ts';
-import { freeKey } from '../publish/free-key.ts';
+import { failureText } from '../../store/drills/drill-report.ts';
+import { freeKey } from '../publish/unused-object-key.ts';
 import { type DrillDeps, runDrill } from './run-drill.ts';
 
 /** How many assets a scheduled drill reads. */

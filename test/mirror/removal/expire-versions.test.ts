@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { versionKeys } from '../../src/storage/keys.ts';
-import type { Storage } from '../../src/storage/storage.ts';
-import type { AssetVersion } from '../../src/store/database/schema.ts';
-import type { Store } from '../../src/store/store.ts';
-import { expireVersions } from '../../src/verify/expire-versions.ts';
-import { rebuild } from '../../src/verify/rebuild/rebuild.ts';
-import { newStore } from '../store/records.ts';
-import { contentOf } from '../support/mirror.ts';
-import { newStage, type Stage } from '../support/stage.ts';
-import { workerOf } from '../support/worker.ts';
+import { expireVersions } from '../../../src/mirror/removal/expire-versions.ts';
+import { versionKeys } from '../../../src/storage/keys.ts';
+import type { Storage } from '../../../src/storage/storage.ts';
+import type { AssetVersion } from '../../../src/store/database/schema.ts';
+import type { Store } from '../../../src/store/store.ts';
+import { rebuild } from '../../../src/verify/rebuild/rebuild.ts';
+import { newStore } from '../../store/records.ts';
+import { contentOf } from '../../support/mirror.ts';
+import { newStage, type Stage } from '../../support/stage.ts';
+import { workerOf } from '../../support/worker.ts';
 
 const s3 = inject('s3');
 const signal = new AbortController().signal;

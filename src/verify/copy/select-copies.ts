@@ -1,9 +1,9 @@
 import { NamedError } from '../../floor/errors.ts';
 import { because } from '../../floor/reasons.ts';
-import { versionName } from '../../floor/version-name.ts';
 import { versionOf } from '../../mirror/media.ts';
 import { storedFiles } from '../../mirror/stored-files.ts';
 import type { ApiAsset } from '../../source/schemas.ts';
+import { versionName } from '../../storage/version-name.ts';
 import type { Asset, AssetVersion, VersionFile } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
 

@@ -1,7 +1,7 @@
-import type { FilterDefaults } from '../filters/filters.ts';
 import type { Log } from '../floor/log.ts';
 import { assetTypes, unknownTypes } from '../source/schemas.ts';
 import type { Store } from '../store/store.ts';
+import type { FilterDefaults } from './filters.ts';
 
 /** Records the filters of the environment. After a change all assets are filtered again; types that no library names are logged. */
 export async function recordFilterDefaults(store: Store, defaults: FilterDefaults, log: Log): Promise<void> {

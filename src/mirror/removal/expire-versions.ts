@@ -1,13 +1,13 @@
-import { concurrently } from '../floor/concurrently.ts';
-import { every } from '../floor/every.ts';
-import type { Log } from '../floor/log.ts';
-import { removeBegun } from '../mirror/keep-version.ts';
-import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
-import { versionKeys } from '../storage/keys.ts';
-import type { Storage } from '../storage/storage.ts';
-import { throwIfUnavailable } from '../storage/throw-if-unavailable.ts';
-import type { AssetVersion, VersionFile } from '../store/database/schema.ts';
-import type { Store } from '../store/store.ts';
+import { concurrently } from '../../floor/concurrently.ts';
+import { every } from '../../floor/every.ts';
+import type { Log } from '../../floor/log.ts';
+import type { CircuitBreaker } from '../../pacing/circuit-breaker.ts';
+import { versionKeys } from '../../storage/keys.ts';
+import type { Storage } from '../../storage/storage.ts';
+import { throwIfUnavailable } from '../../storage/throw-if-unavailable.ts';
+import type { AssetVersion, VersionFile } from '../../store/database/schema.ts';
+import type { Store } from '../../store/store.ts';
+import { removeBegun } from '../keep-version.ts';
 
 const everyMs = 3_600_000;
 /** How often to check whether it is due. */

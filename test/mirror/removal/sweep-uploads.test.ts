@@ -1,9 +1,9 @@
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { leaseOf } from '../../src/store/assets/leases.ts';
-import { sweepUploads } from '../../src/verify/sweep-uploads.ts';
-import { grounds } from '../support/mirror.ts';
-import { newScene, type Scene } from '../support/scene.ts';
+import { sweepUploads } from '../../../src/mirror/removal/sweep-uploads.ts';
+import { leaseOf } from '../../../src/store/assets/leases.ts';
+import { grounds } from '../../support/mirror.ts';
+import { newScene, type Scene } from '../../support/scene.ts';
 
 const week = 7 * 24 * 3_600_000;
 const bytes = 40 * 2 ** 20;

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startMirror } from '../support/mirror.ts';
-import { newStage, type Stage } from '../support/stage.ts';
+import { startMirror } from '../../support/mirror.ts';
+import { newStage, type Stage } from '../../support/stage.ts';
 
 let stage: Stage;
 let origin: string;

@@ -5,12 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser } from 'puppeteer-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { chromium, startChromium } from '../support/chromium.ts';
-import { openPage } from '../support/dashboard.ts';
-import { installed } from '../support/installed.ts';
-import { freePort } from '../support/ports.ts';
-import { newStage, type Stage } from '../support/stage.ts';
-import { until } from '../support/until.ts';
+import { chromium, startChromium } from '../../support/chromium.ts';
+import { openPage } from '../../support/dashboard.ts';
+import { installed } from '../../support/installed.ts';
+import { freePort } from '../../support/ports.ts';
+import { newStage, type Stage } from '../../support/stage.ts';
+import { until } from '../../support/until.ts';
 
 const hasDex = await installed('dex');
 

@@ -1,9 +1,9 @@
 import type { Log } from '../../floor/log.ts';
-import { parsed } from '../../floor/parsed.ts';
 import { shortText } from '../../floor/short-text.ts';
 import { isSignedBy, type PublicKey, type Signer } from '../../floor/signing.ts';
 import { publicKeyAt } from '../../storage/keys.ts';
 import type { Storage } from '../../storage/storage.ts';
+import { parsed } from '../json-object.ts';
 
 /** A public key as it is in the bucket. */
 export interface PublishedKey extends PublicKey {

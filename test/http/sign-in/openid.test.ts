@@ -1,12 +1,12 @@
 import { afterAll, afterEach, beforeAll, describe, expect, inject, onTestFinished, test } from 'vitest';
-import { readConfig } from '../../src/config/config.ts';
-import { examine } from '../../src/doctor.ts';
-import { newBrowser } from '../support/browser.ts';
-import { libraryEnvironment, startMirror } from '../support/mirror.ts';
-import { type OpenIdProvider, spawnOpenIdProvider, startOpenIdProvider } from '../support/openid-provider.ts';
-import { freePort } from '../support/ports.ts';
-import { newStage, type Stage } from '../support/stage.ts';
-import { until } from '../support/until.ts';
+import { readConfig } from '../../../src/config/config.ts';
+import { examine } from '../../../src/doctor.ts';
+import { newBrowser } from '../../support/browser.ts';
+import { libraryEnvironment, startMirror } from '../../support/mirror.ts';
+import { type OpenIdProvider, spawnOpenIdProvider, startOpenIdProvider } from '../../support/openid-provider.ts';
+import { freePort } from '../../support/ports.ts';
+import { newStage, type Stage } from '../../support/stage.ts';
+import { until } from '../../support/until.ts';
 
 const accounts = {
   vera: { groups: ['everyone'], email: 'vera@example.com' },

@@ -1,13 +1,13 @@
 // @module-tag slow
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { DrillReport } from '../../src/floor/drill-report.ts';
-import { sidecarKeys, tombstoneKey, tombstones, versionKeys } from '../../src/storage/keys.ts';
-import { hashOf } from '../../src/store/removals/tombstones.ts';
-import { runDrill } from '../../src/verify/drill/run-drill.ts';
-import { silent } from '../store/records.ts';
-import { contentOf, grounds, keysOf } from '../support/mirror.ts';
-import { newStage, type Stage } from '../support/stage.ts';
-import { workerOf } from '../support/worker.ts';
+import { sidecarKeys, tombstoneKey, tombstones, versionKeys } from '../../../src/storage/keys.ts';
+import type { DrillReport } from '../../../src/store/drills/drill-report.ts';
+import { hashOf } from '../../../src/store/removals/tombstones.ts';
+import { runDrill } from '../../../src/verify/drill/run-drill.ts';
+import { silent } from '../../store/records.ts';
+import { contentOf, grounds, keysOf } from '../../support/mirror.ts';
+import { newStage, type Stage } from '../../support/stage.ts';
+import { workerOf } from '../../support/worker.ts';
 
 describe.each(grounds())('a restore drill ($name)', (kind) => {
   let stage: Stage;

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { leafHash, MerklePathOf, MerkleTree } from '../../src/floor/merkle.ts';
+import { leafHash, MerklePathOf, MerkleTree } from '../../src/storage/merkle.ts';
 
 const sha256 = (...parts: Buffer[]) => createHash('sha256').update(Buffer.concat(parts)).digest();
 

@@ -1,8 +1,8 @@
-import { every } from '../floor/every.ts';
-import type { Log } from '../floor/log.ts';
-import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
-import type { Storage } from '../storage/storage.ts';
-import type { Store } from '../store/store.ts';
+import { every } from '../../floor/every.ts';
+import type { Log } from '../../floor/log.ts';
+import type { CircuitBreaker } from '../../pacing/circuit-breaker.ts';
+import type { Storage } from '../../storage/storage.ts';
+import type { Store } from '../../store/store.ts';
 
 const day = 24 * 3_600_000;
 /** How often to check whether the sweep is due; how soon it is due again after a failure. */

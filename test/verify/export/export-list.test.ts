@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { manifestLines, missingList } from '../../../src/verify/export/export-manifest.ts';
+import { manifestLines, missingList } from '../../../src/verify/export/export-list.ts';
 
 test('no value of a manifest is a formula in a spreadsheet: neither a path, an id or a key, nor what users wrote', () => {
   const facts = { name: '=1+1', type: null, mimeType: null, company: '@c', companyId: '-c', uploadDate: null };
