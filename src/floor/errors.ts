@@ -79,6 +79,13 @@ export class LeaseLost extends NamedError {
   }
 }
 
+/** A consent counts no more: its user connected again, or an operator disconnected the user, after it. */
+export class Superseded extends NamedError {
+  constructor() {
+    super('a newer consent or a disconnect has superseded this one');
+  }
+}
+
 /** An error that the mirror recognized. It is retried like any other error. */
 export class KnownError extends NamedError {
   readonly reason: Reason;

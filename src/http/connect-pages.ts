@@ -37,8 +37,8 @@ export const strangeSignIn: ConnectPage = {
   tone: 'bad',
   title: 'This sign-in did not start here',
   paragraphs: [
-    'It was started in another browser, was already finished, or took more than an hour. This attempt changed nothing.',
-    'Open your link again, in the browser in which you want to sign in.',
+    'It was started in another browser, took more than an hour, or is finished already or at this moment.',
+    'If you are not connected, open your link again, in the browser in which you want to sign in.',
   ],
 };
 
@@ -71,7 +71,7 @@ export const failed = (refused: boolean): ConnectPage => ({
   paragraphs: [
     refused
       ? 'The library did not accept your sign-in. Perhaps it took too long.'
-      : 'The library did not answer, or its answer was invalid.',
+      : 'The library did not answer correctly, or this service has a problem.',
     'Nothing was connected. Try again; if it keeps failing, tell the person who sent you the link.',
   ],
 });

@@ -196,7 +196,7 @@ async function finish(
     return pages.pageOf(outcome);
   } catch (err) {
     deps.log.error({ event: 'consent.failed', err }, 'consent failed');
-    return pages.failed(err instanceof OAuthError && err.status < 500);
+    return pages.failed(err instanceof OAuthError && err.invalidGrant);
   }
 }
 

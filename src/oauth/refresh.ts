@@ -49,18 +49,25 @@ export async function refreshPair(deps: RefreshDeps, pair: LeasedPair): Promise<
   const { connections } = deps.store;
   const renew = () => void connections.renewRefresh(pair.connectionId, pair.owner, deps.leaseMs).catch(() => {});
   const heartbeat = setInterval(renew, deps.leaseMs / 3);
-  let issued: IssuedTokens;
   try {
-    issued = await deps.client.refresh(pair.refreshToken);
-  } catch (error) {
-    if (error instanceof OAuthError && error.invalidGrant) return await endRefused(deps, pair);
-    throw await retryLater(deps, pair, error);
+    const issued = await request(deps, pair);
+    return issued && (await save(deps, pair, issued));
   } finally {
     clearInterval(heartbeat);
   }
-  deps.onRefresh?.('refreshed');
-  deps.failures.delete(pair.connectionId);
-  return save(deps, pair, issued);
+}
+
+/** Requests a new pair. Undefined: the library refused a pair that was replaced meanwhile. */
+async function request(deps: RefreshDeps, pair: LeasedPair): Promise<IssuedTokens | undefined> {
+  try {
+    const issued = await deps.client.refresh(pair.refreshToken);
+    deps.onRefresh?.('refreshed');
+    deps.failures.delete(pair.connectionId);
+    return issued;
+  } catch (error) {
+    if (error instanceof OAuthError && error.invalidGrant) return await endRefused(deps, pair);
+    throw await retryLater(deps, pair, error);
+  }
 }
 
 /** Saves the new pair. Undefined: the connection has ended or got another pair meanwhile. */
@@ -77,7 +84,7 @@ async function save(deps: RefreshDeps, pair: LeasedPair, issued: IssuedTokens): 
     deps.log.debug({ event: 'token.refreshed', connectionId }, 'access token refreshed');
     return { value: issued.accessToken, version: version + 1 };
   }
-  // The disconnect revoked the previous token only.
+  // The token of the disconnect was the previous one, so this one may still work.
   const connection = await connections.get(connectionId);
   if (issued.refreshToken !== undefined && connection?.status === 'disconnected') {
     await revoke(deps, connectionId, issued.refreshToken);
@@ -137,9 +144,12 @@ async function endRefused(deps: RefreshDeps, pair: LeasedPair): Promise<undefine
   throw new Disconnected(reason);
 }
 
-/** Whether another pair was saved. Waits for the time of a lease, because a previous lease holder may still be saving one. */
+/**
+ * Whether another pair was saved. After a takeover, waits: the previous lease holder may still be saving one, and first have to
+ * notice that its connections to the database are dead (60 s).
+ */
 async function isReplaced({ store, leaseMs }: RefreshDeps, pair: LeasedPair): Promise<boolean> {
-  const deadline = performance.now() + (pair.takenOver ? leaseMs : 0);
+  const deadline = performance.now() + (pair.takenOver ? 4 * leaseMs : 0);
   for (;;) {
     const connection = await store.connections.get(pair.connectionId);
     if (!connection || connection.status === 'disconnected' || connection.tokenVersion !== pair.version) return true;

@@ -12,6 +12,7 @@ import {
   type Finished,
   finishConsent,
   giveUpConsent,
+  giveUpMs,
   openConsent,
   retryMs,
 } from './finish-consent.ts';
@@ -36,7 +37,7 @@ interface Consented {
 /**
  * Exchanges the code of a consent and makes a connection of it. `later`: the library does not answer now, and the connection
  * is finished in the background.
- * @throws OAuthError if the code is refused; Rejected or HttpError if the grant cannot be used, and was revoked
+ * @throws OAuthError if the code is refused; Rejected or HttpError if the grant cannot be used
  */
 export async function acceptConsent(deps: ConsentDeps, consented: Consented): Promise<Finished | { kind: 'later' }> {
   const consent = await exchange(deps, consented);
@@ -47,7 +48,7 @@ export async function acceptConsent(deps: ConsentDeps, consented: Consented): Pr
       const leftMs = Math.max(1, Math.floor(deadline - performance.now()));
       return await finishConsent(deps, consent, AbortSignal.timeout(leftMs));
     } catch (error) {
-      if (isFinal(error)) {
+      if (isFinal(error, consent)) {
         await giveUpConsent(deps, consent, reasonOf(error));
         throw error;
       }
@@ -66,20 +67,13 @@ export async function acceptConsent(deps: ConsentDeps, consented: Consented): Pr
 }
 
 /** Saves the encrypted tokens before any other request: another process can finish it if this one dies. */
-async function exchange({ store, sealer, oauth, log }: ConsentDeps, consented: Consented): Promise<Consent> {
+async function exchange({ store, sealer, oauth }: ConsentDeps, consented: Consented): Promise<Consent> {
   const { refreshToken, accessToken, accessMs } = await oauth.exchangeCode(consented);
   if (refreshToken === undefined) throw new Error('the library returned no refresh token');
   const id = randomUUID();
   const { linkMadeAt, connectionId = null, tags = null } = consented;
   const tokens = sealPair(sealer, purposeOf.consent(id), { accessToken, refreshToken });
-  try {
-    return await store.consents.save({ id, tokens, connectionId, tags, linkMadeAt }, { accessMs, leaseMs });
-  } catch (error) {
-    const failed = (err: unknown) =>
-      log.warn({ event: 'grant.revoke_failed', err }, 'grant not revoked at the library');
-    await oauth.revoke(refreshToken).catch(failed);
-    throw error;
-  }
+  return store.consents.save({ id, tokens, connectionId, tags, linkMadeAt }, { accessMs, leaseMs });
 }
 
 /** Finishes consents in the background. */
@@ -97,7 +91,9 @@ async function finishDue(deps: ConsentDeps, stopping: AbortSignal): Promise<void
     if (!taken.isFresh) consent = await refreshed(deps, taken);
     await finishConsent(deps, consent, AbortSignal.any([stopping, AbortSignal.timeout(leaseMs / 2)]));
   } catch (error) {
-    if (isFinal(error)) return giveUpConsent(deps, consent, reasonOf(error));
+    // The library no longer accepts the access token: the next attempt gets a new one.
+    if (taken.isFresh && isUnauthorized(error)) return deps.store.consents.expire(consent.id);
+    if (isUnauthorized(error) || isFinal(error, consent)) return giveUpConsent(deps, consent, reasonOf(error));
     const { connectionId } = consent;
     deps.log.warn({ event: 'consent.deferred', connectionId, reason: reasonOf(error) }, 'consent deferred, will retry');
     await deps.store.consents.again(consent.id, waitOf(error) ?? retryMs);
@@ -119,11 +115,14 @@ async function refreshed({ store, sealer, tokens }: ConsentDeps, consent: Consen
   return renewed;
 }
 
-/** A new try would get the same answer: the grant is of no use. */
-const isFinal = (error: unknown) =>
+const isUnauthorized = (error: unknown) => error instanceof HttpError && error.status === 401;
+
+/** A new try would get the same answer: the grant is of no use. Other errors may pass within a day. */
+const isFinal = (error: unknown, { createdAt }: Consent) =>
   error instanceof Rejected ||
-  (error instanceof HttpError && error.status < 500) ||
-  (error instanceof OAuthError && error.invalidGrant);
+  (error instanceof OAuthError && error.invalidGrant) ||
+  (error instanceof HttpError && error.status === 403) ||
+  Date.now() - createdAt.getTime() > giveUpMs;
 
 /** How long the library asked to wait, in ms; undefined if it did not. */
 const waitOf = (error: unknown) => (error instanceof RetryLater ? error.waitMs : undefined);

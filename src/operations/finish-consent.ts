@@ -1,4 +1,4 @@
-import { reasonOf } from '../floor/errors.ts';
+import { reasonOf, Superseded } from '../floor/errors.ts';
 import type { Log } from '../floor/log.ts';
 import type { Tags } from '../floor/tags.ts';
 import { within } from '../floor/within.ts';
@@ -32,8 +32,8 @@ export type Finished =
   /** The user connected again, or an operator disconnected the user, after this consent. */
   | { kind: 'superseded' };
 
-/** A grant that could not be revoked for this long is given up. */
-const revokeForMs = 24 * 3_600_000;
+/** A consent that could not be finished, or its grant revoked, for this long is given up. */
+export const giveUpMs = 24 * 3_600_000;
 /** Until a consent is tried again, unless the library named another time. */
 export const retryMs = 15_000;
 
@@ -41,18 +41,34 @@ export const openConsent = (sealer: Sealer, { id, tokens }: Consent) => openPair
 
 /** Requests the user of the grant, and saves the connection with its companies, first sync and schedule. */
 export async function finishConsent(deps: ConsentDeps, consent: Consent, signal: AbortSignal): Promise<Finished> {
-  const { store } = deps;
   const { accessToken: token } = openConsent(deps.sealer, consent);
   const me = storable(await deps.client.me({ token, signal }));
+  try {
+    return await finishFor(deps, consent, me);
+  } catch (error) {
+    if (!(error instanceof Superseded)) throw error;
+    // To revoke the grant could end a live connection of the user.
+    const own = await deps.store.connections.ofUser(me.user.id);
+    if (isLive(own)) await deps.store.consents.remove(consent.id);
+    else await revokeConsent(deps, consent);
+    return { kind: 'superseded' };
+  }
+}
+
+/** @throws Superseded */
+async function finishFor(deps: ConsentDeps, consent: Consent, me: Me): Promise<Finished> {
+  const { store } = deps;
   const [own, expected] = await Promise.all([
     store.connections.ofUser(me.user.id),
     consent.connectionId === null ? undefined : store.connections.get(consent.connectionId),
   ]);
   // A refusal by the library says nothing about this grant: it ends the connection of an earlier one.
   if ([own?.connectedAt, own?.linksSince].some((at) => at && at > consent.createdAt)) {
-    await discard(deps, consent, own);
-    return { kind: 'superseded' };
+    throw new Superseded();
   }
+  // An attempt before has saved the connection, and then failed.
+  const isSaved = own && (await store.consents.get(consent.id)) === undefined;
+  if (isSaved) return { kind: 'connected', ...(await begin(deps, { id: own.id, created: false }, me)) };
   if (expected && expected.userId !== me.user.id) {
     // Revoking could end a live connection of this other user, so that one gets the new tokens instead.
     if (isLive(own)) await saveConnection(deps, consent, me);
@@ -67,18 +83,20 @@ export async function finishConsent(deps: ConsentDeps, consent: Consent, signal:
     await revokeConsent(deps, consent);
     return { kind: 'link ended' };
   }
-  return { kind: 'connected', ...(await connect(deps, consent, me)) };
+  const saved = await saveConnection(deps, consent, me, consent.tags);
+  const fields = { connectionId: saved.id, companies: me.companies.length };
+  if (saved.created) deps.log.info({ event: 'connection.connected', ...fields }, 'connected');
+  else if (saved.recovered)
+    deps.log.info({ event: 'connection.recovered', ...fields }, 'connected again after a disconnect');
+  else deps.log.info({ event: 'connection.reconnected', ...fields }, 'connected again');
+  return { kind: 'connected', ...(await begin(deps, saved, me)) };
 }
 
-async function connect(deps: ConsentDeps, consent: Consent, me: Me) {
+/** Saves the companies of a connection, and requests its first sync. */
+async function begin(deps: ConsentDeps, { id, created }: { id: string; created: boolean }, me: Me) {
   const { store, log } = deps;
-  const { id, created, recovered } = await saveConnection(deps, consent, me, consent.tags);
   await store.connections.setCompanies(id, me.companies, { complete: me.problems.length === 0, isNew: created });
   await store.syncs.request(id, 'incremental');
-  const fields = { connectionId: id, companies: me.companies.length };
-  if (created) log.info({ event: 'connection.connected', ...fields }, 'connected');
-  else if (recovered) log.info({ event: 'connection.recovered', ...fields }, 'connected again after a disconnect');
-  else log.info({ event: 'connection.reconnected', ...fields }, 'connected again');
   // If the queue is unreachable or this process dies here, the dispatcher does the same from the database.
   await within(2000, Promise.all([deps.schedule.alignOne(id), deps.queues.addSync(id)])).catch((err) =>
     log.warn({ event: 'sync.enqueue_failed', connectionId: id, err: reasonOf(err) }, 'first sync not queued'),
@@ -86,6 +104,7 @@ async function connect(deps: ConsentDeps, consent: Consent, me: Me) {
   return { id, created, companies: me.companies.map((company) => company.name) };
 }
 
+/** @throws Superseded */
 const saveConnection = (
   { store, sealer, tokens }: ConsentDeps,
   consent: Consent,
@@ -97,20 +116,14 @@ const saveConnection = (
     tags,
     tokens: tokens.seal(user.id, openConsent(sealer, consent)),
     accessExpiresAt: consent.accessExpiresAt,
-    consentId: consent.id,
+    consent,
   });
 
-/** Ends a consent that can never be finished. */
+/** Ends a consent that can never be finished. Its user is unknown: to revoke the grant could end a live connection. */
 export async function giveUpConsent(deps: ConsentDeps, consent: Consent, reason: string): Promise<void> {
   const { connectionId } = consent;
   deps.log.warn({ event: 'consent.given_up', connectionId, reason }, 'consent given up');
-  await discard(deps, consent, connectionId === null ? undefined : await deps.store.connections.get(connectionId));
-}
-
-/** Removes a consent, and revokes its grant unless that could end a live connection. */
-async function discard(deps: ConsentDeps, consent: Consent, connection: Connection | undefined): Promise<void> {
-  if (isLive(connection)) await deps.store.consents.remove(consent.id);
-  else await revokeConsent(deps, consent);
+  await deps.store.consents.remove(consent.id);
 }
 
 const isLive = (connection: Connection | undefined) => connection !== undefined && connection.status !== 'disconnected';
@@ -122,7 +135,7 @@ async function revokeConsent({ store, sealer, oauth, log }: ConsentDeps, consent
   } catch (err) {
     const { connectionId } = consent;
     log.warn({ event: 'grant.revoke_failed', connectionId, err }, 'grant not revoked at the library');
-    if (Date.now() - consent.createdAt.getTime() < revokeForMs) return store.consents.again(consent.id, retryMs);
+    if (Date.now() - consent.createdAt.getTime() < giveUpMs) return store.consents.again(consent.id, retryMs);
   }
   await store.consents.remove(consent.id);
 }

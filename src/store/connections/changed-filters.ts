@@ -36,7 +36,7 @@ export async function changeDefaults(db: Database, defaults: Defaults): Promise<
       .onConflict((it) => it.column('name').doUpdateSet({ value: text }))
       .execute();
     if (!before) return false;
-    await tx.updateTable('connections').set({ filtersPending: true }).where('status', '<>', 'disconnected').execute();
+    await tx.updateTable('connections').set({ filtersPending: true }).execute();
     return true;
   });
 }

@@ -47,6 +47,11 @@ export async function again(db: Database, id: string, waitMs: number): Promise<v
   await sql`UPDATE consents SET next_at = ${inMs(waitMs)} WHERE id = ${id}`.execute(db);
 }
 
+/** Makes a consent due now. Its access token counts as expired. */
+export async function expire(db: Database, id: string): Promise<void> {
+  await sql`UPDATE consents SET next_at = now(), access_expires_at = now() WHERE id = ${id}`.execute(db);
+}
+
 /** Saves refreshed tokens. Undefined if the consent has ended. */
 export async function renew(db: Database, id: string, tokens: string, accessMs: number): Promise<Consent | undefined> {
   return db

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
+import { Superseded } from '../../floor/errors.ts';
 import type { Tags } from '../../floor/tags.ts';
-import type { Database, StoredTokens } from '../database/schema.ts';
+import type { Consent, Database, StoredTokens } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent, notify } from '../events/add-event.ts';
 
@@ -16,8 +17,8 @@ export async function storedTokens(db: Database, id: string): Promise<StoredToke
 
 /**
  * Connects a user. One who was connected before keeps the connection with its records; a paused one stays paused.
- * `consentId`: the consent that the tokens come from, which is deleted. `tags` replace those that the connection has.
- * @throws Error when another process has finished that consent
+ * `consent`: where the tokens come from; it is deleted. `tags` replace those that the connection has.
+ * @throws Superseded; Error when another process has finished that consent
  */
 export async function connect(
   db: Database,
@@ -25,28 +26,32 @@ export async function connect(
     user: { id: string; name: string; email: string };
     tokens: string;
     accessExpiresAt: Date;
-    consentId?: string;
+    consent?: Pick<Consent, 'id' | 'createdAt'>;
     tags?: Tags | null;
   },
 ): Promise<{ id: string; created: boolean; recovered: boolean }> {
   return db.transaction().execute(async (tx) => {
-    if (consented.consentId !== undefined) {
-      const finished = await tx.deleteFrom('consents').where('id', '=', consented.consentId).executeTakeFirst();
-      // The other process may have refreshed the tokens: these would be the old ones.
-      if (finished.numDeletedRows === 0n) throw new Error('another process has finished this consent');
-    }
+    const { consent } = consented;
     const before = await tx
       .selectFrom('connections')
-      .select(['id', 'status'])
+      .select(['id', 'status', 'connectedAt', 'linksSince'])
       .where('userId', '=', consented.user.id)
       .forUpdate()
       .executeTakeFirst();
+    if (consent) {
+      if ([before?.connectedAt, before?.linksSince].some((at) => at && at > consent.createdAt)) throw new Superseded();
+      const finished = await tx.deleteFrom('consents').where('id', '=', consent.id).executeTakeFirst();
+      // The other process may have refreshed the tokens: these would be the old ones.
+      if (finished.numDeletedRows === 0n) throw new Error('another process has finished this consent');
+    }
+    const connectedAt = consent?.createdAt ?? sql<Date>`now()`;
     const fresh = {
       userName: consented.user.name,
       userEmail: consented.user.email,
       tokens: consented.tokens,
       accessExpiresAt: consented.accessExpiresAt,
       ...(consented.tags && { tags: consented.tags }),
+      connectedAt,
     };
     const saved = await tx
       .insertInto('connections')
@@ -56,7 +61,6 @@ export async function connect(
           ...fresh,
           status: sql`CASE WHEN connections.status = 'paused' THEN 'paused' ELSE 'active' END`,
           tokenVersion: sql`connections.token_version + 1`,
-          connectedAt: sql`now()`,
           refreshOwner: null,
           refreshUntil: null,
           refreshUnansweredAt: null,
