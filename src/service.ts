@@ -78,10 +78,10 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
       { host, port },
     );
     starting.defer(() => server.close());
-    signal?.throwIfAborted();
   }
+  signal?.throwIfAborted();
   const workers = role === 'web' ? undefined : await startWorkers(context);
-  starting.defer(() => workers?.stop(Math.max(0, stopBy - performance.now())));
+  starting.defer(() => workers?.stop(Math.min(config.shutdownGrace, Math.max(0, stopBy - performance.now()))));
   starting.defer(watchClock(log, () => workers?.clockSet()));
   const checks = await readiness.results(0);
   signal?.throwIfAborted();

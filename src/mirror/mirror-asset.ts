@@ -1,5 +1,5 @@
 import { skippedNow } from '../filters/apply-filters.ts';
-import { Archived, Rejected, RetryLater } from '../floor/errors.ts';
+import { Archived, Rejected, RetryLater, reasonOf } from '../floor/errors.ts';
 import { type Reason, renderReason } from '../floor/reasons.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/schemas.ts';
@@ -70,10 +70,10 @@ async function storeMedia(
   // The upload is of an earlier version than the stored one.
   if (found && asset.upload) await forgetUpload(deps, leased, asset.upload);
   if (found) await dropUnfinishedVersion(deps, leased);
-  const media = found ?? (await withHash(deps, leased, await transfer(deps, leased, detail)));
+  const media = found?.media ?? (await withHash(deps, leased, await transfer(deps, leased, detail)));
   const { bytes, variant, checksums } = media;
   note(lease, found ? 'found_in_bucket' : 'stored', { bytes, variant, checksums });
-  requireLease(await deps.store.assets.saveMedia(lease, media));
+  requireLease(await deps.store.assets.saveMedia(lease, media, { isVerified: found?.isRead ?? true }));
   return { media, isNew: !found };
 }
 
@@ -96,12 +96,15 @@ async function withHash(deps: MirrorDeps, leased: LeasedAsset, media: Media): Pr
   throw new Error(`${key} was read back with CRC-32 ${crc32}, but ${checksums.crc32} was stored`);
 }
 
-/** The media of this version if an earlier lease stored it and the bucket still has exactly these bytes. */
+/**
+ * The media of this version if an earlier lease stored it, and the bucket still has it with the same length and ETag. Without
+ * ETags it is read, and its content compared. A file that cannot be read is fetched again.
+ */
 async function findStored(
   deps: MirrorDeps,
   { asset, signal }: LeasedAsset,
   detail: AssetDetail,
-): Promise<Media | undefined> {
+): Promise<{ media: Media; isRead: boolean } | undefined> {
   const { media } = asset;
   if (!media || media.version !== versionOf(detail)) return undefined;
   // Without a record, a file under an older name is stored again under its present one.
@@ -109,10 +112,16 @@ async function findStored(
     return undefined;
   const object = await deps.storage.head(media.key, { signal });
   if (object?.bytes !== media.bytes) return undefined;
-  if (media.etag !== null) return object.etag === media.etag ? media : undefined;
-  // Without ETags the content decides.
+  if (media.etag !== null) return object.etag === media.etag ? { media, isRead: false } : undefined;
   const { crc32 = 'unknown' } = media.checksums;
-  return (await isIntact(deps.storage, media.key, crc32, { signal })) ? media : undefined;
+  const isSame = await isIntact(deps.storage, media.key, crc32, { signal }).catch(async (error) => {
+    signal.throwIfAborted();
+    await deps.storage.check();
+    const fields = { assetId: asset.id, key: media.key, reason: reasonOf(error) };
+    deps.log.warn({ event: 'object.found_unreadable', ...fields }, 'stored object cannot be read, fetching it again');
+    return false;
+  });
+  return isSame ? { media, isRead: true } : undefined;
 }
 
 /** Stores the thumbnail. Without one the asset is mirrored nevertheless: follow-up checks try again. */

@@ -92,7 +92,10 @@ export async function retryOrFail(
 const idsOf = ({ connectionId, id }: LeasedAsset['asset']) => ({ connectionId, assetId: id });
 
 async function judge(deps: RetryDeps, { asset, signal }: LeasedAsset, error: unknown): Promise<Verdict> {
-  const { log, outages, limiter, timings } = deps;
+  const { log, breaker, outages, limiter, timings } = deps;
+  // Without a wait, this process would take the same asset again and again.
+  if (error instanceof Interrupted && breaker.openReason !== undefined && !signal.aborted)
+    return bucketUnavailable(breaker.openReason);
   if (signal.aborted || error instanceof Interrupted || error instanceof Disconnected) {
     const reason = reasonOf(signal.reason ?? error);
     log.debug({ event: 'asset.handed_back', ...idsOf(asset), reason }, 'asset returned to the queue');
@@ -124,6 +127,12 @@ async function judge(deps: RetryDeps, { asset, signal }: LeasedAsset, error: unk
   return { outcome: 'attempt_failed', waitMs: backoff(asset.attempts, first, last), reason, spent: true };
 }
 
+const bucketUnavailable = (text: string): Verdict => ({
+  outcome: 'bucket_unavailable',
+  waitMs: 5000 + Math.random() * 10_000,
+  reason: { code: 'bucket_unavailable', text },
+});
+
 /** The bucket refused an object. A check of the bucket shows whether it refuses all objects or only this one. */
 async function judgeRefusal(
   { breaker, log }: RetryDeps,
@@ -134,8 +143,7 @@ async function judgeRefusal(
   const mayBeAll = error instanceof RetryLater || error.scope === 'all';
   if (mayBeAll) await breaker.check();
   if (mayBeAll && breaker.openReason !== undefined) {
-    const reason: Reason = { code: 'bucket_unavailable', text };
-    return { outcome: 'bucket_unavailable', waitMs: 5000 + Math.random() * 10_000, reason };
+    return bucketUnavailable(text);
   }
   const reason: Reason = { code: 'object_refused', text };
   // The asset may have waited for the library before. Those waits do not count.

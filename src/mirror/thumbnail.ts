@@ -38,6 +38,7 @@ export async function mirrorThumbnail(
       if (size > largestThumbnail) throw new Error(`the thumbnail has more than ${largestThumbnail} bytes`);
       chunks.push(chunk);
     }
+    if (size === 0) throw new KnownError({ code: 'empty' });
     const picture = Buffer.concat(chunks);
     if (isErrorPage(picture.subarray(0, headBytes))) {
       throw new KnownError({ code: 'wrong_content', of: 'thumbnail', got: 'an error page' });

@@ -33,14 +33,14 @@ const atOnce = 4;
 /** A part that fails is fetched again alone, up to this many times in all. */
 const triesPerPart = 4;
 
-/** The server announced that it serves ranges of one version, and served none. */
+/** The server announced that it serves ranges of one version, and did not. */
 export class NotInParts extends NamedError {}
 
 /**
  * Transfers the missing parts of an upload, several at once, and completes it. An interrupted upload can be resumed:
  * its id is in the row, and the store lists its parts.
  * @throws UploadLost, OtherVersion, or HttpError 404 or 410: then the upload is forgotten, and another may begin
- * @throws NotInParts if the server serves no ranges
+ * @throws NotInParts if the server serves no ranges, or repeatedly not all of them
  */
 export async function transferInParts(
   deps: MirrorDeps,
@@ -74,7 +74,9 @@ export async function transferInParts(
     if (error instanceof TooSlow && done.size > resumedParts) {
       throw new RetryLater(error.message, withMargin(2 * error.windowMs));
     }
-    if (error instanceof RangeRefused && done.size === 0) throw new NotInParts(error.message, { cause: error });
+    // After some parts, it may be one server of several, with other ETags.
+    if (error instanceof RangeRefused && (done.size === 0 || leased.asset.attempts > 0))
+      throw new NotInParts(error.message, { cause: error });
     throw error;
   }
 }
@@ -162,7 +164,7 @@ async function movePart(
   for (let tries = 1; ; tries++) {
     const body = deps.downloader.part(link, pinned, from, from + partLength(upload, number), signal);
     try {
-      const part = await deps.storage.uploads.put(upload, number, body, { signal });
+      const part = await deps.outages.watch('links', () => deps.storage.uploads.put(upload, number, body, { signal }));
       requireLease(await deps.store.assets.savePart(lease, part));
       return part;
     } catch (error) {

@@ -64,8 +64,12 @@ export function slower(
 export function faster({ adaptiveLimit, limit, ceiling, now }: Concurrency): AdaptiveLimit {
   const { limitAtObjection, slowedAt } = adaptiveLimit;
   const most =
-    limitAtObjection === null ? limit * slowStart : Math.min(curve(limitAtObjection, now - slowedAt), limit * 1.25 + 1);
-  return { ...adaptiveLimit, strikes: 0, limit: Math.min(ceiling, Math.max(limit, Math.floor(most))) };
+    limitAtObjection === null
+      ? Math.max(limit + 1, limit * slowStart)
+      : Math.min(curve(limitAtObjection, now - slowedAt), limit * 1.25 + 1);
+  // A ceiling that is lower for a while does not lower the limit itself.
+  const higher = Math.max(adaptiveLimit.limit, Math.min(ceiling, Math.floor(most)));
+  return { ...adaptiveLimit, strikes: 0, limit: higher };
 }
 
 /**

@@ -27,7 +27,8 @@ export function requireLease(isHolder: boolean): void {
   if (!isHolder) throw new Interrupted('another worker has the asset');
 }
 
-type Entry = { lease: AssetLease; aborter: AbortController; until: number };
+/** `until`: by the monotonic clock, which may stop while the machine sleeps; `untilDate`: by the other one, which may be set. */
+type Entry = { lease: AssetLease; aborter: AbortController; until: number; untilDate: number };
 
 /**
  * The leases that this process holds, renewed by one heartbeat. When a lease is lost (another worker has the asset, or its
@@ -54,9 +55,9 @@ export class Leases {
 
   /** The lease of an asset whose job came off the queue; undefined when there is nothing to do. */
   async take(assetId: string): Promise<LeasedAsset | undefined> {
-    const now = performance.now();
+    const ends = this.#ends();
     const asset = await this.#store.assets.take(assetId, this.#timings.assetLease);
-    return asset && this.#add(asset, now);
+    return asset && this.#add(asset, ends);
   }
 
   get size(): number {
@@ -85,12 +86,12 @@ export class Leases {
     const mine = [...this.#entries.values()];
     if (mine.length === 0) return;
     const { assetLease } = this.#timings;
-    const now = performance.now();
+    const ends = this.#ends();
     try {
       const leases = mine.map(({ lease }) => lease);
       const kept = await this.#store.assets.renew(leases, assetLease);
       for (const entry of mine) {
-        if (kept.has(entry.lease.assetId)) entry.until = now + assetLease;
+        if (kept.has(entry.lease.assetId)) Object.assign(entry, ends);
         else this.#drop(entry, 'this process may no longer work on the asset');
       }
     } catch (err) {
@@ -102,12 +103,19 @@ export class Leases {
     }
   }
 
-  #add(asset: OwnedAsset, since: number): LeasedAsset {
+  /** When a lease ends that is taken now. */
+  #ends(): Pick<Entry, 'until' | 'untilDate'> {
+    const { assetLease } = this.#timings;
+    return { until: performance.now() + assetLease, untilDate: Date.now() + assetLease };
+  }
+
+  #add(asset: OwnedAsset, ends: Pick<Entry, 'until' | 'untilDate'>): LeasedAsset {
     const aborter = new AbortController();
-    const entry: Entry = { lease: leaseOf(asset), aborter, until: since + this.#timings.assetLease };
+    const entry: Entry = { lease: leaseOf(asset), aborter, ...ends };
     this.#entries.set(asset.id, entry);
     if (this.#interrupted !== undefined) aborter.abort(new Interrupted(this.#interrupted));
-    const isEnding = () => entry.until - performance.now() < this.#timings.fenceMargin;
+    const isEnding = () =>
+      Math.min(entry.until - performance.now(), entry.untilDate - Date.now()) < this.#timings.fenceMargin;
     return {
       asset,
       lease: entry.lease,

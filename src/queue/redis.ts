@@ -3,8 +3,11 @@ import { parseRedisUrl } from '../config/redis-address.ts';
 import { reasonOf } from '../floor/errors.ts';
 import { networkProblem } from '../floor/network-problem.ts';
 
-/** After a failover the old primary answers READONLY: reconnect to the new primary, and resend the command. */
-const moved = (error: Error) => (error.message.startsWith('READONLY') ? 2 : false);
+/**
+ * After a failover the old primary answers READONLY: reconnect to the new primary, and resend the command. Redis 6 has the word
+ * inside a longer text if a script failed.
+ */
+export const moved = (error: Error) => (/\bREADONLY\b/.test(error.message) ? 2 : false);
 
 export interface RedisOptions {
   /** Null: no limit. */

@@ -86,6 +86,7 @@ export function isTemporary(error: unknown): boolean {
   if (error instanceof HttpError) return error.status >= 500;
   if (error instanceof Error && ['TimeoutError', 'HTTPParserError'].includes(error.name)) return true;
   if (networkProblem(error)) return true;
+  if (error instanceof Error && error.cause !== undefined && isTemporary(error.cause)) return true;
   const code = (error as { code?: unknown } | undefined)?.code;
   return typeof code === 'string' && /^(E[A-Z]+$|UND_ERR)/.test(code);
 }

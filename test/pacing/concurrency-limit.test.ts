@@ -68,6 +68,14 @@ describe('the concurrency limit after quick answers', () => {
     expect(limits).toEqual([22, 30, 42, 58]);
   });
 
+  test.each([1, 2])('the concurrency limit rises from %i, too', (limit) => {
+    expect(faster(at({ ...untried, limit }, 64, 1_000_000)).limit).toBe(limit + 1);
+  });
+
+  test('a low ceiling does not lower the limit that holds after it', () => {
+    expect(faster(at(untried, 1, 1_000_000)).limit).toBe(16);
+  });
+
   test('the concurrency limit returns in 12 seconds to where the library objected, and then goes on', () => {
     const begin = 1_000_000;
     let { adaptiveLimit } = slower(at({ ...untried, limit: 40 }, 64, begin), 'failure')!;

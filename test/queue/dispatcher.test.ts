@@ -199,7 +199,7 @@ describe('the dispatcher', () => {
     const { assets } = stage.store;
     const media = { key: 'k', bytes: 1, variant: 'original', checksums: {}, etag: null, version: 'v' } as const;
     expect(await assets.startTransfer(late!)).toBe(false);
-    expect(await assets.saveMedia(late!, media)).toBe(false);
+    expect(await assets.saveMedia(late!, media, { isVerified: true })).toBe(false);
     const reason: Reason = { code: 'error', text: 'late' };
     expect(await assets.failed(late!, reason)).toBe(false);
     expect(await assets.again(late!, 0, { spent: true, reason })).toBe(false);

@@ -36,6 +36,8 @@ export async function write(
     } finally {
       await file.close();
     }
+    // Again: the sync of a large file may take longer than the margin of a lease.
+    await fence?.();
     signal?.throwIfAborted();
     await moveIntoPlace(root, claim.draft, target, key);
     return { key, bytes: meter.passed, etag: undefined, checksums: meter.checksums() };

@@ -28,6 +28,8 @@ export async function writeInParts(bucket: Bucket, key: string, body: Readable, 
       sending.catch((error) => meter.destroy(error));
     }
     await sending;
+    // Again: the last part may take longer than the margin of a lease.
+    await fence?.();
     return await completeUpload(bucket, upload!, parts, signal);
   } catch (error) {
     await sending.catch(() => {});

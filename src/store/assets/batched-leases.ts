@@ -8,7 +8,7 @@ import { saveMedia } from './transfers.ts';
 /** The usual steps of a lease: it begins, the media is saved, it ends. Calls at the same moment share a statement. */
 export function batchedLeases(db: Database) {
   const take = batched((requests: { id: string; leaseMs: number }[]) => takeAssets(db, requests));
-  const save = batched((saves: { lease: AssetLease; media: Media }[]) => saveMedia(db, saves));
+  const save = batched((saves: { lease: AssetLease; media: Media; isVerified: boolean }[]) => saveMedia(db, saves));
   const end = batched((ends: { lease: AssetLease; done: Mirrored }[]) => endMirrored(db, ends));
   return {
     /**
@@ -18,7 +18,8 @@ export function batchedLeases(db: Database) {
     take: (id: string, leaseMs: number) => take({ id, leaseMs }),
 
     /** Saves the media that was stored and checked. False if the worker had lost its lease. */
-    saveMedia: (lease: AssetLease, media: Media) => save({ lease, media }),
+    saveMedia: (lease: AssetLease, media: Media, options: { isVerified: boolean }) =>
+      save({ lease, media, ...options }),
 
     /**
      * Ends the lease of an asset whose record is written. False if the worker had lost it. If a listing has changed the asset

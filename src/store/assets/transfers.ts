@@ -36,26 +36,36 @@ export async function replace(
 }
 
 /**
- * Saves media that was stored and checked: it is not fetched again if a later step of its lease fails. If its bytes have changed,
+ * Saves media that was stored and checked: it is not fetched again if a later step of its lease fails. `isVerified`: its content was
+ * compared with the checksums now. If its bytes have changed,
  * `mirrored_at` is cleared, and set again when the asset is finished. Returns for each whether its worker still held the lease.
  */
-export async function saveMedia(db: Database, saves: { lease: AssetLease; media: Media }[]): Promise<boolean[]> {
-  const files = saves.map(({ lease, media }) => ({ id: lease.assetId, lease: lease.number, media }));
+export async function saveMedia(
+  db: Database,
+  saves: { lease: AssetLease; media: Media; isVerified: boolean }[],
+): Promise<boolean[]> {
+  const files = saves.map(({ lease, media, isVerified }) => ({
+    id: lease.assetId,
+    lease: lease.number,
+    media,
+    isVerified,
+  }));
   // Selects by ids, too, or the planner would read all assets.
   const ids = files.map(({ id }) => id);
   const { rows } = await prepared(
     db,
     sql<{ id: string; lease: number }>`
     WITH files AS MATERIALIZED (
-      SELECT * FROM ${recordset(files)} AS files (id text, lease int, media jsonb)
+      SELECT * FROM ${recordset(files)} AS files (id text, lease int, media jsonb, is_verified bool)
     ), leased AS MATERIALIZED (
-      SELECT a.id, files.media FROM assets a JOIN files USING (id, lease)
+      SELECT a.id, files.media, files.is_verified FROM assets a JOIN files USING (id, lease)
       WHERE a.id = ANY(${ids}::text[]) AND a.lease_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
     ), uploaded AS (
       DELETE FROM upload_parts USING leased WHERE asset_id = leased.id
     )
-    UPDATE assets SET media = leased.media, bytes = (leased.media->>'bytes')::bigint, verified_at = now(), upload = NULL,
-      retained_until = NULL, unverifiable_at = NULL,
+    UPDATE assets SET media = leased.media, bytes = (leased.media->>'bytes')::bigint, upload = NULL, retained_until = NULL,
+      verified_at = CASE WHEN is_verified THEN now() ELSE verified_at END,
+      unverifiable_at = CASE WHEN NOT is_verified THEN unverifiable_at END,
       mirrored_at = CASE WHEN assets.media#>>'{checksums,crc32}' = leased.media#>>'{checksums,crc32}' THEN mirrored_at END
     FROM leased WHERE assets.id = leased.id AND assets.id = ANY(${ids}::text[]) RETURNING assets.id, assets.lease`,
   );

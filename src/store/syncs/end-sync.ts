@@ -90,7 +90,7 @@ async function writeEnd(
         WHERE connection_id = ${connectionId} AND status IN ('waiting', 'running') AND id <> ${sync.id}) AS more
       FROM connections WHERE id = ${connectionId} AND sync_owner = ${owner} FOR UPDATE
     ), ended AS (
-      UPDATE connections SET last_error = ${lastError}, ${status === 'done' ? sql`last_sync_at = now(),` : sql``}
+      UPDATE connections SET last_error = ${lastError}, ${status === 'done' && isWhole(sync) ? sql`last_sync_at = now(),` : sql``}
         news_at = CASE WHEN before.news THEN now() ELSE news_at END,
         sync_owner = CASE WHEN before.more THEN sync_owner END, sync_until = CASE WHEN before.more THEN sync_until END
       FROM before
@@ -114,13 +114,14 @@ function isWhole({ scope: { acceptGone: _, acceptReplaced: __, acceptRemoved: __
   return Object.keys(limits).length === 0;
 }
 
-/** Adds an event for the first of several failures in a row; the others would repeat it every few minutes. */
+/** Adds an event, unless the last sync of everything had failed, too: it would be repeated every few minutes. */
 async function reportFailure(tx: Database, { id, connectionId, mode }: Sync, reason: string | null): Promise<void> {
   const before = await tx
     .selectFrom('syncs')
     .select('status')
     .where('connectionId', '=', connectionId)
-    .where('finishedAt', 'is not', null)
+    .where('finishedAt', '>=', tx.selectFrom('connections').select('connectedAt').where('id', '=', connectionId))
+    .where(sql<boolean>`${syncLimits} = '{}'`)
     .where('id', '<>', id)
     .orderBy('finishedAt', 'desc')
     .limit(1)
