@@ -5,18 +5,18 @@ export const modules = {
   source: [['tracing'], 'is the library as the mirror sees it; knows no database, queue or bucket'],
   storage: [['tracing'], 'is a bucket or a directory; knows no library, database or queue'],
   store: [['config'], 'has all SQL of the mirror; knows no library, bucket or queue'],
-  oauth: [['source', 'store'], 'keeps the tokens of connections'],
-  pacing: [['oauth', 'source', 'storage', 'store'], 'decides how much may be in flight; does no work itself'],
-  filters: [['source', 'store'], 'says which assets a connection skips'],
+  oauth: [['source', 'store'], 'makes connect links, and keeps the tokens of connections'],
+  pacing: [['oauth', 'source', 'storage', 'store'], 'decides how much may be in flight, and when to wait'],
+  filters: [['source', 'store'], 'decides which assets a connection skips, and applies that'],
   queue: [['config', 'pacing', 'store', 'tracing'], 'delivers work; does not know what the work is'],
   metrics: [['queue', 'store'], 'counts; the work does not depend on it'],
   webhooks: [['metrics', 'oauth', 'store'], 'delivers events'],
   sync: [['filters', 'pacing', 'source', 'store', 'tracing'], 'turns a listing into records; moves no files'],
   mirror: [
     ['filters', 'metrics', 'pacing', 'queue', 'source', 'storage', 'store', 'tracing'],
-    'turns one asset into a verified copy; lists nothing',
+    'turns one asset into a verified copy, and removes copies; lists nothing',
   ],
-  verify: [['mirror', 'queue', 'pacing', 'source', 'storage', 'store', 'sync'], 'compares library, records and bucket'],
+  verify: [['mirror', 'queue', 'pacing', 'source', 'storage', 'store', 'sync'], 'compares library, records and bucket; writes evidence into the bucket, and restores from it'],
   operations: [
     ['filters', 'oauth', 'pacing', 'queue', 'source', 'storage', 'store', 'sync', 'verify'],
     'holds every operator action once, for API, CLI and dashboard',
@@ -33,7 +33,7 @@ export const modules = {
   library: [[], 'is the service of the specification, and shares nothing with the mirror but the floor'],
 };
 
-/** Each external library has one home. */
+/** Only these folders import these libraries. */
 const homes = {
   bullmq: ['bullmq', 'queue'],
   ioredis: ['ioredis', 'queue'],

@@ -86,13 +86,13 @@ def check_objects(at, manifest):
         for entry in (entry for entry in line["objects"] + kept if "versionId" not in entry):  # a download has no versions
             known.add(entry["key"])
             what, why = difference(entry, f"{at}/{entry['key']}")
-            if what in ("missing", "altered") and is_excused(what, entry, line): what, why = "unproven", "changed after the inventory"
+            if what in ("missing", "altered") and is_excused(what, entry, line): what, why = "unproven", "changed or removed on purpose after the inventory"
             if what: report(what, entry["key"], day, why)
     for key in (os.path.relpath(os.path.join(folder, name), at) for folder, _, names in os.walk(at) for name in names):
         if key in known or key.startswith(("_mirror/", ".asset-mirror-tmp/")): continue
         endings = "", r"\.[^.]*", r"\.[^.]*\.[^.]*"  # of a sidecar
         is_new = any(is_newer(f"{re.sub(f'{ending}$', '', key)}.asset.json", "writtenAt") for ending in endings)
-        report("unproven" if is_new else "extra", key, day, "changed after the inventory" if is_new else None)
+        report("unproven" if is_new else "extra", key, day, "changed or removed on purpose after the inventory" if is_new else None)
     return len(known)
 def check(at, key=None):
     proven, last, before = proven_manifests(at, key), None, set()

@@ -6,7 +6,7 @@ import { scrub } from './errors.ts';
 /**
  * One line per event, at the boundary, data first: `log.info({ event: 'asset.mirrored', assetId, bytes, ms }, 'asset mirrored')`.
  * `event` is a stable name, `noun.past_participle`; docs/reference/log-events.md lists all of them.
- * Keys in use: event, connectionId, companyId, assetId, syncId, requestId, libraryRequestId, key, bytes, ms, reason, err.
+ * Common keys: event, connectionId, companyId, assetId, syncId, requestId, libraryRequestId, key, bytes, ms, reason, err.
  */
 export type Log = Record<
   'fatal' | 'error' | 'warn' | 'info' | 'debug',

@@ -1,6 +1,5 @@
 import type { Dispatcher } from 'undici';
-import { z } from 'zod';
-import { KnownError } from '../floor/errors.ts';
+import type { z } from 'zod';
 import { getText, HttpError } from './http.ts';
 import {
   type ApiAsset,
@@ -54,9 +53,6 @@ interface ListAssetsCall extends Call {
   assetType?: string | undefined;
   projectId?: string | undefined;
 }
-
-/** An answer about any asset. */
-const anyAsset = z.looseObject({ asset: z.looseObject({ id: z.string() }) });
 
 /**
  * The read API (spec, section 4). Every call takes a `token` and a `signal`, retries temporary errors, and throws
@@ -116,17 +112,11 @@ export class LibraryClient {
   /** One asset with fresh signed links (spec, section 4.7). */
   async getAsset(call: Call & { assetId: string }): Promise<AssetDetail> {
     const what = `read asset ${call.assetId}`;
-    const { value } = await this.#getJson(`/assets/${encodeURIComponent(call.assetId)}`, what, call, z.unknown());
-    // An answer about something else, such as one of a gateway, says nothing about the asset.
-    const { data } = anyAsset.safeParse(value);
-    if (data?.asset.id !== call.assetId) {
-      throw new KnownError({
-        code: 'invalid_answer',
-        request: what,
-        problem: `the answer is about ${data ? `asset ${JSON.stringify(data.asset.id)}` : 'no asset'}`,
-      });
+    const { value } = await this.#getJson(`/assets/${encodeURIComponent(call.assetId)}`, what, call, assetAnswer);
+    if (value.asset.id !== call.assetId) {
+      throw new Error(`${what}: the library answered with another asset, ${JSON.stringify(value.asset.id)}`);
     }
-    return parseAnswer(assetAnswer, what, value).asset;
+    return value.asset;
   }
 
   /** The transcript: one request for the JSON, which contains captions and text (spec, section 4.8). */

@@ -40,7 +40,7 @@ const transfersMs = 1000;
 /** How long an asset that a worker is changing, or that cannot be read, is left alone. */
 const movingMs = 60_000;
 const unreadableMs = 3_600_000;
-/** If more assets than this are left alone, the bucket has a problem. */
+/** If more assets than this are left alone, the bucket or the workers have a problem. */
 const mostUnreadable = 1000;
 
 /**

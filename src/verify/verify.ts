@@ -47,7 +47,8 @@ const scheduledPhases: readonly VerificationPhase[] = ['objects', 'repair', 'end
 
 /**
  * Compares library, records and bucket, phase by phase, in bounded memory. Continues where it was after a crash. Full syncs
- * record the listing of the library; a scheduled verification omits them. Then the records are compared with the bucket.
+ * record the listing of the library first. A scheduled verification only compares the objects with the records, and requests
+ * repairs.
  */
 export async function verify(deps: VerifyDeps, run: Verification, owner: string, signal: AbortSignal): Promise<void> {
   const { options } = run;

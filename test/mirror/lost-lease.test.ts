@@ -43,7 +43,7 @@ describe.each(grounds())('a worker that was suspended until another one got its 
     const at = await stage.company();
     const [id] = await stage.upload(at.companyId);
     await stage.sync(at.connectionId, 'full');
-    await stage.admin.addFault({ endpoint: 'asset', assetId: id!, body: { asset: { id: id!, size: 'nonsense' } } });
+    await stage.admin.addFault({ endpoint: 'asset', assetId: id!, body: { asset: 'nonsense' } });
     let upload: UploadUnderWay | undefined;
     const deps = suspended(async () => {
       upload ??= await takeOver(id!);

@@ -285,7 +285,7 @@ export async function keysOf(storage: Storage): Promise<string[]> {
   return keys;
 }
 
-/** All combinations of queue and store that this run can use: with Redis and S3 if they are available. */
+/** The simplest combination of queue and store, and the fullest one that this run can use: with Redis and S3 if they are available. */
 export const grounds = () => {
   const [redis, s3] = [inject('redis'), inject('s3')];
   return [

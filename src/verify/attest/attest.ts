@@ -13,7 +13,7 @@ export interface Attested extends ObjectCounts {
   day: string | null;
   /** Objects and statements that are altered, missing or extra. */
   problems: number;
-  /** Objects that changed after the inventory, are archived, or have no content hash in it. */
+  /** Objects that were changed or removed on purpose after the inventory, are archived, or have no content hash in it. */
   unproven: number;
 }
 

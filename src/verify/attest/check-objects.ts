@@ -76,11 +76,15 @@ async function judged(
   manifest: Manifest,
   { line, object, finding }: { line: InventoryLine; object: SignedObject; finding: Difference },
 ): Promise<Difference> {
-  const isNewer = finding.what !== 'unproven' && (await isExcused(at, manifest, { line, object, ...finding }));
-  return isNewer ? newer(object.key) : finding;
+  const excused = finding.what !== 'unproven' && (await isExcused(at, manifest, { line, object, ...finding }));
+  return excused ? changedOnPurpose(object.key) : finding;
 }
 
-const newer = (key: string): Difference => ({ what: 'unproven', key, why: 'changed after the inventory' });
+const changedOnPurpose = (key: string): Difference => ({
+  what: 'unproven',
+  key,
+  why: 'changed or removed on purpose after the inventory',
+});
 
 async function checkObject(
   { storage, signal }: Attesting,
