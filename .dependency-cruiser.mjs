@@ -16,7 +16,10 @@ export const modules = {
     ['filters', 'metrics', 'pacing', 'queue', 'source', 'storage', 'store', 'tracing'],
     'turns one asset into a verified copy, and removes copies; lists nothing',
   ],
-  verify: [['mirror', 'queue', 'pacing', 'source', 'storage', 'store', 'sync'], 'compares library, records and bucket; writes evidence into the bucket, and restores from it'],
+  verify: [
+    ['mirror', 'queue', 'pacing', 'source', 'storage', 'store', 'sync'],
+    'compares library, records and bucket; writes evidence into the bucket, and restores from it',
+  ],
   operations: [
     ['filters', 'oauth', 'pacing', 'queue', 'source', 'storage', 'store', 'sync', 'verify'],
     'holds every operator action once, for API, CLI and dashboard',

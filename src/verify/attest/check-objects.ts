@@ -115,7 +115,7 @@ async function checkObject(
 async function findExtra(at: Attesting, manifest: Manifest, known: KeySet): Promise<void> {
   for await (const { key } of at.storage.list('', { signal: at.signal })) {
     if (known.has(key) || key.startsWith(ours) || key.startsWith(`${draftFolder}/`)) continue;
-    const finding: Difference = (await isNewer(at, key, manifest)) ? newer(key) : { what: 'extra', key };
+    const finding: Difference = (await isNewer(at, key, manifest)) ? changedOnPurpose(key) : { what: 'extra', key };
     at.found({ ...finding, after: manifest.day });
   }
 }
