@@ -62,13 +62,10 @@ async function finishFor(deps: ConsentDeps, consent: Consent, me: Me): Promise<F
     store.connections.ofUser(me.user.id),
     consent.connectionId === null ? undefined : store.connections.get(consent.connectionId),
   ]);
-  // A refusal by the library says nothing about this grant: it ends the connection of an earlier one.
-  if ([own?.connectedAt, own?.linksSince].some((at) => at && at > consent.createdAt)) {
-    throw new Superseded();
-  }
   // An attempt before has saved the connection, and then failed.
-  const isSaved = own && (await store.consents.get(consent.id)) === undefined;
-  if (isSaved) return { kind: 'connected', ...(await begin(deps, { id: own.id, created: false }, me)) };
+  if (own?.connectedAt.getTime() === consent.createdAt.getTime()) {
+    return { kind: 'connected', ...(await begin(deps, { id: own.id, created: false }, me)) };
+  }
   if (expected && expected.userId !== me.user.id) {
     // Revoking could end a live connection of this other user, so that one gets the new tokens instead.
     if (isLive(own)) await saveConnection(deps, consent, me);

@@ -36,7 +36,7 @@ export async function write(
     } finally {
       await file.close();
     }
-    // Again: the sync of a large file may take longer than the margin of a lease.
+    // Again: to sync a large file may take longer than the margin of a lease.
     await fence?.();
     signal?.throwIfAborted();
     await moveIntoPlace(root, claim.draft, target, key);

@@ -17,7 +17,7 @@ export async function storedTokens(db: Database, id: string): Promise<StoredToke
 
 /**
  * Connects a user. One who was connected before keeps the connection with its records; a paused one stays paused.
- * `consent`: where the tokens come from; it is deleted. `tags` replace those that the connection has.
+ * `consent`: where the tokens come from; it is deleted, and its time becomes `connectedAt`. `tags` replace those that the connection has.
  * @throws Superseded; Error when another process has finished that consent
  */
 export async function connect(
@@ -39,6 +39,7 @@ export async function connect(
       .forUpdate()
       .executeTakeFirst();
     if (consent) {
+      // A refusal by the library sets neither: it is about the grant before.
       if ([before?.connectedAt, before?.linksSince].some((at) => at && at > consent.createdAt)) throw new Superseded();
       const finished = await tx.deleteFrom('consents').where('id', '=', consent.id).executeTakeFirst();
       // The other process may have refreshed the tokens: these would be the old ones.
