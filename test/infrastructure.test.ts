@@ -68,7 +68,7 @@ async function newSite(
         content: { seed, size },
       });
       await resync();
-      expect(await mirror.assetIn(id, 'mirrored', 120_000)).toMatchObject({ spent: 0, bytes: size });
+      expect(await mirror.assetIn(id, 'mirrored', 120_000)).toMatchObject({ failedAttempts: [], bytes: size });
     },
     async close(): Promise<void> {
       await mirror.kill('SIGKILL');

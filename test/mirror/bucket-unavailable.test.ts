@@ -32,7 +32,7 @@ test('a directory that cannot be written to makes all assets wait with the reaso
     expect(JSON.stringify(ready)).toMatch(/a file has the path/);
     await rm(directory);
     await rename(`${directory}.aside`, directory);
-    for (const id of ids) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ spent: 0 });
+    for (const id of ids) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ failedAttempts: [] });
     expect(breaker(scene.mirror.lines)).toHaveLength(1);
     const downloads = (await scene.admin.requests()).filter((request) => request.endpoint === 'media');
     // A few were in transfer; the rest was not requested.
@@ -62,7 +62,7 @@ test('a disk that is not mounted at the start is waited for; nothing is written 
     expect(await readdir(directory)).toEqual(['.asset-mirror-tmp']);
     await rm(directory, { recursive: true });
     await rename(`${directory}.aside`, directory);
-    expect(await scene.mirror.assetIn(after, 'mirrored')).toMatchObject({ spent: 0 });
+    expect(await scene.mirror.assetIn(after, 'mirrored')).toMatchObject({ failedAttempts: [] });
     expect(await scene.admin.requests({ assetId: before, endpoint: 'media' as never })).toHaveLength(1);
   } finally {
     await scene.close();
@@ -97,7 +97,7 @@ test.runIf(canMount)(
       expect(Number(download!.bytes ?? 0)).toBeLessThan(10_000_000);
       await run('mount', ['-o', 'remount,size=64m', directory]);
       await scene.ground.endWaits();
-      expect(await scene.mirror.assetIn(large, 'mirrored')).toMatchObject({ spent: 0 });
+      expect(await scene.mirror.assetIn(large, 'mirrored')).toMatchObject({ failedAttempts: [] });
     } finally {
       await scene.mirror.stop();
       await run('umount', [directory]);
@@ -171,7 +171,7 @@ test.runIf(inject('s3'))(
       await scene.mirror.assetIn(waiting, 'pending');
       line.set();
       for (const id of [refused, waiting])
-        expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ spent: 0 });
+        expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ failedAttempts: [] });
     } finally {
       await scene.close();
       await line.close();
@@ -224,7 +224,7 @@ test.each<[string, (directory: string) => Promise<unknown>, (directory: string) 
       const files = await readdir(directory, { recursive: true });
       expect(files.filter((name) => ids.some((id) => name.includes(id)))).toEqual([]);
       await back(directory);
-      for (const id of ids) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ spent: 0 });
+      for (const id of ids) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ failedAttempts: [] });
       for (const id of ids) expect((await scene.media(id))?.toString()).toBe('hello');
     } finally {
       await scene.close();

@@ -34,7 +34,7 @@ describe('an asset that is mirrored', () => {
     expect(await scene.mirror.asset(id)).toMatchObject({ state: 'processing', attempts: 0 });
     expect(await requestsFor(id, 'media')).toEqual([]);
     await scene.admin.changeAsset(id, { status: 'ready' });
-    expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ bytes: 5, spent: 0 });
+    expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ bytes: 5, failedAttempts: [] });
   });
 
   test('an asset without a file is unavailable, and tried again by the next full sync', async () => {
@@ -109,7 +109,7 @@ describe('an asset that is mirrored', () => {
       { endpoint: 'media', assetId: id, skip: 1, times: 1, expireLinks: true },
     );
     await scene.resync();
-    expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ spent: 0 });
+    expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ failedAttempts: [] });
     expect(await scene.media(id)).toEqual(bytesOf('expiring', 0, size));
     const asked = await requestsFor(id, 'media');
     expect(asked.map(({ status }) => status)).toEqual([200, 403, 206]);
@@ -145,7 +145,7 @@ describe('an asset that is mirrored', () => {
   test('an asset whose name is not text is mirrored, and its record has the name as received', async () => {
     const id = await scene.upload({ override: { name: 5, thumbnailUrl: 7 } });
     await scene.resync();
-    expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ name: null, spent: 0 });
+    expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ name: null, failedAttempts: [] });
     const record = await scene.record(id);
     expect(record).toMatchObject({ asset: { name: 5 }, thumbnail: null });
     expect(record.asset).not.toHaveProperty('thumbnailUrl');
@@ -162,7 +162,7 @@ describe('an asset that is mirrored', () => {
     await scene.admin.addFault({ endpoint: 'asset', assetId: id, times: 1, status: 429, retryAfter: 2 });
     const started = Date.now();
     await scene.resync();
-    expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ spent: 0 });
+    expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ failedAttempts: [] });
     expect(Date.now() - started).toBeGreaterThan(2000);
   });
 
@@ -184,7 +184,7 @@ describe('an asset that is mirrored', () => {
     // The wait of the asset is written after that of the connection.
     await until('the asset to wait', async () => (await scene.mirror.asset(other)).reason !== null);
     await scene.ground.endWaits();
-    expect(await scene.mirror.assetIn(other, 'mirrored')).toMatchObject({ spent: 0 });
+    expect(await scene.mirror.assetIn(other, 'mirrored')).toMatchObject({ failedAttempts: [] });
     expect(await scene.admin.requests({ endpoint: 'token' as never })).toHaveLength(1);
   });
 
@@ -193,7 +193,7 @@ describe('an asset that is mirrored', () => {
     await scene.admin.addFault({ endpoint: 'asset', assetId: refused, status: 401 });
     const others = await Promise.all(Array.from({ length: 8 }, () => scene.upload()));
     await scene.resync();
-    for (const id of others) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ spent: 0 });
+    for (const id of others) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ failedAttempts: [] });
     const { adaptiveLimit } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
     expect(adaptiveLimit.delayedUntil).toBeNull();
     await until('its reason', async () => (await scene.mirror.asset(refused)).reason !== null);
@@ -210,7 +210,7 @@ describe('an asset that is mirrored', () => {
     await scene.admin.clearRequests();
     await scene.admin.expireTokens();
     await scene.resync();
-    for (const id of ids) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ spent: 0 });
+    for (const id of ids) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ failedAttempts: [] });
     expect(await scene.admin.requests({ endpoint: 'token' as never })).toHaveLength(1);
   });
 

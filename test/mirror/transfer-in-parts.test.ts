@@ -38,7 +38,7 @@ describe.each(grounds())('a large file ($name)', (kind) => {
     const id = await upload('whole');
     await scene.resync();
     const asset = await scene.mirror.assetIn(id, 'mirrored');
-    expect(asset).toMatchObject({ bytes: size, variant: 'original', spent: 0 });
+    expect(asset).toMatchObject({ bytes: size, variant: 'original', failedAttempts: [] });
     expect(await shaAt(id)).toBe(shaOf('whole', size));
     expect((await ranges(id)).toSorted()).toEqual(
       [

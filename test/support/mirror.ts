@@ -231,7 +231,7 @@ export function operatorOf(ground: Ground) {
       const { assets } = await api('GET', `/assets?q=${encodeURIComponent(id)}`);
       return assets.find((asset: { id: string }) => asset.id === id);
     },
-    /** Waits until an asset is in a state. `spent`: the number of failed attempts, which a mirrored asset no longer has. */
+    /** Waits until an asset is in a state. `failedAttempts`: their log lines; a mirrored asset no longer has their number. */
     async assetIn(id: string, state: string, timeoutMs?: number) {
       let last: unknown;
       return until(
@@ -242,7 +242,7 @@ export function operatorOf(ground: Ground) {
           const found = assets.find((asset: { id: string; state: string }) => asset.id === id && asset.state === state);
           if (!found) return;
           const failed = (line: string) => line.includes('"attempt failed') && line.includes(`"assetId":"${id}"`);
-          return { ...found, spent: ground.logs.flatMap((lines) => lines().filter(failed)).length };
+          return { ...found, failedAttempts: ground.logs.flatMap((lines) => lines().filter(failed)) };
         },
         timeoutMs,
       ).catch((error) => {

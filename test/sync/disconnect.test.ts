@@ -51,7 +51,7 @@ describe('invalid_grant for a refresh', () => {
     await scene.admin.clearFaults();
     expect(await scene.mirror.connect()).toBe(scene.connectionId);
     for (const id of [...slow, ...waiting])
-      expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ spent: 0 });
+      expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ failedAttempts: [] });
     expect((await scene.mirror.api('GET', `/connections/${scene.connectionId}`)).status).toBe('active');
     expect((await scene.admin.connections())[0]!.refreshTokens).toBe(1);
   });
