@@ -1,3 +1,4 @@
+// @module-tag slow
 import { execFile } from 'node:child_process';
 import { cp, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -359,26 +360,22 @@ describe('a bucket with a mirror id', () => {
     }
   });
 
-  test.runIf(s3)(
-    'a bucket in S3 that is emptied while the process runs is refused after some seconds',
-    { tags: 'slow' },
-    async () => {
-      const ground = await newBucket(s3!);
-      try {
-        const storage = identified(ground.storage, (await records.open()).id);
-        await storage.put('a/b', 'text');
-        await ground.raw.send(new DeleteObjectCommand({ Bucket: ground.bucket, Key: '_mirror/id' }));
-        const error = await until('a put to be refused', () =>
-          storage.put('a/c', 'text').then(
-            () => undefined,
-            (reason) => reason,
-          ),
-        );
-        expect(error).toBeInstanceOf(StorageUnavailable);
-        await expectRefusal(storage, /no object _mirror\/id/);
-      } finally {
-        await ground.clear();
-      }
-    },
-  );
+  test.runIf(s3)('a bucket in S3 that is emptied while the process runs is refused after some seconds', async () => {
+    const ground = await newBucket(s3!);
+    try {
+      const storage = identified(ground.storage, (await records.open()).id);
+      await storage.put('a/b', 'text');
+      await ground.raw.send(new DeleteObjectCommand({ Bucket: ground.bucket, Key: '_mirror/id' }));
+      const error = await until('a put to be refused', () =>
+        storage.put('a/c', 'text').then(
+          () => undefined,
+          (reason) => reason,
+        ),
+      );
+      expect(error).toBeInstanceOf(StorageUnavailable);
+      await expectRefusal(storage, /no object _mirror\/id/);
+    } finally {
+      await ground.clear();
+    }
+  });
 });

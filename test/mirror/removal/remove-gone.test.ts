@@ -1,3 +1,4 @@
+// @module-tag slow
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { RetryLater, StorageUnavailable } from '../../../src/floor/errors.ts';
 import { isTooMany } from '../../../src/floor/held-changes.ts';
@@ -67,9 +68,7 @@ describe('GONE_RETENTION', () => {
     return ids;
   }
 
-  test('assets stay until the retention is over, are listed a week before, and are then removed', {
-    tags: 'slow',
-  }, async () => {
+  test('assets stay until the retention is over, are listed a week before, and are then removed', {}, async () => {
     const [later] = await gone(1, 20);
     const [soon] = await gone(1, 25);
     const [due] = await gone(1, 31);
@@ -134,9 +133,7 @@ describe('GONE_RETENTION', () => {
     expect(await pass()).toBe(1);
   });
 
-  test('if too many assets of a company would be removed, none is until an operator accepts it', {
-    tags: 'slow',
-  }, async () => {
+  test('if too many assets of a company would be removed, none is until an operator accepts it', {}, async () => {
     const { connectionId } = scene;
     const ids = await gone(12, 31);
     expect(await pass()).toBe(0);
@@ -218,7 +215,7 @@ describe('GONE_RETENTION', () => {
     expect(await pass()).toBe(2);
   });
 
-  test('a removal that takes longer than its lease keeps it', { tags: 'slow' }, async () => {
+  test('a removal that takes longer than its lease keeps it', async () => {
     const [id] = await gone(1, 31);
     // Long enough for a busy machine to renew it in time.
     const leaseMs = 4000;
@@ -248,7 +245,7 @@ describe('GONE_RETENTION', () => {
 });
 
 describe('a mirror with a short GONE_RETENTION', () => {
-  test('a mirror with a short GONE_RETENTION removes by itself what is gone', { tags: 'slow' }, async () => {
+  test('a mirror with a short GONE_RETENTION removes by itself what is gone', async () => {
     const scene = await newScene({ environment: { GONE_RETENTION: '1s' } });
     const id = await scene.film();
     const stays = await scene.upload();

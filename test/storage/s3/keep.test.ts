@@ -1,3 +1,4 @@
+// @module-tag slow
 import { ListObjectVersionsCommand, PutBucketVersioningCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { S3Server } from '../../support/services.ts';
@@ -44,7 +45,7 @@ describe.each(locking.filter(({ there }) => there))('$name', ({ start }) => {
     expect((await collected((await ground.storage.get(kept.key, kept))!)).toString()).toBe('before versions');
   });
 
-  test('an object that is too large for one copy is copied in parts, with its metadata', { tags: 'slow' }, async () => {
+  test('an object that is too large for one copy is copied in parts, with its metadata', async () => {
     const ground = await newBucket(server);
     const storage = await openBucket(server, { bucket: ground.bucket, largestCopy: 5 * MiB });
     const bytes = bytesOf(12 * MiB + 1);

@@ -1,3 +1,4 @@
+// @module-tag slow
 import { ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
 import { Rejected } from '../../../src/floor/errors.ts';
@@ -127,9 +128,7 @@ describe.runIf(modern)('a store that takes no PUT without a checksum', () => {
     await ground.clear();
   });
 
-  test('a store that takes no PUT without a checksum stores objects, and passes the probe', {
-    tags: 'slow',
-  }, async () => {
+  test('a store that takes no PUT without a checksum stores objects, and passes the probe', {}, async () => {
     const storage = await openBucket({ ...modern!, endpoint: line.endpoint }, { bucket: ground.bucket });
     try {
       await storage.check();

@@ -1,3 +1,4 @@
+// @module-tag slow
 import { PutObjectLockConfigurationCommand, type S3Client } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { StorageUnavailable } from '../../../src/floor/errors.ts';

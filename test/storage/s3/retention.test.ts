@@ -1,3 +1,4 @@
+// @module-tag slow
 import { Readable } from 'node:stream';
 import {
   CreateBucketCommand,
@@ -152,7 +153,7 @@ describe.each(locking.filter(({ there }) => there))('S3_OBJECT_LOCK on $name', (
     expect(await place.versions(bucket)).toEqual([]);
   });
 
-  test('the doctor reports a bucket without Object Lock, and a missing permission', { tags: 'slow' }, async () => {
+  test('the doctor reports a bucket without Object Lock, and a missing permission', async () => {
     const bucket = `plain-${crypto.randomUUID()}`;
     await place.raw.send(new CreateBucketCommand({ Bucket: bucket }));
     expect(await probe(bucket, { objectLock: governance })).toContainEqual(

@@ -1,3 +1,4 @@
+// @module-tag slow
 import { execFile } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -134,7 +135,7 @@ describe('a copy in a directory', { timeout: 120_000 }, () => {
     return own.so;
   }
 
-  test('an unchanged copy is proven by both tools, with every object and every byte', { tags: 'slow' }, async () => {
+  test('an unchanged copy is proven by both tools, with every object and every byte', async () => {
     const so = await expectProblems();
     expect(so).toMatchObject({ manifests: 2, days: 2, day: second, assets: 7, objects: 14, unproven: 0 });
     expect(so.bytes).toBeGreaterThan(17 * MiB);
@@ -200,7 +201,7 @@ describe('a copy in a directory', { timeout: 120_000 }, () => {
     );
   });
 
-  test('a chain that is altered, has a gap, or is signed by another key is found', { tags: 'slow' }, async () => {
+  test('a chain that is altered, has a gap, or is signed by another key is found', async () => {
     const link = (number: number) => join(path, `_mirror/manifests/0000000${number}.json`);
     // The first manifest is proven by the second one, even with another signature.
     await change(link(1), (content) => content.replace(/"signature": ".{8}/, '"signature": "AAAAAAAA'));
@@ -311,9 +312,7 @@ describe('a copy in a directory', { timeout: 120_000 }, () => {
     expect((await verified(path)).problems).toContain('missing: an intact signed inventory');
   });
 
-  test('what was written, replaced or erased after the inventory is unproven, unless the time is another', {
-    tags: 'slow',
-  }, async () => {
+  test('what was written, replaced or erased after the inventory is unproven, unless the time is another', {}, async () => {
     const [, one, two, three, four] = copy.ids as [string, string, string, string, string];
     await writeFile(join(path, copy.keyOf(one)), 'replaced');
     for (const id of [two, three]) await rm(join(path, copy.keyOf(id)));
@@ -353,9 +352,7 @@ describe('a copy in a directory', { timeout: 120_000 }, () => {
     ).toMatchObject({ problems: 0, unproven: 6 });
   });
 
-  test('a proof of one asset is accepted with its file, and neither with another file nor after a change', {
-    tags: 'slow',
-  }, async () => {
+  test('a proof of one asset is accepted with its file, and neither with another file nor after a change', {}, async () => {
     const [large, small] = copy.ids as [string, string];
     const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-proof-'));
     const config = readCopyConfig({});
@@ -436,7 +433,7 @@ async function replacedAsset(stage: Stage): Promise<string> {
   return id!;
 }
 
-test('a superseded file that is missing is found, unless it has expired', { tags: 'slow' }, async () => {
+test('a superseded file that is missing is found, unless it has expired', async () => {
   const stage = await newStage();
   try {
     const at = stage.ground.environment.STORAGE_URL!.slice('file://'.length);
@@ -460,35 +457,31 @@ test('a superseded file that is missing is found, unless it has expired', { tags
 });
 
 const s3 = inject('s3');
-test.runIf(s3)(
-  'a download of a bucket with versions is proven without its superseded versions',
-  { tags: 'slow' },
-  async () => {
-    const stage = await newStage({ s3, versions: true });
-    const path = await mkdtemp(join(tmpdir(), 'asset-mirror-download-'));
-    try {
-      const id = await replacedAsset(stage);
-      const [version] = await stage.store.versions.ofAsset(id);
-      expect(version!.files[0]!.versionId).toBeDefined();
-      const key = signingKey(randomBytes(32));
-      await write(stage, first, [key]);
-      const { storage } = stage.ground;
-      for await (const object of storage.list('')) {
-        await mkdir(dirname(join(path, object.key)), { recursive: true });
-        await writeFile(join(path, object.key), (await contentOf(storage, object.key))!);
-      }
-      expect((await attested(path, key.keyId)).so).toMatchObject({ problems: 0, unproven: 0, objects: 2 });
-      expect(await verified(path, key.keyId)).toMatchObject({ problems: [], code: 0 });
-    } finally {
-      await rm(path, { recursive: true });
-      await stage.close();
+test.runIf(s3)('a download of a bucket with versions is proven without its superseded versions', async () => {
+  const stage = await newStage({ s3, versions: true });
+  const path = await mkdtemp(join(tmpdir(), 'asset-mirror-download-'));
+  try {
+    const id = await replacedAsset(stage);
+    const [version] = await stage.store.versions.ofAsset(id);
+    expect(version!.files[0]!.versionId).toBeDefined();
+    const key = signingKey(randomBytes(32));
+    await write(stage, first, [key]);
+    const { storage } = stage.ground;
+    for await (const object of storage.list('')) {
+      await mkdir(dirname(join(path, object.key)), { recursive: true });
+      await writeFile(join(path, object.key), (await contentOf(storage, object.key))!);
     }
-  },
-);
+    expect((await attested(path, key.keyId)).so).toMatchObject({ problems: 0, unproven: 0, objects: 2 });
+    expect(await verified(path, key.keyId)).toMatchObject({ problems: [], code: 0 });
+  } finally {
+    await rm(path, { recursive: true });
+    await stage.close();
+  }
+});
 
 test.runIf(s3)(
   'a copy in a bucket is proven without a database, and an altered object is found',
-  { tags: 'slow', timeout: 120_000 },
+  { timeout: 120_000 },
   async () => {
     const stage = await newStage({ s3 });
     try {

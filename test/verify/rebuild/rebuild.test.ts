@@ -1,3 +1,4 @@
+// @module-tag slow
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { crc32 } from 'node:zlib';
@@ -77,7 +78,7 @@ describe.each(grounds())('a lost database ($name)', { timeout: minutes(5) }, (ki
   const downloads = async () =>
     (await scene.admin.requests()).filter(({ endpoint }) => endpoint === 'media' || endpoint === 'mp4');
 
-  test('rebuild restores all records, and a later connect downloads nothing again', { tags: 'slow' }, async () => {
+  test('rebuild restores all records, and a later connect downloads nothing again', async () => {
     const before = await contents(scene.mirror.store);
     const keys = await keysOf(scene.storage);
     await loseTheDatabase();
@@ -114,7 +115,7 @@ describe.each(grounds())('a lost database ($name)', { timeout: minutes(5) }, (ki
     expect((await downloads()).map(({ assetId }) => assetId ?? fresh)).toEqual([fresh]);
   });
 
-  test('a service with a new database refuses the bucket until rebuild has run', { tags: 'slow' }, async () => {
+  test('a service with a new database refuses the bucket until rebuild has run', async () => {
     const keys = await keysOf(scene.storage);
     await loseTheDatabase();
     await scene.admin.clearRequests();
@@ -392,9 +393,7 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
       await query('UPDATE transcripts SET due_at = NULL');
     });
 
-    test('rebuild takes the newer file of an asset from the bucket, also with the same name', {
-      tags: 'slow',
-    }, async () => {
+    test('rebuild takes the newer file of an asset from the bucket, also with the same name', {}, async () => {
       await query(`INSERT INTO holds (kind, id, held_by) VALUES ('project', 'p', 'x')`);
       await query(`INSERT INTO replacements (asset_id, company_id) VALUES ('film', 'acme')`);
       const { media } = await film('second', '2026-01-02T00:00:00.000Z', { tags: ['new'] });
@@ -450,9 +449,7 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
     });
   });
 
-  test('a second rebuild after an interruption restores all of thousands of records in one folder', {
-    tags: 'slow',
-  }, async () => {
+  test('a second rebuild after an interruption restores all of thousands of records in one folder', {}, async () => {
     const count = kind.s3 ? 450 : 700;
     const names = Array.from({ length: count }, (_, i) => `asset-${i}`);
     const next = names.values();
