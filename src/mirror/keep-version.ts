@@ -90,7 +90,7 @@ export async function removeBegun(storage: Storage, assetId: string, at: Date, s
   for await (const { key } of storage.list(versionKeys.folder(assetId, at), { signal })) await storage.remove(key);
 }
 
-/** Undefined if the object is missing, or is not the one that was stored. */
+/** Undefined if the object is missing, or is not the one that was stored. Without ETags, only the length is compared. */
 async function keepFile(
   storage: Storage,
   file: StoredFile,
@@ -103,7 +103,7 @@ async function keepFile(
   // A copied bucket has other ETags: then the content decides.
   const isOther = etag !== null && found.etag !== undefined && found.etag !== etag;
   if (isOther && (await crc32At(storage, key, { signal })) !== crc32) return undefined;
-  // A worker that froze here may find the next file at the key.
+  // A worker that froze here may find the next file at the key: with `found`, it is not kept.
   const kept = await storage.keep(key, as, { found, signal });
   if (!kept) return undefined;
   const { versionId } = kept;

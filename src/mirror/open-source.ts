@@ -23,7 +23,7 @@ export interface Source {
   from: { pinned: Pinned } | { download: Download };
 }
 
-/** The original; if that link says 404 and there is an mp4 rendition, that one (spec, section 4.7, rule 2). */
+/** The original; if that link is missing (404 or 410) and there is an mp4 rendition, that one (spec, section 4.7, rule 2). */
 export async function openSource(deps: MirrorDeps, leased: LeasedAsset, detail: AssetDetail): Promise<Source> {
   const original = linkTo(deps, leased, detail, 'original');
   const mp4 = linkTo(deps, leased, detail, 'mp4');

@@ -41,7 +41,7 @@ const results = {
   handed_over: 'handed_back',
   skipped: undefined,
   nothing_to_do: undefined,
-  /** Media and all sidecars are in the bucket. */
+  /** No check is due: each sidecar is stored, given up or not expected, or the library has another file. */
   complete: undefined,
   gave_up: undefined,
   /** The media is mirrored again. */
@@ -55,8 +55,8 @@ export const resultOf = ({ outcome }: Outcome): AssetResult | undefined => resul
 const attemptsFor = (error: unknown) => (isTemporary(error) ? 12 : 5);
 
 /**
- * A refused object fails after this number of waits, which take hours. An outage of the library may last ten times as many; then
- * attempts count.
+ * An object that the bucket refuses without a known cause fails after this number of waits, which take hours. One that does not fit
+ * waits for space, without limit. An outage of the library may last ten times as many waits; then attempts count.
  */
 const mostWaits = 20;
 

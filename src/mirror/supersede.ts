@@ -6,10 +6,10 @@ import type { MirrorDeps } from './deps.ts';
 import { dropUnfinishedVersion, keepVersion } from './keep-version.ts';
 import { versionOf } from './media.ts';
 
-type StoredFile = Pick<Media, 'key' | 'version'>;
+type FileIdentity = Pick<Media, 'key' | 'version'>;
 
 /** Whether `next` is the stored file again, as in a repair. Its sidecars then stay valid. */
-export function isSameFile({ media, detail }: Pick<Asset, 'media' | 'detail'>, next: StoredFile): boolean {
+export function isSameFile({ media, detail }: Pick<Asset, 'media' | 'detail'>, next: FileIdentity): boolean {
   // A damaged file has no version, but `detail` is that of its record.
   const version = media?.version || (detail && versionOf(detail as ApiAsset));
   return media?.key === next.key && version === next.version;
@@ -27,7 +27,7 @@ export function isSameFile({ media, detail }: Pick<Asset, 'media' | 'detail'>, n
  * So the stored file or its version is complete at any time until the new file is, no record ever describes bytes that are not
  * its own, and no key is forgotten.
  */
-export async function prepareReplacement(deps: MirrorDeps, leased: LeasedAsset, next: StoredFile): Promise<void> {
+export async function prepareReplacement(deps: MirrorDeps, leased: LeasedAsset, next: FileIdentity): Promise<void> {
   const { asset, lease } = leased;
   if (!asset.media) return;
   const isKept = deps.keepVersions > 0 && !isSameFile(asset, next);
@@ -41,7 +41,7 @@ export async function prepareReplacement(deps: MirrorDeps, leased: LeasedAsset, 
 export async function removeSuperseded(
   deps: MirrorDeps,
   { asset, signal }: LeasedAsset,
-  current: StoredFile,
+  current: FileIdentity,
   inUse: (string | undefined)[],
 ): Promise<void> {
   for (const key of new Set([...asset.superseded, ...supersededKeys(asset, current)])) {
@@ -50,7 +50,7 @@ export async function removeSuperseded(
   }
 }
 
-function supersededKeys(asset: Asset, next: StoredFile): string[] {
+function supersededKeys(asset: Asset, next: FileIdentity): string[] {
   const { media, transcriptKeys, thumbnail } = asset;
   if (!media || isSameFile(asset, next)) return [];
   const sidecars = [...(transcriptKeys ?? []), ...(thumbnail ? [thumbnail.key] : [])];

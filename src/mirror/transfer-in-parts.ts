@@ -39,7 +39,8 @@ export class NotInParts extends NamedError {}
 /**
  * Transfers the missing parts of an upload, several at once, and completes it. An interrupted upload can be resumed:
  * its id is in the row, and the store lists its parts.
- * @throws UploadLost, OtherVersion, or HttpError 404 or 410: then the upload is forgotten, and another may begin
+ * @throws UploadLost, OtherVersion (RangeRefused is one), or HttpError 404 or 410: then the upload is forgotten, with its parts, and
+ *   another may begin
  * @throws NotInParts if the server serves no ranges, or repeatedly not all of them
  */
 export async function transferInParts(
@@ -67,14 +68,14 @@ export async function transferInParts(
     const parts = numbers.map((number) => done.get(number)!);
     return await deps.storage.uploads.complete(upload, parts, { signal });
   } catch (error) {
-    // A file that no longer exists at this link may have another link.
+    // A file that no longer exists at this link may have another link. Requests for a part report this as HttpError, not as Missing.
     const gone = error instanceof HttpError && [404, 410].includes(error.status);
     if (gone || error instanceof OtherVersion || error instanceof UploadLost) await forgetUpload(deps, leased, upload);
     // An attempt that has stored a part made progress, so it is not counted.
     if (error instanceof TooSlow && done.size > resumedParts) {
       throw new RetryLater(error.message, withMargin(2 * error.windowMs));
     }
-    // After some parts, it may be one server of several, with other ETags.
+    // After some parts it may be one server of several, with other ETags: after the first attempt, parts are tried once more.
     if (error instanceof RangeRefused && (done.size === 0 || leased.asset.attempts > 0))
       throw new NotInParts(error.message, { cause: error });
     throw error;

@@ -17,7 +17,7 @@ type AssetJobName = 'mirror-asset' | 'follow-up';
 
 export type QueueName = 'syncs' | 'assets';
 
-/** Time limit for closing the queues without Redis. */
+/** Time limit for closing the queues: while Redis does not answer, it would not end. */
 const closeMs = 1000;
 
 /**

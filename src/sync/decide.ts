@@ -53,6 +53,7 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
   }
   switch (before.state) {
     case 'mirrored': {
+      // Without a copy (see above) there is nothing to protect.
       if (replaced) return pending;
       // A transcript or thumbnail that was given up is tried again if anything has changed, and by a full sync.
       const again = changed || options.full;

@@ -48,6 +48,7 @@ export function followCursors(what: string, before: Progress = { assets: 0, idle
         const standsStill = nextCursor === cursor && (ids.length === 0 || page === lastNew);
         return { next: undefined, isNew, repeats, isDoubtful: repeats && !standsStill };
       }
+      // A whole listing may have at most `idlePages` more idle pages than assets.
       if (pages.size > idlePages || idleInAll > idlePages + before.assets + assets.size) {
         throw new EndlessListing(`${what}: the listing does not end: ${idleInAll} of its pages had no new asset`);
       }

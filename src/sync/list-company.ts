@@ -32,7 +32,7 @@ export async function listCompany(
 ): Promise<void> {
   const listing = openListing(deps, run, company, start);
   const isListed = start.listed === true;
-  // A full run that was interrupted after its listing has not judged the replacements.
+  // A full run that was interrupted after its listing may not have judged the replacements. To judge them again does no harm.
   let toJudge = isListed;
   let upcoming = isListed ? undefined : requestPage(deps, run, listing);
   while (upcoming) {

@@ -76,7 +76,7 @@ export interface PlanProgress {
   companyId: string | null;
   pages: number;
   listed: number;
-  /** The library asked to wait until then (ISO 8601). */
+  /** A request waits until then (ISO 8601): the library asked for it, or there is no token now. */
   waitsUntil: string | null;
 }
 
@@ -179,13 +179,13 @@ class Planner {
     }
   }
 
-  /** Makes a request. If the library asks to wait, reports that, waits and repeats it. */
+  /** Makes a request. If it has to wait, reports that, waits and repeats it. Without the key of the tokens, waiting is in vain. */
   async #request<T>(connection: Connection, companyId: string | null, call: (token: string) => Promise<T>): Promise<T> {
     for (;;) {
       try {
         return await this.#deps.withToken(connection.id, call);
       } catch (error) {
-        if (!(error instanceof RetryLater)) throw error;
+        if (!(error instanceof RetryLater) || error.code === 'tokens_unreadable') throw error;
         this.#report(connection, companyId, error.waitMs);
         await sleep(error.waitMs, undefined, { signal: this.#options.signal });
       }

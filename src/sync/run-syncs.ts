@@ -57,7 +57,7 @@ export async function runSyncs(
       if (sync === 'busy') return { outcome: 'busy', done };
       if (sync === undefined) return { outcome: 'done', done };
       isTaken = true;
-      // Only a token that was fresh: /me has replaced any other.
+      // The request to /me refreshes any other token, and the listing must not use the old one.
       const storedTokens = sync.storedTokens?.isFresh ? sync.storedTokens : undefined;
       const run: Run = { sync, settings: sync.settings, lease, problems: new Problems(), storedTokens, signal };
       const end = await runSync(deps, run).catch((error) => endEarly(deps, run, error));

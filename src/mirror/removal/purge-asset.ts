@@ -7,7 +7,16 @@ import type { Removed } from '../../store/removals/remove.ts';
 export type Stored = Asset & { versions: AssetVersion[] };
 type Purgeable = Pick<
   Stored,
-  'id' | 'media' | 'recordKey' | 'superseded' | 'earlierKeys' | 'sidecarFiles' | 'upload' | 'versions'
+  | 'id'
+  | 'media'
+  | 'recordKey'
+  | 'transcriptKeys'
+  | 'thumbnail'
+  | 'sidecarFiles'
+  | 'superseded'
+  | 'earlierKeys'
+  | 'upload'
+  | 'versions'
 >;
 
 /** An asset of which the database has no row. */
@@ -16,6 +25,8 @@ export const withoutRow = (id: string, versions: AssetVersion[]): Purgeable => (
   versions,
   media: null,
   recordKey: null,
+  transcriptKeys: null,
+  thumbnail: null,
   upload: null,
   superseded: [],
   earlierKeys: [],
@@ -27,12 +38,15 @@ export const withoutRow = (id: string, versions: AssetVersion[]): Purgeable => (
  * finds an asset of which a part is removed.
  */
 async function keysAndFoldersOf(asset: Purgeable, isShared: IsShared): Promise<string[]> {
-  const { id, media, recordKey, superseded, earlierKeys, sidecarFiles, upload, versions } = asset;
+  const { id, media, recordKey, transcriptKeys, thumbnail, sidecarFiles, upload, superseded, earlierKeys } = asset;
   const records = [recordKey, media && sidecarKeys.record(media.key)].filter((key) => typeof key === 'string');
-  const keys = [...records, media?.key, upload?.key, ...superseded, ...earlierKeys, ...Object.keys(sidecarFiles)];
-  const older = versions.flatMap(({ files }) => files.map(({ key }) => key));
+  // After a rebuild, `sidecarFiles` is empty.
+  const sidecars = [...(transcriptKeys ?? []), thumbnail?.key, ...Object.keys(sidecarFiles)];
+  const older = asset.versions.flatMap(({ files }) => files.map(({ key }) => key));
   const own = idSegment(id);
-  const all = [...keys, ...older].filter((key) => typeof key === 'string');
+  const all = [...records, media?.key, upload?.key, ...sidecars, ...superseded, ...earlierKeys, ...older].filter(
+    (key) => typeof key === 'string',
+  );
   const folders = new Set(all.map((key) => folderOf(key, own)).filter((folder) => folder !== undefined));
   // If a project has the id of the asset, the folder may have other assets: then only single keys are purged.
   for (const folder of folders) if (await isShared(folder, id)) folders.delete(folder);
@@ -47,7 +61,7 @@ export type IsShared = (folder: string, assetId: string) => Promise<boolean>;
 function folderOf(key: string, own: string): string | undefined {
   const segments = key.split('/');
   const at = segments.lastIndexOf(own, segments.length - 2);
-  return at > 0 ? `${segments.slice(0, at + 1).join('/')}/` : undefined;
+  return at >= 0 ? `${segments.slice(0, at + 1).join('/')}/` : undefined;
 }
 
 /** Removes all objects of an asset, with all their versions. `dryRun`: only counts them. */

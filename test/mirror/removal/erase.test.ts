@@ -1,6 +1,8 @@
 // @module-tag slow
+import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { eraseAssets } from '../../../src/mirror/removal/erase.ts';
+import { purgeAsset } from '../../../src/mirror/removal/purge-asset.ts';
 import { removeLeftovers } from '../../../src/mirror/removal/remove-gone.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { hashOf } from '../../../src/store/removals/tombstones.ts';
@@ -310,6 +312,37 @@ describe('erasing assets', { timeout: 120_000 }, () => {
     await again();
     expect(await store.removals.erasures()).toMatchObject([{ waiting: 0, erased: 1, finishedAt: expect.any(Date) }]);
     await backup.close();
+  });
+
+  test('all objects of a rebuilt asset are purged, also if another asset has files in its folder', async () => {
+    const id = await film();
+    const { store, close } = await newStore();
+    try {
+      const { storage } = scene;
+      await rebuild({ store, storage, thumbnails: { mirror: true } }, { onProblem: () => {}, signal });
+      const asset = { ...(await store.assets.get(id))!, versions: [] };
+      await purgeAsset(storage, asset, { signal, isShared: async () => true });
+      expect(await scene.keys(id)).toEqual([]);
+    } finally {
+      await close();
+    }
+  });
+
+  test('the folder of an asset is purged if it is the first segment of its keys', async () => {
+    const first = await newScene({ environment: { KEY_TEMPLATE: '{assetId}/{companyId}/{filename}' } });
+    try {
+      const id = await first.upload();
+      await first.resync();
+      await first.mirror.quiet();
+      const { key } = await first.mirror.asset(id);
+      expect(key.startsWith(`${id}/`)).toBe(true);
+      // A file that the database does not know, as after a crash.
+      await first.storage.put(`${id}/unknown.vtt`, Readable.from([Buffer.from('1')]));
+      expect(await erase(first, { assetIds: [id] })).toMatchObject({ objects: 3, left: 0 });
+      expect(await first.storage.head(`${id}/unknown.vtt`)).toBeUndefined();
+    } finally {
+      await first.close();
+    }
   });
 
   test('an asset under a hold is not erased, and the certificate says so', async () => {
