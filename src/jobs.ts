@@ -95,15 +95,15 @@ async function assetJob(mirror: MirrorDeps, dispatcher: Dispatcher, job: { data:
   }
 }
 
-/** Works on a leased asset, and ends the lease. Log lines and spans name the asset and the sync that last changed it. */
-async function whileLeased({ asset, end }: LeasedAsset, work: () => Promise<Outcome>): Promise<Outcome> {
+/** Works on a leased asset, and then stops renewing its lease. Log lines and spans name the asset and the sync that last changed it. */
+async function whileLeased({ asset, forget }: LeasedAsset, work: () => Promise<Outcome>): Promise<Outcome> {
   const { id: assetId, connectionId, syncId } = asset;
   try {
     return await withFields({ connectionId, syncId, assetId }, () =>
       span('asset', { connectionId, syncId: syncId ?? undefined, assetId }, work),
     );
   } finally {
-    end();
+    forget();
   }
 }
 

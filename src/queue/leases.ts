@@ -16,7 +16,8 @@ export interface LeasedAsset {
    * @throws Interrupted unless the lease is ours for some seconds more
    */
   fence(): Promise<void>;
-  end(): void;
+  /** Stops renewing it in this process. The lease in the row ends with the last write about the asset, or expires. */
+  forget(): void;
 }
 
 /** Work was stopped from outside; `message` says why. */
@@ -125,7 +126,7 @@ export class Leases {
         aborter.signal.throwIfAborted();
         if (isEnding()) throw new Interrupted('the lease of the asset is running out');
       },
-      end: () => this.#forget(entry),
+      forget: () => this.#forget(entry),
     };
   }
 

@@ -105,7 +105,7 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
     // Some libraries repeat the cursor on the last page, and then refuse it.
     if (isRefused && pages > 0 && cursor === listing.previousCursor) {
       problems.add(`${what}: the library refused a cursor that it gave twice; the listing ended there`, {
-        fatal: false,
+        failsRun: false,
       });
       listing.isDoubtful = true;
       return { assets: [], broken: [], nextCursor: undefined, date: Date.now() };
@@ -120,7 +120,7 @@ function readPage({ sync, problems }: Run, listing: Listing, page: AssetPage) {
   const ids = listed.map(({ id }) => id);
   const { next, repeats, isDoubtful } = listing.cursors.after(listing.cursor, { ids, nextCursor: page.nextCursor });
   if (isDoubtful) {
-    problems.add(`${listing.what}: ${doubtfulEnd}`, { fatal: false });
+    problems.add(`${listing.what}: ${doubtfulEnd}`, { failsRun: false });
     listing.isDoubtful = true;
   }
   const assets = repeats ? [] : listed.filter((asset) => inScope(asset, sync.scope.assetType));
@@ -159,10 +159,10 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, { ids, ass
     })
     .catch((error) => interruptListing(error, listing.pages - 1));
   run.settings = counts.settings;
-  for (const { id, problem } of counts.refused) problems.add(`asset ${id}: ${problem}`, { fatal: false });
+  for (const { id, problem } of counts.refused) problems.add(`asset ${id}: ${problem}`, { failsRun: false });
   for (const asset of assets) {
     if (asset.problem === undefined || skippedBy(asset, run.settings) !== null) continue;
-    problems.add(`asset ${calledIn(asset)}: ${asset.problem}`, { fatal: false });
+    problems.add(`asset ${calledIn(asset)}: ${asset.problem}`, { failsRun: false });
   }
   if (counts.new + counts.changed + counts.again > 0) deps.onWork();
   return counts.toJudge;

@@ -17,15 +17,15 @@ class FirstTexts {
   }
 }
 
-/** Problems that did not stop a run. */
+/** Problems that did not stop a run. If one of them `failsRun`, the run goes on to its end and then counts as failed. */
 export class Problems {
-  fatal = false;
+  failsRun = false;
   #problems = new FirstTexts();
   #held = new FirstTexts();
 
-  add(text: string, options: { fatal: boolean }): void {
+  add(text: string, options: { failsRun: boolean }): void {
     this.#problems.add(text);
-    this.fatal ||= options.fatal;
+    this.failsRun ||= options.failsRun;
   }
 
   /** Changes that an operator must accept first. */

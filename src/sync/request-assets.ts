@@ -19,10 +19,10 @@ export async function requestAssets(deps: SyncDeps, run: Run, readable: Readable
       const problem = known
         ? await requestAsset(deps, run, known, readable)
         : 'not in the database; unless it was erased, a full sync of its company finds it';
-      if (problem !== undefined) problems.add(`asset ${assetId}: ${problem}`, { fatal: true });
+      if (problem !== undefined) problems.add(`asset ${assetId}: ${problem}`, { failsRun: true });
     } catch (error) {
       if (stopsRun(error, signal)) throw error;
-      problems.add(reasonOf(error), { fatal: true });
+      problems.add(reasonOf(error), { failsRun: true });
     }
   }
 }

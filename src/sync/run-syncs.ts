@@ -90,16 +90,16 @@ async function runSync(deps: SyncDeps, run: Run): Promise<'done' | 'more_wait' |
   const error = problems.text;
   // Problems with single assets are reported, but do not fail the run.
   const { held } = problems;
-  const ended = await store.syncs.finish(sync, lease, { status: problems.fatal ? 'failed' : 'done', error, held });
+  const ended = await store.syncs.finish(sync, lease, { status: problems.failsRun ? 'failed' : 'done', error, held });
   if (!ended) return 'handed_back';
-  deps.onEnd(problems.fatal ? 'failed' : 'done');
+  deps.onEnd(problems.failsRun ? 'failed' : 'done');
   if (ended.news) await deps.onNews(connectionId);
   const { more, caughtUp, pages, seen, new: isNew, changed, gone } = ended;
   if (caughtUp) log.info({ event: 'connection.caught_up', connectionId, ...caughtUp }, 'caught up after reconnect');
   const ms = Math.round(performance.now() - started);
   const reason = [error, held].filter((text) => text !== null).join('; ');
   const found = { mode: sync.mode, pages, seen, new: isNew, changed, gone, ms, ...(reason && { reason }) };
-  if (problems.fatal) log.warn({ event: 'sync.failed', ...fields, ...found }, 'sync failed');
+  if (problems.failsRun) log.warn({ event: 'sync.failed', ...fields, ...found }, 'sync failed');
   else log.info({ event: 'sync.done', ...fields, ...found }, 'sync done');
   return more ? 'more_wait' : 'done';
 }
@@ -142,7 +142,7 @@ async function list(deps: SyncDeps, run: Run): Promise<void> {
   if (sync.scope.assetIds) return requestAssets(deps, run, readable);
   const { companyId } = sync.scope;
   if (companyId !== undefined && !readable.some((company) => company.id === companyId)) {
-    problems.add(`company ${companyId}: this connection cannot read it`, { fatal: true });
+    problems.add(`company ${companyId}: this connection cannot read it`, { failsRun: true });
   }
   const companies = readable.filter(
     (company) => !sync.position[company.id]?.done && (companyId === undefined || companyId === company.id),
@@ -174,7 +174,7 @@ async function readCompanies(
     log.warn({ event: 'company.lost', connectionId, companyId: id }, 'connection lost access to a company');
   for (const id of gained)
     log.info({ event: 'company.gained', connectionId, companyId: id }, 'connection gained access to a company');
-  for (const problem of me.problems) problems.add(`/me: ${problem}`, { fatal: false });
+  for (const problem of me.problems) problems.add(`/me: ${problem}`, { failsRun: false });
   return readable;
 }
 
@@ -187,7 +187,7 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
   const skippedIds = skipped.map(({ id }) => id);
   if (skipped.length > 0) await deps.store.connections.endHeldChanges(sync.connectionId, skippedIds);
   if (companyId !== undefined && skipped.length > 0) {
-    problems.add(`company ${companyId} is skipped by a filter`, { fatal: true });
+    problems.add(`company ${companyId} is skipped by a filter`, { failsRun: true });
   }
   const listed = companies.filter((company) => !skipped.includes(company));
   const stopping = new AbortController();
@@ -211,7 +211,7 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
         withoutProject++;
         if (isFound || withoutProject < listed.length) return;
       }
-      problems.add(reasonOf(error), { fatal: true });
+      problems.add(reasonOf(error), { failsRun: true });
       const fields = { connectionId: sync.connectionId, syncId: sync.id, companyId: company.id };
       deps.log.warn({ event: 'company.listing_failed', ...fields, err: error }, 'company not listed');
     }

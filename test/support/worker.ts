@@ -25,7 +25,7 @@ export function workerOf({ mirror, query }: Pick<Stage, 'mirror' | 'query'>) {
     try {
       return await (leased.asset.state === 'mirrored' ? followUp(deps, leased) : mirrorAsset(deps, leased));
     } finally {
-      leased.end();
+      leased.forget();
     }
   }
 
