@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { bandwidthAt, bandwidthIn } from '../floor/bandwidth-limit.ts';
 import type { Connection } from '../store/database/schema.ts';
-import { type Amount, fetched, type PlanKind, type PlanProgress, plan, planKinds } from '../sync/plan.ts';
+import { type Amount, fetched, type PlanKind, type PlanProgress, plan, planKinds } from '../sync/plan-full-sync.ts';
 import { existingConnection, stopped } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Asset, ListedAsset } from '../../src/store/database/schema.ts';
 import { hashOf } from '../../src/store/removals/tombstones.ts';
-import { kindOf, type PlanKind } from '../../src/sync/plan.ts';
+import { kindOf, type PlanKind } from '../../src/sync/plan-full-sync.ts';
 import { longAgo, newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 
