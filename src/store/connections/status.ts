@@ -39,7 +39,6 @@ export async function end(
         refreshUntil: null,
         syncOwner: null,
         syncUntil: null,
-        disconnectedAt: sql`now()`,
         lastError: reason,
       })
       .where('id', '=', id)

@@ -68,7 +68,6 @@ export async function connect(
           delayedUntil: null,
           delayedReason: null,
           lastError: null,
-          disconnectedAt: null,
         }),
       )
       .returning('id')

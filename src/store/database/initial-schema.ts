@@ -32,7 +32,6 @@ const connections = `
     last_sync_at timestamptz,
     news_at timestamptz,
     last_error text,
-    disconnected_at timestamptz,
     -- When an operator last disconnected it: earlier connect links no longer work.
     links_since timestamptz
   );

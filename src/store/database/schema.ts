@@ -71,7 +71,6 @@ interface ConnectionTable {
   /** When a sync last found new or changed assets. */
   newsAt: Date | null;
   lastError: string | null;
-  disconnectedAt: Date | null;
   /** When an operator last disconnected it: earlier connect links no longer work. */
   linksSince: Date | null;
 }

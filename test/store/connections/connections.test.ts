@@ -44,7 +44,6 @@ describe('a grant', () => {
     expect(await store.connections.get(id)).toMatchObject({
       status: 'active',
       tokens: 'sealed',
-      disconnectedAt: null,
       lastError: null,
       delayedUntil: null,
     });
