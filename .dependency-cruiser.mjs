@@ -5,7 +5,7 @@ export const modules = {
   source: [['tracing'], 'is the library as the mirror sees it; knows no database, queue or bucket'],
   storage: [['tracing'], 'is a bucket or a directory; knows no library, database or queue'],
   store: [['config'], 'has all SQL of the mirror; knows no library, bucket or queue'],
-  oauth: [['source', 'store'], 'makes connect links, and keeps the tokens of connections'],
+  oauth: [['store'], 'makes connect links, and keeps the tokens of connections'],
   pacing: [['oauth', 'source', 'storage', 'store'], 'decides how much may be in flight, and when to wait'],
   filters: [['source', 'store'], 'decides which assets a connection skips, and applies that'],
   queue: [['config', 'pacing', 'store', 'tracing'], 'delivers work; does not know what the work is'],
@@ -56,7 +56,13 @@ const storeFolders =
 
 export default {
   forbidden: [
-    { name: 'no-circular', severity: 'error', from: {}, to: { circular: true } },
+    {
+      name: 'no-circular',
+      comment: 'Files in a circle can only be understood together.',
+      severity: 'error',
+      from: {},
+      to: { circular: true },
+    },
     {
       name: 'floor',
       comment: 'The floor is imported by all and imports no module.',

@@ -127,7 +127,7 @@ test('a progress bar is as full as the work is done, and never fuller', () => {
   expect([bar(0, 0, 4), bar(1, 2, 4), bar(9, 4, 4)]).toEqual(['░░░░', '██░░', '████']);
 });
 
-test('times in tables are short', () => {
+test('times in tables of the command line are short', () => {
   expect(agoShort(null)).toBe('–');
   expect(agoShort(new Date(Date.now() - 7_200_000).toISOString())).toBe('2h ago');
 });

@@ -89,7 +89,7 @@ describe('fault rules', () => {
     expect((await download()).status).toBe(200);
   });
 
-  it('an invalid rule is refused', async () => {
+  it('an invalid fault rule is refused', async () => {
     await expect(admin.addFault({ endpoint: 'me', statuss: 500 } as never)).rejects.toThrow('400');
   });
 
@@ -120,7 +120,7 @@ describe('fault rules', () => {
     expect(await admin.requests()).toMatchObject([{ endpoint: 'me', status: 503 }]);
   });
 
-  it('a rule delays a request', async () => {
+  it('a fault rule delays a request', async () => {
     await admin.setFaults({ endpoint: 'me', latency: 200 });
     const start = performance.now();
     await api('/me');

@@ -248,7 +248,7 @@ describe.each(stores)('a superseded file in $name', ({ s3, versions }) => {
     expect(await isKept(id, 'second one')).toBe(true);
   });
 
-  test('a damaged file is not kept', async () => {
+  test('a damaged file is not kept as a version', async () => {
     const id = await newFilm('good');
     const { media } = (await stage.store.assets.get(id))!;
     await storage().put(media!.key, 'damaged');

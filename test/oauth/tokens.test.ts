@@ -908,7 +908,7 @@ describe('resealing all tokens with a new key', () => {
 });
 
 describe('a reconnect', () => {
-  it('a reconnect during a refresh wins', async () => {
+  it('a reconnect during a refresh of tokens wins', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.after = held.pass;

@@ -460,7 +460,7 @@ describe('an abort', () => {
 });
 
 describe('every request', () => {
-  it('every request has the token', async () => {
+  it('every request to the library has the token', async () => {
     bare.answer(answer(200, { user: { id: 'u' }, companies: [] }));
     await odd().me({ token: 'svca_x', signal });
     expect(bare.requests[0]!.headers.authorization).toBe('Bearer svca_x');

@@ -128,7 +128,7 @@ describe('an answer', () => {
     expect(asset.parse({ ...whole, thumbnailUrl: 7 })).toEqual(others);
   });
 
-  it('an answer needs only the id of each project', () => {
+  it('an answer of the library about projects needs only their ids', () => {
     expect(project.parse({ id: 'p1', name: 5, status: 7 })).toMatchObject({ id: 'p1' });
   });
 

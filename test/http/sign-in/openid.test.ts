@@ -126,7 +126,7 @@ describe('signing in at the provider', () => {
     }
   });
 
-  test('a person can cancel', async () => {
+  test('a person can cancel a sign-in at the identity provider', async () => {
     const { page } = await signIn('');
     expect([page.status, page.text]).toEqual([403, expect.stringContaining('denied or cancelled')]);
   });
@@ -144,7 +144,7 @@ describe('bad answers', () => {
     await refused(newBrowser(), answer, 400, 'has expired or was used before');
   });
 
-  test('an answer for another attempt is refused', async () => {
+  test('a sign-in with an answer for another attempt is refused', async () => {
     const [browser, other] = [newBrowser(), newBrowser()];
     const answer = await answerOf(other, 'vera');
     await answerOf(browser, 'vera');
@@ -157,7 +157,7 @@ describe('bad answers', () => {
     await refused(browser, answer, 400, 'was not accepted');
   });
 
-  test('an answer of another issuer is refused', async () => {
+  test('a sign-in with an answer of another issuer is refused', async () => {
     const browser = newBrowser();
     const url = new URL(await answerOf(browser, 'vera'));
     expect(url.searchParams.get('iss')).toBe(provider.issuer);
@@ -165,7 +165,7 @@ describe('bad answers', () => {
     await refused(browser, url.href, 400, 'was not accepted');
   });
 
-  test('a wrong client secret is named', async () => {
+  test('a sign-in that fails because of a wrong client secret says so', async () => {
     const { publicUrl, start } = await newMirror();
     const other = await startOpenIdProvider(optionsFor(publicUrl));
     onTestFinished(other.stop);

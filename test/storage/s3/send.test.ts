@@ -253,7 +253,7 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     await storage.close();
   });
 
-  test('one connection serves several requests, large and small', async () => {
+  test('one connection to an S3 store serves several requests, large and small', async () => {
     const storage = await openLine();
     const some = async () => {
       for (const length of [KiB, 3 * MiB, 100 * KiB, 3 * MiB, 0]) {
@@ -272,7 +272,7 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     await storage.close();
   });
 
-  test('all requests go through the proxy', async () => {
+  test('all requests to an S3 store go through the proxy', async () => {
     const proxy = await newProxy();
     const through = (no: string) =>
       openBucket(server, { bucket: ground.bucket, proxies: { http: proxy.url, https: '', no } });
