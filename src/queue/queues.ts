@@ -80,8 +80,8 @@ export class Queues {
   }
 
   /**
-   * Waits for the first connections to PostgreSQL; Redis may come later. To be reported, BullMQ 6.7.0: where the first one
-   * fails, `waitUntilReady` of `PostgresConnection` and `PostgresQueueBackend` keeps its error for ever. @throws that error
+   * Waits for the first connections to PostgreSQL; Redis may come later. If one fails, BullMQ keeps its error for ever (see
+   * bullmq-issues.md). @throws that error
    */
   async ready(): Promise<void> {
     if (!this.#backend.redis) await Promise.all(this.#opened.map((each) => each.waitUntilReady()));
@@ -126,8 +126,7 @@ async function secondsWaited(queue: Queue): Promise<number> {
 }
 
 async function firstWaiting(queue: Queue) {
-  // Counted from the newest. To be reported, BullMQ 6.7.0: `getJobs(['waiting'], 0, 0, true)` is the oldest job on Redis and
-  // the newest on PostgreSQL, as `QueueGetters.getRanges` reverses a page that `get_range` has cut from the newest.
+  // Counted from the newest, because `getJobs` in ascending order begins with another job on PostgreSQL (see bullmq-issues.md).
   const last = (await queue.getWaitingCount()) - 1;
   return last < 0 ? [] : queue.getJobs(['waiting'], last, last, false);
 }

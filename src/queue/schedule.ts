@@ -8,10 +8,7 @@ import type { Queues, SyncJob } from './queues.ts';
 
 type Scheduler = JobSchedulerJson<SyncJob>;
 
-/**
- * To be reported, BullMQ 6.7.0, both backends: `updateJobScheduler` adds no job where a finished one is kept as
- * `repeat:KEY:NEXT`, as after the clock was set back. It emits `duplicated` only, and the scheduler never runs again.
- */
+/** A kept job may have the id of the next one, after the clock was set back: then BullMQ adds none (see bullmq-issues.md). */
 const freesItsId = { removeOnComplete: true, removeOnFail: true };
 
 export interface ScheduleOptions {
