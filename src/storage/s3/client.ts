@@ -113,7 +113,8 @@ export function connect(server: Server, agents: Agents): S3Client {
 
 /**
  * Finds the address of the objects of a bucket (the path ends with a slash), and the region for which the SDK signs.
- * Both come from a signed request for a sample key, which is not sent.
+ * Both come from a signed request for a sample key, which is not sent: the SDK's rules for them depend on bucket, region and
+ * endpoint, and no public function of the SDK applies them.
  */
 export async function locate(server: Server, bucket: string, credentials: S3Client['config']['credentials']) {
   const sample = 'key';
