@@ -64,13 +64,20 @@ const withSubdomains = (no: string | undefined) =>
 export type Agents = ReturnType<typeof agentsTo>;
 /** Time limit for opening a connection. */
 const connectMs = 10_000;
-/** How long a connection may be silent. */
+/** How long a connection may be silent during a request. */
 export const silenceMs = 120_000;
+/**
+ * An idle connection is closed after this time, as undici does it, so that stores rarely close one first: a request that begins at
+ * that moment fails, and the stream that it sends cannot be sent again.
+ */
+const idleMs = 4000;
 
 export function agentsTo({ connections, proxies }: Pick<S3Options, 'connections' | 'proxies'>) {
   const settings = {
     maxSockets: connections,
     keepAlive: true,
+    // Of idle sockets: each request sets its own.
+    timeout: idleMs,
     ...(proxies && {
       proxyEnv: { HTTP_PROXY: proxies.http, HTTPS_PROXY: proxies.https, NO_PROXY: withSubdomains(proxies.no) },
     }),

@@ -272,6 +272,31 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     await storage.close();
   });
 
+  test('idle connections to an S3 store are closed before the store closes them', { tags: 'slow' }, async () => {
+    const storage = await openLine();
+    await storage.put('idle', streaming(bytesOf(KiB)), { bytes: KiB });
+    await storage.head('idle');
+    // Ceph closes them after a minute.
+    await until('idle connections to be closed', () => line.open === 0, 20_000);
+    await storage.put('idle', streaming(bytesOf(KiB)), { bytes: KiB });
+    await storage.close();
+  });
+
+  test('a store may be silent for longer than a connection is idle', { tags: 'slow' }, async () => {
+    const storage = await openLine();
+    let isDelayed = false;
+    line.set({
+      response(chunk, { client }) {
+        if (isDelayed) return chunk;
+        isDelayed = true;
+        setTimeout(() => client.write(chunk), 6000);
+        return undefined;
+      },
+    });
+    expect(await storage.head('none')).toBeUndefined();
+    await storage.close();
+  });
+
   test('all requests to an S3 store go through the proxy', async () => {
     const proxy = await newProxy();
     const through = (no: string) =>
