@@ -198,6 +198,13 @@ describe('a plan', () => {
     expect(result.problems).toEqual([expect.stringMatching(new RegExp(`^company ${companyId} was not listed`))]);
   });
 
+  test('a plan reports a connection whose tokens cannot be read, and does not wait for it', async () => {
+    const { connectionId } = await stage.company();
+    await stage.query(`UPDATE connections SET tokens = 'of another key' WHERE id = '${connectionId}'`);
+    const { result } = await planned(connectionId);
+    expect(result.problems).toEqual([expect.stringMatching(new RegExp(`^connection ${connectionId}: `))]);
+  });
+
   test('a plan stops when its reader disconnects', async () => {
     const { companyId, connectionId } = await stage.company();
     await stage.upload(companyId, 1);
