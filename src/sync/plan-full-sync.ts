@@ -179,7 +179,7 @@ class Planner {
     }
   }
 
-  /** Makes a request. If it has to wait, reports that, waits and repeats it. Without the key of the tokens, waiting is in vain. */
+  /** Makes a request. If it has to wait, reports that, waits and repeats it, but does not wait for a missing key of the tokens. */
   async #request<T>(connection: Connection, companyId: string | null, call: (token: string) => Promise<T>): Promise<T> {
     for (;;) {
       try {

@@ -231,7 +231,7 @@ export function operatorOf(ground: Ground) {
       const { assets } = await api('GET', `/assets?q=${encodeURIComponent(id)}`);
       return assets.find((asset: { id: string }) => asset.id === id);
     },
-    /** Waits until an asset is in a state. `failedAttempts`: their log lines; a mirrored asset no longer has their number. */
+    /** Waits until an asset is in a state. `failedAttempts`: the log line of each; the row of a mirrored asset no longer counts them. */
     async assetIn(id: string, state: string, timeoutMs?: number) {
       let last: unknown;
       return until(
