@@ -4,6 +4,7 @@ import { CommanderError } from 'commander';
 import { exitCodeOf, problemOf } from './cli/failures.ts';
 import { harmless, jsonOf, printError, printJson } from './cli/output.ts';
 import { program } from './cli/program.ts';
+import type { Verbs } from './cli/verb.ts';
 import type { StartDatabase } from './cli/verbs/library.ts';
 import type { ContextOptions } from './context.ts';
 import { ConfigurationError, fullReasonOf } from './floor/errors.ts';
@@ -121,6 +122,88 @@ async function start(role: Role, json: boolean, options: ContextOptions): Promis
   await stopTracing();
 }
 
+/** The verbs that work on the bucket without a running asset-mirror. */
+const offlineVerbs = {
+  async rebuild(options) {
+    const { rebuildFrom } = await import('./offline/rebuild.ts');
+    const { rebuild } = await import('./cli/verbs/rebuild.ts');
+    const config = await configuredCopy();
+    const log = await terminalLog();
+    const stop = stopSignal();
+    const work = (report: RebuildReport) => rebuildFrom(config, { log, stop, report });
+    if ((await rebuild(work, { ...options, stop })) > 0) process.exitCode ??= 1;
+  },
+  async restore(assetIds, options) {
+    const { requestOf, restore } = await import('./cli/verbs/restore.ts');
+    const request = requestOf(assetIds, options);
+    const { restoreFrom } = await import('./offline/restore.ts');
+    const config = await configuredCopy();
+    const log = await terminalLog();
+    const stop = stopSignal();
+    const work = (report: CopyReport<Restoring>) => restoreFrom(config, request, { log, stop, report });
+    if ((await restore(work, { ...options, stop })) > 0) process.exitCode ??= 1;
+  },
+  async export(options) {
+    const { exportAssets, requestOf, selectionOf, writeManifest } = await import('./cli/verbs/export.ts');
+    const { exportList, exportTo } = await import('./offline/export.ts');
+    const config = await configuredCopy();
+    const log = await terminalLog();
+    if (options.manifest) {
+      const problem = (line: string) => {
+        process.exitCode = 1;
+        printError(harmless(line));
+      };
+      const lines = exportList(config, options.manifest, selectionOf(options), { log, problem });
+      return writeManifest(lines, options.to);
+    }
+    const request = requestOf(options);
+    const stop = stopSignal();
+    const work = (report: CopyReport<Exporting>) => exportTo(config, request, { log, stop, report });
+    if ((await exportAssets(work, { ...options, stop })) > 0) process.exitCode ??= 1;
+  },
+  async attest(place, options) {
+    const { attest, requestOf } = await import('./cli/verbs/attest.ts');
+    const request = requestOf(place, options);
+    const { attestCopy, proveAsset } = await import('./offline/attest.ts');
+    // Auditors have no database, and need no setting of it.
+    const config = (await settings()).readCopyConfig(process.env);
+    const log = await terminalLog();
+    const stop = stopSignal();
+    const { asset: assetId, day } = options;
+    if (assetId !== undefined) return printJson(await proveAsset(config, { ...request, assetId, day }, { log, stop }));
+    const work = (report: AttestReport) => attestCopy(config, request, { log, stop, report });
+    if (!(await attest(work, { ...options, stop }))) process.exitCode ??= 1;
+  },
+} satisfies Partial<Verbs>;
+
+/** The clients of a running asset-mirror, and the token of this account for it. */
+const clients = {
+  async api() {
+    const { readClientConfig } = await import('./config/config.ts');
+    const { createApiClient } = await import('./cli/client.ts');
+    const { savedToken } = await import('./config/credentials.ts');
+    const { findAdminToken } = await import('./config/secrets.ts');
+    const { url, token, dataDir } = readClientConfig(process.env);
+    // The token of an asset-mirror on this machine must not reach another one.
+    const isHere = ['localhost', '127.0.0.1', '[::1]'].includes(new URL(url).hostname);
+    const local = () => (isHere ? findAdminToken(dataDir) : undefined);
+    return createApiClient({ url, token: token ?? (await savedToken(url, process.env)) ?? (await local()) });
+  },
+  async credentials() {
+    const { readClientConfig } = await import('./config/config.ts');
+    const { savedToken, saveToken } = await import('./config/credentials.ts');
+    const { createApiClient } = await import('./cli/client.ts');
+    const { url } = readClientConfig(process.env);
+    return {
+      async api() {
+        const token = await savedToken(url, process.env);
+        return token === undefined ? undefined : createApiClient({ url, token });
+      },
+      save: (token) => saveToken(url, token, process.env),
+    };
+  },
+} satisfies Partial<Verbs>;
+
 const app = (options: ContextOptions) =>
   program(
     {
@@ -142,81 +225,8 @@ const app = (options: ContextOptions) =>
         const wrong = await doctor(examine(await configured(), stopSignal()), options);
         if (wrong > 0) process.exitCode = 1;
       },
-      async rebuild(options) {
-        const { rebuildFrom } = await import('./offline/rebuild.ts');
-        const { rebuild } = await import('./cli/verbs/rebuild.ts');
-        const config = await configuredCopy();
-        const log = await terminalLog();
-        const stop = stopSignal();
-        const work = (report: RebuildReport) => rebuildFrom(config, { log, stop, report });
-        if ((await rebuild(work, { ...options, stop })) > 0) process.exitCode ??= 1;
-      },
-      async restore(assetIds, options) {
-        const { requestOf, restore } = await import('./cli/verbs/restore.ts');
-        const request = requestOf(assetIds, options);
-        const { restoreFrom } = await import('./offline/restore.ts');
-        const config = await configuredCopy();
-        const log = await terminalLog();
-        const stop = stopSignal();
-        const work = (report: CopyReport<Restoring>) => restoreFrom(config, request, { log, stop, report });
-        if ((await restore(work, { ...options, stop })) > 0) process.exitCode ??= 1;
-      },
-      async export(options) {
-        const { exportAssets, requestOf, selectionOf, writeManifest } = await import('./cli/verbs/export.ts');
-        const { exportList, exportTo } = await import('./offline/export.ts');
-        const config = await configuredCopy();
-        const log = await terminalLog();
-        if (options.manifest) {
-          const problem = (line: string) => {
-            process.exitCode = 1;
-            printError(harmless(line));
-          };
-          const lines = exportList(config, options.manifest, selectionOf(options), { log, problem });
-          return writeManifest(lines, options.to);
-        }
-        const request = requestOf(options);
-        const stop = stopSignal();
-        const work = (report: CopyReport<Exporting>) => exportTo(config, request, { log, stop, report });
-        if ((await exportAssets(work, { ...options, stop })) > 0) process.exitCode ??= 1;
-      },
-      async attest(place, options) {
-        const { attest, requestOf } = await import('./cli/verbs/attest.ts');
-        const request = requestOf(place, options);
-        const { attestCopy, proveAsset } = await import('./offline/attest.ts');
-        // Auditors have no database, and need no setting of it.
-        const config = (await settings()).readCopyConfig(process.env);
-        const log = await terminalLog();
-        const stop = stopSignal();
-        const { asset: assetId, day } = options;
-        if (assetId !== undefined)
-          return printJson(await proveAsset(config, { ...request, assetId, day }, { log, stop }));
-        const work = (report: AttestReport) => attestCopy(config, request, { log, stop, report });
-        if (!(await attest(work, { ...options, stop }))) process.exitCode ??= 1;
-      },
-      async api() {
-        const { readClientConfig } = await import('./config/config.ts');
-        const { createApiClient } = await import('./cli/client.ts');
-        const { savedToken } = await import('./config/credentials.ts');
-        const { findAdminToken } = await import('./config/secrets.ts');
-        const { url, token, dataDir } = readClientConfig(process.env);
-        // The token of an asset-mirror on this machine must not reach another one.
-        const isHere = ['localhost', '127.0.0.1', '[::1]'].includes(new URL(url).hostname);
-        const local = () => (isHere ? findAdminToken(dataDir) : undefined);
-        return createApiClient({ url, token: token ?? (await savedToken(url, process.env)) ?? (await local()) });
-      },
-      async credentials() {
-        const { readClientConfig } = await import('./config/config.ts');
-        const { savedToken, saveToken } = await import('./config/credentials.ts');
-        const { createApiClient } = await import('./cli/client.ts');
-        const { url } = readClientConfig(process.env);
-        return {
-          async api() {
-            const token = await savedToken(url, process.env);
-            return token === undefined ? undefined : createApiClient({ url, token });
-          },
-          save: (token) => saveToken(url, token, process.env),
-        };
-      },
+      ...offlineVerbs,
+      ...clients,
     },
     version,
   );

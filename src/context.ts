@@ -1,9 +1,8 @@
 import type { Config } from './config/config.ts';
-import { adminTokenOf, encryptionKeys, signingKeysOf } from './config/secrets.ts';
+import { adminTokenOf, encryptionKeys, signerOf } from './config/secrets.ts';
 import { recordFilterDefaults } from './filters/filter-defaults.ts';
 import { bandwidthAt } from './floor/bandwidth-limit.ts';
 import type { Log } from './floor/log.ts';
-import { type Signer, signingKey } from './floor/signing.ts';
 import { defaultTimings, type Timings } from './floor/timings.ts';
 import { recordRequest } from './metrics/library-requests.ts';
 import { createMetrics, type Metrics } from './metrics/metrics.ts';
@@ -19,11 +18,10 @@ import { followBandwidth } from './pacing/follow-bandwidth.ts';
 import { createAccess } from './pacing/with-token.ts';
 import { Queues } from './queue/queues.ts';
 import { Schedule } from './queue/schedule.ts';
+import { connectionsFor, createLibraryAgents } from './source/agents.ts';
 import { createConnectionThrottles, createTraffic } from './source/bandwidth.ts';
 import { LibraryClient } from './source/client.ts';
 import { createDownloader } from './source/download.ts';
-import { createAgent } from './source/http.ts';
-import { guardLinks } from './source/link-guard.ts';
 import { watchRequests } from './source/watch-requests.ts';
 import { identified } from './storage/mirror-id.ts';
 import { openStorage } from './storage/open.ts';
@@ -48,7 +46,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
   const metrics = createMetrics();
   const sealer = createSealer(await encryptionKeys(config));
   const adminToken = await adminTokenOf(config);
-  const signing = await openSigner(config);
+  const { signer, signerMade } = await signerOf(config);
 
   const stores = await openStores(config, { log, timings, opening, signal });
   const { store, queues, storage } = stores;
@@ -68,7 +66,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
   const permissions = createPermissions(config.signIn);
   const operations = createOperations({
     ...stores,
-    signer: signing.signer,
+    signer,
     permissions,
     sessionIdle: config.signIn.sessionIdle,
     schedule,
@@ -76,10 +74,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     tokens,
     client,
     access: withToken,
-    async sendTestWebhook(endpoint) {
-      const target = targetOf(endpoint, { sealer, environment: config.webhook });
-      return target && sendTest(webhookSender, target);
-    },
+    sendTestWebhook: (endpoint) => sendTest(webhookSender, targetOf(endpoint, { sealer, environment: config.webhook })),
     log,
     publicUrl,
     returnOrigins: config.returnOrigins,
@@ -108,7 +103,8 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     timings,
     metrics,
     sealer,
-    ...signing,
+    signer,
+    signerMade,
     tokens,
     limiter,
     withToken,
@@ -119,12 +115,6 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     adminToken,
     close: () => stack.disposeAsync(),
   };
-}
-
-/** The keys that sign inventories. `signerMade`: they were just generated. */
-async function openSigner(config: Config): Promise<{ signer: Signer | undefined; signerMade: boolean }> {
-  const keys = await signingKeysOf(config);
-  return { signer: keys?.seeds.map(signingKey) as Signer | undefined, signerMade: keys?.made ?? false };
 }
 
 /** Opens the database, the queues and the bucket. */
@@ -146,8 +136,8 @@ async function openStores(
   );
   await queues.ready();
 
-  const connections = config.transfer.concurrency * 5 + 8;
-  const objects = await openStorage(config.storage, { connections, memory: store.bucket, log });
+  const { concurrency } = config.transfer;
+  const objects = await openStorage(config.storage, { concurrency, memory: store.bucket, log });
   const storage = opening.adopt(
     identified(objects, store.bucket.id, { onWrong: store.verifications.requestScheduled }),
     (storage) => storage.close(),
@@ -159,24 +149,22 @@ async function openStores(
 function openLibrary(config: Config, deps: { metrics: Metrics; log: Log; opening: AsyncDisposableStack }) {
   const { metrics, log, opening } = deps;
   const { apiUrl, appUrl, clientId, clientSecret } = config.library;
-  // A transfer, its details and its thumbnail need a connection each; syncs need some, too.
-  const connections = config.transfer.concurrency * 6 + 20;
-  const openAgent = (options: { lookup?: ReturnType<typeof guardLinks>['lookup'] } = {}) =>
-    opening.adopt(createAgent({ connections, proxies: config.proxies, ...options }), (agent) => agent.destroy());
-  const guard = guardLinks({ apiUrl, appUrl, allowPrivate: config.transfer.allowPrivate });
+  const { allowPrivate, concurrency } = config.transfer;
+  const connections = connectionsFor(concurrency);
+  const agents = opening.adopt(
+    createLibraryAgents({ apiUrl, appUrl, allowPrivate, proxies: config.proxies, connections }),
+    (agents) => agents.destroy(),
+  );
   const watched = watchRequests(apiUrl, () => recordRequest(metrics, log));
-  const dispatcher = openAgent().compose(watched);
-  const traffic = createTraffic(bandwidthAt(config.transfer.bandwidth) ?? undefined);
+  const dispatcher = agents.api.compose(watched);
+  const traffic = createTraffic(bandwidthAt(config.transfer.bandwidth), (bytes) => metrics.bytes.inc(bytes));
   const downloader = createDownloader({
     referer: appUrl,
-    dispatcher: openAgent({ lookup: guard.lookup }).compose(watched),
-    guard,
+    dispatcher: agents.links.compose(watched),
+    guard: agents.guard,
     stallMs: config.transfer.stallTimeout,
     minRate: config.transfer.minRate,
-    throttle(bytes, signal) {
-      metrics.bytes.inc(bytes);
-      return traffic.take(bytes, signal);
-    },
+    throttle: traffic.take,
     onResumed: (bytes) => metrics.resumedBytes.inc(bytes),
   });
   return {

@@ -11,9 +11,9 @@ import { createSealer } from './oauth/seal.ts';
 import { Tokens } from './oauth/tokens.ts';
 import { createAccess } from './pacing/with-token.ts';
 import { probeQueue } from './queue/probe-queue.ts';
+import { createLibraryAgents } from './source/agents.ts';
 import { LibraryClient } from './source/client.ts';
-import { createAgent, fetchThrough } from './source/http.ts';
-import { guardLinks } from './source/link-guard.ts';
+import { fetchThrough } from './source/http.ts';
 import { probeConnection, probeService } from './source/probe-library.ts';
 import { assetTypes, unknownTypes } from './source/schemas.ts';
 import { probeDirectory } from './storage/directory/probe.ts';
@@ -88,7 +88,12 @@ async function* examineDatabase({
 async function* examineLibrary(at: Examining, store: Store | undefined, state: State): AsyncGenerator<Finding> {
   const { config, log, open, signal } = at;
   const { apiUrl, appUrl, clientId, clientSecret } = config.library;
-  const dispatcher = open.adopt(createAgent({ connections: 4, proxies: config.proxies }), (agent) => agent.destroy());
+  const { allowPrivate } = config.transfer;
+  const agents = open.adopt(
+    createLibraryAgents({ apiUrl, appUrl, allowPrivate, proxies: config.proxies, connections: 4 }),
+    (agents) => agents.destroy(),
+  );
+  const dispatcher = agents.api;
   const oauth = new OAuthClient({ apiUrl, clientId, clientSecret, dispatcher });
   const probe = { apiUrl, appUrl, dispatcher, signal };
   if (!(yield* stoppable(probeService({ ...probe, appAccepted: () => appAccepted(oauth) }), signal))) return;
@@ -111,15 +116,8 @@ async function* examineLibrary(at: Examining, store: Store | undefined, state: S
   const access = createAccess(tokens);
   const client = new LibraryClient({ apiUrl, dispatcher });
   const withToken = <T>(call: (token: string) => Promise<T>) => access(connection.id, call);
-  const guard = guardLinks({ apiUrl, appUrl, allowPrivate: config.transfer.allowPrivate });
-  const linkDispatcher = open.adopt(
-    createAgent({ connections: 4, proxies: config.proxies, lookup: guard.lookup }),
-    (agent) => agent.destroy(),
-  );
-  yield* stoppable(
-    probeConnection({ ...probe, guard, linkDispatcher, connectionId: connection.id, client, withToken }),
-    signal,
-  );
+  const links = { guard: agents.guard, linkDispatcher: agents.links };
+  yield* stoppable(probeConnection({ ...probe, ...links, connectionId: connection.id, client, withToken }), signal);
 }
 
 /** Why tokens and downloads are not tried: there is no active connection, or the database cannot be read. */

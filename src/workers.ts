@@ -12,7 +12,7 @@ import { startSearchingTranscripts } from './mirror/search-transcripts.ts';
 import { checkSealed } from './oauth/reencrypt-tokens.ts';
 import { createSealer } from './oauth/seal.ts';
 import { createBudget } from './pacing/byte-budget.ts';
-import { createCircuitBreaker } from './pacing/circuit-breaker.ts';
+import { type CircuitBreaker, createCircuitBreaker } from './pacing/circuit-breaker.ts';
 import { createOutageDetector } from './pacing/outage.ts';
 import type { Access } from './pacing/with-token.ts';
 import { Dispatcher } from './queue/dispatcher.ts';
@@ -37,7 +37,7 @@ const handBackMs = 2000;
 
 /** Starts taking jobs off the queues, and putting due work on them. */
 export async function startWorkers(context: Context) {
-  const { config, log, storage, queues, timings, tokens, metrics } = context;
+  const { config, log, storage, queues, timings, tokens } = context;
   const stopping = new AbortController();
   const leases = new Leases(context);
   const breaker = createCircuitBreaker({ storage, log, timings, onClose: () => dispatcher.wake() });
@@ -60,18 +60,7 @@ export async function startWorkers(context: Context) {
     goneRetention,
     reconcileInterval: filters.reconcileInterval,
   });
-  const { cycle, bandwidth } = config.scrub;
-  const scrubbing =
-    cycle === undefined
-      ? undefined
-      : startScrubbing({
-          ...context,
-          breaker,
-          instance,
-          cycle,
-          bandwidth,
-          onRead: (bytes) => metrics.scrubbedBytes.inc(bytes),
-        });
+  const scrubbing = startScrub(context, breaker);
   const drills = startDrills({ ...context, ...drillDeps(context), breaker, instance, interval: config.drillInterval });
   const filtering = startApplyingFilters({ ...context, filters });
   const pruning = startPruning(context);
@@ -83,15 +72,7 @@ export async function startWorkers(context: Context) {
     environment: config.webhook,
     publicUrl: config.publicUrl,
   });
-  const heartbeat =
-    config.heartbeatUrl === undefined
-      ? undefined
-      : startHeartbeat({
-          ...context,
-          url: config.heartbeatUrl,
-          syncInterval: filters.interval,
-          bucketTrouble: () => breaker.openReason,
-        });
+  const heartbeat = startBeating(context, breaker);
   await Promise.all([breaker.check(), queues.ready()]);
   const sweeping = startSweeping({ ...context, breaker });
   const expiring = startExpiring({ ...context, breaker });
@@ -120,6 +101,22 @@ export async function startWorkers(context: Context) {
       log.info({ event: 'worker.stopped', ms: Math.round(performance.now() - started) }, 'workers stopped');
     },
   };
+}
+
+/** Undefined: SCRUB_CYCLE is off. */
+function startScrub(context: Context, breaker: CircuitBreaker) {
+  const { config, metrics } = context;
+  const { cycle, bandwidth } = config.scrub;
+  if (cycle === undefined) return undefined;
+  const onRead = (bytes: number) => metrics.scrubbedBytes.inc(bytes);
+  return startScrubbing({ ...context, breaker, instance: config.instance, cycle, bandwidth, onRead });
+}
+
+/** Undefined: HEARTBEAT_URL is not set. */
+function startBeating(context: Context, breaker: CircuitBreaker) {
+  const { heartbeatUrl: url, sync } = context.config;
+  if (url === undefined) return undefined;
+  return startHeartbeat({ ...context, url, syncInterval: sync.interval, bucketTrouble: () => breaker.openReason });
 }
 
 export function mirrorDeps(
@@ -162,7 +159,7 @@ function syncDeps(context: Context, withToken: Access, onWork: () => void): Sync
 /** A drill uses none of this process's clients and keys: it reads the settings again, as a process that recovers would. */
 const drillDeps = ({ config, store, log }: Context) => ({
   thumbnails: config.thumbnails,
-  openBucket: () => openStorage(config.storage, { connections: 32, log }),
+  openBucket: () => openStorage(config.storage, { log }),
   async checkSecrets() {
     const keys = await savedEncryptionKeys(config);
     const noKey = () => {

@@ -14,18 +14,26 @@ interface BegunLogin {
 }
 type LoginAnswer = { pending: true } | { token: string; name: string; role: Role };
 
+/** Requests whose answers have the type of the verb `Name`. */
+function requestsTo(service: Service) {
+  return {
+    get: <Name extends Verb>(path: string, query: object = {}) =>
+      call<Answer<Name>>(service, 'GET', addressOf(path, query)),
+    send: <Name extends Verb>(method: 'POST' | 'PATCH' | 'DELETE', path: string, body?: unknown) =>
+      call<Answer<Name>>(service, method, path, body),
+    part: (id: string) => encodeURIComponent(id),
+  };
+}
+type Requests = ReturnType<typeof requestsTo>;
+
 export type ApiClient = ReturnType<typeof createApiClient>;
 
 /** The operator API of a running asset-mirror: one function for each route that a verb uses. */
 export function createApiClient(service: Service) {
-  const get = <Name extends Verb>(path: string, query: object = {}) =>
-    call<Answer<Name>>(service, 'GET', addressOf(path, query));
-  const send = <Name extends Verb>(method: 'POST' | 'PATCH' | 'DELETE', path: string, body?: unknown) =>
-    call<Answer<Name>>(service, method, path, body);
-  const part = (id: string) => encodeURIComponent(id);
+  const requests = requestsTo(service);
+  const { get, send, part } = requests;
 
   const connections = (query: Asked<'connections'> = {}) => get<'connections'>('/connections', query);
-  const audit = (query: Asked<'auditLog'>) => get<'auditLog'>('/audit', query);
   const assets = (query: Asked<'assets'>) => get<'assets'>('/assets', query);
 
   return {
@@ -75,27 +83,43 @@ export function createApiClient(service: Service) {
     assuranceReport: (query: Asked<'assuranceReport'>) => get<'assuranceReport'>('/assurance/report', query),
     startDrill: (request: Asked<'startDrill'>) => send<'startDrill'>('POST', '/drills', request),
     drill: (id: string) => get<'drill'>(`/drills/${part(id)}`),
-    removals: () => get<'removals'>('/removals'),
-    holds: () => get<'holds'>('/holds'),
-    hold: (request: Asked<'hold'>) => send<'hold'>('POST', '/holds', request),
-    release: (request: Asked<'release'>) => send<'release'>('POST', '/holds/release', request),
-    previewErasure: (scope: Asked<'previewErasure'>) => send<'previewErasure'>('POST', '/erasures/preview', scope),
-    erase: (request: Asked<'erase'>) => send<'erase'>('POST', '/erasures', request),
-    erasure: (id: string) => get<'erasure'>(`/erasures/${part(id)}`),
-    erasures: () => get<'erasures'>('/erasures'),
-    erasureCertificate: (id: string) => get<'certificate'>(`/erasures/${part(id)}/certificate`),
-    webhooks: () => get<'webhooks'>('/webhooks'),
-    addWebhook: (request: Asked<'addWebhook'>) => send<'addWebhook'>('POST', '/webhooks', request),
-    changeWebhook: (id: string, change: Asked<'changeWebhook', 1>) =>
-      send<'changeWebhook'>('PATCH', `/webhooks/${part(id)}`, change),
-    removeWebhook: (id: string) => send<'removeWebhook'>('DELETE', `/webhooks/${part(id)}`),
-    deliveries: (id: string, query: Asked<'deliveries', 1>) =>
-      get<'deliveries'>(`/webhooks/${part(id)}/deliveries`, query),
-    redeliver: (id: string, request: Asked<'redeliver', 1>) =>
-      send<'redeliver'>('POST', `/webhooks/${part(id)}/redeliver`, request),
-    /** Tests the endpoint in WEBHOOK_URL if there is no id. */
-    testWebhook: (id: string | undefined) =>
-      send<'testWebhook'>('POST', id === undefined ? '/webhooks/test' : `/webhooks/${part(id)}/test`),
+    ...removalRequests(requests),
+    ...webhookRequests(requests),
+    ...accessRequests(service, requests),
+  };
+}
+
+const removalRequests = ({ get, send, part }: Requests) => ({
+  removals: () => get<'removals'>('/removals'),
+  holds: () => get<'holds'>('/holds'),
+  hold: (request: Asked<'hold'>) => send<'hold'>('POST', '/holds', request),
+  release: (request: Asked<'release'>) => send<'release'>('POST', '/holds/release', request),
+  previewErasure: (scope: Asked<'previewErasure'>) => send<'previewErasure'>('POST', '/erasures/preview', scope),
+  erase: (request: Asked<'erase'>) => send<'erase'>('POST', '/erasures', request),
+  erasure: (id: string) => get<'erasure'>(`/erasures/${part(id)}`),
+  erasures: () => get<'erasures'>('/erasures'),
+  erasureCertificate: (id: string) => get<'certificate'>(`/erasures/${part(id)}/certificate`),
+});
+
+const webhookRequests = ({ get, send, part }: Requests) => ({
+  webhooks: () => get<'webhooks'>('/webhooks'),
+  addWebhook: (request: Asked<'addWebhook'>) => send<'addWebhook'>('POST', '/webhooks', request),
+  changeWebhook: (id: string, change: Asked<'changeWebhook', 1>) =>
+    send<'changeWebhook'>('PATCH', `/webhooks/${part(id)}`, change),
+  removeWebhook: (id: string) => send<'removeWebhook'>('DELETE', `/webhooks/${part(id)}`),
+  deliveries: (id: string, query: Asked<'deliveries', 1>) =>
+    get<'deliveries'>(`/webhooks/${part(id)}/deliveries`, query),
+  redeliver: (id: string, request: Asked<'redeliver', 1>) =>
+    send<'redeliver'>('POST', `/webhooks/${part(id)}/redeliver`, request),
+  /** Tests the endpoint in WEBHOOK_URL if there is no id. */
+  testWebhook: (id: string | undefined) =>
+    send<'testWebhook'>('POST', id === undefined ? '/webhooks/test' : `/webhooks/${part(id)}/test`),
+});
+
+/** Operators, their sessions and tokens, and what they did. */
+function accessRequests(service: Service, { get, send, part }: Requests) {
+  const audit = (query: Asked<'auditLog'>) => get<'auditLog'>('/audit', query);
+  return {
     me: () => get<'me'>('/me'),
     sessions: () => get<'sessions'>('/sessions'),
     endSession: (id: string) => send<'endSession'>('DELETE', `/sessions/${part(id)}`),

@@ -9,6 +9,21 @@ import { runVerbs } from './run-verbs.ts';
 import { examples, type NewVerb, type Verbs } from './verb.ts';
 import { completionScript, type Shell, shells } from './verbs/completion.ts';
 
+const help = `
+Run \`asset-mirror VERB --help\` for the options of a verb.
+
+Most verbs talk to the running asset-mirror at ASSET_MIRROR_URL (default:
+HOST:PORT). They sign in with ASSET_MIRROR_TOKEN, ADMIN_TOKEN, the session of
+\`asset-mirror login\`, or, of an asset-mirror on this machine, the token in
+DATA_DIR/admin-token, in this order. They do not read .env.
+
+Exit codes:
+  0  done
+  1  failures or differences were found, the request was refused,
+     or an unexpected error
+  2  wrong usage, wrong token, unknown id, or a wrong setting
+  3  asset-mirror is not reachable, or cannot answer now`;
+
 /** The command line with all its verbs. Exit codes are in docs/reference/cli.md. */
 export function program(verbs: Verbs, version: string): Command {
   // Verbs inherit exitOverride, so it comes before them.
@@ -35,23 +50,7 @@ export function program(verbs: Verbs, version: string): Command {
         ].join(' '),
     })
     .helpCommand(false)
-    .addHelpText(
-      'after',
-      `
-Run \`asset-mirror VERB --help\` for the options of a verb.
-
-Most verbs talk to the running asset-mirror at ASSET_MIRROR_URL (default:
-HOST:PORT). They sign in with ASSET_MIRROR_TOKEN, ADMIN_TOKEN, the session of
-\`asset-mirror login\`, or, of an asset-mirror on this machine, the token in
-DATA_DIR/admin-token, in this order. They do not read .env.
-
-Exit codes:
-  0  done
-  1  failures or differences were found, the request was refused,
-     or an unexpected error
-  2  wrong usage, wrong token, unknown id, or a wrong setting
-  3  asset-mirror is not reachable, or cannot answer now`,
-    );
+    .addHelpText('after', help);
 
   const verb: NewVerb = (name, text, example, more) => {
     const sentence = `${text[0]!.toUpperCase()}${text.slice(1)}.${more ? `\n\n${more}` : ''}`;
@@ -84,6 +83,12 @@ Exit codes:
   accessVerbs(verb, group, verbs);
 
   app.commandsGroup('Shell completion:');
+  completionVerb(app, verb);
+
+  return app;
+}
+
+function completionVerb(app: Command, verb: NewVerb): void {
   verb('completion', 'print a completion script for a shell', [
     'source <(asset-mirror completion bash)',
     'asset-mirror completion fish | source',
@@ -94,6 +99,4 @@ Exit codes:
       if (json) printJson({ shell, script });
       else process.stdout.write(script);
     });
-
-  return app;
 }

@@ -48,41 +48,7 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
     auditRetention: env.AUDIT_RETENTION,
     /** How long the objects of an asset stay after it is gone in the library; infinite: forever. */
     goneRetention: env.GONE_RETENTION,
-    sync: {
-      interval: env.SYNC_INTERVAL,
-      /** Of connections with recent uploads. */
-      intervalActive: env.SYNC_INTERVAL_ACTIVE,
-      reconcileInterval: env.RECONCILE_INTERVAL,
-      overlap: env.CURSOR_OVERLAP,
-      includeTypes: env.INCLUDE_ASSET_TYPES,
-      excludeTypes: env.EXCLUDE_ASSET_TYPES,
-    },
-    processing: { poll: env.PROCESSING_POLL, giveUp: env.PROCESSING_GIVE_UP },
-    transcripts: {
-      mirror: env.MIRROR_TRANSCRIPTS,
-      search: env.SEARCH_TRANSCRIPTS,
-      delay: env.TRANSCRIPT_DELAY,
-      giveUp: env.TRANSCRIPT_GIVE_UP,
-    },
-    transfer: {
-      concurrency: env.TRANSFER_CONCURRENCY,
-      perConnection: env.CONNECTION_CONCURRENCY,
-      stallTimeout: env.TRANSFER_STALL_TIMEOUT,
-      /** Undefined: no minimum rate. */
-      minRate: env.TRANSFER_MIN_RATE
-        ? { bytesPerSecond: env.TRANSFER_MIN_RATE, windowMs: env.TRANSFER_MIN_RATE_WINDOW }
-        : undefined,
-      bandwidth: env.BANDWIDTH_LIMIT,
-      /** Hosts with private addresses that download links may point to. */
-      allowPrivate: env.DOWNLOAD_ALLOW_PRIVATE,
-    },
-    scrub: {
-      /** Undefined: none. */
-      cycle: env.SCRUB_CYCLE || undefined,
-      bandwidth: env.SCRUB_BANDWIDTH,
-    },
-    /** How often a restore drill is made, in ms. Undefined: only on request. */
-    drillInterval: env.DRILL_INTERVAL || undefined,
+    ...workOf(env),
     webhook: {
       url: env.WEBHOOK_URL,
       keys: env.WEBHOOK_SECRET,
@@ -105,6 +71,45 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
 }
 
 type Values = ReturnType<typeof readEnvironment<typeof variables>>;
+
+/** How assets are listed, transferred and read back. */
+const workOf = (env: Values) => ({
+  sync: {
+    interval: env.SYNC_INTERVAL,
+    /** Of connections with recent uploads. */
+    intervalActive: env.SYNC_INTERVAL_ACTIVE,
+    reconcileInterval: env.RECONCILE_INTERVAL,
+    overlap: env.CURSOR_OVERLAP,
+    includeTypes: env.INCLUDE_ASSET_TYPES,
+    excludeTypes: env.EXCLUDE_ASSET_TYPES,
+  },
+  processing: { poll: env.PROCESSING_POLL, giveUp: env.PROCESSING_GIVE_UP },
+  transcripts: {
+    mirror: env.MIRROR_TRANSCRIPTS,
+    search: env.SEARCH_TRANSCRIPTS,
+    delay: env.TRANSCRIPT_DELAY,
+    giveUp: env.TRANSCRIPT_GIVE_UP,
+  },
+  transfer: {
+    concurrency: env.TRANSFER_CONCURRENCY,
+    perConnection: env.CONNECTION_CONCURRENCY,
+    stallTimeout: env.TRANSFER_STALL_TIMEOUT,
+    /** Undefined: no minimum rate. */
+    minRate: env.TRANSFER_MIN_RATE
+      ? { bytesPerSecond: env.TRANSFER_MIN_RATE, windowMs: env.TRANSFER_MIN_RATE_WINDOW }
+      : undefined,
+    bandwidth: env.BANDWIDTH_LIMIT,
+    /** Hosts with private addresses that download links may point to. */
+    allowPrivate: env.DOWNLOAD_ALLOW_PRIVATE,
+  },
+  scrub: {
+    /** Undefined: none. */
+    cycle: env.SCRUB_CYCLE || undefined,
+    bandwidth: env.SCRUB_BANDWIDTH,
+  },
+  /** How often a restore drill is made, in ms. Undefined: only on request. */
+  drillInterval: env.DRILL_INTERVAL || undefined,
+});
 
 /** Settings that are optional, but required together with others that are set. */
 function alsoRequired(environment: Environment, embedded: boolean): string[] {

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { link, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ConfigurationError } from '../floor/errors.ts';
+import { type Signer, signingKey } from '../floor/signing.ts';
 
 /** Secrets that are generated in DATA_DIR, unless they are set. */
 
@@ -37,6 +38,14 @@ export async function signingKeysOf(config: {
   if (config.databaseUrl !== undefined) return undefined;
   const { value, made } = await readOrMake(config.dataDir, 'signing-key', () => randomBytes(32).toString('base64'));
   return { seeds: [Buffer.from(value, 'base64')], made };
+}
+
+/** The keys that sign reports and inventories; undefined: none does. `signerMade`: they were just generated. */
+export async function signerOf(
+  config: Parameters<typeof signingKeysOf>[0],
+): Promise<{ signer: Signer | undefined; signerMade: boolean }> {
+  const keys = await signingKeysOf(config);
+  return { signer: keys?.seeds.map(signingKey) as Signer | undefined, signerMade: keys?.made ?? false };
 }
 
 /** The minimum length of an admin token, in characters. */

@@ -3,7 +3,7 @@ import type { Operations } from '../operations/operations.ts';
 import type { Permissions } from '../operations/permissions.ts';
 import type { EventStreams } from './event-stream.ts';
 import { accessRoutes } from './routes/access.ts';
-import { assetRoutes } from './routes/assets.ts';
+import { assetFileRoutes, assetRoutes } from './routes/assets.ts';
 import { connectionRoutes } from './routes/connections.ts';
 import { eventRoutes } from './routes/events.ts';
 import { removalRoutes } from './routes/removals.ts';
@@ -26,7 +26,8 @@ export function apiRoutes(plain: FastifyInstance, { operations, permissions, str
   const app = typed(plain);
   serviceRoutes(app, operations);
   connectionRoutes(app, operations, permissions);
-  assetRoutes(app, { operations, permissions, sender });
+  assetRoutes(app, operations, permissions);
+  assetFileRoutes(app, sender);
   syncRoutes(app, operations);
   eventRoutes(app, operations, streams);
   verificationRoutes(app, operations);

@@ -68,7 +68,7 @@ async function openToRead(
   const storage =
     target.kind === 'directory'
       ? await openDirectory({ ...target, log, readOnly: true })
-      : await openStorage({ target, s3: config.storage.s3 }, { connections: 32, log });
+      : await openStorage({ target, s3: config.storage.s3 }, { log });
   open.defer(() => storage.close());
   return storage;
 }

@@ -60,7 +60,7 @@ interface Opening {
 export async function openMirror(config: CopyConfig, { log, stop, open }: Opening & { stop: AbortSignal }) {
   const store = await openDatabase(config, log, open);
   stop.throwIfAborted();
-  const objects = await openStorage(config.storage, { connections: 32, memory: store.bucket, log });
+  const objects = await openStorage(config.storage, { memory: store.bucket, log });
   const storage = identified(objects, store.bucket.id);
   open.defer(() => storage.close());
   await storage.check();
@@ -69,7 +69,7 @@ export async function openMirror(config: CopyConfig, { log, stop, open }: Openin
 
 /** The place to copy to. @throws WrongSelection if it belongs to a mirror */
 export async function openTarget(config: CopyConfig, to: StorageTarget, { log, open }: Opening): Promise<Storage> {
-  const target = await openStorage({ target: to, s3: config.storage.s3 }, { connections: 32, log });
+  const target = await openStorage({ target: to, s3: config.storage.s3 }, { log });
   open.defer(async () => {
     await target.close();
     if (to.kind === 'directory') await rmdir(join(to.path, draftFolder)).catch(() => {});

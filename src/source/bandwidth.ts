@@ -82,9 +82,9 @@ export function createThrottle(limit: number | undefined, clock: Clock = realClo
 
 const windowSeconds = 5;
 
-/** Limits and measures all downloads of a process together. */
-export function createTraffic(limit: number | undefined) {
-  const throttle = createThrottle(limit);
+/** Limits and measures all downloads of a process together. `limit`: bytes per second, or null. `count` is called with all bytes. */
+export function createTraffic(limit: number | null, count?: (bytes: number) => void) {
+  const throttle = createThrottle(limit ?? undefined);
   /** Bytes in each of the last seconds, and in the current one. */
   const seconds = new Map<number, number>();
   const running = () => {
@@ -95,6 +95,7 @@ export function createTraffic(limit: number | undefined) {
   const take: Throttle = (bytes, signal) => {
     const now = running();
     seconds.set(now, (seconds.get(now) ?? 0) + bytes);
+    count?.(bytes);
     return throttle.take(bytes, signal);
   };
   return {

@@ -6,7 +6,10 @@ import type { Storage } from './storage.ts';
 /** STORAGE_URL, parsed. */
 type Target = { kind: 'directory'; path: string } | ({ kind: 's3' } & Pick<S3Options, 'bucket' | 'prefix'>);
 
-/** Opens the store of the configuration. Its first use reports problems. */
+/** The connections of S3 in a process that transfers nothing. */
+const leastConnections = 32;
+
+/** Opens the store of the configuration. Its first use reports problems. `concurrency`: how many transfers may run at once. */
 export async function openStorage(
   {
     target,
@@ -17,9 +20,10 @@ export async function openStorage(
     s3: Omit<S3Options, 'bucket' | 'prefix' | 'connections' | 'memory' | 'contentHash'>;
     contentHash?: boolean;
   },
-  { log, ...options }: Pick<S3Options, 'connections' | 'memory'> & { log: Log },
+  { log, concurrency, memory }: Pick<S3Options, 'memory'> & { log: Log; concurrency?: number },
 ): Promise<Storage> {
   if (target.kind === 'directory') return openDirectory({ ...target, contentHash, log });
   const { openS3 } = await import('./s3/s3.ts');
-  return openS3({ ...target, ...s3, contentHash, ...options });
+  const connections = concurrency === undefined ? leastConnections : concurrency * 5 + 8;
+  return openS3({ ...target, ...s3, contentHash, connections, memory });
 }

@@ -76,8 +76,9 @@ export function createWebhookSender(options: { allowPrivate: boolean }) {
   };
 }
 
-/** Sends a test message at once and without retries. */
-export function sendTest(sender: WebhookSender, target: Target): Promise<Answer> {
+/** Sends a test message at once and without retries. Without a target, nothing. */
+export async function sendTest(sender: WebhookSender, target: Target | undefined): Promise<Answer | undefined> {
+  if (!target) return undefined;
   const id = `msg_${randomUUID().replaceAll('-', '')}`;
   const body = JSON.stringify({ type: 'webhook.test', timestamp: new Date().toISOString(), data: {} });
   return sender.send(target, { id, body });

@@ -12,7 +12,7 @@ test('a bandwidth limit that is set replaces that of each process, also after re
   const other = await openStore({ url: one.url, log: silent });
   const stops: (() => void)[] = [];
   const start = (store: typeof other, own: number | undefined) => {
-    const traffic = createTraffic(own);
+    const traffic = createTraffic(own ?? null);
     stops.push(followBandwidth({ store, traffic, throttles: createConnectionThrottles(), own, log: silent }));
     return traffic;
   };
@@ -39,7 +39,7 @@ test('the bandwidth limit of a connection reaches every process, and no other co
   try {
     const all = [one.store, other].map((store) => {
       const throttles = createConnectionThrottles();
-      stops.push(followBandwidth({ store, traffic: createTraffic(undefined), throttles, own: undefined, log: silent }));
+      stops.push(followBandwidth({ store, traffic: createTraffic(null), throttles, own: undefined, log: silent }));
       return throttles;
     });
     const [limited, free] = [
@@ -66,7 +66,7 @@ test('a timetable changes the limit of a process and of a connection within seco
 }, async () => {
   const one = await newStore();
   const throttles = createConnectionThrottles();
-  const traffic = createTraffic(undefined);
+  const traffic = createTraffic(null);
   vi.useFakeTimers({ toFake: ['Date'], now: Date.parse('2026-01-05T07:59:59Z') });
   const own = '08:00-09:00 1MiB/s, else 2MiB/s';
   const stop = followBandwidth({ store: one.store, traffic, throttles, own, log: silent });

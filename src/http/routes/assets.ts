@@ -16,13 +16,7 @@ import { type Api, ofOne, routesOf, typed } from './route.ts';
 
 const route = routesOf('assets');
 
-interface AssetRoutesDeps {
-  operations: Operations;
-  permissions: Permissions;
-  sender: FileSender;
-}
-
-export function assetRoutes(app: Api, { operations, permissions, sender }: AssetRoutesDeps): void {
+export function assetRoutes(app: Api, operations: Operations, permissions: Permissions): void {
   /** A search for spoken words shows captions, so it needs the permission to read them. */
   function checkWords({ operator, query }: { operator?: Operator; query: { said?: string | undefined } }): void {
     if (query.said !== undefined) permissions.check(operator!, 'getCaptions');
@@ -51,6 +45,36 @@ export function assetRoutes(app: Api, { operations, permissions, sender }: Asset
     },
   );
   app.get(
+    '/assets/:id',
+    route('getAsset', 'Get everything that the database has about an asset', ofOne(assetAnswer, 404)),
+    async (request) => operations.asset(request.params.id),
+  );
+  app.get(
+    '/assets/:id/versions',
+    route('listVersions', 'List the superseded files of an asset that are kept, newest first', ofOne(versionList, 404)),
+    async (request) => operations.versions(request.params.id),
+  );
+  app.post(
+    '/assets/:id/retry',
+    route('retryAsset', 'Retry an asset now, also a transcript or thumbnail that was given up', {
+      params: idParams,
+      response: { 202: assetSummary, ...refused(404, 409) },
+    }),
+    async (request, reply) => reply.code(202).send(await operations.retry(request.params.id)),
+  );
+  app.get(
+    '/upcoming',
+    route('listUpcoming', 'List the assets that are checked or retried soon, and when', {
+      querystring: upcomingQuery,
+      response: { 200: upcomingAnswer },
+    }),
+    async (request) => operations.upcoming(request.query),
+  );
+}
+
+/** The routes that answer with files instead of JSON. */
+export function assetFileRoutes(app: Api, sender: FileSender): void {
+  app.get(
     '/asset-zip',
     route('getAssetZip', 'Get the media files of the matching assets as a ZIP archive, at most 1000', {
       querystring: zipQuery,
@@ -70,16 +94,6 @@ export function assetRoutes(app: Api, { operations, permissions, sender }: Asset
       async (request, reply) => sender.sendZip(request.body, reply),
     );
   });
-  app.get(
-    '/assets/:id',
-    route('getAsset', 'Get everything that the database has about an asset', ofOne(assetAnswer, 404)),
-    async (request) => operations.asset(request.params.id),
-  );
-  app.get(
-    '/assets/:id/versions',
-    route('listVersions', 'List the superseded files of an asset that are kept, newest first', ofOne(versionList, 404)),
-    async (request) => operations.versions(request.params.id),
-  );
   for (const [kind, operationId, summary] of files) {
     app.get(
       `/assets/:id/${kind}`,
@@ -95,22 +109,6 @@ export function assetRoutes(app: Api, { operations, permissions, sender }: Asset
       async (request, reply) => sender.send({ id: request.params.id, kind, query: request.query }, request, reply),
     );
   }
-  app.post(
-    '/assets/:id/retry',
-    route('retryAsset', 'Retry an asset now, also a transcript or thumbnail that was given up', {
-      params: idParams,
-      response: { 202: assetSummary, ...refused(404, 409) },
-    }),
-    async (request, reply) => reply.code(202).send(await operations.retry(request.params.id)),
-  );
-  app.get(
-    '/upcoming',
-    route('listUpcoming', 'List the assets that are checked or retried soon, and when', {
-      querystring: upcomingQuery,
-      response: { 200: upcomingAnswer },
-    }),
-    async (request) => operations.upcoming(request.query),
-  );
 }
 
 const archive = {

@@ -65,6 +65,11 @@ export function connectionRoutes(app: Api, operations: Operations, permissions: 
     ),
     async (request) => operations.projects(request.params.id),
   );
+  actionRoutes(app, operations, permissions);
+}
+
+/** The routes that start or stop work of a connection. */
+function actionRoutes(app: Api, operations: Operations, permissions: Permissions): void {
   app.post(
     '/connections/:id/resync',
     route('resyncConnection', 'Start an incremental, full or partial sync', {

@@ -25,6 +25,16 @@ export interface Horizon {
  * now, and leases end as if renewed now. Locked connections, assets, files and deliveries are left to the next call. Returns the corrected rows by table, if any.
  */
 export async function correctFuture(db: Database, horizon: Horizon): Promise<Record<string, number>> {
+  const rows: Record<string, number> = {};
+  for (const [table, statement] of Object.entries(corrections(horizon))) {
+    const corrected = rowsWritten(await statement.execute(db));
+    if (corrected > 0) rows[table] = corrected;
+  }
+  return rows;
+}
+
+/** One statement for each table, or for each kind of time in it. */
+function corrections(horizon: Horizon) {
   const { lease, pause, asset, transcript, delivery, chore } = horizon;
   const isBeyond = (column: string, ms: number) => sql`${sql.ref(column)} > ${ahead(ms + clockToleranceMs)}`;
   // Not `least`, which would replace NULL.
@@ -32,7 +42,7 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
     sql`${sql.ref(column)} = CASE WHEN ${isBeyond(column, ms)} THEN ${value} ELSE ${sql.ref(column)} END`;
   const isWrong = sql`(${isBeyond('next_at', asset)} OR ${isBeyond('lease_until', lease)} OR ${isBeyond('queued_at', 0)}
     OR ${isBeyond('processing_since', 0)} OR ${isBeyond('transcript_deadline', transcript)})`;
-  const statements = {
+  return {
     connections: sql`
       UPDATE connections SET ${corrected('delayed_until', pause)}, ${corrected('connected_at', 0)}, ${corrected('links_since', 0)},
         ${corrected('last_sync_at', 0)}, ${corrected('news_at', 0)},
@@ -105,10 +115,4 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
     storeProofs: sql`UPDATE store_proofs SET found_at = now() WHERE ${isBeyond('found_at', 0)}`,
     chores: sql`UPDATE chores SET due_at = ${ahead(chore)} WHERE ${isBeyond('due_at', chore)}`,
   };
-  const rows: Record<string, number> = {};
-  for (const [table, statement] of Object.entries(statements)) {
-    const corrected = rowsWritten(await statement.execute(db));
-    if (corrected > 0) rows[table] = corrected;
-  }
-  return rows;
 }
