@@ -55,6 +55,9 @@ export async function dashboard(
   }
 }
 
+/** In the order in which rules of later ones win. */
+const styles = ['base', 'header', 'figures', 'controls', 'files', 'tables', 'dialogs', 'narrow-screens', 'assurance'];
+
 const shell = (base: string, version: string) => `<!doctype html>
 <html lang="en">
 <head>
@@ -64,7 +67,7 @@ const shell = (base: string, version: string) => `<!doctype html>
 <title>asset-mirror</title>
 <link rel="icon" href="${escapeHtml(base)}/dashboard/icon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="${escapeHtml(base)}/dashboard/vendor/uplot/dist/uPlot.min.css">
-<link rel="stylesheet" href="${escapeHtml(base)}/dashboard/dashboard.css">
+${styles.map((name) => `<link rel="stylesheet" href="${escapeHtml(base)}/dashboard/styles/${name}.css">`).join('\n')}
 <script type="module" src="${escapeHtml(base)}/dashboard/app.js"></script>
 </head>
 <body data-base="${escapeHtml(base)}" data-version="${escapeHtml(version)}">
