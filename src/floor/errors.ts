@@ -1,6 +1,5 @@
 import { networkProblem } from './network-problem.ts';
-import { type Reason, renderReason } from './reasons.ts';
-import { formatDuration } from './units.ts';
+import { type AskedWait, type Reason, renderReason } from './reasons.ts';
 
 /**
  * Errors are classified once, where they occur; workers decide by class alone. Everything else (network, 5xx, database
@@ -17,18 +16,14 @@ export class RetryLater extends NamedError {
   readonly waitMs: number;
   /** `connection`: all its requests wait: the library asked for it (429, 503 with Retry-After), or no token can be used. */
   readonly scope: 'asset' | 'connection';
-  /** The code of the stored reason. `object_refused`: the bucket failed, perhaps for this object only. */
-  readonly code: 'asked_to_wait' | 'tokens_unreadable' | 'object_refused' | 'error';
+  /** Undefined: the message says it. `object_refused`: the bucket failed, perhaps for this object only. */
+  readonly reason: Reason | undefined;
 
-  constructor(
-    message: string,
-    waitMs: number,
-    options: { scope?: 'asset' | 'connection'; code?: RetryLater['code']; cause?: unknown } = {},
-  ) {
-    super(message, { cause: options.cause });
+  constructor(why: string | Reason, waitMs: number, options: { scope?: 'asset' | 'connection'; cause?: unknown } = {}) {
+    super(typeof why === 'string' ? why : renderReason(why), { cause: options.cause });
+    this.reason = typeof why === 'string' ? undefined : why;
     this.waitMs = waitMs;
     this.scope = options.scope ?? 'asset';
-    this.code = options.code ?? 'error';
   }
 }
 
@@ -40,9 +35,9 @@ export const longestWait = 3_600_000;
 
 /**
  * How long a Retry-After header asks to wait (RFC 9110, section 10.2.3): seconds, or until a date by the clock of the
- * answer's `date`. Undefined for an invalid header. `text` is for people.
+ * answer's `date`. Undefined for an invalid header.
  */
-export function retryAfter(header: unknown, date?: unknown): { waitMs: number; text: string } | undefined {
+export function retryAfter(header: unknown, date?: unknown): { waitMs: number; asked: AskedWait } | undefined {
   const value = String(header ?? '').trim();
   const ms = /^\d+(\.\d+)?$/.test(value) ? Number(value) * 1000 : httpDate(value) - (httpDate(date) || Date.now());
   if (Number.isNaN(ms)) return undefined;
@@ -50,10 +45,7 @@ export function retryAfter(header: unknown, date?: unknown): { waitMs: number; t
   const wait = Math.min(said, longestWait);
   return {
     waitMs: withMargin(wait),
-    text:
-      said > wait
-        ? `for ${formatDuration(Math.min(said, Number.MAX_SAFE_INTEGER))}, longer than the maximum; next request after ${formatDuration(wait)}`
-        : `for ${formatDuration(wait)}`,
+    asked: said > wait ? { askedMs: Math.min(said, Number.MAX_SAFE_INTEGER), retryInMs: wait } : { askedMs: said },
   };
 }
 
@@ -146,9 +138,8 @@ export class ConfigurationError extends NamedError {
 
 /** Why something failed, to be stored; without secrets (see `scrub`). */
 export function toReason(error: unknown): Reason {
-  if (error instanceof KnownError) return storableReason(error.reason);
-  const text = reasonOf(error);
-  return { code: error instanceof RetryLater ? error.code : 'error', text };
+  const known = error instanceof KnownError || error instanceof RetryLater ? error.reason : undefined;
+  return known ? storableReason(known) : { code: 'error', text: reasonOf(error) };
 }
 
 const storableReason = (reason: Reason): Reason =>

@@ -1,5 +1,11 @@
 import { formatDuration } from './units.ts';
 
+/** Milliseconds that the library asked to wait; null: it gave no time. `retryInMs`: the maximum, if that is shorter. */
+export interface AskedWait {
+  askedMs: number | null;
+  retryInMs?: number;
+}
+
 /**
  * The codes of reasons, each with its data. Behaviour depends on codes and data only, never on the sentence.
  * docs/reference/api.md describes them for clients of the API.
@@ -11,15 +17,15 @@ interface DataOf {
   /** The library answered a request with an error. */
   http_status: { request: string; status: number };
   /** The library asked to wait (429, or 503 with Retry-After). */
-  asked_to_wait: { text: string };
+  asked_to_wait: { request: string; status: number } & AskedWait;
   /** The library does not answer, or only with errors. With `retryInMs`, only one connection waits, for that time. */
   library_unavailable: { error: string; retryInMs?: number };
   /** The bucket accepts nothing at present. */
-  bucket_unavailable: { text: string };
+  bucket_unavailable: { error: string };
   /** The bucket does not accept this object at present. */
-  object_refused: { text: string };
+  object_refused: { error: string };
   /** The tokens of the connection cannot be decrypted. */
-  tokens_unreadable: { text: string };
+  tokens_unreadable: { connectionId: string; error: string };
   no_reader: object;
 
   skipped_by_filter: { rule: string };
@@ -67,14 +73,15 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
   error: ({ text }) => text,
 
   http_status: ({ request, status }) => `${request}: the library answered ${status}`,
-  asked_to_wait: ({ text }) => text,
+  asked_to_wait: ({ request, status, ...wait }) =>
+    `${request}: the library asked to wait (${status}) ${askedWaitText(wait)}`,
   library_unavailable: ({ error, retryInMs }) =>
     retryInMs === undefined
       ? `${error}; other requests fail, too`
       : `${error}; next request in ${formatDuration(retryInMs)}`,
-  bucket_unavailable: ({ text }) => text,
-  object_refused: ({ text }) => text,
-  tokens_unreadable: ({ text }) => text,
+  bucket_unavailable: ({ error }) => error,
+  object_refused: ({ error }) => error,
+  tokens_unreadable: ({ connectionId, error }) => `connection ${connectionId}: ${error}`,
   no_reader: () => 'no connection can read its company now',
 
   skipped_by_filter: ({ rule }) => `skipped by a filter: ${ruleText(rule)}`,
@@ -131,6 +138,12 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
 };
 
 export const reasonCodes = Object.keys(sentences) as ReasonCode[];
+
+function askedWaitText({ askedMs, retryInMs }: AskedWait): string {
+  if (askedMs === null) return 'without a time';
+  if (retryInMs === undefined) return `for ${formatDuration(askedMs)}`;
+  return `for ${formatDuration(askedMs)}, longer than the maximum; next request after ${formatDuration(retryInMs)}`;
+}
 
 /** The sentence of a reason, without a capital letter and a full stop. */
 export function renderReason(reason: Reason): string {

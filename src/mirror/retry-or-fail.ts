@@ -103,7 +103,7 @@ async function judge(deps: RetryDeps, { asset, signal }: LeasedAsset, error: unk
   }
   if (error instanceof StorageUnavailable) return judgeRefusal(deps, asset, error);
   if (error instanceof RetryLater) {
-    if (error.code === 'object_refused') return judgeRefusal(deps, asset, error);
+    if (error.reason?.code === 'object_refused') return judgeRefusal(deps, asset, error);
     await limiter.adaptTo(asset.connectionId, error);
     return { outcome: 'later', waitMs: error.waitMs, reason: toReason(error) };
   }
@@ -127,10 +127,10 @@ async function judge(deps: RetryDeps, { asset, signal }: LeasedAsset, error: unk
   return { outcome: 'attempt_failed', waitMs: backoff(asset.attempts, first, last), reason, spent: true };
 }
 
-const bucketUnavailable = (text: string): Verdict => ({
+const bucketUnavailable = (error: string): Verdict => ({
   outcome: 'bucket_unavailable',
   waitMs: 5000 + Math.random() * 10_000,
-  reason: { code: 'bucket_unavailable', text },
+  reason: { code: 'bucket_unavailable', error },
 });
 
 /** The bucket refused an object. A check of the bucket shows whether it refuses all objects or only this one. */
@@ -145,7 +145,7 @@ async function judgeRefusal(
   if (mayBeAll && breaker.openReason !== undefined) {
     return bucketUnavailable(text);
   }
-  const reason: Reason = { code: 'object_refused', text };
+  const reason: Reason = { code: 'object_refused', error: text };
   // The asset may have waited for the library before. Those waits do not count.
   const waits = asset.reason?.code === reason.code ? asset.waits : 0;
   if (mayBeAll && waits >= mostWaits) return { outcome: 'failed', reason };

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Disconnected, RetryLater, reasonOf } from '../floor/errors.ts';
+import type { Reason } from '../floor/reasons.ts';
 import type { StoredTokens } from '../store/database/schema.ts';
 import { openPair, purposeOf, sealPair, type TokenPair } from './pair.ts';
 import { type KeyRotation, rotateKeys } from './reencrypt-tokens.ts';
@@ -108,11 +109,8 @@ export class Tokens {
       return { connection, ...openPair(sealer, purposeOf.user(connection.userId), connection.tokens) };
     } catch (cause) {
       // The connection and its assets wait until the key is back; a pair that cannot be read is kept.
-      throw new RetryLater(`connection ${connectionId}: ${reasonOf(cause)}`, 60_000, {
-        scope: 'connection',
-        code: 'tokens_unreadable',
-        cause,
-      });
+      const reason: Reason = { code: 'tokens_unreadable', connectionId, error: reasonOf(cause) };
+      throw new RetryLater(reason, 60_000, { scope: 'connection', cause });
     }
   }
 

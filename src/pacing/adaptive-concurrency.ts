@@ -111,7 +111,7 @@ export class Limiter {
       if (error.scope !== 'connection' || this.#adaptedTo.has(error)) return;
       this.#adaptedTo.add(error);
       await this.#tolerant(connectionId, this.#pause(connectionId, error.waitMs, toReason(error)));
-      if (error.code === 'asked_to_wait') this.#lowerRate(connectionId, performance.now());
+      if (error.reason?.code === 'asked_to_wait') this.#lowerRate(connectionId, performance.now());
     } else if (isTemporary(error)) {
       await this.#tolerant(connectionId, this.#slowDown(connectionId, 'failure', error));
     } else if (error instanceof HttpError) {

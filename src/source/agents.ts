@@ -10,7 +10,7 @@ export function createLibraryAgents(options: {
   appUrl: string;
   allowPrivate: true | string[];
   proxies: Proxies | undefined;
-  /** At most so many to each host. */
+  /** The maximum to each host. */
   connections: number;
 }) {
   const { proxies, connections } = options;

@@ -60,11 +60,8 @@ export function fetchThrough(proxies: Proxies | undefined): typeof fetch {
 export function throwFor(what: string, status: number, headers: Dispatcher.ResponseData['headers']): never {
   const wait = retryAfter(one(headers['retry-after']), one(headers.date));
   if (status === 429 || (status === 503 && wait)) {
-    const { waitMs, text } = wait ?? { waitMs: withMargin(30_000), text: 'without a time' };
-    throw new RetryLater(`${what}: the library asked to wait (${status}) ${text}`, waitMs, {
-      scope: 'connection',
-      code: 'asked_to_wait',
-    });
+    const { waitMs, asked } = wait ?? { waitMs: withMargin(30_000), asked: { askedMs: null } };
+    throw new RetryLater({ code: 'asked_to_wait', request: what, status, ...asked }, waitMs, { scope: 'connection' });
   }
   throw new HttpError(what, status);
 }

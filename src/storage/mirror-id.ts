@@ -122,7 +122,7 @@ class MirrorId {
   async writing<T>(work: () => Promise<T>, signal?: AbortSignal, body?: Readable): Promise<T> {
     await this.ready(signal, body);
     return work().catch((error) => {
-      const isRefused = error instanceof RetryLater && error.code === 'object_refused';
+      const isRefused = error instanceof RetryLater && error.reason?.code === 'object_refused';
       if (isOfWholeStore(error) || isRefused) this.#writesFail = true;
       return this.doubt(error);
     });

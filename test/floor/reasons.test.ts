@@ -10,7 +10,20 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
   http_status: [
     [{ code: 'http_status', request: 'read asset a', status: 404 }, 'read asset a: the library answered 404'],
   ],
-  asked_to_wait: [[{ code: 'asked_to_wait', text: 'asked (429)' }, 'asked (429)']],
+  asked_to_wait: [
+    [
+      { code: 'asked_to_wait', request: 'read /me', status: 429, askedMs: 20_000 },
+      'read /me: the library asked to wait (429) for 20.0 s',
+    ],
+    [
+      { code: 'asked_to_wait', request: 'read /me', status: 503, askedMs: 3_600_000_000, retryInMs: 3_600_000 },
+      'read /me: the library asked to wait (503) for 41d 16h, longer than the maximum; next request after 1h 00m',
+    ],
+    [
+      { code: 'asked_to_wait', request: 'read /me', status: 429, askedMs: null },
+      'read /me: the library asked to wait (429) without a time',
+    ],
+  ],
   library_unavailable: [
     [{ code: 'library_unavailable', error: 'ECONNREFUSED' }, 'ECONNREFUSED; other requests fail, too'],
     [
@@ -18,9 +31,11 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
       'ECONNREFUSED; next request in 10m 00s',
     ],
   ],
-  bucket_unavailable: [[{ code: 'bucket_unavailable', text: 'the store is full' }, 'the store is full']],
-  object_refused: [[{ code: 'object_refused', text: 'no space for k' }, 'no space for k']],
-  tokens_unreadable: [[{ code: 'tokens_unreadable', text: 'sealed with the key k' }, 'sealed with the key k']],
+  bucket_unavailable: [[{ code: 'bucket_unavailable', error: 'the store is full' }, 'the store is full']],
+  object_refused: [[{ code: 'object_refused', error: 'no space for k' }, 'no space for k']],
+  tokens_unreadable: [
+    [{ code: 'tokens_unreadable', connectionId: 'c', error: 'sealed with key k' }, 'connection c: sealed with key k'],
+  ],
   no_reader: [[{ code: 'no_reader' }, 'no connection can read its company now']],
   skipped_by_filter: [
     [{ code: 'skipped_by_filter', rule: 'exclude type videos' }, 'skipped by a filter: type videos'],
@@ -139,8 +154,8 @@ describe('the reason code of an error', () => {
     ['an HTTP error', new HttpError('read', 500), { code: 'http_status', request: 'read', status: 500 }],
     [
       'a request to wait',
-      new RetryLater('busy', 1, { code: 'asked_to_wait' }),
-      { code: 'asked_to_wait', text: 'busy' },
+      new RetryLater({ code: 'asked_to_wait', request: 'read', status: 429, askedMs: null }, 1),
+      { code: 'asked_to_wait', request: 'read', status: 429, askedMs: null },
     ],
     ['a wait without a code', new RetryLater('busy', 1), { code: 'error', text: 'busy' }],
     ['of any other kind', new Error('read', { cause: new Error('reset') }), { code: 'error', text: 'read: reset' }],

@@ -149,7 +149,7 @@ test.runIf(inject('s3'))(
       const others = await Promise.all(Array.from({ length: 3 }, () => scene.upload()));
       await scene.resync();
       for (const id of others) await scene.mirror.assetIn(id, 'mirrored');
-      const reason = { code: 'object_refused', text: expect.stringMatching(/the store answered 500/) };
+      const reason = { code: 'object_refused', error: expect.stringMatching(/the store answered 500/) };
       await until('the reason', async () => (await scene.mirror.asset(refused)).reason !== null);
       expect(await scene.mirror.asset(refused)).toMatchObject({ state: 'pending', attempts: 0, reason });
       expect(scene.mirror.lines.some(({ event }) => event === 'object.refused')).toBe(true);

@@ -77,10 +77,7 @@ describe('the explanation of an asset', () => {
       'waits because the library asked its connection to wait',
       asset('pending'),
       {
-        connection: delayed({
-          code: 'asked_to_wait',
-          text: 'read asset a: the library asked to wait (429) for 10m 00s',
-        }),
+        connection: delayed({ code: 'asked_to_wait', request: 'read asset a', status: 429, askedMs: 600_000 }),
       },
       /asked its connection to wait until 2026-03-01T12:10.*\(read asset a: the library asked to wait \(429\)/,
     ],
@@ -226,7 +223,9 @@ describe('the explanation of an asset', () => {
   test('the explanation depends on the code of a reason, not on its words', () => {
     const why = (reason: Reason) =>
       explanationOf(asset('pending'), { ...circumstances, connection: delayed(reason) })[1];
-    expect(why({ code: 'asked_to_wait', text: 'in other words' })).toMatch(/^The library asked its connection to wait/);
+    expect(why({ code: 'asked_to_wait', request: 'x', status: 429, askedMs: 1 })).toMatch(
+      /^The library asked its connection to wait/,
+    );
     expect(why({ code: 'library_unavailable', error: 'in other words' })).toMatch(/^The library does not answer/);
     const text = 'the library asked to wait; next request in 10m 00s';
     expect(why({ code: 'error', text })).toMatch(/^Its connection waits until/);

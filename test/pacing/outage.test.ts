@@ -59,10 +59,11 @@ describe('outage detection', () => {
     await fails(outages, 'links', 'x', new DOMException('stop', 'AbortError'));
     await fails(outages, 'links', 'x', new RetryLater('its connection waits', 0));
     expect(await fails(outages, 'links', 'e')).toBe(true);
+    const asked = { code: 'asked_to_wait', request: 'read', status: 429, askedMs: 0 } as const;
     await fails(outages, 'links', 'y', new HttpError('download', 403));
     expect(await fails(outages, 'links', 'e')).toBe(false);
     for (const id of ['a', 'b', 'c', 'd']) await fails(outages, 'links', id);
-    await fails(outages, 'links', 'y', new RetryLater('asked to wait', 0, { code: 'asked_to_wait' }));
+    await fails(outages, 'links', 'y', new RetryLater(asked, 0));
     expect(await fails(outages, 'links', 'e')).toBe(false);
   });
 

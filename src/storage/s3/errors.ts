@@ -92,8 +92,8 @@ export function classify(error: unknown, name: string): unknown {
     return new RetryLater(`${name}: the store asked to slow down`, 2000 + Math.random() * 8000, { cause: error });
   }
   if (status !== undefined && status >= 500) {
-    const text = `${name}: the store answered ${status}`;
-    return new RetryLater(text, 5000 + Math.random() * 10_000, { code: 'object_refused', cause: error });
+    const reason = { code: 'object_refused', error: `${name}: the store answered ${status}` } as const;
+    return new RetryLater(reason, 5000 + Math.random() * 10_000, { cause: error });
   }
   return error;
 }
