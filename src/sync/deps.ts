@@ -26,6 +26,8 @@ export interface SyncDeps {
   thumbnails: boolean;
   /** Companies whose last listing did not end: incremental syncs give up the next one after a few pages. */
   endless: Set<string>;
+  /** A listing is given up after this many pages without a new asset; the default is in follow-cursors.ts. */
+  idlePages?: number;
   /** Called when a run has ended in this process. */
   onEnd: (result: 'done' | 'failed' | 'delayed' | 'interrupted') => void;
   /** Called when a run has found new or changed assets: the next one should come sooner. */

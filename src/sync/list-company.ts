@@ -53,7 +53,12 @@ export async function listCompany(
 }
 
 /** The state of a listing: new, or that of the run that was interrupted. */
-function openListing({ overlap, endless }: SyncDeps, { sync }: Run, company: ReadableCompany, start: CompanyPosition) {
+function openListing(
+  { overlap, endless, idlePages }: SyncDeps,
+  { sync }: Run,
+  company: ReadableCompany,
+  start: CompanyPosition,
+) {
   const { scope } = sync;
   const full = sync.mode === 'full';
   // `since` is strict, so even without an overlap the millisecond of the high-water mark is listed once more.
@@ -72,7 +77,7 @@ function openListing({ overlap, endless }: SyncDeps, { sync }: Run, company: Rea
     reconciles: full && unfiltered,
     isResumed: resumed !== undefined,
     // The newest assets come first, so a few pages suffice to find new ones. Full syncs try all pages.
-    cursors: followCursors(what, resumed?.progress, endless.has(company.id) && !full ? mostIdlePagesAgain : undefined),
+    cursors: followCursors(what, resumed?.progress, endless.has(company.id) && !full ? mostIdlePagesAgain : idlePages),
     /** Pages that were read. */
     pages: 0,
     cursor: resumed?.cursor ?? undefined,

@@ -291,6 +291,9 @@ describe('the pages of a listing', () => {
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', new: 4, pages: 7, error: null });
   });
 
+  /** So that a listing is given up soon. */
+  const idlePages = 100;
+
   test.each([
     ['nothing', []],
     ['the same assets in another order', [...'abcdefghij']],
@@ -302,15 +305,15 @@ describe('the pages of a listing', () => {
       const [endless, next] = companies as [string, string];
       const { connectionId } = await stage.person(endless, next);
       const [found] = await stage.upload(next);
-      const pages = Array.from({ length: 1010 }, (_, i) => ({
+      const pages = Array.from({ length: idlePages + 10 }, (_, i) => ({
         ids: ids.toSorted(() => Math.random() - 0.5),
         nextCursor: `cursor ${i}`,
       }));
       await answers(endless, pages);
-      const run = await stage.sync(connectionId);
+      const run = await stage.sync(connectionId, 'incremental', {}, { idlePages });
       expect(run).toMatchObject({ status: 'failed', error: expect.stringMatching(/pages had no new asset/) });
       expect(run.error).toContain(endless);
-      expect(await stage.listings(endless)).toBeLessThan(1010);
+      expect(await stage.listings(endless)).toBeLessThan(idlePages + 10);
       expect(await stage.highWaterMark(connectionId, endless)).toBeNull();
       expect(await stage.ids(next)).toEqual([found]);
     },
@@ -323,7 +326,7 @@ describe('the pages of a listing', () => {
     const endless = (...first: string[]) =>
       answers(
         companyId,
-        Array.from({ length: 1010 }, (_, i) => ({
+        Array.from({ length: idlePages + 10 }, (_, i) => ({
           ids: [...'abcdefghij', ...first].toSorted(() => Math.random() - 0.5),
           nextCursor: `cursor ${i}`,
         })),
@@ -331,34 +334,34 @@ describe('the pages of a listing', () => {
     /** Runs a sync, and counts its page requests. */
     const asked = async (mode: 'incremental' | 'full', run: object) => {
       const before = await stage.listings(companyId);
-      expect(await stage.sync(connectionId, mode)).toMatchObject(run);
+      expect(await stage.sync(connectionId, mode, {}, { idlePages })).toMatchObject(run);
       return (await stage.listings(companyId)) - before;
     };
     const failed = { status: 'failed', error: expect.stringMatching(/pages had no new asset/) };
     await endless();
-    expect(await asked('incremental', failed)).toBeGreaterThan(1000);
+    expect(await asked('incremental', failed)).toBeGreaterThan(idlePages);
     await endless('new');
     expect(await asked('incremental', { ...failed, new: 1 })).toBeLessThan(30);
     await endless();
-    expect(await asked('full', failed)).toBeGreaterThan(1000);
+    expect(await asked('full', failed)).toBeGreaterThan(idlePages);
 
     await stage.admin.clearFaults();
     await asked('incremental', { status: 'done', error: null });
     await endless();
-    expect(await asked('incremental', failed)).toBeGreaterThan(1000);
+    expect(await asked('incremental', failed)).toBeGreaterThan(idlePages);
   });
 
   test('an endless listing is given up although the library often interrupts it', { tags: 'slow' }, async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = [...'abcdefghij'].map((letter) => `${companyId} ${letter}`);
     await stage.admin.setFaults(
-      ...Array.from({ length: 1200 }, (_, i) => ({
+      ...Array.from({ length: 1.5 * idlePages }, (_, i) => ({
         endpoint: 'assets' as const,
         companyId,
         skip: i,
-        ...(i < 1199 && { times: 1 }),
+        ...(i < 1.5 * idlePages - 1 && { times: 1 }),
         // A temporary fault is retried three times.
-        ...(i % 400 > 396
+        ...(i % 50 > 46
           ? { status: 500 }
           : {
               body: {
@@ -369,7 +372,7 @@ describe('the pages of a listing', () => {
       })),
     );
     const run = (await stage.store.syncs.request(connectionId, 'incremental'))!;
-    for (let i = 0; i < 3; i++) await stage.run(connectionId);
+    for (let i = 0; i < 3; i++) await stage.run(connectionId, { idlePages });
     expect(await stage.store.syncs.get(run)).toMatchObject({
       status: 'failed',
       error: expect.stringMatching(/pages had no new asset/),
