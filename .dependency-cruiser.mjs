@@ -9,7 +9,7 @@ export const modules = {
   pacing: [['oauth', 'source', 'storage', 'store'], 'decides how much may be in flight, and when to wait'],
   filters: [['source', 'store'], 'decides which assets a connection skips, and applies that'],
   queue: [['config', 'pacing', 'store', 'tracing'], 'delivers work; does not know what the work is'],
-  metrics: [['queue', 'store'], 'counts; the work does not depend on it'],
+  metrics: [['queue', 'store'], 'counts, and decides nothing'],
   webhooks: [['metrics', 'oauth', 'store'], 'delivers events'],
   sync: [['filters', 'pacing', 'source', 'store', 'tracing'], 'turns a listing into records; moves no files'],
   mirror: [

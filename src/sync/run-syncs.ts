@@ -168,7 +168,7 @@ async function readCompanies(
   const { gained, lost, readable } = await store.connections.setCompanies(connectionId, me.companies, {
     complete: me.problems.length === 0,
     owner: lease.owner,
-    before: sync.standing,
+    before: sync.companyAccess,
   });
   for (const id of lost)
     log.warn({ event: 'company.lost', connectionId, companyId: id }, 'connection lost access to a company');

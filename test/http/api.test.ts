@@ -497,7 +497,7 @@ describe('the request id', () => {
   });
 
   test('the request id is in each log line of the request, and no line has its address', async () => {
-    // The body comes after the headers, in a lease of its own.
+    // The body comes after the headers, in a packet of its own.
     const body = Readable.from(['token=wrong', '&to=/?secret=1']);
     const headers = { origin: stage.ground.publicUrl, 'content-type': 'application/x-www-form-urlencoded' };
     await askAs('form-1', '/sign-in?to=/secret', { method: 'POST', headers, body, duplex: 'half' } as never);

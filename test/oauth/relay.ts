@@ -60,7 +60,7 @@ export async function startRelay(target: string) {
 }
 
 /** A point where a request waits until the test opens it; it reports each arrival. */
-export function breaker() {
+export function latch() {
   const opened = Promise.withResolvers<void>();
   const reached = Promise.withResolvers<void>();
   return {

@@ -16,7 +16,7 @@ import { newDatabase } from '../support/database.ts';
 import { type Admin, connect, type Library, postToken, startTestLibrary } from '../support/library.ts';
 import { until } from '../support/until.ts';
 import type { Order } from './refresher.ts';
-import { breaker, type Relay, startRelay } from './relay.ts';
+import { latch, type Relay, startRelay } from './relay.ts';
 
 const key = randomBytes(32);
 const sealer = createSealer([key]);
@@ -288,7 +288,7 @@ describe('concurrent callers', () => {
     tags: 'slow',
   }, async () => {
     const connection = await newConnection();
-    const held = breaker();
+    const held = latch();
     relay.before = held.pass;
     const processes = await Promise.all([33, 33, 34].map((callers) => startProcess(connection.id, { callers })));
     for (const each of processes) each.go();
@@ -308,7 +308,7 @@ describe('concurrent callers', () => {
   }, async () => {
     const connection = await newConnection();
     await admin.endConnections();
-    const held = breaker();
+    const held = latch();
     relay.before = held.pass;
     const processes = await Promise.all([33, 33, 34].map((callers) => startProcess(connection.id, { callers })));
     for (const each of processes) each.go();
@@ -357,7 +357,7 @@ describe('concurrent callers', () => {
       return store.connections.storedTokens(id);
     };
     const tokens = tokensOf({ store: { ...store, connections: { ...store.connections, storedTokens } } });
-    const held = breaker();
+    const held = latch();
     relay.after = held.pass;
     // These arrive while the first one reads: all are refused for the same reason.
     const calls = [tokens.getAccessToken(connection.id)];
@@ -399,7 +399,7 @@ describe('saving a new token pair', () => {
 
   /** Refreshes with something happening between the library's answer and its being saved. */
   async function refreshWhile(id: string, tokens: ReturnType<typeof tokensOf>, meanwhile: () => Promise<void>) {
-    const held = breaker();
+    const held = latch();
     relay.after = held.pass;
     let given = false;
     const call = tokens.getAccessToken(id).finally(() => {
@@ -555,7 +555,7 @@ describe('invalid_grant', () => {
 
   it('invalid_grant after another process has refreshed is ignored, and the new pair is read', async () => {
     const connection = await newConnection();
-    const held = breaker();
+    const held = latch();
     relay.before = held.pass;
     const call = tokensOf().getAccessToken(connection.id);
     await held.reached;
@@ -574,7 +574,7 @@ describe('invalid_grant', () => {
   it('invalid_grant to a token that a reconnect has replaced is ignored', async () => {
     const connection = await newConnection();
     await admin.endConnections();
-    const held = breaker();
+    const held = latch();
     relay.after = held.pass;
     const call = tokensOf().getAccessToken(connection.id);
     await held.reached;
@@ -698,7 +698,7 @@ describe('the refresh lease', () => {
     tags: 'slow',
   }, async () => {
     const connection = await newConnection();
-    const held = breaker();
+    const held = latch();
     relay.before = async (response) => {
       await held.pass();
       await until('the end of the connection', () => response.destroyed);
@@ -717,7 +717,7 @@ describe('the refresh lease', () => {
     tags: 'slow',
   }, async () => {
     const connection = await newConnection();
-    const held = breaker();
+    const held = latch();
     relay.after = held.pass;
     const dying = await startProcess(connection.id, { leaseMs: 1500 });
     dying.go();
@@ -732,7 +732,7 @@ describe('the refresh lease', () => {
 
   it('a process that pauses for longer than its refresh lease can still save its new pair', async () => {
     const connection = await newConnection();
-    const held = breaker();
+    const held = latch();
     relay.after = held.pass;
     const renewRefresh = async () => {};
     const still = { ...store, connections: { ...store.connections, renewRefresh } };
@@ -753,7 +753,7 @@ describe('the refresh lease', () => {
     tags: 'slow',
   }, async () => {
     const connection = await newConnection();
-    const [late, delayed] = [breaker(), breaker()];
+    const [late, delayed] = [latch(), latch()];
     relay.before = late.pass;
     const frozen = await startProcess(connection.id, { leaseMs: 1500 });
     frozen.go();
@@ -783,7 +783,7 @@ describe('the refresh lease', () => {
 
   it('a process renews its refresh lease until the library answers', { tags: 'slow' }, async () => {
     const connection = await newConnection();
-    const held = breaker();
+    const held = latch();
     relay.after = held.pass;
     const leaseMs = 5000;
     const slow = tokensOf({ leaseMs, instance: 'slow' }).getAccessToken(connection.id);
@@ -801,7 +801,7 @@ describe('the refresh lease', () => {
 
   it('a refresh lease keeps other processes from refreshing while it lasts', async () => {
     const connection = await newConnection();
-    const held = breaker();
+    const held = latch();
     relay.before = held.pass;
     const calls = [tokensOf().getAccessToken(connection.id)];
     await held.reached;
@@ -862,7 +862,7 @@ describe('resealing all tokens with a new key', () => {
 
   it('resealing works during a refresh', async () => {
     const connection = await newSealed();
-    const held = breaker();
+    const held = latch();
     relay.after = held.pass;
     const refreshing = ofOld().getAccessToken(connection.id, 1);
     await held.reached;
@@ -910,7 +910,7 @@ describe('resealing all tokens with a new key', () => {
 describe('a reconnect', () => {
   it('a reconnect during a refresh of tokens wins', async () => {
     const connection = await newConnection();
-    const held = breaker();
+    const held = latch();
     relay.after = held.pass;
     const call = tokensOf().getAccessToken(connection.id);
     await held.reached;
@@ -972,7 +972,7 @@ describe('a disconnect by the operator', () => {
 
   it('a disconnect by the operator during a refresh revokes the new token too', async () => {
     const connection = await newConnection();
-    const held = breaker();
+    const held = latch();
     relay.after = held.pass;
     const tokens = tokensOf();
     const call = tokens.getAccessToken(connection.id);

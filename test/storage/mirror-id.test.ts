@@ -151,15 +151,15 @@ describe('a bucket with a mirror id', () => {
 
   test('a bucket that was replaced gets no object from many concurrent writers', async () => {
     const storage = await start();
-    const writeLater = async (leases: number) => {
-      for (let lease = 0; lease < leases; lease++) await setImmediate();
-      await storage.put(`late/${leases}`, 'text');
+    const writeLater = async (rounds: number) => {
+      for (let i = 0; i < rounds; i++) await setImmediate();
+      await storage.put(`late/${rounds}`, 'text');
     };
     for (let round = 0; round < 20; round++) {
       await storage.check();
       await rename(path, `${path}.aside`);
       await mkdir(path);
-      const outcomes = await Promise.allSettled(Array.from({ length: 40 }, (_, leases) => writeLater(leases)));
+      const outcomes = await Promise.allSettled(Array.from({ length: 40 }, (_, rounds) => writeLater(rounds)));
       expect(outcomes.filter(({ status }) => status === 'fulfilled')).toEqual([]);
       expect(await readdir(path, { recursive: true })).toEqual([]);
       await rm(path, { recursive: true });

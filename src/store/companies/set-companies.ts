@@ -3,7 +3,7 @@ import { LeaseLost } from '../../floor/errors.ts';
 import type { Database } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
 import { leaveWork, tryAgain } from './adopt-assets.ts';
-import { type ReadableCompany, type Standing, standing } from './readable-companies.ts';
+import { type CompanyAccess, companyAccess, type ReadableCompany } from './readable-companies.ts';
 
 interface Changes {
   gained: string[];
@@ -21,12 +21,12 @@ export async function setCompanies(
   db: Database,
   id: string,
   companies: { id: string; name: string }[],
-  options: { complete: boolean; owner?: string; before?: Standing | undefined; isNew?: boolean },
+  options: { complete: boolean; owner?: string; before?: CompanyAccess | undefined; isNew?: boolean },
 ): Promise<Changes & { readable: ReadableCompany[] }> {
   const names = new Map(companies.map((company) => [company.id, company.name]));
   let { before } = options;
   if (!before) {
-    const read = await standing(db, id);
+    const read = await companyAccess(db, id);
     requireLease(id, options.owner, read?.syncOwner);
     before = read;
   }
@@ -37,7 +37,7 @@ export async function setCompanies(
     (readable.length === names.size || !options.complete);
   if (isSame) return { ...none, readable };
   const changes = await db.transaction().execute((tx) => change(tx, id, names, options));
-  return { ...changes, readable: (await standing(db, id))?.readable ?? [] };
+  return { ...changes, readable: (await companyAccess(db, id))?.readable ?? [] };
 }
 
 async function change(

@@ -22,7 +22,8 @@ export interface Horizon {
 
 /**
  * Corrects times further ahead than anything is planned, written while a clock was ahead: past events and due times become
- * now, and leases end as if renewed now. Locked connections, assets, files and deliveries are left to the next call. Returns the corrected rows by table, if any.
+ * now, and leases end as if renewed now. Locked connections, assets, files and deliveries are left to the next call. Returns the
+ * corrected rows by table, if any.
  */
 export async function correctFuture(db: Database, horizon: Horizon): Promise<Record<string, number>> {
   const rows: Record<string, number> = {};
@@ -78,7 +79,7 @@ function corrections(horizon: Horizon) {
     // Versions first: of two copies with times in the future, the current one stays the newer.
     versions: sql`
       UPDATE asset_versions SET mirrored_at = now() WHERE ${isBeyond('replaced_at', 0)} AND ${isBeyond('mirrored_at', 0)}`,
-    // Otherwise a restore of a date would not find the file, and the scrub would leave it out.
+    // Otherwise a restore of a date would not find the file, and the scrub would omit it.
     files: sql`
       UPDATE assets SET ${corrected('mirrored_at', 0)}, ${corrected('verified_at', 0)}, ${corrected('gone_at', 0)}
       WHERE id IN (

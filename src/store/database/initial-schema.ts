@@ -162,7 +162,7 @@ const assets = `
   CREATE INDEX assets_queued ON assets (connection_id, queued_at) WHERE queued_at IS NOT NULL;
   CREATE INDEX assets_media_due ON assets (connection_id, company_id, upload_date DESC NULLS LAST, id)
     WHERE state <> 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL;
-  CREATE INDEX assets_looks_due ON assets (connection_id, company_id, next_at)
+  CREATE INDEX assets_follow_ups_due ON assets (connection_id, company_id, next_at)
     WHERE state = 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL;
   CREATE INDEX assets_expected ON assets (state, next_at)
     WHERE next_at IS NOT NULL AND (state IN ('processing', 'mirrored') OR reason IS NOT NULL);
@@ -444,7 +444,7 @@ const syncs = `
     mode text NOT NULL CHECK (mode IN ('incremental', 'full')),
     scope jsonb NOT NULL DEFAULT '{}',
     status text NOT NULL CHECK (status IN ('waiting', 'running', 'done', 'failed')),
-    -- Where an interrupted sync continues: completed companies, current company and cursor, newest upload date.
+    -- Where an interrupted sync continues: the position in each company, and the completed ones.
     position jsonb NOT NULL DEFAULT '{}',
     pages integer NOT NULL DEFAULT 0,
     seen integer NOT NULL DEFAULT 0,

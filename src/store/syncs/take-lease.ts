@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
-import { type Standing, standingOf } from '../companies/readable-companies.ts';
+import { type CompanyAccess, companyAccessOf } from '../companies/readable-companies.ts';
 import type { Database, StoredTokens, Sync, SyncMode } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import type { SyncLease } from './lease.ts';
@@ -10,7 +10,7 @@ export type TakenSync = Sync & {
   userId: string;
   settings: Record<string, unknown>;
   /** The state of the connection when the sync began. Only `begin` returns these two: its statement reads them. */
-  standing?: Standing;
+  companyAccess?: CompanyAccess;
   storedTokens?: StoredTokens;
 };
 
@@ -31,13 +31,13 @@ export async function begin(
         AND (sync_until IS NULL OR sync_until <= now())
         AND NOT EXISTS (SELECT FROM syncs WHERE connection_id = ${connectionId} AND status IN ('waiting', 'running'))
       RETURNING id, user_id, settings, tokens, token_version,
-        coalesce(access_expires_at > now(), false) AS is_fresh, ${standingOf(connectionId)}
+        coalesce(access_expires_at > now(), false) AS is_fresh, ${companyAccessOf(connectionId)}
     ), begun AS (
       INSERT INTO syncs (id, connection_id, mode, scope, status, started_at)
       SELECT ${randomUUID()}, id, ${mode}, '{}', 'running', now() FROM taken RETURNING *
     )
     SELECT begun.*, taken.user_id, taken.settings, tokens, token_version, is_fresh,
-      jsonb_build_object('status', taken.status, 'readable', readable) AS standing
+      jsonb_build_object('status', taken.status, 'readable', readable) AS company_access
     FROM begun, taken`.execute(db);
   if (!rows[0]) return undefined;
   const { tokens, tokenVersion, isFresh, ...sync } = rows[0];

@@ -190,7 +190,7 @@ test('a sync of one of many connections does not read the companies of the other
     for (let i = 1; i <= syncs; i++) {
       const lease = leaseTo(`of ${i}`, 'owner');
       const sync = (await store.syncs.begin(lease, 'incremental'))!;
-      expect(sync.standing).toMatchObject({ status: 'active', readable: [{ id: `company ${i}` }] });
+      expect(sync.companyAccess).toMatchObject({ status: 'active', readable: [{ id: `company ${i}` }] });
       await store.syncs.finish(sync, lease, { status: 'done', error: null });
     }
   };
