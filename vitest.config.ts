@@ -11,8 +11,8 @@ export default defineConfig({
     // For tests of what is held in memory.
     execArgv: ['--expose-gc'],
     // No test fails because the machine is slow; one that hangs does.
-    testTimeout: 120_000,
-    hookTimeout: 180_000,
-    expect: { poll: { timeout: 60_000 } },
+    testTimeout: 300_000,
+    hookTimeout: 400_000,
+    expect: { poll: { timeout: 180_000 } },
   },
 });

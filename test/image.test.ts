@@ -136,7 +136,7 @@ describe.runIf(engine)('the image', () => {
               ({ ok }) => ok,
               () => false,
             );
-          await until(`the ${role} to be ready`, ready, 60_000).catch(async (error) => {
+          await until(`the ${role} to be ready`, ready).catch(async (error) => {
             throw new Error(`${error.message}\n${await container.output()}`);
           });
           return container;

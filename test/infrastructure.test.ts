@@ -68,7 +68,7 @@ async function newSite(
         content: { seed, size },
       });
       await resync();
-      expect(await mirror.assetIn(id, 'mirrored', 120_000)).toMatchObject({ failedAttempts: [], bytes: size });
+      expect(await mirror.assetIn(id, 'mirrored')).toMatchObject({ failedAttempts: [], bytes: size });
     },
     async close(): Promise<void> {
       await mirror.kill('SIGKILL');
@@ -149,7 +149,7 @@ test.runIf(pgbouncer)(
       // A drill must not leave the schema that its statements see to other sessions.
       const { id } = await site.mirror.api('POST', '/drills', {});
       const ended = () => site.mirror.api('GET', `/drills/${id}`).then((drill) => drill.finishedAt && drill);
-      expect(await until('the drill to end', ended, 60_000)).toMatchObject({ status: 'passed', failures: [] });
+      expect(await until('the drill to end', ended)).toMatchObject({ status: 'passed', failures: [] });
       await site.mirrors();
       expect(await pooled.connections()).toEqual({ count: expect.any(Number), encrypted: true });
       expect(await site.mirror.kill('SIGTERM'), site.mirror.output()).toBe(0);
@@ -228,7 +228,7 @@ test('a library with https mirrors https links, and an http link or redirect is 
   await site.admin.addFault({ endpoint: 'media', assetId: redirected.id, status: 302, headers: { location } });
   await site.resync();
   for (const { id } of [linked, redirected]) {
-    const { reason } = await site.mirror.assetIn(id, 'failed', 120_000);
+    const { reason } = await site.mirror.assetIn(id, 'failed');
     expect(reason.text).toMatch(/leads to 127\.0\.0\.1 by http, while LIBRARY_API_URL is https/);
     expect(await site.mirror.asset(id)).toMatchObject({ bytes: null });
   }

@@ -108,7 +108,7 @@ describe.each(grounds())('a process that ends ($name)', { timeout: 300_000 }, (k
     await admin.clearFaults();
     await start('worker');
     for (const [index, id] of ids.entries()) {
-      expect(await web.assetIn(id, 'mirrored', 90_000)).toMatchObject({ failedAttempts: [] });
+      expect(await web.assetIn(id, 'mirrored')).toMatchObject({ failedAttempts: [] });
       await whole(id, `kill ${index + 1}`);
     }
     const keys = await keysOf(ground.storage);
@@ -148,7 +148,7 @@ describe.each(grounds())('a process that ends ($name)', { timeout: 300_000 }, (k
     await redis.flushdb();
     redis.disconnect();
     for (const [n, id] of ids.entries()) {
-      expect(await mirror.assetIn(id, 'mirrored', 90_000)).toMatchObject({ failedAttempts: [] });
+      expect(await mirror.assetIn(id, 'mirrored')).toMatchObject({ failedAttempts: [] });
       await whole(id, `flush ${n}`);
     }
   });
@@ -204,7 +204,7 @@ describe.each(grounds())('a large file in a process that ends ($name)', { timeou
 
         const second = await spawnMirror(ground, library);
         mirrors.push(second);
-        expect(await second.assetIn(id, 'mirrored', 90_000)).toMatchObject({ failedAttempts: [], bytes: size });
+        expect(await second.assetIn(id, 'mirrored')).toMatchObject({ failedAttempts: [], bytes: size });
         const again = await admin.requests({ assetId: id, endpoint: 'media' });
         // Each request is one part: those that were kept are not asked for again.
         expect(again).toHaveLength(13 - kept);

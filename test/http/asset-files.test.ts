@@ -266,7 +266,7 @@ describe.skipIf(!s3)('files of assets in a bucket', () => {
     expect(performance.now() - began).toBeLessThan(10_000);
     const answer = await fetchFrom(() => scene)(`${note}/record`);
     expect(await answer.json()).toMatchObject({ status: 503, code: 'bucket_unavailable' });
-    expect(performance.now() - began).toBeLessThan(20_000);
+    expect(performance.now() - began).toBeLessThan(60_000);
     line.set({});
     await line.close();
   });

@@ -31,7 +31,7 @@ describe.skipIf(!chromium)(`the page Assurance${skipped}`, () => {
     await scene.mirror.quiet();
     await scene.checked();
     await scene.mirror.api('POST', '/verify', { inventory: true });
-    await until('an inventory', async () => (await assurance()).inventory, 60_000);
+    await until('an inventory', async () => (await assurance()).inventory);
     await scene.checked();
     // As after many attempts at a file that the library no longer serves.
     await scene.query(`UPDATE assets SET state = 'failed', reason = '{"code":"http_status","request":"a file","status":410}',

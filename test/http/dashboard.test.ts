@@ -391,6 +391,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${skipped}`, () => {
     const other = await chrome.createBrowserContext();
     try {
       const first = await other.newPage();
+      first.setDefaultTimeout(180_000);
       await first.goto(`${stage.ground.publicUrl}/`);
       await first.type('input[name=token]', 'the-token-of-the-operators');
       await Promise.all([first.waitForNavigation(), first.keyboard.press('Enter')]);
@@ -682,6 +683,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${skipped}`, () => {
   test('the sign-in form is readable, named and fits in light and dark', async () => {
     const other = await chrome.createBrowserContext();
     const form = await other.newPage();
+    form.setDefaultTimeout(180_000);
     for (const isDark of [false, true]) {
       await dress(form, { width: 360, isDark });
       await form.goto(`${scene.ground.publicUrl}/sign-in`);
@@ -696,7 +698,7 @@ const focused = () => hands.focused();
 const dialogs = () => hands.dialogs();
 const press = (label: string) => hands.press(label);
 const tabTo = (role: string, name: string) => hands.tabTo(role, name);
-const shows = (words: string | RegExp, timeoutMs?: number) => hands.shows(words, timeoutMs);
+const shows = (words: string | RegExp) => hands.shows(words);
 
 const idOf = async (name: string): Promise<string> =>
   (await scene.mirror.api('GET', `/assets?q=${encodeURIComponent(name)}`)).assets[0].id;

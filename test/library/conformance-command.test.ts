@@ -103,7 +103,7 @@ describe('npm run conformance', () => {
     expect(code).toBe(2);
   });
 
-  it('the conformance report contains no secret', { tags: 'slow', timeout: 120_000 }, async () => {
+  it('the conformance report contains no secret', { tags: 'slow' }, async () => {
     const { out } = await conformance([...addresses(), '--admin', library.adminUrl!, '--json']);
     expect(JSON.parse(out)).toMatchObject({ 'not tried': expect.any(Number) });
     expect(out).not.toMatch(/svc[acrs]_[\w-]{20}/);

@@ -69,42 +69,38 @@ test('a disk that is not mounted at the start is waited for; nothing is written 
   }
 });
 
-test.runIf(canMount)(
-  'a file that does not fit waits with the reason, while smaller ones are mirrored',
-  { timeout: 120_000 },
-  async () => {
-    const scene = await newScene();
-    const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
-    await cp(directory, `${directory}.before`, { recursive: true });
-    await run('mount', ['-t', 'tmpfs', '-o', 'size=16m', 'tmpfs', directory]);
-    try {
-      await cp(`${directory}.before`, directory, { recursive: true });
-      await scene.restart();
-      const large = await scene.upload({ content: { seed: 'large', size: 30_000_000 } });
-      const small = await Promise.all(Array.from({ length: 5 }, () => scene.upload()));
-      await scene.resync();
-      for (const id of small) await scene.mirror.assetIn(id, 'mirrored');
-      const waiting = await until('the large one to wait', async () => {
-        const asset = await scene.mirror.asset(large);
-        return asset?.state === 'pending' && asset.reason && asset;
-      });
-      expect(waiting).toMatchObject({
-        attempts: 0,
-        reason: { text: expect.stringMatching(/not enough space for .*it needs 29 MiB/) },
-      });
-      expect(breaker(scene.mirror.lines)).toEqual([]);
-      const [download] = await scene.admin.requests({ assetId: large, endpoint: 'media' as never });
-      expect(Number(download!.bytes ?? 0)).toBeLessThan(10_000_000);
-      await run('mount', ['-o', 'remount,size=64m', directory]);
-      await scene.ground.endWaits();
-      expect(await scene.mirror.assetIn(large, 'mirrored')).toMatchObject({ failedAttempts: [] });
-    } finally {
-      await scene.mirror.stop();
-      await run('umount', [directory]);
-      await scene.close();
-    }
-  },
-);
+test.runIf(canMount)('a file that does not fit waits with the reason, while smaller ones are mirrored', async () => {
+  const scene = await newScene();
+  const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
+  await cp(directory, `${directory}.before`, { recursive: true });
+  await run('mount', ['-t', 'tmpfs', '-o', 'size=16m', 'tmpfs', directory]);
+  try {
+    await cp(`${directory}.before`, directory, { recursive: true });
+    await scene.restart();
+    const large = await scene.upload({ content: { seed: 'large', size: 30_000_000 } });
+    const small = await Promise.all(Array.from({ length: 5 }, () => scene.upload()));
+    await scene.resync();
+    for (const id of small) await scene.mirror.assetIn(id, 'mirrored');
+    const waiting = await until('the large one to wait', async () => {
+      const asset = await scene.mirror.asset(large);
+      return asset?.state === 'pending' && asset.reason && asset;
+    });
+    expect(waiting).toMatchObject({
+      attempts: 0,
+      reason: { text: expect.stringMatching(/not enough space for .*it needs 29 MiB/) },
+    });
+    expect(breaker(scene.mirror.lines)).toEqual([]);
+    const [download] = await scene.admin.requests({ assetId: large, endpoint: 'media' as never });
+    expect(Number(download!.bytes ?? 0)).toBeLessThan(10_000_000);
+    await run('mount', ['-o', 'remount,size=64m', directory]);
+    await scene.ground.endWaits();
+    expect(await scene.mirror.assetIn(large, 'mirrored')).toMatchObject({ failedAttempts: [] });
+  } finally {
+    await scene.mirror.stop();
+    await run('umount', [directory]);
+    await scene.close();
+  }
+});
 
 test.runIf(inject('s3'))('a missing bucket or wrong access keys make all assets wait', async () => {
   const scene = await newScene({ s3: inject('s3') });

@@ -24,8 +24,8 @@ describe('sidecars', () => {
     await scene?.close();
   });
   const video = { name: 'clip.mp4', mimeType: 'video/mp4', assetType: 'videos' };
-  const transcriptIs = (id: string, state: string, timeoutMs?: number) =>
-    until(`the transcript to be ${state}`, async () => (await scene.mirror.asset(id))?.transcript === state, timeoutMs);
+  const transcriptIs = (id: string, state: string) =>
+    until(`the transcript to be ${state}`, async () => (await scene.mirror.asset(id))?.transcript === state);
   const asked = async (id: string, endpoint: string) =>
     (await scene.admin.requests({ assetId: id })).filter((request) => request.endpoint === endpoint);
 

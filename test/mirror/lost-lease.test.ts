@@ -6,11 +6,11 @@ import { grounds } from '../support/mirror.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { workerOf } from '../support/worker.ts';
 
-describe.each(grounds())('a worker that was suspended until another one got its asset ($name)', ({ s3 }) => {
+describe.each(grounds())('a worker that was suspended until another one got its asset ($name)', ({ redis, s3 }) => {
   let stage: Stage;
   let worker: ReturnType<typeof workerOf>;
   beforeAll(async () => {
-    stage = await newStage({ s3 });
+    stage = await newStage({ redis, s3 });
     worker = workerOf(stage);
   });
   afterAll(async () => {

@@ -67,7 +67,7 @@ describe.each([richest()])('a slow file ($name)', (kind) => {
 
   test('a slow file in parts continues with the parts that are missing', async () => {
     // Long enough for the store to answer for a part before the next one is given up.
-    await scene.restart({ TRANSFER_MIN_RATE_WINDOW: '5s' });
+    await scene.restart({ TRANSFER_MIN_RATE_WINDOW: '15s' });
     const size = 36 * MiB;
     const id = await scene.upload({ content: { seed: 'parts', size } });
     // The first byte and two parts arrive fast, the third part does not.

@@ -60,7 +60,7 @@ describe.each(grounds())('a large file ($name)', (kind) => {
     const id = await upload(name);
     await scene.admin.addFault({ endpoint: 'media', assetId: id, ...fault });
     await scene.resync();
-    await scene.mirror.assetIn(id, 'mirrored', 90_000);
+    await scene.mirror.assetIn(id, 'mirrored');
     expect(await shaAt(id)).toBe(shaOf(name, size));
     const sent = (await scene.admin.requests({ assetId: id, endpoint: 'media' })).length;
     // Only the interrupted parts were requested again.
@@ -92,7 +92,7 @@ describe.each(grounds())('a large file ($name)', (kind) => {
     await until('some parts', async () => (await ranges(id)).length >= 5);
     await scene.admin.changeAsset(id, { content: { seed: 'after', size: size + 1 } });
     await scene.resync();
-    await until('the second version', async () => (await scene.mirror.asset(id)).bytes === size + 1, 90_000);
+    await until('the second version', async () => (await scene.mirror.asset(id)).bytes === size + 1);
     await scene.mirror.assetIn(id, 'mirrored');
     expect(await shaAt(id)).toBe(shaOf('after', size + 1));
   });
@@ -101,7 +101,7 @@ describe.each(grounds())('a large file ($name)', (kind) => {
     const id = await upload('never');
     await scene.admin.addFault({ endpoint: 'media', assetId: id, skip: 1, status: 403 });
     await scene.resync();
-    const { reason } = await scene.mirror.assetIn(id, 'failed', 90_000);
+    const { reason } = await scene.mirror.assetIn(id, 'failed');
     expect(reason.text).toMatch(/403/);
     expect(await scene.keys(id)).toEqual([]);
     expect(await scene.query('SELECT id FROM assets WHERE upload IS NOT NULL')).toEqual([]);
@@ -132,7 +132,7 @@ test.runIf(modern)('a large file fails with its reason although the store does n
     const id = await scene.upload({ content: { seed: 'never', size } });
     await scene.admin.addFault({ endpoint: 'media', assetId: id, skip: 1, status: 403 });
     await scene.resync();
-    const { reason } = await scene.mirror.assetIn(id, 'failed', 90_000);
+    const { reason } = await scene.mirror.assetIn(id, 'failed');
     expect(reason.text).toMatch(/403/);
     expect(refused()).toBe(true);
   } finally {

@@ -40,9 +40,9 @@ describe('the dispatcher', () => {
     const [a, b, c] = (await pending(300, 120, 2)) as [string[], string[], string[]];
     const first = await dispatch();
     expect(first).toHaveLength(10);
-    const leases = [first.slice(0, 3), first.slice(3, 6), first.slice(6, 8), first.slice(8, 10)];
-    for (const [lease, ids] of leases.entries()) {
-      expect(ids.sort()).toEqual([a[lease], b[lease], c[lease]].filter((id) => id !== undefined).sort());
+    const turns = [first.slice(0, 3), first.slice(3, 6), first.slice(6, 8), first.slice(8, 10)];
+    for (const [turn, ids] of turns.entries()) {
+      expect(ids.sort()).toEqual([a[turn], b[turn], c[turn]].filter((id) => id !== undefined).sort());
     }
     expect(await dispatch()).toEqual([]);
 
@@ -289,7 +289,7 @@ describe.each(backends)('queues in $name', { timeout: 180_000 }, ({ redis }) => 
       await stage.admin.clearFaults();
       const other = await startMirror(stage.ground, stage.library, 'worker');
       try {
-        await until('all to be mirrored', async () => (await mirrored()).length === 200, 90_000);
+        await until('all to be mirrored', async () => (await mirrored()).length === 200);
       } finally {
         await other.stop();
       }

@@ -5,7 +5,6 @@ import { connectAs } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 
 const longAgo = Date.UTC(2024, 1, 29);
-const minutes = 60_000;
 
 describe('a mirror that stays up to date', { timeout: 180_000 }, () => {
   let scene: Scene;
@@ -21,21 +20,17 @@ describe('a mirror that stays up to date', { timeout: 180_000 }, () => {
     const { id: projectId } = await scene.admin.addProject({ companyId: 'acme', name: 'Spring' });
     const id = await scene.upload({ name: 'before.bin', tags: ['raw'] });
     await scene.resync();
-    await scene.mirror.assetIn(id, 'mirrored', minutes);
+    await scene.mirror.assetIn(id, 'mirrored');
     await scene.mirror.quiet();
     const { key } = await scene.mirror.asset(id);
     await scene.admin.clearRequests();
     for (const change of [{ name: 'after.bin' }, { tags: ['cut', 'final'] }, { projectId }]) {
       await scene.admin.changeAsset(id, change);
       await scene.resync();
-      await until(
-        `the record to say ${JSON.stringify(change)}`,
-        async () => {
-          const { asset } = (await scene.record(id)) ?? {};
-          return asset && Object.entries(change).every(([name, value]) => `${asset[name]}` === `${value}`);
-        },
-        minutes,
-      );
+      await until(`the record to say ${JSON.stringify(change)}`, async () => {
+        const { asset } = (await scene.record(id)) ?? {};
+        return asset && Object.entries(change).every(([name, value]) => `${asset[name]}` === `${value}`);
+      });
       await scene.mirror.quiet();
       expect(await scene.mirror.asset(id)).toMatchObject({ state: 'mirrored', key });
       expect(await scene.media(id)).toEqual(Buffer.from('hello'));
@@ -47,29 +42,29 @@ describe('a mirror that stays up to date', { timeout: 180_000 }, () => {
   test('an unavailable asset is mirrored when it becomes ready', async () => {
     const id = await scene.upload({ status: 'unavailable' });
     await scene.resync();
-    await scene.mirror.assetIn(id, 'unavailable', minutes);
+    await scene.mirror.assetIn(id, 'unavailable');
     await scene.admin.changeAsset(id, { status: 'ready', content: { text: 'here it is' } });
     await scene.resync();
-    await scene.mirror.assetIn(id, 'mirrored', minutes);
+    await scene.mirror.assetIn(id, 'mirrored');
     expect((await scene.media(id))?.toString()).toBe('here it is');
   });
 
   test('a deleted asset stays in the bucket, and is not downloaded again when it is restored', async () => {
     const [stays, goes] = [await scene.upload({ name: 'stays' }), await scene.upload({ name: 'goes' })];
     await scene.resync();
-    for (const id of [stays, goes]) await scene.mirror.assetIn(id, 'mirrored', minutes);
+    for (const id of [stays, goes]) await scene.mirror.assetIn(id, 'mirrored');
     await scene.mirror.quiet();
     const keys = await scene.keys(goes);
     await scene.admin.removeAsset(goes);
     await scene.resync();
-    const gone = await scene.mirror.assetIn(goes, 'gone', minutes);
+    const gone = await scene.mirror.assetIn(goes, 'gone');
     expect(gone.reason.text).toBe('no longer in the library; its objects are still in the bucket');
     expect(await scene.keys(goes)).toEqual(keys);
 
     await scene.upload({ id: goes, name: 'goes' });
     await scene.admin.clearRequests();
     await scene.resync();
-    await scene.mirror.assetIn(goes, 'mirrored', minutes);
+    await scene.mirror.assetIn(goes, 'mirrored');
     await scene.mirror.quiet();
     expect(await fetched(goes)).toEqual([]);
     expect(await scene.keys(goes)).toEqual(keys);
@@ -78,7 +73,7 @@ describe('a mirror that stays up to date', { timeout: 180_000 }, () => {
   test('a disconnected mirror sends no requests, and mirrors what has arrived after the reconnect', async () => {
     const first = await scene.upload();
     await scene.resync({ mode: 'incremental' });
-    await scene.mirror.assetIn(first, 'mirrored', minutes);
+    await scene.mirror.assetIn(first, 'mirrored');
     await scene.admin.endConnections();
     await scene.resync({ mode: 'incremental' });
     await until('the end to be noticed', async () => {
@@ -91,7 +86,7 @@ describe('a mirror that stays up to date', { timeout: 180_000 }, () => {
     const missed = await Promise.all(later.map((uploadDate) => scene.upload({ uploadDate })));
     expect(await scene.admin.requests()).toEqual([]);
     await scene.mirror.connect();
-    for (const id of missed) await scene.mirror.assetIn(id, 'mirrored', minutes);
+    for (const id of missed) await scene.mirror.assetIn(id, 'mirrored');
     const result = await until('what was filled', () =>
       scene.mirror.lines.find((line) => line.msg === 'caught up after reconnect'),
     );
@@ -112,7 +107,7 @@ describe('a mirror that stays up to date', { timeout: 180_000 }, () => {
 
     const done = await Promise.all([1, 2, 3].map((n) => scene.upload({ name: `done ${n}` })));
     await scene.resync();
-    for (const id of done) await scene.mirror.assetIn(id, 'mirrored', minutes);
+    for (const id of done) await scene.mirror.assetIn(id, 'mirrored');
     const waiting = await Promise.all(
       Array.from({ length: 12 }, (_, n) => scene.upload({ name: `waiting ${n}`, uploadDate: longAgo + n })),
     );
@@ -132,7 +127,7 @@ describe('a mirror that stays up to date', { timeout: 180_000 }, () => {
     // Uploaded after the one has ended, before the other has listed again.
     const after = await scene.upload({ name: 'after', uploadDate: longAgo + 60_000 });
     await scene.mirror.api('POST', `/connections/${second}/resync`, { mode: 'incremental' });
-    for (const id of [...done, ...waiting, after]) await scene.mirror.assetIn(id, 'mirrored', minutes);
+    for (const id of [...done, ...waiting, after]) await scene.mirror.assetIn(id, 'mirrored');
     for (const id of [...done, ...waiting, after]) {
       expect((await fetched(id)).length, `fetches of ${(await scene.mirror.asset(id)).name}`).toBe(1);
     }

@@ -260,7 +260,7 @@ describe('the minimum rate', () => {
     const content = bytes.subarray(0, 600_000);
     const { link } = await newFile(content);
     // A busy process is far faster than this rate, and the limit and the reader are slower, for longer than the window.
-    const least = { bytesPerSecond: 1_000_000, windowMs: 1000 };
+    const least = { bytesPerSecond: 400_000, windowMs: 1000 };
     const { take } = createThrottle(300_000);
     const limited = downloader({ minRate: least, throttle: take });
     expect((await bytesOf(await limited.open(link, never))).equals(content)).toBe(true);

@@ -419,18 +419,18 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         tags: 'slow',
       }, async () => {
         const bytes = bytesOf(3 * MiB);
-        for (let leases = 0; leases < 60; leases++) {
-          const key = `moment/${leases}`;
+        for (let moment = 0; moment < 60; moment++) {
+          const key = `moment/${moment}`;
           const stop = new AbortController();
           const put = storage.put(key, streaming(bytes), {
-            bytes: leases % 2 ? bytes.length : undefined,
+            bytes: moment % 2 ? bytes.length : undefined,
             signal: stop.signal,
           });
           const outcome = put.then(
             () => 'stored',
             (error) => error,
           );
-          for (let lease = 0; lease < leases * 2; lease++) await setImmediate();
+          for (let i = 0; i < moment * 2; i++) await setImmediate();
           stop.abort(reason);
           const got = await outcome;
           if (got !== 'stored') expect(got).toBe(reason);
@@ -531,7 +531,6 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
 
       test('keys are listed completely, also if there are more than a thousand', {
         tags: 'slow',
-        timeout: 120_000,
       }, async () => {
         const all = Array.from({ length: 1100 }, (_, i) => `many/${String(i % 3)}/${String(i).padStart(5, '0')}`);
         const queue = [...all];
@@ -557,7 +556,6 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
 
     test('a folder is purged completely, also if it has more than a thousand objects', {
       tags: 'slow',
-      timeout: 120_000,
     }, async () => {
       expect(await Array.fromAsync(storage.purge('many/'))).toHaveLength(1100);
       expect(await keys('many/')).toEqual([]);

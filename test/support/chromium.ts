@@ -18,7 +18,7 @@ if (!chromium && process.env.CI) throw new Error('chromium is not installed; CI 
 export function startChromium(): Promise<Browser> {
   return launch({
     executablePath: chromium!,
-    timeout: 60_000,
+    timeout: 180_000,
     // Root may not use the sandbox; the pages are our own. Certificates of this machine have no authority.
     args: ['--no-sandbox', '--disable-dev-shm-usage', '--ignore-certificate-errors', '--lang=en'],
   });

@@ -17,7 +17,7 @@ export async function dress(on: Page, { width, isDark = false }: { width: number
 /** A page, and the problems that the browser reports about it: errors, and violations of the policy. */
 export async function openPage(context: Browser | BrowserContext, screen: { width: number }) {
   const page = await context.newPage();
-  page.setDefaultTimeout(60_000);
+  page.setDefaultTimeout(180_000);
   const complaints: string[] = [];
   await dress(page, screen);
   page.on('console', (message) => {
@@ -72,10 +72,8 @@ export function handsOn({ page, complaints }: Awaited<ReturnType<typeof openPage
     /** Moves the focus with Tab to the element with this name. */
     async tabTo(role: string, name: string): Promise<void> {
       const passed: string[] = [];
-      await until(
-        `${role} ${name} to be there`,
-        async () => (await spoken()).some((node) => node.role === role && node.name === name),
-        60_000,
+      await until(`${role} ${name} to be there`, async () =>
+        (await spoken()).some((node) => node.role === role && node.name === name),
       );
       for (let i = 0; i < 120; i++) {
         await page.keyboard.press('Tab');
@@ -86,16 +84,12 @@ export function handsOn({ page, complaints }: Awaited<ReturnType<typeof openPage
       throw new Error(`no way to ${role} ${name}:\n${passed.join('\n')}`);
     },
 
-    async shows(words: string | RegExp, timeoutMs = 60_000): Promise<void> {
+    async shows(words: string | RegExp): Promise<void> {
       let last = '';
-      await until(
-        `the page to show ${words}`,
-        async () => {
-          last = await text();
-          return typeof words === 'string' ? last.includes(words) : words.test(last);
-        },
-        timeoutMs,
-      ).catch((error) => {
+      await until(`the page to show ${words}`, async () => {
+        last = await text();
+        return typeof words === 'string' ? last.includes(words) : words.test(last);
+      }).catch((error) => {
         throw new Error(`${error.message}\nit shows:\n${last}\n${complaints.join('\n')}`);
       });
     },

@@ -48,7 +48,7 @@ export interface Ground {
  * scheduled sync, and no download that is restarted because the machine is busy.
  */
 export async function newGround(options: {
-  /** A function of the port, because the library needs the redirect URI. */
+  /** Given, because the library needs the redirect URI before the mirror starts. */
   port: number;
   redis?: string | undefined;
   s3?: S3Server | undefined;
@@ -186,7 +186,7 @@ export async function spawnMirror(ground: Ground, library: Library, role: 'all' 
     if (child.exitCode !== null) throw new Error(`the mirror ended with ${child.exitCode}:\n${output}`);
     return output.includes('"started"');
   };
-  await until(`the mirror (${role}) to start`, started, 90_000).catch((error) => {
+  await until(`the mirror (${role}) to start`, started).catch((error) => {
     child.kill('SIGKILL');
     throw new Error(`${error.message}\n${output}`);
   });
@@ -232,37 +232,29 @@ export function operatorOf(ground: Ground) {
       return assets.find((asset: { id: string }) => asset.id === id);
     },
     /** Waits until an asset is in a state. `failedAttempts`: the log line of each; the row of a mirrored asset no longer counts them. */
-    async assetIn(id: string, state: string, timeoutMs?: number) {
+    async assetIn(id: string, state: string) {
       let last: unknown;
-      return until(
-        `asset ${id} to be ${state}`,
-        async () => {
-          const { assets } = await api('GET', `/assets?q=${encodeURIComponent(id)}`);
-          last = assets[0];
-          const found = assets.find((asset: { id: string; state: string }) => asset.id === id && asset.state === state);
-          if (!found) return;
-          const failed = (line: string) => line.includes('"attempt failed') && line.includes(`"assetId":"${id}"`);
-          return { ...found, failedAttempts: ground.logs.flatMap((lines) => lines().filter(failed)) };
-        },
-        timeoutMs,
-      ).catch((error) => {
+      return until(`asset ${id} to be ${state}`, async () => {
+        const { assets } = await api('GET', `/assets?q=${encodeURIComponent(id)}`);
+        last = assets[0];
+        const found = assets.find((asset: { id: string; state: string }) => asset.id === id && asset.state === state);
+        if (!found) return;
+        const failed = (line: string) => line.includes('"attempt failed') && line.includes(`"assetId":"${id}"`);
+        return { ...found, failedAttempts: ground.logs.flatMap((lines) => lines().filter(failed)) };
+      }).catch((error) => {
         throw new Error(`${error.message}\nlast seen: ${JSON.stringify(last)}`);
       });
     },
     /** Waits until nothing is in transfer. */
-    async quiet(timeoutMs = 60_000) {
+    async quiet() {
       let last: unknown;
-      return until(
-        'everything to be mirrored',
-        async () => {
-          const status = await api('GET', '/status');
-          last = status;
-          const { pending, transferring, processing } = status.assets.byState;
-          const moving = pending + transferring + processing + status.syncs.waiting + status.syncs.running;
-          return moving === 0 && status.outstanding.sidecars === 0 && status;
-        },
-        timeoutMs,
-      ).catch((error) => {
+      return until('everything to be mirrored', async () => {
+        const status = await api('GET', '/status');
+        last = status;
+        const { pending, transferring, processing } = status.assets.byState;
+        const moving = pending + transferring + processing + status.syncs.waiting + status.syncs.running;
+        return moving === 0 && status.outstanding.sidecars === 0 && status;
+      }).catch((error) => {
         throw new Error(`${error.message}\nlast: ${JSON.stringify(last)}`);
       });
     },

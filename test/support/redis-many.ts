@@ -35,7 +35,7 @@ async function servers({ ca, cert, key }: Certificates) {
     },
     async ask(port: number, ...command: string[]): Promise<string> {
       const options = ['-p', `${port}`, '--tls', '--cacert', ca, '--no-auth-warning', '-a', password];
-      const { stdout } = await promisify(execFile)('redis-cli', [...options, ...command], { timeout: 5000 });
+      const { stdout } = await promisify(execFile)('redis-cli', [...options, ...command], { timeout: 30_000 });
       if (/^(ERR|NOAUTH|LOADING|MASTERDOWN)/.test(stdout)) throw new Error(stdout);
       return stdout.trim();
     },

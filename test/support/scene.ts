@@ -57,14 +57,10 @@ export async function newScene(options: SceneOptions = {}) {
     /** Waits until no verification runs, such as the one after each requested full sync. */
     async checked(): Promise<void> {
       const none = ({ waiting, running }: { waiting: number; running: number }) => waiting + running === 0;
-      await until(
-        'the bucket to be compared',
-        async () => {
-          const { syncs, verifications } = await mirror.api('GET', '/status');
-          return none(syncs) && none(verifications);
-        },
-        60_000,
-      );
+      await until('the bucket to be compared', async () => {
+        const { syncs, verifications } = await mirror.api('GET', '/status');
+        return none(syncs) && none(verifications);
+      });
     },
 
     ...storedBy(() => mirror, ground.storage),

@@ -2,7 +2,7 @@
 export async function until<T>(
   what: string,
   condition: () => T | null | undefined | false | Promise<T | null | undefined | false>,
-  timeoutMs = 60_000,
+  timeoutMs = 180_000,
 ): Promise<T> {
   const deadline = Date.now() + timeoutMs;
   // Less and less often: each check takes time from the awaited work.

@@ -108,8 +108,8 @@ test('a transfer follows the bandwidth of its connection, also when that changes
   await until('a slow flow', async () => performance.now() - started > 4000 && (await rate()) < 1.2 * MiB);
   expect(await scene.mirror.asset(id)).toMatchObject({ state: 'transferring' });
   await patch({ bandwidth: '40MiB/s' });
-  // At the first rate it would take longer than this waits.
-  await scene.mirror.assetIn(id, 'mirrored', 60_000);
+  await until('a fast flow', async () => (await rate()) > 3 * MiB);
+  await scene.mirror.assetIn(id, 'mirrored');
 });
 
 test('changed filters of the environment apply with the next start, without a listing', async () => {

@@ -16,7 +16,7 @@ const invalidState = {
   body: '<Error><Code>InvalidObjectState</Code><StorageClass>GLACIER</StorageClass></Error>',
 };
 
-describe.skipIf(!s3)('media that the bucket has archived', { timeout: 120_000 }, () => {
+describe.skipIf(!s3)('media that the bucket has archived', () => {
   let line: Awaited<ReturnType<typeof newHttpLine>>;
   let scene: Scene;
   let id: string;

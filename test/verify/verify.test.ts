@@ -8,7 +8,6 @@ import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
 /** A run lists the library first, on a machine that may be busy. */
-const patience = 120_000;
 
 interface Line {
   mark: string;
@@ -88,14 +87,10 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
   async function verify(how: object = {}) {
     if (kind.old) await database.query(settleLongAgo);
     const { id } = await scene.mirror.api('POST', '/verify', how);
-    const run = await until(
-      'the verification to end',
-      async () => {
-        const run = await scene.mirror.api('GET', `/verify/${id}?limit=1000`);
-        return ['done', 'failed'].includes(run.status) && run;
-      },
-      patience,
-    );
+    const run = await until('the verification to end', async () => {
+      const run = await scene.mirror.api('GET', `/verify/${id}?limit=1000`);
+      return ['done', 'failed'].includes(run.status) && run;
+    });
     expect(run).toMatchObject({ status: 'done', error: null });
     return run;
   }
@@ -272,10 +267,10 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     for (const key of ['_mirror/id', plain.key]) await scene.storage.remove(key);
     const { id } = await scene.mirror.api('POST', '/verify', { repair: true });
     const state = async () => scene.mirror.api('GET', `/verify/${id}`);
-    await until('the run to wait', async () => /not the bucket/.test((await state()).error), patience);
+    await until('the run to wait', async () => /not the bucket/.test((await state()).error));
     await overwrite(plain.key, content);
     await overwrite('_mirror/id', own);
-    const run = await until('its end', async () => (await state()).finishedAt && state(), patience);
+    const run = await until('its end', async () => (await state()).finishedAt && state());
     expect(run).toMatchObject({ status: 'done', counts: { missing: 0, repaired: 0 } });
   });
 
@@ -291,7 +286,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
         });
         await scene.resync();
         if (n % 2) await scene.admin.changeAsset(id, { name: `renamed ${n}.bin` });
-        await scene.mirror.assetIn(id, 'mirrored', patience);
+        await scene.mirror.assetIn(id, 'mirrored');
       }
     })();
     try {
@@ -347,17 +342,13 @@ describe('an interrupted verification', { timeout: 240_000 }, () => {
     await scene.admin.addFault({ endpoint: 'me', latency: 60_000 });
     const { id } = await scene.mirror.api('POST', '/verify', {});
     const status = async () => (await scene.mirror.api('GET', `/verify/${id}`)).status;
-    await until('the run to begin', async () => (await status()) === 'running', patience);
+    await until('the run to begin', async () => (await status()) === 'running');
     await scene.admin.clearFaults();
     await scene.restart();
-    const run = await until(
-      'the end',
-      async () => {
-        const run = await scene.mirror.api('GET', `/verify/${id}`);
-        return run.status === 'done' && run;
-      },
-      patience,
-    );
+    const run = await until('the end', async () => {
+      const run = await scene.mirror.api('GET', `/verify/${id}`);
+      return run.status === 'done' && run;
+    });
     expect(brief(run.lines)).toEqual(keys.map((key) => `- ${key}`).sort());
   });
   const brief = (lines: Line[]) => lines.map(({ mark, key }) => `${mark} ${key}`).sort();

@@ -48,7 +48,7 @@ const remove = (...endpoints: { id: string }[]) =>
 const saved = ({ id }: { id: string }) =>
   until('each message to be saved as delivered', async () => (await webhook(id)).waiting === 0);
 const arrived = ({ receiver }: { receiver: Receiver }, type: string, count = 1) =>
-  until(`${count} of ${type}`, () => receiver.of(type).length >= count && receiver.of(type), 30_000);
+  until(`${count} of ${type}`, () => receiver.of(type).length >= count && receiver.of(type));
 
 /** Mirrors another file, and returns its id. */
 async function mirrored(asset: object = {}): Promise<string> {
@@ -195,7 +195,7 @@ describe('webhook endpoints', () => {
       enabled: true,
       secret: null,
     });
-    await until('all of them', () => new Set(gone.receiver.received.map(({ id }) => id)).size === 7, 30_000);
+    await until('all of them', () => new Set(gone.receiver.received.map(({ id }) => id)).size === 7);
     for (const response of hanging) response.writeHead(204).end();
     slow.receiver.answer((response) => response.writeHead(204).end());
     await arrived(slow, 'asset.mirrored', 7);

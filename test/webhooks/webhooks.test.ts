@@ -138,11 +138,10 @@ describe('a webhook endpoint', () => {
     const before = receiver.received.length;
     const hanging = new Map<string, ServerResponse>();
     receiver.answer((response, { id }) => {
-      // First an error, then a pause, then no answer, which would time out late.
+      // First an error, then a pause, then no answer, which times out late.
       const tries = receiver.received.filter((message) => message.id === id).length;
       if (tries === 1) response.writeHead(503, { 'retry-after': '7' }).end('down');
-      else if (tries === 2) hanging.set(id, response);
-      else response.writeHead(200).end();
+      else hanging.set(id, response);
     });
     const ids = [];
     for (let n = 0; n < 4; n++) ids.push(await scene.upload({ content: { text: `while down ${n}` } }));
@@ -177,14 +176,10 @@ describe('a webhook endpoint', () => {
   test('events that are too old are not sent, and logged as given up', async () => {
     expect((await waiting()).length).toBeGreaterThanOrEqual(4);
     await query("UPDATE webhook_deliveries SET waiting_since = now() - interval '4 days'");
-    await until(
-      'them to be given up',
-      async () => {
-        const rows = await query("SELECT data FROM events WHERE kind = 'webhook.given_up'");
-        return rows.reduce((sum, { data }) => sum + data.count, 0) >= 4;
-      },
-      60_000,
-    );
+    await until('them to be given up', async () => {
+      const rows = await query("SELECT data FROM events WHERE kind = 'webhook.given_up'");
+      return rows.reduce((sum, { data }) => sum + data.count, 0) >= 4;
+    });
   });
 
   test('an endpoint that answers 410 gets nothing until the next start', async () => {

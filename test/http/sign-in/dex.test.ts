@@ -69,7 +69,7 @@ describe.skipIf(!hasDex || !chromium)('sign-in with Dex', () => {
         ({ ok }) => ok,
         () => false,
       );
-    await until('Dex to start', answers, 60_000);
+    await until('Dex to start', answers);
   });
   afterAll(async () => {
     await chrome?.close();

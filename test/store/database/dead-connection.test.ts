@@ -17,7 +17,7 @@ beforeAll(async () => {
   const url = new URL(database.url);
   url.port = new URL(line.endpoint).port;
   url.hostname = '127.0.0.1';
-  const pool = openPool({ url: url.href, log: silent }, { max: 1, query_timeout: 500 });
+  const pool = openPool({ url: url.href, log: silent }, { max: 1, query_timeout: 2000 });
   db = new Kysely({ dialect: new PostgresDialect({ pool }) });
 });
 afterAll(async () => {

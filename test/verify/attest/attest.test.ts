@@ -107,7 +107,7 @@ async function verified(...args: string[]) {
   return { code, stdout, problems: problems.sort() };
 }
 
-describe('a copy in a directory', { timeout: 120_000 }, () => {
+describe('a copy in a directory', () => {
   let stage: Stage;
   let copy: Copy;
   let path: string;
@@ -479,34 +479,28 @@ test.runIf(s3)('a download of a bucket with versions is proven without its super
   }
 });
 
-test.runIf(s3)(
-  'a copy in a bucket is proven without a database, and an altered object is found',
-  { timeout: 120_000 },
-  async () => {
-    const stage = await newStage({ s3 });
-    try {
-      const copy = await newCopy(stage, '');
-      const { STORAGE_URL, S3_ENDPOINT, S3_REGION, S3_FORCE_PATH_STYLE } = stage.ground.environment;
-      const config = readCopyConfig({ STORAGE_URL, S3_ENDPOINT, S3_REGION, S3_FORCE_PATH_STYLE });
-      const problems: string[] = [];
-      const report = {
-        start: () => {},
-        progress: () => {},
-        found: (finding: Finding) => problems.push(textOf(finding)),
-      };
-      const check = () => attestCopy(config, { key: copy.key.keyId }, { log, stop: signal, report });
-      expect(await check()).toMatchObject({ problems: 0, objects: 14, days: 2, day: second });
-      const key = copy.keyOf(copy.ids[0]!);
-      const content = (await contentOf(stage.ground.storage, key))!;
-      content[16 * MiB]! ^= 1;
-      await stage.ground.storage.put(key, content);
-      expect(await check()).toMatchObject({ problems: 1 });
-      expect(problems).toEqual([`altered after ${second}: ${key}`]);
-      expect(await text((await stage.ground.storage.get('_mirror/manifests/00000002.json'))!)).toContain(
-        copy.key.keyId,
-      );
-    } finally {
-      await stage.close();
-    }
-  },
-);
+test.runIf(s3)('a copy in a bucket is proven without a database, and an altered object is found', async () => {
+  const stage = await newStage({ s3 });
+  try {
+    const copy = await newCopy(stage, '');
+    const { STORAGE_URL, S3_ENDPOINT, S3_REGION, S3_FORCE_PATH_STYLE } = stage.ground.environment;
+    const config = readCopyConfig({ STORAGE_URL, S3_ENDPOINT, S3_REGION, S3_FORCE_PATH_STYLE });
+    const problems: string[] = [];
+    const report = {
+      start: () => {},
+      progress: () => {},
+      found: (finding: Finding) => problems.push(textOf(finding)),
+    };
+    const check = () => attestCopy(config, { key: copy.key.keyId }, { log, stop: signal, report });
+    expect(await check()).toMatchObject({ problems: 0, objects: 14, days: 2, day: second });
+    const key = copy.keyOf(copy.ids[0]!);
+    const content = (await contentOf(stage.ground.storage, key))!;
+    content[16 * MiB]! ^= 1;
+    await stage.ground.storage.put(key, content);
+    expect(await check()).toMatchObject({ problems: 1 });
+    expect(problems).toEqual([`altered after ${second}: ${key}`]);
+    expect(await text((await stage.ground.storage.get('_mirror/manifests/00000002.json'))!)).toContain(copy.key.keyId);
+  } finally {
+    await stage.close();
+  }
+});

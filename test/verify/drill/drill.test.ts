@@ -12,7 +12,6 @@ import { spawned } from '../../support/spawned.ts';
 import { until } from '../../support/until.ts';
 
 const run = promisify(execFile);
-const minutes = (n: number) => n * 60_000;
 
 /** Makes a drill, and returns its answer. */
 async function drill({ mirror }: Scene, sample = 20) {
@@ -31,7 +30,7 @@ const schemas = ({ query }: Scene) =>
 const eventsOf = ({ query }: Scene, kind: string) =>
   query<{ data: Record<string, unknown> }>(`SELECT data FROM events WHERE kind = '${kind}'`);
 
-describe.each(grounds())('a restore drill ($name)', { timeout: minutes(3) }, (kind) => {
+describe.each(grounds())('a restore drill ($name)', (kind) => {
   let scene: Scene;
   let ids: string[];
   beforeEach(async () => {
@@ -124,7 +123,7 @@ describe.each(grounds())('a restore drill ($name)', { timeout: minutes(3) }, (ki
   });
 });
 
-describe('a restore drill', { timeout: minutes(3) }, () => {
+describe('a restore drill', () => {
   let scene: Scene;
   afterEach(() => scene.close());
   async function begin(options: Parameters<typeof newScene>[0] = {}): Promise<string> {
@@ -169,7 +168,7 @@ describe('a restore drill', { timeout: minutes(3) }, () => {
       VALUES ('lost', 5, true, 'running', 'dead', now() + interval '1 second', now())`);
     await scene.restart();
     const ended = () => scene.mirror.api('GET', '/drills/lost').then((it) => it.status === 'passed' && it);
-    expect(await until('the drill to end', ended, 60_000)).toMatchObject({
+    expect(await until('the drill to end', ended)).toMatchObject({
       scheduled: true,
       report: { sample: { requested: 5 } },
     });
@@ -189,7 +188,7 @@ describe('a restore drill', { timeout: minutes(3) }, () => {
     await scene.query(`UPDATE chores SET due_at = now() WHERE name = 'drill'`);
     const ended = async () =>
       (await scene.mirror.api('GET', '/drills')).drills.find((it: { status: string }) => it.status === 'passed');
-    expect(await until('the drill to end', ended, 60_000)).toMatchObject({ scheduled: true });
+    expect(await until('the drill to end', ended)).toMatchObject({ scheduled: true });
   });
 
   test('a drill cannot be made without the bucket, and then it has failed', async () => {

@@ -140,7 +140,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     const day = now.toISOString().slice(0, 10);
     expect((await read(day)).names).toHaveLength(7);
     const { id } = await scene.mirror.api('POST', '/verify', { inventory: true, deep: true });
-    await until('its end', async () => (await scene.mirror.api('GET', `/verify/${id}`)).status === 'done', 120_000);
+    await until('its end', async () => (await scene.mirror.api('GET', `/verify/${id}`)).status === 'done');
     const { names, lines, manifest } = await read(day);
     expect(names).toEqual([
       ...[
@@ -170,7 +170,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     const [row] = await scene.query<{ goneAt: Date }>(`SELECT gone_at AS "goneAt" FROM assets WHERE id = '${id}'`);
     const { id: verification } = await scene.mirror.api('POST', '/verify', { inventory: true });
     const path = `/verify/${verification}`;
-    await until('its end', async () => (await scene.mirror.api('GET', path)).status === 'done', 120_000);
+    await until('its end', async () => (await scene.mirror.api('GET', path)).status === 'done');
     const { lines } = await read(new Date().toISOString().slice(0, 10));
     const removedAt = new Date(row!.goneAt.getTime() + 90 * 24 * 3_600_000).toISOString();
     expect(lines.find((line) => line.id === id)).toMatchObject({ state: 'gone', removedAt });

@@ -16,7 +16,7 @@ describe.each(grounds())('the files of changes ($name)', (kind) => {
   let opened: Awaited<ReturnType<typeof newStore>>;
   let pool: pg.Pool;
   beforeEach(async () => {
-    ground = await newGround({ port: await freePort(), s3: kind.s3 });
+    ground = await newGround({ port: await freePort(), ...kind });
     opened = await newStore();
     pool = new pg.Pool({ connectionString: opened.url, max: 2 });
     await pool.query(`INSERT INTO companies VALUES ('acme', 'Acme')`);

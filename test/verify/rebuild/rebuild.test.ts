@@ -104,7 +104,7 @@ describe.each(grounds())('a lost database ($name)', { timeout: minutes(5) }, (ki
       async () => (await mirror.api('GET', `/connections/${connectionId}`)).counts.byState.mirrored === ids.length,
       60_000,
     );
-    await mirror.quiet(120_000);
+    await mirror.quiet();
     expect(await downloads()).toEqual([]);
     expect(await contents(mirror.store)).toEqual(before);
     expect((await mirror.api('GET', `/connections/${connectionId}`)).companies).toMatchObject([{ name: 'Acme' }]);
@@ -135,7 +135,7 @@ describe.each(grounds())('a lost database ($name)', { timeout: minutes(5) }, (ki
     const { code, output } = await command(scene, 'rebuild', '--json');
     expect(code, output).toBe(0);
     expect(JSON.parse(output)).toMatchObject({ restored: 5, skipped: 0 });
-    await mirror.quiet(120_000);
+    await mirror.quiet();
     expect((await mirror.api('GET', `/connections/${connectionId}`)).counts.byState.mirrored).toBe(5);
     expect(await downloads()).toEqual([]);
     expect(await keysOf(scene.storage)).toEqual(keys);
