@@ -1,4 +1,4 @@
-// Writes the module graph and the table of import rules into CONTRIBUTING.md. Run it with `npm run graph`.
+// Writes the module graph and the table of import rules into CONTRIBUTING.md: `npm run graph`. With --check, only compares them.
 import { readFile, writeFile } from 'node:fs/promises';
 import { cruise } from 'dependency-cruiser';
 import { modules } from './.dependency-cruiser.mjs';
@@ -51,4 +51,9 @@ ${table([['module', 'may import', 'because it'], ...rows])}
 const file = 'CONTRIBUTING.md';
 const text = await readFile(file, 'utf8');
 const [start, end] = ['<!-- modules: written by npm run graph -->\n', '<!-- end of modules -->'];
-await writeFile(file, text.slice(0, text.indexOf(start) + start.length) + generated + text.slice(text.indexOf(end)));
+const current = text.slice(0, text.indexOf(start) + start.length) + generated + text.slice(text.indexOf(end));
+if (!process.argv.includes('--check')) await writeFile(file, current);
+else if (current !== text) {
+  console.error(`${file} does not show the current modules. Run npm run graph.`);
+  process.exitCode = 1;
+}
