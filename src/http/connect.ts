@@ -1,17 +1,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { Repeated } from '../floor/every.ts';
-import {
-  type Attempt,
-  beginAttempt,
-  type ConnectLink,
-  openAttempt,
-  readConnectLink,
-  sealAttempt,
-} from '../oauth/authorize.ts';
+import { type Attempt, beginAttempt, type ConnectLink, readConnectLink, sealAttempt } from '../oauth/authorize.ts';
 import { OAuthError } from '../oauth/client.ts';
 import { allowedReturnUrl, withOutcome } from '../oauth/return-url.ts';
-import { acceptConsent, finishConsents } from '../operations/consents.ts';
+import { openConnectLink } from '../operations/connect-links.ts';
+import { acceptConsent, finishConsents, useAttempt } from '../operations/consents.ts';
 import type { ConsentDeps } from '../operations/finish-consent.ts';
 import { basePath } from './base-path.ts';
 import * as pages from './connect-pages.ts';
@@ -105,7 +99,9 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
     const query = request.query as z.infer<typeof callbackQuery>;
     const done = shownBefore(deps, request, query.state);
     if (done) return show(reply, pages.again(done));
-    const attempt = await attemptOf(deps, request, query.state);
+    const sealed = request.cookies[cookieName];
+    const attempt =
+      sealed === undefined || query.state === undefined ? undefined : await useAttempt(deps, sealed, query.state);
     const link = attempt && readConnectLink(deps.sealer, attempt.link);
     if (!link) return show(reply, pages.strangeSignIn);
     reply.clearCookie(cookieName, cookie);
@@ -137,12 +133,10 @@ const show = (reply: FastifyReply, content: pages.ConnectPage) =>
 
 /** A new attempt with the address of its consent page; or the page that says why the link does not work. */
 async function begin(deps: ConnectDeps, signed: string | undefined) {
-  const link = signed === undefined ? undefined : readConnectLink(deps.sealer, signed);
-  if (!link) return pages.linkInvalid;
-  if (link.expiresAt.getTime() <= Date.now()) return withReturn(deps, link, pages.linkExpired);
-  const { connectionId, madeAt } = link;
-  const connection = connectionId === undefined ? undefined : await deps.store.connections.get(connectionId);
-  if (connection?.linksSince && connection.linksSince > madeAt) return withReturn(deps, link, pages.linkEnded);
+  const opened = signed === undefined ? undefined : await openConnectLink(deps, signed);
+  if (!opened) return pages.linkInvalid;
+  const { link, refused } = opened;
+  if (refused) return withReturn(deps, link, refused === 'expired' ? pages.linkExpired : pages.linkEnded);
   return beginAttempt({
     appUrl: deps.appUrl,
     clientId: deps.clientId,
@@ -162,15 +156,6 @@ function withReturn(
   const { outcome = { status: 'failed' } } = content;
   const back = { href: withOutcome(allowed, outcome), label: `Back to ${new URL(allowed).host}` };
   return { ...content, back, leavesAtOnce: outcome.status === 'connected' };
-}
-
-/** The attempt that this browser began with this state. Each state works once. */
-async function attemptOf(deps: ConnectDeps, request: FastifyRequest, state: string | undefined) {
-  const sealed = request.cookies[cookieName];
-  if (sealed === undefined || state === undefined) return undefined;
-  const attempt = openAttempt(deps.sealer, sealed, state);
-  const isFirst = attempt && (await deps.store.connections.useState(attempt.state, new Date(attempt.expiresAt)));
-  return isFirst ? attempt : undefined;
 }
 
 async function finish(

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { connectUrl } from '../oauth/authorize.ts';
+import { type ConnectLink, connectUrl, readConnectLink } from '../oauth/authorize.ts';
 import { allowedReturnUrl } from '../oauth/return-url.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
@@ -47,6 +47,22 @@ export function connectLinkOperations({
       return connectUrl(sealer, { publicUrl, connectionId, returnUrl, tags, madeAt: await store.now() });
     },
   };
+}
+
+/**
+ * The link with which a user comes. Undefined: it is none of ours; `refused`: it has expired, or was made before an operator
+ * disconnected its connection.
+ */
+export async function openConnectLink(
+  { store, sealer }: Pick<OperationsDeps, 'store' | 'sealer'>,
+  signed: string,
+): Promise<{ link: ConnectLink; refused?: 'expired' | 'ended' } | undefined> {
+  const link = readConnectLink(sealer, signed);
+  if (!link) return undefined;
+  if (link.expiresAt.getTime() <= Date.now()) return { link, refused: 'expired' };
+  const connection = link.connectionId === undefined ? undefined : await store.connections.get(link.connectionId);
+  const isEnded = connection?.linksSince && connection.linksSince > link.madeAt;
+  return isEnded ? { link, refused: 'ended' } : { link };
 }
 
 /** @throws Refused 400 */

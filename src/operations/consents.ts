@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Rejected, RetryLater, reasonOf } from '../floor/errors.ts';
 import { every, type Repeated } from '../floor/every.ts';
 import type { Tags } from '../floor/tags.ts';
+import { type Attempt, openAttempt } from '../oauth/authorize.ts';
 import { OAuthError } from '../oauth/client.ts';
 import { purposeOf, sealPair } from '../oauth/pair.ts';
 import { HttpError } from '../source/http.ts';
@@ -24,6 +25,17 @@ const leaseMs = 60_000;
 /** Longer than a refresh and one attempt take. */
 const refreshLeaseMs = 180_000;
 const tickMs = 2000;
+
+/** The attempt that a browser began with this state, from its sealed cookie. Each state works once. */
+export async function useAttempt(
+  { store, sealer }: Pick<ConsentDeps, 'store' | 'sealer'>,
+  sealed: string,
+  state: string,
+): Promise<Attempt | undefined> {
+  const attempt = openAttempt(sealer, sealed, state);
+  const isFirst = attempt && (await store.connections.useState(attempt.state, new Date(attempt.expiresAt)));
+  return isFirst ? attempt : undefined;
+}
 
 interface Consented {
   code: string;
