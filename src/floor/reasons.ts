@@ -1,6 +1,6 @@
 import { formatDuration } from './units.ts';
 
-/** Milliseconds that the library asked to wait; null: it gave no time. `retryInMs`: the maximum, if that is shorter. */
+/** Milliseconds that the library asked to wait; null: it gave no time. `retryInMs`: the maximum, only if `askedMs` is longer. */
 export interface AskedWait {
   askedMs: number | null;
   retryInMs?: number;

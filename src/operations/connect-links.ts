@@ -50,7 +50,7 @@ export function connectLinkOperations({
 }
 
 /**
- * The link with which a user comes. Undefined: it is none of ours; `refused`: it has expired, or was made before an operator
+ * The link with which a user comes. Undefined: this mirror did not sign it; `refused`: it has expired, or was made before an operator
  * disconnected its connection.
  */
 export async function openConnectLink(

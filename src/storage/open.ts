@@ -6,10 +6,10 @@ import type { Storage } from './storage.ts';
 /** STORAGE_URL, parsed. */
 type Target = { kind: 'directory'; path: string } | ({ kind: 's3' } & Pick<S3Options, 'bucket' | 'prefix'>);
 
-/** The connections of S3 in a process that transfers nothing. */
-const leastConnections = 32;
+/** The connections to S3 of commands and drills, which mirror nothing. */
+const connectionsOfCommands = 32;
 
-/** Opens the store of the configuration. Its first use reports problems. `concurrency`: how many transfers may run at once. */
+/** Opens the store of the configuration. Its first use reports problems. `concurrency`: how many assets are mirrored at once. */
 export async function openStorage(
   {
     target,
@@ -24,6 +24,6 @@ export async function openStorage(
 ): Promise<Storage> {
   if (target.kind === 'directory') return openDirectory({ ...target, contentHash, log });
   const { openS3 } = await import('./s3/s3.ts');
-  const connections = concurrency === undefined ? leastConnections : concurrency * 5 + 8;
+  const connections = concurrency === undefined ? connectionsOfCommands : concurrency * 5 + 8;
   return openS3({ ...target, ...s3, contentHash, connections, memory });
 }
