@@ -120,14 +120,10 @@ describe.each(grounds())('secrets in logs, records and files ($name)', { timeout
     await resync();
     await until('a run to fail', async () => (await web.api('GET', `/connections/${connectionId}`)).lastError);
     await resync();
-    await until(
-      'everything to come to rest',
-      async () => {
-        const { assets, outstanding, syncs } = await web.api('GET', '/status');
-        return assets.total >= 11 && outstanding.assets + outstanding.sidecars + syncs.waiting + syncs.running === 0;
-      },
-      120_000,
-    );
+    await until('everything to come to rest', async () => {
+      const { assets, outstanding, syncs } = await web.api('GET', '/status');
+      return assets.total >= 11 && outstanding.assets + outstanding.sidecars + syncs.waiting + syncs.running === 0;
+    });
 
     const { id: verifyId } = await web.api('POST', '/verify', { deep: true, all: true });
     await until('the bucket to be compared', async () => {

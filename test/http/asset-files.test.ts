@@ -264,9 +264,10 @@ describe.skipIf(!s3)('files of assets in a bucket', () => {
     }
     // Before the bucket's time to answer is over.
     expect(performance.now() - began).toBeLessThan(10_000);
+    const asked = performance.now();
     const answer = await fetchFrom(() => scene)(`${note}/record`);
     expect(await answer.json()).toMatchObject({ status: 503, code: 'bucket_unavailable' });
-    expect(performance.now() - began).toBeLessThan(60_000);
+    expect(performance.now() - asked).toBeLessThan(30_000);
     line.set({});
     await line.close();
   });

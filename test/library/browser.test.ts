@@ -154,41 +154,37 @@ describe.skipIf(!chromium)(`in a real browser${skipped}`, () => {
     ['a small phone', { width: 320 }],
     ['a desktop in dark colours', { width: 1280, isDark: true }],
     ['a phone in dark colours', { width: 390, isDark: true }],
-  ])(
-    'every page fits %s, and is accessible',
-    async (_what, screen) => {
-      await page.close();
-      await open(screen);
-      const isDark = 'isDark' in screen;
-      const name = (what: string) => `${what}-${screen.width}${isDark ? '-dark' : ''}`;
-      const seen: string[] = [];
-      const look = async (what: string) => {
-        await picture(name(what));
-        seen.push(...(await flawsOf(page)).map((flaw) => `${what}: ${flaw}`));
-      };
+  ])('every page fits %s, and is accessible', async (_what, screen) => {
+    await page.close();
+    await open(screen);
+    const isDark = 'isDark' in screen;
+    const name = (what: string) => `${what}-${screen.width}${isDark ? '-dark' : ''}`;
+    const seen: string[] = [];
+    const look = async (what: string) => {
+      await picture(name(what));
+      seen.push(...(await flawsOf(page)).map((flaw) => `${what}: ${flaw}`));
+    };
 
-      await page.goto(`${library.appUrl}/oauth/authorize?client_id=unknown`);
-      await look('problem');
-      const verifier = await authorize();
-      await look('sign-in');
-      await signIn('not the password');
-      await look('wrong-password');
-      await signIn();
-      await look('consent');
-      for (const { id } of companies) await page.click(`input[value="${id}"]`);
-      await press('Allow access');
-      await look('consent-none-picked');
-      for (const { id } of companies) if (!(await isTicked(id))) await page.click(`input[value="${id}"]`);
-      await press('Allow access');
-      await exchange(new URL(page.url()).searchParams.get('code')!, verifier);
-      await page.goto(`${library.appUrl}/profile`);
-      await look('profile');
-      await press('Disconnect');
-      await look('profile-empty');
-      expect(seen).toEqual([]);
-    },
-    120_000,
-  );
+    await page.goto(`${library.appUrl}/oauth/authorize?client_id=unknown`);
+    await look('problem');
+    const verifier = await authorize();
+    await look('sign-in');
+    await signIn('not the password');
+    await look('wrong-password');
+    await signIn();
+    await look('consent');
+    for (const { id } of companies) await page.click(`input[value="${id}"]`);
+    await press('Allow access');
+    await look('consent-none-picked');
+    for (const { id } of companies) if (!(await isTicked(id))) await page.click(`input[value="${id}"]`);
+    await press('Allow access');
+    await exchange(new URL(page.url()).searchParams.get('code')!, verifier);
+    await page.goto(`${library.appUrl}/profile`);
+    await look('profile');
+    await press('Disconnect');
+    await look('profile-empty');
+    expect(seen).toEqual([]);
+  });
 });
 
 async function open({ width, isDark = false }: { width: number; isDark?: boolean }): Promise<void> {

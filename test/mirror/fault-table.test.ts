@@ -87,10 +87,8 @@ const serverFaults: Record<string, Row> = {
     async around({ scene, database }) {
       await until('the transfer', async () => (await scene.admin.requests({ endpoint: 'media' })).length > 0);
       takeAway(database);
-      await until(
-        'it to be missed',
-        () => scene.mirror.lines.some(({ msg }) => msg === 'database or queue failed, will retry'),
-        60_000,
+      await until('it to be missed', () =>
+        scene.mirror.lines.some(({ msg }) => msg === 'database or queue failed, will retry'),
       );
       return async () => database.set({});
     },
@@ -154,14 +152,10 @@ function shaOf(seed: string, bytes: number): string {
 async function expectWhole(scene: Scene, files: { id: string; seed: string; size: number }[], attempts = 0) {
   const { store } = scene.mirror;
   for (const { id, seed, size } of files) {
-    const asset = await until(
-      `${seed} to be mirrored`,
-      async () => {
-        const found = await store.assets.get(id);
-        return found?.state === 'mirrored' && found.bytes === size && found.leaseUntil === null && found;
-      },
-      150_000,
-    );
+    const asset = await until(`${seed} to be mirrored`, async () => {
+      const found = await store.assets.get(id);
+      return found?.state === 'mirrored' && found.bytes === size && found.leaseUntil === null && found;
+    });
     expect(asset.reason).toBeNull();
     expect(asset).toMatchObject({ upload: null, superseded: [], media: { bytes: size } });
     expect(await store.assets.parts(id)).toEqual([]);
@@ -180,7 +174,7 @@ async function expectWhole(scene: Scene, files: { id: string; seed: string; size
   expect(await scene.ground.leftovers()).toEqual([]);
 }
 
-describe.each(grounds())('a transfer with a fault ($name)', { timeout: 180_000 }, (kind) => {
+describe.each(grounds())('a transfer with a fault ($name)', (kind) => {
   let lines: Lines;
   beforeAll(async () => {
     const made: Partial<Lines> = {};
@@ -309,11 +303,7 @@ describe.each(grounds())('a transfer in a process that stops ($name)', { timeout
     const worker = await work('1MiB/s');
     await scene.resync();
     for (const { id } of files) {
-      await until(
-        'the transfer',
-        async () => (await scene.admin.requests({ assetId: id, endpoint: 'media' })).length,
-        60_000,
-      );
+      await until('the transfer', async () => (await scene.admin.requests({ assetId: id, endpoint: 'media' })).length);
     }
     return worker;
   };
@@ -340,16 +330,13 @@ describe.each(grounds())('a transfer in a process that stops ($name)', { timeout
     await expectWhole(scene, replaced);
     sleeper.child.kill('SIGCONT');
     const ids = replaced.map(({ id }) => id);
-    await until(
-      'the sleeper to give both up',
-      () =>
-        ids.every((id) =>
-          sleeper
-            .output()
-            .split('\n')
-            .some((line) => line.includes(id) && /returned to the queue|asset mirrored|will retry/.test(line)),
-        ),
-      60_000,
+    await until('the sleeper to give both up', () =>
+      ids.every((id) =>
+        sleeper
+          .output()
+          .split('\n')
+          .some((line) => line.includes(id) && /returned to the queue|asset mirrored|will retry/.test(line)),
+      ),
     );
     await expectWhole(scene, replaced);
     const { rows } = await database.query('SELECT 1 FROM assets WHERE id = ANY($1) AND upload IS NOT NULL', [ids]);

@@ -9,7 +9,7 @@ import { freePort } from '../support/ports.ts';
 import { connectAs, newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 
-const patience = 90_000;
+const patience = 180_000;
 let stage: Stage;
 const closing: (() => Promise<void>)[] = [];
 afterEach(async () => {

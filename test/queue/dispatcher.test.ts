@@ -246,7 +246,7 @@ const backends = [
   ...(inject('redis') ? [{ name: 'Redis', redis: inject('redis') }] : []),
 ];
 
-describe.each(backends)('queues in $name', { timeout: 180_000 }, ({ redis }) => {
+describe.each(backends)('queues in $name', ({ redis }) => {
   test('an asset of a second connection does not wait behind hundreds of the first', { tags: 'slow' }, async () => {
     const stage = await newStage({ redis });
     const { companyId } = await stage.company();

@@ -6,7 +6,7 @@ import { until } from '../support/until.ts';
 
 const longAgo = Date.UTC(2024, 1, 29);
 
-describe('a mirror that stays up to date', { timeout: 180_000 }, () => {
+describe('a mirror that stays up to date', () => {
   let scene: Scene;
   beforeEach(async () => {
     scene = await newScene();

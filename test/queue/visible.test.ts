@@ -5,7 +5,7 @@ import { newScene, type Scene } from '../support/scene.ts';
 
 const record = '.asset.json';
 
-describe.each([richest()])('a listing of the bucket during work ($name)', { timeout: 180_000 }, (kind) => {
+describe.each([richest()])('a listing of the bucket during work ($name)', (kind) => {
   let scene: Scene;
   beforeAll(async () => {
     scene = await newScene(kind);

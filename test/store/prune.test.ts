@@ -175,33 +175,29 @@ const backends = [
   ...(inject('redis') ? [{ name: 'Redis', redis: inject('redis') }] : []),
 ];
 
-test.each(backends)(
-  'finished jobs are kept in a bounded number on $name',
-  { tags: 'slow', timeout: 180_000 },
-  async ({ redis }) => {
-    const queues = new Queues({
-      installation: 'i',
-      databaseUrl: opened.url,
-      redisUrl: redis && (await newRedis(redis)),
-      log: silent,
-    });
-    let done = 0;
-    const worker = queues.worker('assets', async () => ({ outcome: String(done++) }), { concurrency: 10 });
-    try {
-      void worker.run();
-      for (let round = 0; round < 15; round++) {
-        await queues.addAssets(
-          Array.from({ length: 100 }, (_, i) => ({ id: `${round} ${i}`, state: 'pending' as const, lease: 0 })),
-        );
-      }
-      await until('all to be done', () => done === 1500, 150_000);
-      await until('the rest to be dropped', async () => {
-        const { assets } = await queues.counts();
-        return assets.waiting! + assets.active! === 0 && assets.completed! <= 1100;
-      });
-    } finally {
-      await worker.close();
-      await queues.close();
+test.each(backends)('finished jobs are kept in a bounded number on $name', { tags: 'slow' }, async ({ redis }) => {
+  const queues = new Queues({
+    installation: 'i',
+    databaseUrl: opened.url,
+    redisUrl: redis && (await newRedis(redis)),
+    log: silent,
+  });
+  let done = 0;
+  const worker = queues.worker('assets', async () => ({ outcome: String(done++) }), { concurrency: 10 });
+  try {
+    void worker.run();
+    for (let round = 0; round < 15; round++) {
+      await queues.addAssets(
+        Array.from({ length: 100 }, (_, i) => ({ id: `${round} ${i}`, state: 'pending' as const, lease: 0 })),
+      );
     }
-  },
-);
+    await until('all to be done', () => done === 1500, 150_000);
+    await until('the rest to be dropped', async () => {
+      const { assets } = await queues.counts();
+      return assets.waiting! + assets.active! === 0 && assets.completed! <= 1100;
+    });
+  } finally {
+    await worker.close();
+    await queues.close();
+  }
+});

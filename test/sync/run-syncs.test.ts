@@ -976,15 +976,11 @@ describe.each(backends)('syncs with queues in $name', ({ redis }) => {
       expect(ids.size).toBe(1);
       expect(ids).not.toContain(syncId);
       goOn.resolve();
-      await until(
-        'both to end',
-        async () => {
-          const { running, waiting } = await own.store.syncs.open();
-          expect(running).toBeLessThanOrEqual(1);
-          return running + waiting === 0;
-        },
-        60_000,
-      );
+      await until('both to end', async () => {
+        const { running, waiting } = await own.store.syncs.open();
+        expect(running).toBeLessThanOrEqual(1);
+        return running + waiting === 0;
+      });
       for (const id of [syncId, ...ids])
         expect(await own.store.syncs.get(id)).toMatchObject({ status: 'done', pages: 1 });
       expect(await own.listings(companyId)).toBe(before + 2);

@@ -7,8 +7,6 @@ import { contentOf, richest } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
-/** A run lists the library first, on a machine that may be busy. */
-
 interface Line {
   mark: string;
   key: string | null;

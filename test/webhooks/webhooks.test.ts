@@ -196,7 +196,6 @@ describe('a webhook endpoint', () => {
     await until(
       'that to be known',
       async () => (await query("SELECT FROM events WHERE kind = 'webhook.gone'")).length === 1,
-      60_000,
     );
     const asked = receiver.received.length;
     await query("INSERT INTO events (kind, connection_id) VALUES ('connection.recovered', $1)", [scene.connectionId]);

@@ -54,7 +54,7 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
       const { id } = await api('POST', '/erasures', { companyId: 'acme', reason: 'requested' });
       await killWhile(async () => (await api('GET', `/erasures/${id}`)).assets.erased);
       // The leases of the killed processes must run out.
-      await until('the erasure to end', async () => (await api('GET', `/erasures/${id}`)).status === 'done', 180_000);
+      await until('the erasure to end', async () => (await api('GET', `/erasures/${id}`)).status === 'done');
       const certificate = await api('GET', `/erasures/${id}/certificate`);
       expect(certificate).toMatchObject({ assets: { erased: assets, held: 0 }, objects: 2 * assets, left: 0 });
       expect(await keysOf(ground.storage)).toEqual([]);
@@ -72,8 +72,8 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
       await api('POST', `/connections/${connectionId}/resync`, { mode: 'full', companyId: 'acme', acceptGone: true });
       const left = async () => (await keysOf(ground.storage)).filter((key) => !key.includes(`/${kept}/`));
       await killWhile(async () => assets - 1 - (await left()).length / 2);
-      await until('all to be removed', async () => (await left()).length === 0, 180_000);
-      await until('their rows to be removed', async () => (await api('GET', '/assets')).assets.length === 1, 180_000);
+      await until('all to be removed', async () => (await left()).length === 0);
+      await until('their rows to be removed', async () => (await api('GET', '/assets')).assets.length === 1);
       expect((await keysOf(ground.storage)).toSorted()).toHaveLength(2);
       await end();
     });

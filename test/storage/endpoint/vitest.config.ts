@@ -9,7 +9,7 @@ export default defineConfig({
     strictTags: false,
     // For tests of what is held in memory.
     execArgv: ['--expose-gc'],
-    testTimeout: 120_000,
-    hookTimeout: 180_000,
+    testTimeout: 300_000,
+    hookTimeout: 400_000,
   },
 });

@@ -12,7 +12,7 @@ import { silent } from '../records.ts';
 const open = (url: string) =>
   new Kysely<unknown>({ dialect: new MigrationDialect({ pool: new pg.Pool({ connectionString: url }) }) });
 
-test('a migration does not disturb a process that mirrors', { tags: 'slow', timeout: 180_000 }, async () => {
+test('a migration does not disturb a process that mirrors', { tags: 'slow' }, async () => {
   const scene = await newScene();
   const db = open(scene.ground.environment.DATABASE_URL!);
   const mirrored = async () => {

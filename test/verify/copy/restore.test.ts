@@ -396,7 +396,7 @@ describe.each([
     ]) {
       expect({ words, ...(await restore(...words)) }).toMatchObject({ words, code: 2 });
     }
-  }, 120_000);
+  });
 
   if (s3) {
     test('a restore can go to a prefix of another bucket', async () => {

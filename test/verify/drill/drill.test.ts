@@ -16,14 +16,10 @@ const run = promisify(execFile);
 /** Makes a drill, and returns its answer. */
 async function drill({ mirror }: Scene, sample = 20) {
   const { id } = await mirror.api('POST', '/drills', { sample });
-  return until(
-    'the drill to end',
-    async () => {
-      const found = await mirror.api('GET', `/drills/${id}`);
-      return ['passed', 'failed'].includes(found.status) && found;
-    },
-    60_000,
-  );
+  return until('the drill to end', async () => {
+    const found = await mirror.api('GET', `/drills/${id}`);
+    return ['passed', 'failed'].includes(found.status) && found;
+  });
 }
 const schemas = ({ query }: Scene) =>
   query<{ nspname: string }>(`SELECT nspname FROM pg_namespace WHERE nspname LIKE 'asset_mirror_drill%'`);

@@ -102,7 +102,6 @@ describe.each(grounds())('a lost database ($name)', { timeout: minutes(5) }, (ki
     await until(
       'all to be the connection’s',
       async () => (await mirror.api('GET', `/connections/${connectionId}`)).counts.byState.mirrored === ids.length,
-      60_000,
     );
     await mirror.quiet();
     expect(await downloads()).toEqual([]);
