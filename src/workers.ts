@@ -60,7 +60,7 @@ export async function startWorkers(context: Context) {
     goneRetention,
     reconcileInterval: filters.reconcileInterval,
   });
-  const scrubbing = startScrub(context, breaker);
+  const scrubbing = startScrubIfSet(context, breaker);
   const drills = startDrills({ ...context, ...drillDeps(context), breaker, instance, interval: config.drillInterval });
   const filtering = startApplyingFilters({ ...context, filters });
   const pruning = startPruning(context);
@@ -72,7 +72,7 @@ export async function startWorkers(context: Context) {
     environment: config.webhook,
     publicUrl: config.publicUrl,
   });
-  const heartbeat = startBeating(context, breaker);
+  const heartbeat = startHeartbeatIfSet(context, breaker);
   await Promise.all([breaker.check(), queues.ready()]);
   const sweeping = startSweeping({ ...context, breaker });
   const expiring = startExpiring({ ...context, breaker });
@@ -104,7 +104,7 @@ export async function startWorkers(context: Context) {
 }
 
 /** Undefined: SCRUB_CYCLE is off. */
-function startScrub(context: Context, breaker: CircuitBreaker) {
+function startScrubIfSet(context: Context, breaker: CircuitBreaker) {
   const { config, metrics } = context;
   const { cycle, bandwidth } = config.scrub;
   if (cycle === undefined) return undefined;
@@ -113,7 +113,7 @@ function startScrub(context: Context, breaker: CircuitBreaker) {
 }
 
 /** Undefined: HEARTBEAT_URL is not set. */
-function startBeating(context: Context, breaker: CircuitBreaker) {
+function startHeartbeatIfSet(context: Context, breaker: CircuitBreaker) {
   const { heartbeatUrl: url, sync } = context.config;
   if (url === undefined) return undefined;
   return startHeartbeat({ ...context, url, syncInterval: sync.interval, bucketTrouble: () => breaker.openReason });

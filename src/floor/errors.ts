@@ -16,7 +16,7 @@ export class RetryLater extends NamedError {
   readonly waitMs: number;
   /** `connection`: all its requests wait: the library asked for it (429, 503 with Retry-After), or no token can be used. */
   readonly scope: 'asset' | 'connection';
-  /** Undefined: the message says it. `object_refused`: the bucket failed, perhaps for this object only. */
+  /** Undefined: only the message says why. `object_refused`: the bucket failed, perhaps for this object only. */
   readonly reason: Reason | undefined;
 
   constructor(why: string | Reason, waitMs: number, options: { scope?: 'asset' | 'connection'; cause?: unknown } = {}) {

@@ -24,6 +24,7 @@ export async function openStorage(
 ): Promise<Storage> {
   if (target.kind === 'directory') return openDirectory({ ...target, contentHash, log });
   const { openS3 } = await import('./s3/s3.ts');
+  // An asset may have several parts in flight at once, and its sidecars.
   const connections = concurrency === undefined ? connectionsOfCommands : concurrency * 5 + 8;
   return openS3({ ...target, ...s3, contentHash, connections, memory });
 }

@@ -76,7 +76,7 @@ export function createWebhookSender(options: { allowPrivate: boolean }) {
   };
 }
 
-/** Sends a test message at once and without retries. Without a target, nothing. */
+/** Sends a test message at once and without retries. Undefined: there is no target. */
 export async function sendTest(sender: WebhookSender, target: Target | undefined): Promise<Answer | undefined> {
   if (!target) return undefined;
   const id = `msg_${randomUUID().replaceAll('-', '')}`;
