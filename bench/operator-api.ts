@@ -205,12 +205,12 @@ async function fill(): Promise<void> {
       'assets',
       `
       INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, detail, state,
-        reason, next_at, skipped, media, bytes, record_key, mirrored_at, transcript_state, thumbnail_state, sidecar_files)
+        reason, next_at, media, bytes, record_key, mirrored_at, transcript_state, thumbnail_state, sidecar_files)
       SELECT id, 'connection ' || c, 'company ' || c, 'project ' || (i % 5000), type, name, size, uploaded, listed, listed, state,
-        CASE WHEN state IN ('failed', 'unavailable') OR skipped IS NOT NULL THEN '{"code": "error", "text": "the reason of it, in a sentence"}'::jsonb END,
-        CASE WHEN state IN ('pending', 'processing', 'transferring') AND skipped IS NULL OR state = 'mirrored' AND i % 400 = 0
+        CASE WHEN state IN ('failed', 'unavailable') THEN '{"code": "error", "text": "the reason of it, in a sentence"}'::jsonb
+          WHEN is_skipped THEN '{"code": "skipped_by_filter", "list": "exclude", "field": "type", "value": "videos"}'::jsonb END,
+        CASE WHEN state IN ('pending', 'processing', 'transferring') AND NOT is_skipped OR state = 'mirrored' AND i % 400 = 0
           THEN now() + (i % 3600) * interval '1 second' END,
-        skipped,
         CASE WHEN state IN ('mirrored', 'gone') THEN jsonb_build_object('key', 'company ' || c || '/p/' || id || '/' || name, 'bytes',
           size, 'variant', 'original', 'checksums', jsonb_build_object('crc32', 'AAAAAA=='), 'etag', '"x"', 'version', 'v') END,
         CASE WHEN state IN ('mirrored', 'gone') THEN size END, 'key', CASE WHEN state = 'mirrored' THEN now() - i * interval '10 seconds' END,
@@ -228,7 +228,7 @@ async function fill(): Promise<void> {
             'projectName', 'A project', 'status', 'ready', 'more', repeat('x', 300)) AS listed,
           CASE WHEN i % 997 = 0 THEN 'failed' WHEN i % 991 = 0 THEN 'unavailable' WHEN i % 50021 = 0 THEN 'transferring'
             WHEN i % 211 = 0 THEN 'pending' WHEN i % 10007 = 0 THEN 'processing' WHEN i % 1511 = 0 THEN 'gone' ELSE 'mirrored' END AS state,
-          CASE WHEN i % 211 = 0 AND i % 5 = 0 THEN 'type videos' END AS skipped
+          i % 211 = 0 AND i % 5 = 0 AS is_skipped
         FROM generate_series(1, ${ASSETS}) AS i) AS made`,
     ],
     [

@@ -1,9 +1,11 @@
+import { isDeepStrictEqual } from 'node:util';
 import { every } from '../floor/every.ts';
 import type { Log } from '../floor/log.ts';
+import type { SkippedByFilter } from '../floor/reasons.ts';
 import type { Timings } from '../floor/timings.ts';
 import type { SelectableRow } from '../store/assets/skip-by-filter.ts';
 import type { Store } from '../store/store.ts';
-import { type FilterDefaults, type Filters, filtersOf, skippingRule, skipsCompany } from './filters.ts';
+import { type FilterDefaults, type Filters, filtersOf, skippedBy, skipsCompany } from './filters.ts';
 
 export interface FiltersApplied {
   /** Assets that are no longer to be mirrored. */
@@ -52,16 +54,16 @@ function decisionsFor(
   page: SelectableRow[],
   { connectionId, filters, others }: { connectionId: string; filters: Filters; others: Reader[] },
 ) {
-  const toSkip: { id: string; rule: string }[] = [];
+  const toSkip: { id: string; reason: SkippedByFilter }[] = [];
   const toUnskip: string[] = [];
   const toHandOver = new Map<string, string[]>();
   for (const row of page) {
-    const rule = skippingRule(filters, row);
-    if (rule === null) {
-      if (row.skipped !== null) toUnskip.push(row.id);
-    } else if (row.connectionId === connectionId && row.skipped !== rule) {
+    const reason = skippedBy(filters, row);
+    if (reason === null) {
+      if (row.skipped) toUnskip.push(row.id);
+    } else if (row.connectionId === connectionId && !isDeepStrictEqual(row.reason, reason)) {
       const otherConnectionId = otherReaderOf(others, row);
-      if (otherConnectionId === undefined) toSkip.push({ id: row.id, rule });
+      if (otherConnectionId === undefined) toSkip.push({ id: row.id, reason });
       else toHandOver.set(otherConnectionId, [...(toHandOver.get(otherConnectionId) ?? []), row.id]);
     }
   }
@@ -103,11 +105,11 @@ function otherReaderOf(
   readers: Reader[],
   asset: Pick<SelectableRow, 'companyId' | 'projectId' | 'assetType'>,
 ): string | undefined {
-  return readers.find(({ filters }) => skippingRule(filters, asset) === null)?.id;
+  return readers.find(({ filters }) => skippedBy(filters, asset) === null)?.id;
 }
 
 /**
- * The rule that skips a due asset now, and another connection that wants it, if there is one. Undefined if the asset is not
+ * Why a filter skips a due asset now, and another connection that wants it, if there is one. Undefined if the asset is not
  * skipped, or has a file in the bucket: such assets stay complete.
  */
 export async function skippedNow(
@@ -117,12 +119,12 @@ export async function skippedNow(
     media: object | null;
     settings: Record<string, unknown>;
   },
-): Promise<{ rule: string; otherConnectionId: string | undefined } | undefined> {
+): Promise<{ reason: SkippedByFilter; otherConnectionId: string | undefined } | undefined> {
   if (asset.media !== null) return undefined;
-  const rule = skippingRule(filtersOf(asset.settings, defaults), asset);
-  if (rule === null) return undefined;
+  const reason = skippedBy(filtersOf(asset.settings, defaults), asset);
+  if (reason === null) return undefined;
   return {
-    rule,
+    reason,
     otherConnectionId: otherReaderOf(await otherReaders(store, asset.companyId, asset.connectionId, defaults), asset),
   };
 }

@@ -1,5 +1,7 @@
 /** Decides which of the assets that a connection can read are mirrored. Pure. */
 
+import type { SkippedByFilter } from '../floor/reasons.ts';
+
 /** Ids and types, as the library names them. An empty list does not restrict anything. */
 export interface Choice {
   companyIds: string[];
@@ -27,9 +29,9 @@ export interface Selectable {
 const nothing: Choice = { companyIds: [], projectIds: [], assetTypes: [] };
 
 const dimensions = [
-  { list: 'companyIds', field: 'companyId', word: 'company' },
-  { list: 'projectIds', field: 'projectId', word: 'project' },
-  { list: 'assetTypes', field: 'assetType', word: 'type' },
+  { list: 'companyIds', key: 'companyId', field: 'company' },
+  { list: 'projectIds', key: 'projectId', field: 'project' },
+  { list: 'assetTypes', key: 'assetType', field: 'type' },
 ] as const;
 
 /** A connection's own lists. For each list that it does not set, that of the environment. */
@@ -42,19 +44,19 @@ export function filtersOf(settings: Record<string, unknown>, defaults: FilterDef
 }
 
 /**
- * The rule that skips an asset, as a code such as `exclude type videos`; null: it is mirrored. An asset in any list of `exclude`
- * is skipped. Otherwise it must be in each list of `include` that is not empty.
+ * Why the filters skip an asset; null: it is mirrored. An asset in any list of `exclude` is skipped. Otherwise it must be in
+ * each list of `include` that is not empty.
  */
-export function skippingRule({ include, exclude }: Filters, asset: Selectable): string | null {
-  for (const { list, field, word } of dimensions) {
-    const value = asset[field];
-    if (value != null && exclude[list].includes(value)) return `exclude ${word} ${value}`;
+export function skippedBy({ include, exclude }: Filters, asset: Selectable): SkippedByFilter | null {
+  const code = 'skipped_by_filter';
+  for (const { list, key, field } of dimensions) {
+    const value = asset[key];
+    if (value != null && exclude[list].includes(value)) return { code, list: 'exclude', field, value };
   }
-  for (const { list, field, word } of dimensions) {
-    const value = asset[field];
+  for (const { list, key, field } of dimensions) {
+    const value = asset[key];
     if (value === undefined || include[list].length === 0) continue;
-    if (value === null) return `include ${word}`;
-    if (!include[list].includes(value)) return `include ${word} ${value}`;
+    if (value === null || !include[list].includes(value)) return { code, list: 'include', field, value };
   }
   return null;
 }
@@ -64,7 +66,7 @@ export function skipsCompany(filters: Filters, companyId: string): boolean {
   const { include, exclude } = filters;
   const only = (choice: Choice): Choice => ({ ...nothing, companyIds: choice.companyIds });
   const companies = { include: only(include), exclude: only(exclude) };
-  return skippingRule(companies, { companyId, projectId: undefined, assetType: undefined }) !== null;
+  return skippedBy(companies, { companyId, projectId: undefined, assetType: undefined }) !== null;
 }
 
 /** Whether `after` may include assets that `before` skipped. */

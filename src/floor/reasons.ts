@@ -7,6 +7,16 @@ export interface AskedWait {
 }
 
 /**
+ * The rule of a filter that skips an asset: its `field` has a value that `exclude` lists, or one that `include` does not list.
+ * Null: it has none, and `include` requires one.
+ */
+export interface FilterRule {
+  list: 'include' | 'exclude';
+  field: 'company' | 'project' | 'type';
+  value: string | null;
+}
+
+/**
  * The codes of reasons, each with its data. Behaviour depends on codes and data only, never on the sentence.
  * docs/reference/api.md describes them for clients of the API.
  */
@@ -28,7 +38,7 @@ interface DataOf {
   tokens_unreadable: { connectionId: string; error: string };
   no_reader: object;
 
-  skipped_by_filter: { rule: string };
+  skipped_by_filter: FilterRule;
   gone: { inBucket: boolean };
   unreadable_listing: { problem: string };
   /** An answer of the library breaks the API schema. */
@@ -68,6 +78,7 @@ interface DataOf {
 export type ReasonCode = keyof DataOf;
 /** Why an asset is not mirrored, or why a connection waits. */
 export type Reason = { [Code in ReasonCode]: { code: Code } & DataOf[Code] }[ReasonCode];
+export type SkippedByFilter = Extract<Reason, { code: 'skipped_by_filter' }>;
 
 const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
   error: ({ text }) => text,
@@ -84,7 +95,7 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
   tokens_unreadable: ({ connectionId, error }) => `connection ${connectionId}: ${error}`,
   no_reader: () => 'no connection can read its company now',
 
-  skipped_by_filter: ({ rule }) => `skipped by a filter: ${ruleText(rule)}`,
+  skipped_by_filter: (rule) => `skipped by a filter: ${ruleText(rule)}`,
   gone: ({ inBucket }) =>
     inBucket
       ? 'no longer in the library; its objects are still in the bucket'
@@ -155,9 +166,8 @@ export function renderReason(reason: Reason): string {
 /** The sentence after a colon; empty without a reason. */
 export const because = (reason: Reason | null | undefined): string => (reason ? `: ${renderReason(reason)}` : '');
 
-/** The rule of a filter, a code such as `exclude type videos`, in words. */
-export function ruleText(rule: string): string {
-  const [list, word, ...rest] = rule.split(' ');
-  if (list === 'include' && rest.length === 0) return `it has no ${word}, but the filter requires one of a list`;
-  return [word, ...rest].join(' ') + (list === 'include' ? ' is not included' : '');
+/** The rule of a filter in words, such as `type videos`. */
+export function ruleText({ list, field, value }: FilterRule): string {
+  if (value === null) return `it has no ${field}, but the filter requires one of a list`;
+  return `${field} ${value}${list === 'include' ? ' is not included' : ''}`;
 }

@@ -1,6 +1,6 @@
 import { skippedNow } from '../filters/apply-filters.ts';
 import { Archived, Rejected, RetryLater, reasonOf } from '../floor/errors.ts';
-import { type Reason, renderReason } from '../floor/reasons.ts';
+import { type Reason, renderReason, type SkippedByFilter } from '../floor/reasons.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/schemas.ts';
 import { isIntact, measure } from '../storage/meter.ts';
@@ -187,15 +187,14 @@ async function finish(
 async function skip(
   deps: MirrorDeps,
   leased: LeasedAsset,
-  { rule, otherConnectionId }: { rule: string; otherConnectionId: string | undefined },
+  { reason, otherConnectionId }: { reason: SkippedByFilter; otherConnectionId: string | undefined },
 ): Promise<Outcome> {
-  const reason: Reason = { code: 'skipped_by_filter', rule };
   if (otherConnectionId !== undefined) {
     requireLease(await deps.store.assets.handOver(leased.lease, otherConnectionId));
     return { outcome: 'handed_over', reason };
   }
   await dropUpload(deps, leased);
-  requireLease(await deps.store.assets.skip(leased.lease, rule));
+  requireLease(await deps.store.assets.skip(leased.lease, reason));
   return { outcome: 'skipped', reason };
 }
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { reasonOf } from '../floor/errors.ts';
-import { type Reason, renderReason, ruleText } from '../floor/reasons.ts';
+import { type Reason, renderReason } from '../floor/reasons.ts';
 import { within } from '../floor/within.ts';
 import { assetStates } from '../store/assets/counts.ts';
 import type { Asset, UploadPart } from '../store/database/schema.ts';
@@ -35,7 +35,7 @@ const facts = z.object({
   uploadDate: time.nullable(),
   state: z.enum(assetStates),
   reason: reasonAnswer.nullable().describe('Why it is not mirrored, or not complete.'),
-  skipped: z.string().nullable().describe('The filter that skips it.'),
+  skipped: z.boolean().describe('A filter skips it: see `reason`.'),
   attempts: count,
   nextAt: time.nullable().describe('The next try or follow-up check; null: none.'),
   key: z.string().nullable(),
@@ -188,9 +188,12 @@ function checkRetry(found: Asset & { readable: boolean }): void {
       'The asset is no longer in the library, so there is nothing to fetch. If it is added again, a full resync finds it.',
     );
   }
-  if (found.skipped !== null) {
-    const why = renderReason({ code: 'skipped_by_filter', rule: found.skipped });
-    throw new Refused(409, 'asset_skipped', `${why}. Change the filters of its connection to mirror it.`);
+  if (found.skipped) {
+    throw new Refused(
+      409,
+      'asset_skipped',
+      `${renderReason(found.reason!)}. Change the filters of its connection to mirror it.`,
+    );
   }
   if (Object.keys(found.listed).length === 0) {
     const why = found.reason ? renderReason(found.reason) : 'its listing breaks the API schema';
@@ -219,7 +222,7 @@ export function factsOf(asset: Asset & { readable: boolean }) {
     uploadDate: isoOf(asset.uploadDate),
     state: asset.state,
     reason: shownReason(asset.nextAt !== null && !asset.readable ? noReader : asset.reason),
-    skipped: asset.skipped === null ? null : ruleText(asset.skipped),
+    skipped: asset.skipped,
     attempts: asset.attempts,
     nextAt: asset.nextAt?.toISOString() ?? null,
     key: asset.media?.key ?? null,

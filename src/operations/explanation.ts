@@ -27,10 +27,10 @@ export interface Circumstances {
 
 /** Explains where an asset is, or why it is not mirrored, what it waits for, and what to do. Pure. */
 export function explanationOf(asset: Asset, at: Circumstances): string[] {
-  const { id, connectionId, media, skipped, reason, attempts } = asset;
-  if (skipped !== null) {
+  const { id, connectionId, media, reason, attempts } = asset;
+  if (reason?.code === 'skipped_by_filter' && asset.skipped) {
     return [
-      `It is skipped by a filter of connection ${connectionId}: ${ruleText(skipped)}.`,
+      `It is skipped by a filter of connection ${connectionId}: ${ruleText(reason)}.`,
       `Show or change the filters with \`asset-mirror set ${connectionId}\`; they apply at once.`,
     ];
   }
@@ -43,7 +43,7 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
         ...(asset.nextAt ? waitsFor(asset, at) : []),
       ];
     case 'gone':
-      if (!media) return ['It is no longer in the library, and it was never mirrored. There is nothing to do.'];
+      if (!media) return [`It is ${renderReason({ code: 'gone', inBucket: false })}. There is nothing to do.`];
       return [`It is no longer in the library. ${removalLine(at)}`, ...whereItIs(asset, at)];
     case 'unavailable':
       return [`The library has no file for it${because(reason)}.`, 'Each full sync checks again.'];

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { because, type Reason, renderReason, ruleText } from '../floor/reasons.ts';
+import { because, type Reason, renderReason } from '../floor/reasons.ts';
 import { formatBytes, formatDuration } from '../floor/units.ts';
 import type { Asset, Event, HistoryEntry, Outcome, Step } from '../store/database/schema.ts';
 import { reasonAnswer, shownReason, time } from './fields.ts';
@@ -60,7 +60,7 @@ function entriesOf({ at, kind, syncId, data }: HistoryEntry): TimelineEntry[] {
     case 'attempt':
       return attemptEntries(at, syncId, data);
     case 'skipped':
-      return [entry(at, 'settings.skipped', `skipped by changed filters: ${ruleText(String(data.rule))}`, { syncId })];
+      return [entry(at, 'settings.skipped', `filters changed${because(reason)}`, { syncId, reason })];
     case 'unskipped':
       return [entry(at, 'settings.unskipped', 'no longer skipped after changed filters: to be mirrored', { syncId })];
     case 'lost':

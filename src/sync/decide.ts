@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Reason } from '../floor/reasons.ts';
+import type { Reason, SkippedByFilter } from '../floor/reasons.ts';
 import { mayHaveTranscript } from '../source/schemas.ts';
 import type { ListedAsset } from '../store/database/schema.ts';
 import type { Decision, KnownAsset } from '../store/syncs/write-assets.ts';
@@ -9,13 +9,13 @@ interface DecideOptions {
   requested?: boolean;
   transcripts: boolean;
   thumbnails: boolean;
-  skipped?: string | null;
+  skipped?: SkippedByFilter | null;
   connectionId?: string;
 }
 
 /**
  * Decides what to do with a listed asset. Pure. `full`: a full sync, which also retries failed, unavailable and given-up
- * assets; `requested`: an operator named this asset; `skipped`: the connection's filter that skips it. An asset that moved to
+ * assets; `requested`: an operator named this asset; `skipped`: why a filter of the connection skips it. An asset that moved to
  * another company is written even if nothing else has changed. A file that would replace a stored one is set aside
  * (held-changes.ts).
  */
@@ -26,8 +26,8 @@ export function decide(
 ): Decision | undefined {
   const decision = judge(before, listed, options);
   if (decision || !before?.stranded) return decision;
-  const { state, reason, skipped } = before;
-  return { state, reason, reset: false, due: false, ...(skipped && { skipped }) };
+  const { state, reason } = before;
+  return { state, reason, reset: false, due: false };
 }
 
 function judge(before: KnownAsset | undefined, listed: ListedAsset, options: DecideOptions): Decision | undefined {
@@ -121,17 +121,17 @@ function setAside({ state, reason }: KnownAsset): Decision {
 function skip(
   before: KnownAsset | undefined,
   listed: ListedAsset,
-  rule: string,
+  reason: SkippedByFilter,
   connectionId: string | undefined,
 ): Decision | undefined | 'ignore filter' {
-  const reason: Reason = { code: 'skipped_by_filter', rule };
-  const skipping: Decision = { state: 'pending', reason, skipped: rule, reset: true, due: false };
+  const skipping: Decision = { state: 'pending', reason, reset: true, due: false };
   // An unreadable asset that is skipped is neither recorded nor reported.
   if (listed.problem !== undefined) return undefined;
   if (!before) return skipping;
   if (before.connectionId !== connectionId) return undefined;
   if (before.skipped) {
-    return before.skipped === rule && isDeepStrictEqual(before.listed, listed.listed) ? undefined : skipping;
+    const isSame = isDeepStrictEqual(before.reason, reason);
+    return isSame && isDeepStrictEqual(before.listed, listed.listed) ? undefined : skipping;
   }
   if (before.replacement) return { state: before.state, reason: before.reason, reset: false, due: false };
   if (before.state === 'mirrored' || before.state === 'unavailable') return undefined;

@@ -1,4 +1,4 @@
-import { filtersOf, skippingRule } from '../filters/filters.ts';
+import { filtersOf, skippedBy } from '../filters/filters.ts';
 import type { AssetPage } from '../source/client.ts';
 import { HttpError } from '../source/http.ts';
 import { storable } from '../source/schemas.ts';
@@ -143,8 +143,8 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, { ids, ass
   const { transcripts, thumbnails } = deps;
   const { connectionId } = sync;
   // Changed settings take effect with the next page.
-  const skippedBy = (asset: ListedAsset, settings: Record<string, unknown>) =>
-    skippingRule(filtersOf(settings, deps.filters), selectable(company.id, asset));
+  const skippedNow = (asset: ListedAsset, settings: Record<string, unknown>) =>
+    skippedBy(filtersOf(settings, deps.filters), selectable(company.id, asset));
   const full = sync.mode === 'full';
   const isLast = listing.cursor === undefined;
   const counts = await deps.store.syncs
@@ -154,7 +154,7 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, { ids, ass
       companyId: company.id,
       assets,
       decide: (before, asset, settings) =>
-        decide(before, asset, { full, transcripts, thumbnails, skipped: skippedBy(asset, settings), connectionId }),
+        decide(before, asset, { full, transcripts, thumbnails, skipped: skippedNow(asset, settings), connectionId }),
       position: positionAt(listing),
       ...(isLast && listing.unfiltered && { highWaterMark: listing.newest }),
       ...(reconciles && { sighted: ids }),
@@ -166,7 +166,7 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, { ids, ass
   run.settings = counts.settings;
   for (const { id, problem } of counts.refused) problems.add(`asset ${id}: ${problem}`, { failsRun: false });
   for (const asset of assets) {
-    if (asset.problem === undefined || skippedBy(asset, run.settings) !== null) continue;
+    if (asset.problem === undefined || skippedNow(asset, run.settings) !== null) continue;
     problems.add(`asset ${calledIn(asset)}: ${asset.problem}`, { failsRun: false });
   }
   if (counts.new + counts.changed + counts.again > 0) deps.onWork();

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type FilterDefaults, type Filters, filtersOf, skippingRule, skipsCompany } from '../filters/filters.ts';
+import { type FilterDefaults, type Filters, filtersOf, skippedBy, skipsCompany } from '../filters/filters.ts';
 import { Disconnected, RetryLater, reasonOf } from '../floor/errors.ts';
 import type { Access } from '../pacing/with-token.ts';
 import type { AssetPage, LibraryClient } from '../source/client.ts';
@@ -165,7 +165,7 @@ class Planner {
       const erased = await store.removals.erasedAmong(ids);
       for (const asset of listed) {
         if (erased.has(asset.id)) continue;
-        const skipped = filters.every((filter) => skippingRule(filter, { companyId: company.id, ...asset }) !== null);
+        const skipped = filters.every((filter) => skippedBy(filter, { companyId: company.id, ...asset }) !== null);
         this.#count(
           company,
           asset,

@@ -1,4 +1,4 @@
-import { filtersOf, skippingRule } from '../filters/filters.ts';
+import { filtersOf, skippedBy } from '../filters/filters.ts';
 import { reasonOf } from '../floor/errors.ts';
 import { renderReason } from '../floor/reasons.ts';
 import type { ReadableCompany } from '../store/companies/readable-companies.ts';
@@ -46,8 +46,8 @@ async function requestAsset(
   const listed = listedOf(asset);
   if (known.media === null) {
     const settings = (await store.connections.get(connectionId))?.settings ?? {};
-    const rule = skippingRule(filtersOf(settings, deps.filters), selectable(companyId, listed));
-    if (rule !== null) return renderReason({ code: 'skipped_by_filter', rule });
+    const reason = skippedBy(filtersOf(settings, deps.filters), selectable(companyId, listed));
+    if (reason !== null) return renderReason(reason);
   }
   const { refused } = await store.syncs.recordPage({
     sync,

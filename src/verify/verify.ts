@@ -217,7 +217,7 @@ function missingAsset(asset: AssetContents): ObjectResult {
   const why = whyNot(asset);
   if (why === null) return undefined;
   const name = asset.name ? `${asset.name}: ` : '';
-  const skipped = asset.skipped !== null;
+  const { skipped } = asset;
   return {
     ...verificationLine('-', `${name}${why}`),
     assetId: asset.id,

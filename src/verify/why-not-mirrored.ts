@@ -3,12 +3,12 @@ import type { AssetContents } from '../store/verifications/contents.ts';
 
 /** Why an asset is not in the bucket, as exactly as the records know; null: it is there. */
 export function whyNot({ state, reason, skipped, nextAt, media, hasNoReader }: AssetContents): string | null {
-  if (skipped !== null) return renderReason({ code: 'skipped_by_filter', rule: skipped });
+  if (skipped) return renderReason(reason!);
   switch (state) {
     case 'mirrored':
       return null;
     case 'gone':
-      return media ? null : 'no longer in the library, and it was never mirrored';
+      return media ? null : renderReason({ code: 'gone', inBucket: false });
     case 'unavailable':
       return renderReason(reason ?? { code: 'no_file', status: state });
     case 'processing':

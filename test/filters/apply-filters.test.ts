@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { applyFilters } from '../../src/filters/apply-filters.ts';
+import type { FilterRule } from '../../src/floor/reasons.ts';
 import { leaseOf } from '../../src/store/assets/leases.ts';
 import type { SyncDeps } from '../../src/sync/deps.ts';
 import { ask } from '../support/database.ts';
@@ -19,15 +20,20 @@ const patch = (connectionId: string, settings: object) =>
   stage.mirror.api('PATCH', `/connections/${connectionId}`, settings);
 const rows = async (companyId: string) =>
   Object.fromEntries((await stage.assets(companyId)).map((asset) => [asset.id, asset]));
-const skipped = (rule: string) => ({
+const excluded = (value: string, field: FilterRule['field'] = 'type'): FilterRule => ({
+  list: 'exclude',
+  field,
+  value,
+});
+const skipped = (rule: FilterRule) => ({
   state: 'pending',
-  skipped: rule,
-  reason: { code: 'skipped_by_filter', rule },
+  skipped: true,
+  reason: { code: 'skipped_by_filter', ...rule },
   nextAt: null,
   queuedAt: null,
 });
 const nothing = { companyIds: [], projectIds: [], assetTypes: [] };
-const waiting = { state: 'pending', skipped: null, reason: null, nextAt: expect.any(Date) };
+const waiting = { state: 'pending', skipped: false, reason: null, nextAt: expect.any(Date) };
 
 /** A company with a film and a document, listed. */
 async function listed(settings: object = {}, more: Partial<SyncDeps> = {}) {
@@ -44,7 +50,7 @@ async function listed(settings: object = {}, more: Partial<SyncDeps> = {}) {
 describe('filters and listings', () => {
   test('a skipped asset is recorded, and counts neither as new nor as outstanding', async () => {
     const { companyId, connectionId, film, text } = await listed({ exclude: { assetTypes: ['videos'] } });
-    expect(await rows(companyId)).toMatchObject({ [film]: skipped('exclude type videos'), [text]: waiting });
+    expect(await rows(companyId)).toMatchObject({ [film]: skipped(excluded('videos')), [text]: waiting });
     const { counts } = await stage.mirror.api('GET', `/connections/${connectionId}`);
     expect(counts).toMatchObject({ byState: { pending: 1 }, skipped: 1 });
     const ids = async (query: string) =>
@@ -65,7 +71,7 @@ describe('filters and listings', () => {
     await stage.run(connectionId);
     const all = await rows(companyId);
     expect(Object.keys(all).sort()).toEqual(ids.sort());
-    expect(new Set(Object.values(all).map((asset) => asset.skipped))).toEqual(new Set(['exclude type documents']));
+    for (const asset of Object.values(all)) expect(asset).toMatchObject(skipped(excluded('documents')));
   });
 
   test('a skipped company is not listed until its filter is removed', async () => {
@@ -105,7 +111,7 @@ describe('filters and listings', () => {
     const { companyId, connectionId, film } = await listed({ exclude: { assetTypes: ['videos'] } });
     await stage.admin.removeAsset(film);
     await stage.sync(connectionId, 'full');
-    expect(await rows(companyId)).toMatchObject({ [film]: { state: 'gone', skipped: null } });
+    expect(await rows(companyId)).toMatchObject({ [film]: { state: 'gone', skipped: false } });
   });
 });
 
@@ -123,14 +129,14 @@ describe('a change of filters', () => {
     const narrowed = await patch(connectionId, { exclude: { assetTypes: ['videos'] } });
     expect(narrowed.changed).toEqual({ skipped: 3, unskipped: 0, unknown: nothing, syncId: null });
     expect(await rows(companyId)).toMatchObject(
-      Object.fromEntries(films.map((id) => [id, skipped('exclude type videos')])),
+      Object.fromEntries(films.map((id) => [id, skipped(excluded('videos'))])),
     );
     expect(await stage.store.assets.take(film, 60_000)).toBeUndefined();
 
     const renamed = await patch(connectionId, { exclude: { assetTypes: [], projectIds: [projectId] } });
     expect(renamed.changed).toEqual({ skipped: 1, unskipped: 2, unknown: nothing, syncId: expect.any(String) });
     expect(await rows(companyId)).toMatchObject({
-      [film]: skipped(`exclude project ${projectId}`),
+      [film]: skipped(excluded(projectId, 'project')),
       [films[1]!]: waiting,
     });
 
@@ -152,7 +158,7 @@ describe('a change of filters', () => {
     expect(await stage.store.filters.pending(stage.deps.filters)).toEqual([connectionId]);
     await patch(connectionId, { exclude: { projectIds: ['p2'] }, force: true });
     expect(await stage.store.filters.pending(stage.deps.filters)).toEqual([]);
-    expect(await rows(companyId)).toMatchObject({ [film]: skipped('exclude type videos') });
+    expect(await rows(companyId)).toMatchObject({ [film]: skipped(excluded('videos')) });
   });
 
   test('an old process does not end a change of the default filters that a new process has begun', async () => {
@@ -165,7 +171,7 @@ describe('a change of filters', () => {
     expect(await filters.pending(old)).toEqual([]);
     await apply(changed);
     expect(await filters.pending(changed)).not.toContain(connectionId);
-    expect(await rows(companyId)).toMatchObject({ [film]: skipped('exclude type videos') });
+    expect(await rows(companyId)).toMatchObject({ [film]: skipped(excluded('videos')) });
     // The old process has begun before.
     await apply(old);
     expect(await filters.pending(changed)).toContain(connectionId);
@@ -194,7 +200,7 @@ test('a running service completes a change of filters that another process has b
 describe('a company that two connections read', () => {
   test('an asset that one connection skips is mirrored by another that does not', { tags: 'slow' }, async () => {
     const { companyId, connectionId: first, film, text } = await listed({ exclude: { assetTypes: ['videos'] } });
-    expect(await rows(companyId)).toMatchObject({ [film]: skipped('exclude type videos') });
+    expect(await rows(companyId)).toMatchObject({ [film]: skipped(excluded('videos')) });
     const { connectionId: second } = await stage.person(companyId);
     await patch(second, { exclude: { assetTypes: ['documents'] } });
     await stage.run(second);
@@ -211,7 +217,7 @@ describe('a company that two connections read', () => {
     expect(await patch(second, { exclude: { assetTypes: ['documents', 'videos'] } })).toMatchObject({
       changed: { skipped: 1 },
     });
-    expect(await rows(companyId)).toMatchObject({ [film]: skipped('exclude type videos') });
+    expect(await rows(companyId)).toMatchObject({ [film]: skipped(excluded('videos')) });
     expect(await patch(first, { exclude: null })).toMatchObject({ changed: { unskipped: 1 } });
     expect(await rows(companyId)).toMatchObject({ [film]: { ...waiting, connectionId: first } });
 
@@ -227,7 +233,7 @@ describe('a company that two connections read', () => {
     });
     expect(await rows(companyId)).toMatchObject({
       [film]: { ...waiting, connectionId: second, attempts: 0 },
-      [text]: { ...skipped('include project'), connectionId: first },
+      [text]: { ...skipped({ list: 'include', field: 'project', value: null }), connectionId: first },
     });
   });
 

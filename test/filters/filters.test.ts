@@ -6,9 +6,10 @@ import {
   filtersOf,
   isWider,
   type Selectable,
-  skippingRule,
+  skippedBy,
   skipsCompany,
 } from '../../src/filters/filters.ts';
+import type { FilterRule } from '../../src/floor/reasons.ts';
 
 const none: Choice = { companyIds: [], projectIds: [], assetTypes: [] };
 const select = (include: Partial<Choice>, exclude: Partial<Choice> = {}): Filters => ({
@@ -17,36 +18,43 @@ const select = (include: Partial<Choice>, exclude: Partial<Choice> = {}): Filter
 });
 const film: Selectable = { companyId: 'acme', projectId: 'p1', assetType: 'videos' };
 
+const excluded = (field: FilterRule['field'], value: string): FilterRule => ({ list: 'exclude', field, value });
+const notIncluded = (field: FilterRule['field'], value: string | null): FilterRule => ({
+  list: 'include',
+  field,
+  value,
+});
+
 describe('the rule that skips an asset', () => {
-  test.each<[string, Filters, Selectable, string | null]>([
+  test.each<[string, Filters, Selectable, FilterRule | null]>([
     ['nothing if they are empty', select({}), film, null],
     ['no included asset', select({ assetTypes: ['audio', 'videos'] }), film, null],
-    ['an asset that is not included', select({ assetTypes: ['audio'] }), film, 'include type videos'],
-    ['an excluded asset', select({}, { assetTypes: ['videos'] }), film, 'exclude type videos'],
+    ['an asset that is not included', select({ assetTypes: ['audio'] }), film, notIncluded('type', 'videos')],
+    ['an excluded asset', select({}, { assetTypes: ['videos'] }), film, excluded('type', 'videos')],
     [
       'an asset that is included and excluded',
       select({ assetTypes: ['videos'] }, { assetTypes: ['videos'] }),
       film,
-      'exclude type videos',
+      excluded('type', 'videos'),
     ],
     [
       'an asset included by its type and excluded by its project',
       select({ assetTypes: ['videos'] }, { projectIds: ['p1'] }),
       film,
-      'exclude project p1',
+      excluded('project', 'p1'),
     ],
     [
       'an asset that only one of two lists includes',
       select({ assetTypes: ['videos'], companyIds: ['globex'] }),
       film,
-      'include company acme',
+      notIncluded('company', 'acme'),
     ],
     ['no asset that both lists include', select({ assetTypes: ['videos'], companyIds: ['acme'] }), film, null],
     [
       'an asset without a project if some projects are included',
       select({ projectIds: ['p1'] }),
       { ...film, projectId: null },
-      'include project',
+      notIncluded('project', null),
     ],
     [
       'no asset without a project if some projects are excluded',
@@ -62,7 +70,7 @@ describe('the rule that skips an asset', () => {
     ],
     ['nothing by a name in other case', select({}, { assetTypes: ['Videos'] }), film, null],
   ])('filters skip %s', (_, filters, asset, rule) => {
-    expect(skippingRule(filters, asset)).toBe(rule);
+    expect(skippedBy(filters, asset)).toEqual(rule && { code: 'skipped_by_filter', ...rule });
   });
 
   test('each include or exclude list of a connection replaces that of the environment', () => {
@@ -89,7 +97,7 @@ const assets: fc.Arbitrary<Selectable> = fc.record({
   projectId: fc.constantFrom('p1', 'p2', 'p4', null),
   assetType: fc.constantFrom('videos', 'audio', 'holograms', null),
 });
-const wants = (filters: Filters, asset: Selectable) => skippingRule(filters, asset) === null;
+const wants = (filters: Filters, asset: Selectable) => skippedBy(filters, asset) === null;
 
 describe('filters of any content', () => {
   test('exclude wins: a longer exclude list adds no asset, and no asset that it names is mirrored', () => {

@@ -38,13 +38,16 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
   ],
   no_reader: [[{ code: 'no_reader' }, 'no connection can read its company now']],
   skipped_by_filter: [
-    [{ code: 'skipped_by_filter', rule: 'exclude type videos' }, 'skipped by a filter: type videos'],
     [
-      { code: 'skipped_by_filter', rule: 'include type brand assets' },
+      { code: 'skipped_by_filter', list: 'exclude', field: 'type', value: 'videos' },
+      'skipped by a filter: type videos',
+    ],
+    [
+      { code: 'skipped_by_filter', list: 'include', field: 'type', value: 'brand assets' },
       'skipped by a filter: type brand assets is not included',
     ],
     [
-      { code: 'skipped_by_filter', rule: 'include project' },
+      { code: 'skipped_by_filter', list: 'include', field: 'project', value: null },
       'skipped by a filter: it has no project, but the filter requires one of a list',
     ],
   ],

@@ -92,12 +92,12 @@ describe('the timeline of an asset', () => {
 
     // A busy worker applies changed filters after the answer.
     await mirror.api('PATCH', `/connections/${connectionId}`, { exclude: { assetTypes: ['documents'] } });
-    await until('the filter to be applied', async () => (await mirror.asset(id)).skipped !== null);
+    await until('the filter to be applied', async () => (await mirror.asset(id)).skipped);
     ({ timeline, explanation } = await explained(id));
     expect(whats(timeline).at(-1)).toBe('settings.skipped');
     expect(explanation[0]).toBe(`It is skipped by a filter of connection ${connectionId}: type documents.`);
     await mirror.api('PATCH', `/connections/${connectionId}`, { exclude: null });
-    await until('the filter to be gone', async () => (await mirror.asset(id)).skipped === null);
+    await until('the filter to be gone', async () => !(await mirror.asset(id)).skipped);
     // It was due again, and the full sync after that change retries it, too.
     await scene.checked();
     await mirror.assetIn(id, 'failed');

@@ -39,7 +39,7 @@ const asset = (state: Asset['state'], more: Partial<Asset> = {}) =>
     connectionId: 'c',
     state,
     reason: null,
-    skipped: null,
+    skipped: false,
     attempts: 0,
     listed: { id: 'a' },
     media: null,
@@ -168,7 +168,11 @@ describe('the explanation of an asset', () => {
     ],
     [
       'is skipped',
-      asset('pending', { skipped: 'exclude type videos', nextAt: null }),
+      asset('pending', {
+        skipped: true,
+        reason: { code: 'skipped_by_filter', list: 'exclude', field: 'type', value: 'videos' },
+        nextAt: null,
+      }),
       {},
       /skipped by a filter of connection c: type videos.*set c/,
     ],

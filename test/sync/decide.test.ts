@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { type Reason, renderReason } from '../../src/floor/reasons.ts';
+import { type Reason, renderReason, type SkippedByFilter } from '../../src/floor/reasons.ts';
 import type { Asset, AssetState, ListedAsset } from '../../src/store/database/schema.ts';
 import type { KnownAsset } from '../../src/store/syncs/write-assets.ts';
 import { decide } from '../../src/sync/decide.ts';
@@ -62,13 +62,18 @@ const looked = (state: AssetState, due: boolean, reason: Reason | null = null) =
   due,
 });
 
+const excluded = (value: string): SkippedByFilter => ({
+  code: 'skipped_by_filter',
+  list: 'exclude',
+  field: 'type',
+  value,
+});
 /** A sync of connection `c`, whose settings skip it. */
-const skipped = { ...full, skipped: 'exclude type videos', connectionId: 'c' };
+const skipped = { ...full, skipped: excluded('videos'), connectionId: 'c' };
 const mine = { connectionId: 'c', media: null };
 const aside = {
   state: 'pending',
-  reason: { code: 'skipped_by_filter', rule: 'exclude type videos' },
-  skipped: 'exclude type videos',
+  reason: excluded('videos'),
   reset: true,
   due: false,
 };
@@ -294,28 +299,28 @@ describe('the decision on a listed asset', () => {
     ],
     [
       'a skipped asset without changes stays as it is',
-      record('pending', { ...mine, skipped: 'exclude type videos' }),
+      record('pending', { ...mine, skipped: true, reason: excluded('videos') }),
       listing(),
       skipped,
       undefined,
     ],
     [
       'a skipped asset gets the new rule that skips it',
-      record('pending', { ...mine, skipped: 'project p' }),
+      record('pending', { ...mine, skipped: true, reason: excluded('audio') }),
       listing(),
       skipped,
       aside,
     ],
     [
       'a skipped asset that the filters no longer exclude is mirrored',
-      record('pending', { ...mine, skipped: 'exclude type videos' }),
+      record('pending', { ...mine, skipped: true, reason: excluded('videos') }),
       listing(),
       incremental,
       reset,
     ],
     [
       'an asset that another connection skips is mirrored by this one',
-      record('pending', { connectionId: 'd', skipped: 'exclude type videos' }),
+      record('pending', { connectionId: 'd', skipped: true, reason: excluded('videos') }),
       listing(),
       incremental,
       reset,

@@ -200,7 +200,7 @@ describe('the requests of a sync', () => {
     const [audio] = await stage.upload(companyId, 1, { assetType: 'audio' });
     const [hologram] = await stage.upload(companyId, 1, { override: { assetType: 'holograms' } });
     const wanted = async () =>
-      (await stage.assets(companyId)).filter((asset) => asset.skipped === null).map((asset) => asset.id);
+      (await stage.assets(companyId)).filter((asset) => !asset.skipped).map((asset) => asset.id);
     await stage.sync(
       connectionId,
       'full',

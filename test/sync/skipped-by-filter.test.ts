@@ -40,11 +40,17 @@ test('narrower filters delete nothing and fetch nothing; wider ones fetch what w
   await scene.mirror.quiet();
   expect(await scene.mirror.asset(late)).toMatchObject({
     state: 'pending',
-    skipped: 'type videos',
-    reason: { code: 'skipped_by_filter', text: 'skipped by a filter: type videos', rule: 'exclude type videos' },
+    skipped: true,
+    reason: {
+      code: 'skipped_by_filter',
+      text: 'skipped by a filter: type videos',
+      list: 'exclude',
+      field: 'type',
+      value: 'videos',
+    },
     nextAt: null,
   });
-  expect(await scene.mirror.asset(film)).toMatchObject({ state: 'mirrored', name: 'clip.mp4', skipped: null });
+  expect(await scene.mirror.asset(film)).toMatchObject({ state: 'mirrored', name: 'clip.mp4', skipped: false });
   expect([await fetched(late), await fetched(film)]).toEqual([0, 1]);
   expect(await scene.keys(film)).toEqual(keys);
   expect(await differences()).toMatchObject({ differences: 0, counts: { absent: 0, skipped: 1 } });
@@ -75,7 +81,7 @@ test('an asset that was due before the filters changed is skipped when it is lea
     settings: { exclude: { assetTypes: ['videos'] } },
     applyFilters: false,
   }));
-  await until('it to be skipped', async () => (await mirror.asset(id))?.skipped === 'type videos');
+  await until('it to be skipped', async () => (await mirror.asset(id)).skipped);
   await scene.admin.clearFaults();
   await patch({ exclude: null });
   expect(await mirror.assetIn(id, 'mirrored')).toMatchObject({ reason: null });
@@ -89,9 +95,9 @@ test('an asset in transfer when the filters change is skipped if its attempt fai
     (await scene.mirror.asset(id)) !== undefined && (await scene.mirror.api('GET', `/assets/${id}`)).working;
   await until('it to be leased', isLeased);
   await patch({ exclude: { assetTypes: ['videos'] } });
-  expect([await isLeased(), (await scene.mirror.asset(id)).skipped]).toEqual([true, null]);
+  expect([await isLeased(), (await scene.mirror.asset(id)).skipped]).toEqual([true, false]);
   await scene.admin.clearFaults();
-  await until('it to be skipped', async () => (await scene.mirror.asset(id)).skipped === 'type videos');
+  await until('it to be skipped', async () => (await scene.mirror.asset(id)).skipped);
   expect((await scene.mirror.asset(id)).state).toBe('pending');
   await patch({ exclude: null });
   await scene.mirror.assetIn(id, 'failed');
@@ -122,7 +128,10 @@ test('changed filters of the environment apply with the next start, without a li
   const id = await scene.film({ name: 'of the environment.mp4' });
   await scene.resync();
   await scene.checked();
-  expect(await scene.mirror.asset(id)).toMatchObject({ skipped: 'type videos is not included' });
+  expect(await scene.mirror.asset(id)).toMatchObject({
+    skipped: true,
+    reason: { text: 'skipped by a filter: type videos is not included' },
+  });
   const runs = async () => (await scene.mirror.api('GET', '/syncs?limit=1')).syncs[0].id;
   const last = await runs();
   await scene.restart({ INCLUDE_ASSET_TYPES: 'videos' });

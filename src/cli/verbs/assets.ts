@@ -88,7 +88,7 @@ function assetTable(found: AssetSummary[]): string {
   const rows = found.map((asset): Cell[] => [
     asset.id,
     asset.name ?? '',
-    asset.skipped === null ? { text: asset.state, style: colours[asset.state] } : { text: 'skipped', style: 'dim' },
+    asset.skipped ? { text: 'skipped', style: 'dim' } : { text: asset.state, style: colours[asset.state] },
     asset.size === null ? '' : formatBytes(asset.size),
     asset.type ?? '',
     asset.uploadDate?.slice(0, 10) ?? '',

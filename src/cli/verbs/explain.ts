@@ -7,7 +7,7 @@ export async function explain(api: ApiClient, assetId: string, options: { json?:
   const asset = await api.asset(assetId);
   if (options.json) return printJson(asset);
   const { id, name, companyId, type, state, explanation, timeline } = asset;
-  const where = asset.skipped === null ? paint(colours[state], state) : paint('yellow', 'skipped');
+  const where = asset.skipped ? paint('yellow', 'skipped') : paint(colours[state], state);
   print(`${paint('bold', harmless(name ?? id))}  ${where}`);
   print(paint('dim', harmless([id, `company ${companyId}`, type].filter(Boolean).join(', '))));
   print();

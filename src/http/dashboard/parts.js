@@ -28,7 +28,7 @@ const tones = {
 };
 /** @param {Pick<AssetSummary, 'state' | 'skipped'>} asset */
 export const statePill = ({ state, skipped }) =>
-  skipped === null ? pill(tones[state] ?? 'plain', stateNames[state] ?? state) : pill('plain', 'Skipped');
+  skipped ? pill('plain', 'Skipped') : pill(tones[state] ?? 'plain', stateNames[state] ?? state);
 
 /** A relative time, with the exact one as its title. @param {string | null | undefined} at @param {string} [never] */
 export const time = (at, never = 'never') =>
@@ -173,7 +173,7 @@ export const assetGrid = (assets, checkBox) =>
 
 /** @param {Pick<AssetSummary, 'state' | 'skipped' | 'nextAt' | 'transcript' | 'thumbnail'>} asset */
 export const canRetry = ({ state, skipped, nextAt, transcript, thumbnail }) =>
-  skipped === null &&
+  !skipped &&
   (['failed', 'unavailable'].includes(state) ||
     (nextAt !== null && new Date(nextAt).getTime() > Date.now()) ||
     (state === 'mirrored' && [transcript, thumbnail].includes('gave_up')));

@@ -52,7 +52,7 @@ export async function retry(db: Database, id: string): Promise<boolean> {
       transcript_deadline = CASE transcript_state WHEN 'gave_up' THEN NULL ELSE transcript_deadline END,
       transcript_state = CASE transcript_state WHEN 'gave_up' THEN 'pending' ELSE transcript_state END,
       thumbnail_state = CASE thumbnail_state WHEN 'gave_up' THEN 'pending' ELSE thumbnail_state END
-    WHERE id = ${id} AND state <> 'gone' AND listed <> '{}' AND skipped IS NULL AND ${notLeased}
+    WHERE id = ${id} AND state <> 'gone' AND listed <> '{}' AND NOT skipped AND ${notLeased}
       AND (state <> 'mirrored' OR next_at IS NOT NULL OR transcript_state = 'gave_up' OR thumbnail_state = 'gave_up')
   `.execute(db);
   return wroteAny(result);

@@ -29,7 +29,7 @@ export async function facets(
   const where = all([...conditions.assets, ...conditions.facets]);
   const { rows } = await sql<{ facet: FacetName | 'all'; value: string; name: string | null; count: number }>`
     WITH matching AS MATERIALIZED (
-      SELECT CASE WHEN assets.skipped IS NULL THEN assets.state ELSE 'skipped' END AS state, assets.connection_id,
+      SELECT CASE WHEN assets.skipped THEN 'skipped' ELSE assets.state END AS state, assets.connection_id,
         assets.company_id, asset_facets.project_id, asset_facets.asset_type, asset_facets.mime_type, asset_facets.tags
       FROM asset_facets JOIN assets USING (id) WHERE ${where} LIMIT ${most}),
     counted (facet, value, count) AS (

@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from 'kysely';
-import { type Reason, renderReason } from '../../floor/reasons.ts';
+import { type Reason, renderReason, type SkippedByFilter } from '../../floor/reasons.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
@@ -53,9 +53,8 @@ export async function again(
 }
 
 /** A filter skips it. */
-export async function skip(db: Database, lease: AssetLease, rule: string): Promise<boolean> {
-  const reason: Reason = { code: 'skipped_by_filter', rule };
-  const values = sql`state = 'pending', skipped = ${rule}, reason = ${json(reason)}, next_at = NULL, attempts = 0, waits = 0,
+export async function skip(db: Database, lease: AssetLease, reason: SkippedByFilter): Promise<boolean> {
+  const values = sql`state = 'pending', reason = ${json(reason)}, next_at = NULL, attempts = 0, waits = 0,
     processing_since = NULL`;
   return endLease(db, lease, values, { outcome: 'skipped', reason });
 }

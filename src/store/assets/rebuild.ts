@@ -83,7 +83,7 @@ async function forgetOlder(tx: Database, records: RawBuilder<unknown>): Promise<
       connection_id = CASE WHEN a.company_id = r.company_id THEN a.connection_id END, company_id = r.company_id,
       project_id = r.project_id, asset_type = r.asset_type, name = r.name, size = r.size, upload_date = r.upload_date,
       listed = CASE WHEN a.next_at IS NULL THEN r.listed ELSE a.listed END, revision = a.revision + 1, state = 'pending',
-      reason = r.reason, skipped = NULL, attempts = 0, follow_ups = 0, waits = 0, processing_since = NULL, next_at = now()
+      reason = r.reason, attempts = 0, follow_ups = 0, waits = 0, processing_since = NULL, next_at = now()
     FROM older JOIN r USING (id) WHERE a.id = older.id
     RETURNING a.id, older.key`.execute(tx);
   return rows;
@@ -101,10 +101,10 @@ async function insertRebuilt(tx: Database, records: RawBuilder<unknown>): Promis
       detail = excluded.detail, media = excluded.media, bytes = excluded.bytes, record_key = excluded.record_key,
       mirrored_at = excluded.mirrored_at, transcript_state = excluded.transcript_state,
       transcript_keys = excluded.transcript_keys, thumbnail_state = excluded.thumbnail_state,
-      thumbnail = excluded.thumbnail, skipped = NULL, lease = CASE a.lease WHEN 0 THEN 0 ELSE a.lease + 1 END,
+      thumbnail = excluded.thumbnail, lease = CASE a.lease WHEN 0 THEN 0 ELSE a.lease + 1 END,
       (state, reason, next_at) = (
-        SELECT CASE WHEN same THEN 'mirrored' ELSE a.state END, CASE WHEN same THEN NULL ELSE a.reason END,
-          CASE WHEN same AND a.listed = excluded.listed THEN excluded.next_at WHEN same OR a.skipped IS NOT NULL THEN now()
+        SELECT CASE WHEN same THEN 'mirrored' ELSE a.state END, CASE WHEN NOT same AND NOT a.skipped THEN a.reason END,
+          CASE WHEN same AND a.listed = excluded.listed THEN excluded.next_at WHEN same OR a.skipped THEN now()
             ELSE a.next_at END
         FROM (SELECT excluded.state = 'mirrored' AND a.state IN ('pending', 'processing', 'transferring', 'failed')
           AND a.size IS NOT DISTINCT FROM excluded.size AND a.upload_date IS NOT DISTINCT FROM excluded.upload_date

@@ -113,8 +113,8 @@ export function conditionsOf(filter: AssetFilter) {
     filter.state !== undefined && sql`assets.state = ${filter.state}`,
     // Lets the planner use the index on `mirrored_at` while few assets are mirrored.
     filter.state === 'mirrored' && sql`assets.mirrored_at IS NOT NULL`,
-    filter.skipped === true && sql`assets.skipped IS NOT NULL`,
-    filter.skipped === false && sql`assets.skipped IS NULL`,
+    filter.skipped === true && sql`assets.skipped`,
+    filter.skipped === false && sql`NOT assets.skipped`,
   ]);
   const facets = given([
     filter.projectId !== undefined && sql`asset_facets.project_id = ${filter.projectId}`,

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { Reason } from '../../floor/reasons.ts';
+import type { Reason, SkippedByFilter } from '../../floor/reasons.ts';
 import { recordset } from '../database/recordset.ts';
 import { rowsWritten } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
@@ -12,7 +12,8 @@ export interface SelectableRow {
   companyId: string;
   projectId: string | null;
   assetType: string | null;
-  skipped: string | null;
+  reason: Reason | null;
+  skipped: boolean;
 }
 
 /**
@@ -29,32 +30,30 @@ export async function page(
   },
 ): Promise<SelectableRow[]> {
   const { rows } = await sql<SelectableRow>`
-    SELECT id, connection_id, company_id, project_id, asset_type, skipped FROM assets
+    SELECT id, connection_id, company_id, project_id, asset_type, reason, skipped FROM assets
     WHERE company_id = ${of.companyId} AND id > ${of.after} AND media IS NULL AND (
-      skipped IS NOT NULL OR (connection_id = ${of.connectionId} AND (next_at IS NOT NULL OR state = 'failed')
+      skipped OR (connection_id = ${of.connectionId} AND (next_at IS NOT NULL OR state = 'failed')
         AND listed <> '{}' AND ${notLeased}))
     ORDER BY id LIMIT ${of.limit}`.execute(db);
   return rows;
 }
 
 /** Marks assets as skipped; nothing more is due for them. Returns how many. */
-export async function skip(db: Database, assets: { id: string; rule: string }[]): Promise<number> {
+export async function skip(db: Database, assets: { id: string; reason: SkippedByFilter }[]): Promise<number> {
   if (assets.length === 0) return 0;
-  const reasonOf = (rule: string): Reason => ({ code: 'skipped_by_filter', rule });
-  const skipped = assets.map(({ id, rule }) => ({ id, rule, reason: reasonOf(rule) }));
   const { rows } = await sql<{ count: number }>`
     WITH out AS (
-      SELECT a.id, r.rule, r.reason FROM assets a
-      JOIN ${recordset(skipped)} AS r (id text, rule text, reason jsonb) ON r.id = a.id
+      SELECT a.id, r.reason FROM assets a
+      JOIN ${recordset(assets)} AS r (id text, reason jsonb) ON r.id = a.id
       WHERE a.media IS NULL AND ${notLeased}
       ORDER BY a.id FOR UPDATE OF a
     ), changed AS (
-      UPDATE assets SET state = 'pending', skipped = out.rule, reason = out.reason, next_at = NULL, queued_at = NULL,
+      UPDATE assets SET state = 'pending', reason = out.reason, next_at = NULL, queued_at = NULL,
         lease = lease + 1, lease_until = NULL, attempts = 0, waits = 0, processing_since = NULL
       FROM out WHERE assets.id = out.id RETURNING assets.id
     ), logged AS (
       INSERT INTO asset_history (asset_id, kind, data)
-      SELECT changed.id, 'skipped', jsonb_build_object('rule', out.rule) FROM changed JOIN out ON out.id = changed.id
+      SELECT changed.id, 'skipped', jsonb_build_object('reason', out.reason) FROM changed JOIN out ON out.id = changed.id
     )
     SELECT count(*) AS count FROM changed`.execute(db);
   return rows[0]!.count;
@@ -65,9 +64,9 @@ export async function unskip(db: Database, connectionId: string, ids: string[]):
   if (ids.length === 0) return 0;
   const result = await sql`
     WITH chosen AS (
-      SELECT id FROM assets WHERE id = ANY(${ids}::text[]) AND skipped IS NOT NULL ORDER BY id FOR UPDATE
+      SELECT id FROM assets WHERE id = ANY(${ids}::text[]) AND skipped ORDER BY id FOR UPDATE
     ), changed AS (
-      UPDATE assets SET connection_id = ${connectionId}, skipped = NULL, reason = NULL, next_at = now()
+      UPDATE assets SET connection_id = ${connectionId}, reason = NULL, next_at = now()
       FROM chosen WHERE assets.id = chosen.id RETURNING assets.id)
     INSERT INTO asset_history (asset_id, kind) SELECT id, 'unskipped' FROM changed`.execute(db);
   return rowsWritten(result);
@@ -83,6 +82,6 @@ export async function handOver(db: Database, connectionId: string, ids: string[]
     UPDATE assets SET connection_id = ${connectionId}, queued_at = NULL, lease = lease + 1, lease_until = NULL,
       state = CASE WHEN state IN ('transferring', 'failed') THEN 'pending' ELSE state END,
       reason = CASE WHEN state = 'processing' THEN reason END, attempts = 0, waits = 0,
-      skipped = NULL, next_at = coalesce(next_at, now())
+      next_at = coalesce(next_at, now())
     FROM over WHERE assets.id = over.id`.execute(db);
 }

@@ -100,8 +100,9 @@ const assets = `
     state text NOT NULL CHECK (state IN ('pending', 'processing', 'transferring', 'mirrored', 'unavailable', 'failed', 'gone')),
     -- A code with data.
     reason jsonb,
-    -- The filter rule that skips it; then nothing is due, although it is pending.
-    skipped text,
+    -- A filter skips it: then nothing is due, although it is pending.
+    skipped boolean NOT NULL
+      GENERATED ALWAYS AS (state = 'pending' AND coalesce(reason->>'code' = 'skipped_by_filter', false)) STORED,
     -- Failed attempts in a row.
     attempts integer NOT NULL DEFAULT 0,
     -- Follow-up checks so far that found a transcript or thumbnail not ready.
@@ -148,7 +149,7 @@ const assets = `
     upload jsonb,
     first_seen_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT assets_due_or_skipped
-      CHECK (state NOT IN ('pending', 'processing', 'transferring') OR next_at IS NOT NULL OR skipped IS NOT NULL)
+      CHECK (state NOT IN ('pending', 'processing', 'transferring') OR next_at IS NOT NULL OR skipped)
   );
 
   -- Each change of state writes all indexes that contain the row. So few indexes are over all rows, and others only over the
@@ -167,7 +168,7 @@ const assets = `
   CREATE INDEX assets_expected ON assets (state, next_at)
     WHERE next_at IS NOT NULL AND (state IN ('processing', 'mirrored') OR reason IS NOT NULL);
   CREATE INDEX assets_not_mirrored ON assets (state, id) WHERE state <> 'mirrored';
-  CREATE INDEX assets_skipped ON assets (company_id, id) WHERE skipped IS NOT NULL;
+  CREATE INDEX assets_skipped ON assets (company_id, id) WHERE skipped;
   CREATE INDEX assets_gone ON assets (gone_at, id) WHERE state = 'gone';
   CREATE INDEX assets_retained ON assets (retained_until, id) WHERE retained_until IS NOT NULL AND state <> 'gone';
   -- The scrub reads the longest unverified file next.
@@ -424,7 +425,7 @@ function counts(): string {
     CREATE TRIGGER count_assets_${event} AFTER ${event} ON assets REFERENCING ${tables}
       FOR EACH STATEMENT EXECUTE FUNCTION count_assets_${event}();`;
   const change = (n: number, rows: string) => `
-    SELECT ${n} AS n, coalesce(connection_id, '') AS connection_id, company_id, state, skipped IS NOT NULL AS skipped,
+    SELECT ${n} AS n, coalesce(connection_id, '') AS connection_id, company_id, state, skipped,
       coalesce(bytes, 0) AS bytes, next_at IS NOT NULL AS due, coalesce(size, 0) AS size FROM ${rows}`;
   const [added, removed] = [change(1, 'after'), change(-1, 'before')];
   return `

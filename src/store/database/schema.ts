@@ -1,4 +1,4 @@
-import type { Generated, Insertable, JSONColumnType, Kysely, Selectable } from 'kysely';
+import type { Generated, GeneratedAlways, Insertable, JSONColumnType, Kysely, Selectable } from 'kysely';
 import type { HeldChanges, HeldKind } from '../../floor/held-changes.ts';
 import type { Reason } from '../../floor/reasons.ts';
 import type { Role, SignInMethod } from '../../floor/roles.ts';
@@ -187,8 +187,8 @@ interface AssetTable {
   detail: Record<string, unknown> | null;
   state: AssetState;
   reason: Reason | null;
-  /** The filter rule that skips it: it is pending, was never mirrored, and is never due. */
-  skipped: string | null;
+  /** A filter skips it (see `reason`): it is pending, was never mirrored, and is never due. Computed by the database. */
+  skipped: GeneratedAlways<boolean>;
   /** Failed attempts in a row. */
   attempts: number;
   /** Follow-up checks so far that found a transcript or thumbnail not ready. */
@@ -512,8 +512,6 @@ interface HistoryTable {
     more?: number;
     nextAt?: string;
     reason?: Reason;
-    /** Of a filter: the rule. */
-    rule?: string;
     /** Of a verification: the objects to be repaired. */
     objects?: string[];
   }>;

@@ -33,7 +33,7 @@ export async function takeForRemoval(
   const still = gone ? sql`AND a.state = 'gone'` : sql``;
   const { rows } = await sql<Asset>`
     WITH taken AS (SELECT a.id FROM assets a WHERE a.id = ${id} ${still} FOR UPDATE)
-    UPDATE assets SET state = 'gone', next_at = NULL, queued_at = NULL, skipped = NULL, revision = revision + 1,
+    UPDATE assets SET state = 'gone', next_at = NULL, queued_at = NULL, revision = revision + 1,
       lease = lease + 1, lease_until = ${inMs(leaseMs)}
     FROM taken WHERE assets.id = taken.id AND ${notLeased} RETURNING assets.*`.execute(db);
   return rows[0];

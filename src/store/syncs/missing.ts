@@ -55,7 +55,7 @@ export async function gone(db: Database, listed: Listed, ids: string[]): Promise
         ORDER BY a.id FOR UPDATE
       ), changed AS (
         UPDATE assets SET state = 'gone', next_at = NULL, queued_at = NULL, lease = lease + 1, lease_until = NULL,
-          revision = revision + 1, attempts = 0, waits = 0, processing_since = NULL, skipped = NULL,
+          revision = revision + 1, attempts = 0, waits = 0, processing_since = NULL,
           reason = CASE WHEN media IS NULL THEN ${goneReason(false)} ELSE ${goneReason(true)} END
         FROM lacking WHERE assets.id = lacking.id RETURNING assets.id
       ), withdrawn AS (

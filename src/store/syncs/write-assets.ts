@@ -14,8 +14,6 @@ export interface Decision {
   reset: boolean;
   /** A worker has to handle the asset now. */
   due: boolean;
-  /** The filter that skips the asset: then nothing is due. */
-  skipped?: string;
   /** The asset's new file would replace a stored file, so it is set aside until the company's listing ends. */
   setAside?: boolean;
   transcriptState?: TranscriptState;
@@ -135,7 +133,7 @@ export async function recordListed(tx: Database, page: ListedPage): Promise<Coun
   const inserted = fresh.length && (await insert(tx, page, fresh));
   const updated = changed.length && (await update(tx, page, changed));
   await setAside(tx, page, listed, changed);
-  const again = changed.filter((row) => row.again && !row.decision.skipped).length;
+  const again = changed.filter((row) => row.again && row.decision.reason?.code !== 'skipped_by_filter').length;
   return { new: inserted, changed: updated - again, again, refused };
 }
 
@@ -183,15 +181,15 @@ function differing(before: Record<string, unknown>, after: Record<string, unknow
 async function insert(tx: Database, page: ListedPage, rows: Row[]): Promise<number> {
   // Another connection may have inserted an asset first. If that connection's filter skips it, this one takes it over.
   // An erasure may end while the page waits for its locks, and only this later statement sees that.
-  const inserted = await sql<{ skipped: string | null }>`
+  const inserted = await sql<{ skipped: boolean }>`
     WITH r AS (SELECT * FROM ${decisionRows(rows, 'new')}), taken AS (INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, reason,
-      skipped, next_at, sync_id)
+      next_at, sync_id)
     SELECT r.id, ${page.connectionId}, ${page.companyId}, r.project_id, r.asset_type, r.name, r.size, r.upload_date, r.listed,
-      r.state, r.reason, r.skipped, CASE WHEN r.due THEN now() END, ${page.syncId}
+      r.state, r.reason, CASE WHEN r.due THEN now() END, ${page.syncId}
     FROM r WHERE NOT EXISTS (SELECT FROM tombstones WHERE hash = ${hashOfColumn('r.id')}) ORDER BY r.id
     ON CONFLICT (id) DO UPDATE SET connection_id = excluded.connection_id, state = excluded.state, reason = excluded.reason,
-      skipped = NULL, next_at = excluded.next_at, sync_id = excluded.sync_id
-      WHERE assets.skipped IS NOT NULL AND excluded.skipped IS NULL AND assets.company_id = excluded.company_id
+      next_at = excluded.next_at, sync_id = excluded.sync_id
+      WHERE assets.skipped AND NOT excluded.skipped AND assets.company_id = excluded.company_id
     RETURNING id, skipped) ${addEntries(page)}`.execute(tx);
   return countNotSkipped(inserted.rows);
 }
@@ -205,7 +203,7 @@ async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
   const unlessAnother = (column: string, value: string) =>
     sql`${sql.ref(column)} = CASE WHEN ${isAnother} THEN ${sql.raw(value)} ELSE a.${sql.ref(column)} END`;
   // An asset on the queue stays with its connection; one that is not goes to the connection that can read it now.
-  const updated = await sql<{ skipped: string | null }>`
+  const updated = await sql<{ skipped: boolean }>`
     WITH r AS (SELECT * FROM ${decisionRows(rows, 'changed')}), taken AS (UPDATE assets AS a SET
       connection_id = CASE WHEN a.queued_at IS NULL THEN ${connectionId} ELSE a.connection_id END,
       -- Another company's asset is here only if that company no longer has it, so it has moved to this one.
@@ -217,8 +215,7 @@ async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
       ${unlessAnother('earlier_keys', "'{}'")},
       ${unlessAnother('mirrored_at', 'NULL')}, ${unlessAnother('keeping_at', 'NULL')},
       project_id = r.project_id, asset_type = r.asset_type, name = r.name, size = r.size, upload_date = r.upload_date,
-      listed = r.listed, revision = a.revision + 1, state = r.state, reason = r.reason,
-      skipped = r.skipped, sync_id = ${page.syncId},
+      listed = r.listed, revision = a.revision + 1, state = r.state, reason = r.reason, sync_id = ${page.syncId},
       next_at = CASE WHEN r.due OR ${isMoved} THEN now() WHEN r.reset THEN NULL ELSE a.next_at END,
       attempts = CASE WHEN r.reset THEN 0 ELSE a.attempts END,
       waits = CASE WHEN r.reset OR r.due THEN 0 ELSE a.waits END,
@@ -236,7 +233,7 @@ const addEntries = ({ syncId }: ListedPage) => sql`, logged AS (
     SELECT taken.id, 'listed', ${syncId}, r.entry FROM taken JOIN r ON r.id = taken.id)
     SELECT skipped FROM taken`;
 
-const countNotSkipped = (rows: { skipped: string | null }[]) => rows.filter((row) => row.skipped === null).length;
+const countNotSkipped = (rows: { skipped: boolean }[]) => rows.filter((row) => !row.skipped).length;
 
 const decisionRows = (rows: Row[], news: 'new' | 'changed') => sql`
   jsonb_to_recordset(${JSON.stringify(
@@ -252,7 +249,6 @@ const decisionRows = (rows: Row[], news: 'new' | 'changed') => sql`
       reason: decision.reason,
       due: decision.due,
       reset: decision.reset,
-      skipped: decision.skipped ?? null,
       transcript_state: decision.transcriptState ?? null,
       thumbnail_state: decision.thumbnailState ?? null,
       entry: {
@@ -265,5 +261,5 @@ const decisionRows = (rows: Row[], news: 'new' | 'changed') => sql`
       },
     })),
   )}::jsonb) AS r (id text, project_id text, asset_type text, name text, size bigint, upload_date bigint, listed jsonb,
-    state text, reason jsonb, due boolean, reset boolean, skipped text, transcript_state text,
+    state text, reason jsonb, due boolean, reset boolean, transcript_state text,
     thumbnail_state text, entry jsonb)`;

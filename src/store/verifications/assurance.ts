@@ -26,10 +26,10 @@ export interface Missing {
 /** The assets that are not mirrored, by reason, the largest number first. Reads only these assets. */
 export async function notMirrored(db: Database, connectionId: Scope): Promise<Missing[]> {
   const { rows } = await sql<Missing>`
-    SELECT state, skipped IS NOT NULL AS skipped, (array_agg(reason))[1] AS reason, count(*) AS assets,
+    SELECT state, skipped, (array_agg(reason))[1] AS reason, count(*) AS assets,
       coalesce(sum(size), 0)::bigint AS bytes, count(*) FILTER (WHERE size IS NULL) AS unknown, min(first_seen_at) AS since
     FROM assets WHERE state <> 'mirrored' AND state <> 'gone' AND ${within(connectionId)}
-    GROUP BY state, skipped IS NOT NULL, reason->>'code' ORDER BY count(*) DESC, state`.execute(db);
+    GROUP BY state, skipped, reason->>'code' ORDER BY count(*) DESC, state`.execute(db);
   return rows;
 }
 

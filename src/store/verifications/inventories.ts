@@ -24,7 +24,7 @@ export async function take(
       WHERE (i.until IS NULL OR i.until < now()) AND (
         i.written_at IS NULL OR ${options.onRequest ?? false} OR (
           i.waiting > 0 AND i.written_at < now() - ${rewriteAfter}
-          AND NOT EXISTS (SELECT 1 FROM assets WHERE state IN ('pending', 'transferring') AND skipped IS NULL)))
+          AND NOT EXISTS (SELECT 1 FROM assets WHERE state IN ('pending', 'transferring') AND NOT skipped)))
     RETURNING day`.execute(db);
   return rows.length > 0;
 }

@@ -53,8 +53,7 @@ export async function* selectExports(
       const copy = currentCopy(asset);
       if (copy)
         yield exported(asset, copy, companies.get(asset.companyId) ?? asset.companyId, { names, sidecars, unique });
-      else if (asset.skipped === null && asset.state !== 'unavailable')
-        yield { assetId: asset.id, problem: whyNone(asset) };
+      else if (!asset.skipped && asset.state !== 'unavailable') yield { assetId: asset.id, problem: whyNone(asset) };
     }
     const last = page.at(-1);
     if (!last || page.length < pageSize) return;

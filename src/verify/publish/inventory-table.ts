@@ -50,7 +50,7 @@ const columns: [name: string, type: keyof typeof types, of: (row: Row) => unknow
   ['height', 'bigint', ({ asset }) => asset.height],
   ['uploaded_at', 'timestamp', ({ line }) => line.uploadDate],
   ['state', 'string', ({ line }) => line.state],
-  ['skipped', 'boolean', ({ asset }) => asset.skipped !== null],
+  ['skipped', 'boolean', ({ asset }) => asset.skipped],
   ['reason', 'string', ({ line }) => line.reason],
   ['mirrored_at', 'timestamp', ({ line }) => line.mirroredAt],
   ['verified_at', 'timestamp', ({ line }) => line.verifiedAt],

@@ -154,7 +154,7 @@ function addTo(
   manifest.versions.count += versions.length;
   for (const { bytes } of versions) manifest.versions.bytes += bytes;
   manifest.assets++;
-  if (asset.skipped !== null) manifest.skipped++;
+  if (asset.skipped) manifest.skipped++;
   else manifest.byState[line.state] = (manifest.byState[line.state] ?? 0) + 1;
   manifest.objects += line.objects.length;
   for (const { bytes } of line.objects) manifest.bytes += bytes ?? 0;

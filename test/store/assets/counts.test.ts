@@ -29,7 +29,7 @@ afterAll(async () => {
 async function counted() {
   const read = async (text: string) => (await pool.query({ text, types: numbers })).rows;
   const numbers = { getTypeParser: (oid: number) => (oid === 20 ? Number : pg.types.getTypeParser(oid)) } as never;
-  const facts = `skipped IS NOT NULL AS "skipped", count(*) AS count, coalesce(sum(bytes), 0)::bigint AS bytes`;
+  const facts = `skipped, count(*) AS count, coalesce(sum(bytes), 0)::bigint AS bytes`;
   const [outstanding] = await read(`
     SELECT count(*) FILTER (WHERE state IN ('pending', 'transferring')) AS count,
       coalesce(sum(size) FILTER (WHERE state IN ('pending', 'transferring')), 0)::bigint AS bytes,
@@ -38,10 +38,10 @@ async function counted() {
     FROM assets JOIN access USING (connection_id, company_id) JOIN connections c ON c.id = assets.connection_id
     WHERE next_at IS NOT NULL AND access.lost_at IS NULL AND c.status = 'active'`);
   return {
-    totals: await read(`SELECT state, ${facts} FROM assets GROUP BY state, skipped IS NOT NULL`),
+    totals: await read(`SELECT state, ${facts} FROM assets GROUP BY state, skipped`),
     byConnection: await read(
       `SELECT connection_id AS "connectionId", state, ${facts} FROM assets WHERE connection_id IS NOT NULL
-       GROUP BY connection_id, state, skipped IS NOT NULL`,
+       GROUP BY connection_id, state, skipped`,
     ),
     outstanding,
   };
@@ -81,6 +81,7 @@ const statement = fc.oneof(
 type Statement = typeof statement extends fc.Arbitrary<infer T> ? T : never;
 
 const values = (ids: number[], r: Row) => {
+  const isSkipped = r.skipped && r.state === 'pending';
   const moving = ['pending', 'transferring', 'processing'].includes(r.state);
   return [
     ids.map((id) => `a${String(id).padStart(2, '0')}`),
@@ -89,9 +90,12 @@ const values = (ids: number[], r: Row) => {
     r.state,
     r.size,
     r.bytes,
-    r.skipped ? 'type videos' : null,
-    (moving && !r.skipped) || (r.due && !r.skipped) ? new Date(Date.now() + 3_600_000) : null,
-    r.reason ? { code: 'error', text: 'why' } : null,
+    (moving || r.due) && !isSkipped ? new Date(Date.now() + 3_600_000) : null,
+    isSkipped
+      ? { code: 'skipped_by_filter', list: 'exclude', field: 'type', value: 'videos' }
+      : r.reason
+        ? { code: 'error', text: 'why' }
+        : null,
   ];
 };
 async function apply(client: pg.Pool | pg.PoolClient, { what, ids, row: r }: Statement) {
@@ -99,7 +103,7 @@ async function apply(client: pg.Pool | pg.PoolClient, { what, ids, row: r }: Sta
   const names = values(ids, r)[0];
   if (what === 'delete') return client.query('DELETE FROM assets WHERE id = ANY($1)', [names]);
   if (what === 'touch') return client.query(`UPDATE assets SET lease = lease + 1 WHERE id = ANY($1)`, [names]);
-  const set = `connection_id = $2, company_id = $3, state = $4, size = $5::bigint, bytes = $6::bigint, skipped = $7, next_at = $8, reason = $9`;
+  const set = `connection_id = $2, company_id = $3, state = $4, size = $5::bigint, bytes = $6::bigint, next_at = $7, reason = $8`;
   if (what === 'update') {
     return client.query(
       `UPDATE assets SET ${set} FROM (SELECT id FROM assets WHERE id = ANY($1) ORDER BY id FOR UPDATE) AS mine WHERE assets.id = mine.id`,
@@ -107,9 +111,9 @@ async function apply(client: pg.Pool | pg.PoolClient, { what, ids, row: r }: Sta
     );
   }
   return client.query(
-    `INSERT INTO assets (id, connection_id, company_id, state, size, bytes, skipped, next_at, reason, listed)
-     SELECT id, $2, $3, $4, $5::bigint, $6::bigint, $7, $8::timestamptz, $9, '{}' FROM unnest($1::text[]) AS id ORDER BY id
-     ON CONFLICT (id) DO UPDATE SET state = excluded.state, next_at = excluded.next_at, skipped = excluded.skipped`,
+    `INSERT INTO assets (id, connection_id, company_id, state, size, bytes, next_at, reason, listed)
+     SELECT id, $2, $3, $4, $5::bigint, $6::bigint, $7::timestamptz, $8, '{}' FROM unnest($1::text[]) AS id ORDER BY id
+     ON CONFLICT (id) DO UPDATE SET state = excluded.state, next_at = excluded.next_at, reason = excluded.reason`,
     values(ids, r),
   );
 }
@@ -163,7 +167,7 @@ test('a statement that changes no count writes no row of counts', async () => {
   await pool.query('UPDATE assets SET lease = lease + 1, queued_at = now()');
   expect((await pool.query('SELECT 1 FROM asset_count_changes')).rowCount).toBe(0);
   // Many assets with the same change write one row.
-  await pool.query(`UPDATE assets SET state = 'failed', bytes = 7, skipped = NULL, next_at = NULL`);
+  await pool.query(`UPDATE assets SET state = 'failed', bytes = 7, next_at = NULL`);
   expect((await pool.query('SELECT 1 FROM asset_count_changes')).rowCount).toBeLessThanOrEqual(2);
   await expectRight();
 });

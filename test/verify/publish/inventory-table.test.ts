@@ -71,7 +71,8 @@ describe('the inventory as a table', { timeout: 240_000 }, () => {
     for (const { id } of Object.values(others)) await worker.complete(id);
     await worker.close();
     await stage.query("UPDATE assets SET state = 'gone', next_at = NULL WHERE id = $1", [uploads.gone!.id]);
-    await stage.query("UPDATE assets SET skipped = 'type', next_at = NULL WHERE id = $1", [skipped!.id]);
+    const reason = { code: 'skipped_by_filter', list: 'exclude', field: 'type', value: 'documents' };
+    await stage.query('UPDATE assets SET reason = $2, next_at = NULL WHERE id = $1', [skipped!.id, reason]);
     await stage.query('UPDATE assets SET size = 5000000000000 WHERE id = $1', [pending!.id]);
 
     const { log } = mirror.service.context;
