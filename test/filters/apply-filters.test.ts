@@ -7,6 +7,7 @@ import { ask } from '../support/database.ts';
 import { newScene } from '../support/scene.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
+import { workerOf } from '../support/worker.ts';
 
 let stage: Stage;
 beforeAll(async () => {
@@ -235,6 +236,28 @@ describe('a company that two connections read', () => {
       [film]: { ...waiting, connectionId: second, attempts: 0 },
       [text]: { ...skipped({ list: 'include', field: 'project', value: null }), connectionId: first },
     });
+  });
+
+  test('an asset that its connection skips when it is leased goes to another connection, with all its attempts', async () => {
+    const { companyId, connectionId: first, film } = await listed();
+    const { connectionId: second } = await stage.person(companyId);
+    await stage.run(second);
+    await stage.query('UPDATE assets SET attempts = 4, waits = 3, reason = $2 WHERE id = $1', [
+      film,
+      { code: 'no_link' },
+    ]);
+    // The worker is the first to apply the filter.
+    await stage.mirror.store.connections.changeSettings(first, {}, () => ({
+      settings: { exclude: { assetTypes: ['videos'] } },
+      applyFilters: false,
+    }));
+    const worker = workerOf(stage);
+    expect(await worker.work(film)).toMatchObject({ outcome: 'handed_over', reason: { code: 'skipped_by_filter' } });
+    expect(await rows(companyId)).toMatchObject({
+      [film]: { ...waiting, connectionId: second, attempts: 0, waits: 0 },
+    });
+    expect(await worker.work(film)).toMatchObject({ outcome: 'mirrored' });
+    await worker.close();
   });
 
   test('an asset that two connections list at the same time is due if one of them does not skip it', {

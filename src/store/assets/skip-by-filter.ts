@@ -77,7 +77,7 @@ export async function handOver(db: Database, connectionId: string, ids: string[]
   if (ids.length === 0) return;
   await sql`
     WITH over AS (
-      SELECT id FROM assets WHERE id = ANY(${ids}::text[]) AND ${notLeased}
+      SELECT id FROM assets WHERE id = ANY(${ids}::text[]) AND media IS NULL AND ${notLeased}
       ORDER BY id FOR UPDATE)
     UPDATE assets SET connection_id = ${connectionId}, queued_at = NULL, lease = lease + 1, lease_until = NULL,
       state = CASE WHEN state IN ('transferring', 'failed') THEN 'pending' ELSE state END,
