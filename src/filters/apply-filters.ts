@@ -26,9 +26,9 @@ export async function applyFilters(
   connectionId: string,
   signal: AbortSignal,
 ): Promise<FiltersApplied> {
-  const found: FiltersApplied = { skipped: 0, unskipped: 0 };
+  const counts: FiltersApplied = { skipped: 0, unskipped: 0 };
   const connection = await store.connections.get(connectionId);
-  if (!connection || connection.status === 'disconnected') return found;
+  if (!connection || connection.status === 'disconnected') return counts;
   const filters = filtersOf(connection.settings, defaults);
   for (const company of await store.connections.companies([connectionId])) {
     const others = await otherReaders(store, company.id, connectionId, defaults);
@@ -37,19 +37,19 @@ export async function applyFilters(
       const page = await store.filters.page({ connectionId, companyId: company.id, after, limit: pageSize });
       const { toSkip, toUnskip, toHandOver } = decisionsFor(page, { connectionId, filters, others });
       for (const [otherConnectionId, ids] of toHandOver) await store.filters.handOver(otherConnectionId, ids);
-      found.unskipped += await store.filters.unskip(connectionId, toUnskip);
-      found.skipped += await store.filters.skip(toSkip);
+      counts.unskipped += await store.filters.unskip(connectionId, toUnskip);
+      counts.skipped += await store.filters.skip(toSkip);
       if (page.length < pageSize) break;
       after = page.at(-1)!.id;
     }
   }
   await store.filters.applied(connectionId, connection.settings, defaults);
-  if (found.skipped + found.unskipped > 0)
-    log.info({ event: 'filter.applied', connectionId, ...found }, 'filters applied');
-  return found;
+  if (counts.skipped + counts.unskipped > 0)
+    log.info({ event: 'filter.applied', connectionId, ...counts }, 'filters applied');
+  return counts;
 }
 
-/** Decides which assets of a page to skip, to mirror again, or to hand over to another connection. The others do not change. */
+/** Decides which assets of a page to skip, to mirror again, or to hand over to another connection. All other assets stay as they are. */
 function decisionsFor(
   page: SelectableRow[],
   { connectionId, filters, others }: { connectionId: string; filters: Filters; others: Reader[] },
@@ -112,7 +112,7 @@ function otherReaderOf(
  * Why a filter skips a due asset now, and another connection that wants it, if there is one. Undefined if the asset is not
  * skipped, or has a file in the bucket: such assets stay complete.
  */
-export async function skippedNow(
+export async function whyDueAssetIsSkipped(
   { store, filters: defaults }: { store: Store; filters: FilterDefaults },
   asset: Pick<SelectableRow, 'companyId' | 'projectId' | 'assetType'> & {
     connectionId: string;

@@ -73,8 +73,8 @@ export function skipsCompany(filters: Filters, companyId: string): boolean {
 export function isWider(before: Filters, after: Filters): boolean {
   const within = (some: string[], all: string[]) => some.every((value) => all.includes(value));
   return dimensions.some(({ list }) => {
-    const [included, includes] = [before.include[list], after.include[list]];
-    const narrower = included.length === 0 || (includes.length > 0 && within(includes, included));
-    return !narrower || !within(before.exclude[list], after.exclude[list]);
+    const [was, is] = [before.include[list], after.include[list]];
+    const isSameOrNarrower = was.length === 0 || (is.length > 0 && within(is, was));
+    return !isSameOrNarrower || !within(before.exclude[list], after.exclude[list]);
   });
 }

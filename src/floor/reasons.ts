@@ -76,7 +76,10 @@ interface DataOf {
 }
 
 export type ReasonCode = keyof DataOf;
-/** Why an asset is not mirrored, or why a connection waits. */
+/**
+ * Why an asset is not mirrored, or is tried again; why a connection waits; why a version was superseded; or what a verification
+ * found.
+ */
 export type Reason = { [Code in ReasonCode]: { code: Code } & DataOf[Code] }[ReasonCode];
 export type SkippedByFilter = Extract<Reason, { code: 'skipped_by_filter' }>;
 
@@ -99,7 +102,7 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
   gone: ({ inBucket }) =>
     inBucket
       ? 'no longer in the library; its objects are still in the bucket'
-      : 'no longer in the library, and never mirrored',
+      : 'no longer in the library, and was never mirrored',
   unreadable_listing: ({ problem }) => `its listing cannot be read: ${problem}`,
   invalid_answer: ({ request, problem }) => `${request}: the library's answer breaks the API schema: ${problem}`,
   no_file: ({ status }) =>

@@ -1,4 +1,4 @@
-import { skippedNow } from '../filters/apply-filters.ts';
+import { whyDueAssetIsSkipped } from '../filters/apply-filters.ts';
 import { Archived, Rejected, RetryLater, reasonOf } from '../floor/errors.ts';
 import { type Reason, renderReason, type SkippedByFilter } from '../floor/reasons.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
@@ -27,7 +27,7 @@ export async function mirrorAsset(all: MirrorDeps, leased: LeasedAsset): Promise
   const deps = { ...all, storage: fenced(all.storage, leased) };
   try {
     if (deps.breaker.openReason !== undefined) throw new Interrupted(deps.breaker.openReason);
-    const skipped = await skippedNow(deps, leased.asset);
+    const skipped = await whyDueAssetIsSkipped(deps, leased.asset);
     if (skipped) return await skip(deps, leased, skipped);
 
     const detail = await askLibrary(deps, leased);
@@ -39,7 +39,7 @@ export async function mirrorAsset(all: MirrorDeps, leased: LeasedAsset): Promise
     const startedAt = performance.now();
     const { media, isNew } = await storeMedia(deps, leased, detail);
     const isSame = isSameFile(leased.asset, media);
-    const sidecars = await storeSidecars(deps, leased, detail, media, isSame);
+    const sidecars = await storeThumbnail(deps, leased, detail, media, isSame);
     const api = withoutLinks(detail);
     const hasSameBytes = isSame && leased.asset.media?.checksums.crc32 === media.checksums.crc32;
     const mirroredAt = (hasSameBytes && leased.asset.mirroredAt?.getTime()) || databaseTime(leased.lease);
@@ -51,7 +51,7 @@ export async function mirrorAsset(all: MirrorDeps, leased: LeasedAsset): Promise
   }
 }
 
-/** @throws Rejected if there is no file, and the status does not say why */
+/** @throws Rejected if the answer has no link, and the status is not `ready` */
 function requireFile({ status, download }: AssetDetail): void {
   if (status === 'ready' || download?.url || download?.mp4Url) return;
   throw new Rejected({ code: 'no_file', status: status ?? null });
@@ -64,7 +64,7 @@ async function storeMedia(
   detail: AssetDetail,
 ): Promise<{ media: Media; isNew: boolean }> {
   const { asset, lease } = leased;
-  // A pending asset became `transferring` when its lease began.
+  // The lease has made a pending asset `transferring`.
   if (asset.state !== 'transferring') requireLease(await deps.store.assets.startTransfer(lease));
   const found = await findStored(deps, leased, detail);
   // The upload is of an earlier version than the stored one.
@@ -124,8 +124,11 @@ async function findStored(
   return isSame ? { media, isRead: true } : undefined;
 }
 
-/** Stores the thumbnail. Without one the asset is mirrored nevertheless: follow-up checks try again. */
-async function storeSidecars(
+/**
+ * Stores the thumbnail, and returns the states of both sidecars: follow-up checks fetch a transcript, and a thumbnail that could not
+ * be stored.
+ */
+async function storeThumbnail(
   deps: MirrorDeps,
   leased: LeasedAsset,
   detail: AssetDetail,
@@ -223,7 +226,7 @@ async function fail(deps: MirrorDeps, leased: LeasedAsset, reason: Reason, err?:
   const { asset, lease } = leased;
   // Settings that changed meanwhile may skip it now: then it has not failed.
   const settings = (await deps.store.connections.get(asset.connectionId))?.settings ?? asset.settings;
-  const skipped = await skippedNow(deps, { ...asset, settings });
+  const skipped = await whyDueAssetIsSkipped(deps, { ...asset, settings });
   if (skipped) return skip(deps, leased, skipped);
   await dropUpload(deps, leased);
   requireLease(await deps.store.assets.failed(lease, reason));

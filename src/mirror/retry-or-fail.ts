@@ -30,7 +30,7 @@ const results = {
   attempt_failed: 'retried',
   /** The library is still processing the video. */
   processing: 'waiting',
-  /** The library asked to wait, or a follow-up check is still to come. */
+  /** The library, the bucket or the tokens asked to wait, a slow download made progress, or a follow-up check is still to come. */
   later: 'waiting',
   library_unavailable: 'waiting',
   bucket_unavailable: 'waiting',
@@ -55,8 +55,9 @@ export const resultOf = ({ outcome }: Outcome): AssetResult | undefined => resul
 const attemptsFor = (error: unknown) => (isTemporary(error) ? 12 : 5);
 
 /**
- * An object that the bucket refuses without a known cause fails after this number of waits, which take hours. One that does not fit
- * waits for space, without limit. An outage of the library may last ten times as many waits; then attempts count.
+ * An object that the bucket refuses without a known cause fails after this number of waits, which take hours. If the bucket says that
+ * it cannot take only this object now, such as without space, the object waits without limit. In an outage of the library, an asset
+ * waits up to ten times as often; after that, each failure counts as an attempt.
  */
 const mostWaits = 20;
 
@@ -77,11 +78,11 @@ export async function retryOrFail(
   error: unknown,
   exhausted: (reason: Reason) => Promise<Outcome>,
 ): Promise<Outcome> {
-  const verdict = await judge(deps, leased, error);
+  const verdict = await classify(deps, leased, error);
   if (verdict.outcome === 'failed') {
-    return exhausted(verdict.reason).catch((ending) => {
-      if (!(ending instanceof Interrupted)) throw ending;
-      return retryOrFail(deps, leased, ending, exhausted);
+    return exhausted(verdict.reason).catch((endError) => {
+      if (!(endError instanceof Interrupted)) throw endError;
+      return retryOrFail(deps, leased, endError, exhausted);
     });
   }
   const { outcome, waitMs, ...options } = verdict;
@@ -91,7 +92,7 @@ export async function retryOrFail(
 
 const idsOf = ({ connectionId, id }: LeasedAsset['asset']) => ({ connectionId, assetId: id });
 
-async function judge(deps: RetryDeps, { asset, signal }: LeasedAsset, error: unknown): Promise<Verdict> {
+async function classify(deps: RetryDeps, { asset, signal }: LeasedAsset, error: unknown): Promise<Verdict> {
   const { log, breaker, outages, limiter, timings } = deps;
   // Without a wait, this process would take the same asset again and again.
   if (error instanceof Interrupted && breaker.openReason !== undefined && !signal.aborted)

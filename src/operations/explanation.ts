@@ -28,7 +28,7 @@ export interface Circumstances {
 /** Explains where an asset is, or why it is not mirrored, what it waits for, and what to do. Pure. */
 export function explanationOf(asset: Asset, at: Circumstances): string[] {
   const { id, connectionId, media, reason, attempts } = asset;
-  if (reason?.code === 'skipped_by_filter' && asset.skipped) {
+  if (asset.skipped && reason?.code === 'skipped_by_filter') {
     return [
       `It is skipped by a filter of connection ${connectionId}: ${ruleText(reason)}.`,
       `Show or change the filters with \`asset-mirror set ${connectionId}\`; they apply at once.`,

@@ -60,9 +60,9 @@ function entriesOf({ at, kind, syncId, data }: HistoryEntry): TimelineEntry[] {
     case 'attempt':
       return attemptEntries(at, syncId, data);
     case 'skipped':
-      return [entry(at, 'settings.skipped', `filters changed${because(reason)}`, { syncId, reason })];
+      return [entry(at, 'settings.skipped', `filters changed; ${renderReason(reason!)}`, { syncId, reason })];
     case 'unskipped':
-      return [entry(at, 'settings.unskipped', 'no longer skipped after changed filters: to be mirrored', { syncId })];
+      return [entry(at, 'settings.unskipped', 'filters changed; no longer skipped', { syncId })];
     case 'lost':
       return [entry(at, 'attempt.lost', 'its worker stopped responding; another worker continues', { syncId })];
     case 'repaired': {
@@ -159,7 +159,7 @@ function outcomeText(outcome: Outcome, { reason, nextAt, ms = 0 }: Data): string
     case 'gave_up':
       return `transcript or thumbnail given up${because(reason)}`;
     case 'skipped':
-      return reason ? renderReason(reason) : 'skipped by a filter';
+      return renderReason(reason!);
     case 'handed_over':
       return 'skipped by a filter of its connection, and taken over by another connection';
   }

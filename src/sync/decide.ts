@@ -9,15 +9,15 @@ interface DecideOptions {
   requested?: boolean;
   transcripts: boolean;
   thumbnails: boolean;
-  skipped?: SkippedByFilter | null;
+  skipReason?: SkippedByFilter | null;
   connectionId?: string;
 }
 
 /**
  * Decides what to do with a listed asset. Pure. `full`: a full sync, which also retries failed, unavailable and given-up
- * assets; `requested`: an operator named this asset; `skipped`: why a filter of the connection skips it. An asset that moved to
- * another company is written even if nothing else has changed. A file that would replace a stored one is set aside
- * (held-changes.ts).
+ * assets; `requested`: an operator named this asset; `skipReason`: why a filter of the connection skips it. An asset that moved to
+ * another company is written even if nothing else has changed. A file that would replace a stored one is set aside:
+ * judge-replaced.ts decides about it at the end of the listing.
  */
 export function decide(
   before: KnownAsset | undefined,
@@ -32,8 +32,8 @@ export function decide(
 
 function judge(before: KnownAsset | undefined, listed: ListedAsset, options: DecideOptions): Decision | undefined {
   const pending: Decision = { state: 'pending', reason: null, reset: true, due: true };
-  if (options.skipped) {
-    const decision = skip(before, listed, options.skipped, options.connectionId);
+  if (options.skipReason) {
+    const decision = skip(before, listed, options.skipReason, options.connectionId);
     if (decision !== 'ignore filter') return decision;
   }
   if (listed.problem !== undefined) {
@@ -56,23 +56,23 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
       // Without a copy (see above) there is nothing to protect.
       if (replaced) return pending;
       // A transcript or thumbnail that was given up is tried again if anything has changed, and by a full sync.
-      const again = changed || options.full;
+      const mayRetry = changed || options.full;
       const transcript =
         options.transcripts &&
         listed.listed.hasTranscript === true &&
         mayHaveTranscript(listed.listed) &&
-        (before.transcriptState === 'none' || (before.transcriptState === 'gave_up' && again));
+        (before.transcriptState === 'none' || (before.transcriptState === 'gave_up' && mayRetry));
       const thumbnail =
-        options.thumbnails && listed.listed.hasThumbnail === true && before.thumbnailState === 'gave_up' && again;
-      const news = changed || transcript || thumbnail;
-      const readable = before.reason?.code === 'unreadable_listing';
-      if (!news && !readable && !before.replacement) return undefined;
+        options.thumbnails && listed.listed.hasThumbnail === true && before.thumbnailState === 'gave_up' && mayRetry;
+      const isDue = changed || transcript || thumbnail;
+      const isReadableAgain = before.reason?.code === 'unreadable_listing';
+      if (!isDue && !isReadableAgain && !before.replacement) return undefined;
       return {
         state: 'mirrored',
-        reason: readable ? null : before.reason,
+        reason: isReadableAgain ? null : before.reason,
         reset: false,
-        // A follow-up check stopped when it found what was set aside.
-        due: news || Boolean(before.replacement),
+        // A follow-up check that found the replacement has planned no other. It is withdrawn now, so a check is due.
+        due: isDue || Boolean(before.replacement),
         ...(transcript && { transcriptState: 'pending' as const }),
         ...(thumbnail && { thumbnailState: 'pending' as const }),
       };
@@ -115,8 +115,8 @@ function setAside({ state, reason }: KnownAsset): Decision {
 
 /**
  * Decides about an asset that the connection's filter skips. Assets of another connection stay as they are, and so do
- * mirrored and unavailable ones. 'ignore filter': decide as without the filter. Without media, its worker skips it; with media, it
- * stays complete.
+ * mirrored and unavailable ones. 'ignore filter': decide as if there were none. If nothing is stored yet, its worker applies
+ * the filter; a stored file is kept complete.
  */
 function skip(
   before: KnownAsset | undefined,
@@ -133,6 +133,7 @@ function skip(
     const isSame = isDeepStrictEqual(before.reason, reason);
     return isSame && isDeepStrictEqual(before.listed, listed.listed) ? undefined : skipping;
   }
+  // Written only so that what was set aside is deleted: the filter skips it.
   if (before.replacement) return { state: before.state, reason: before.reason, reset: false, due: false };
   if (before.state === 'mirrored' || before.state === 'unavailable') return undefined;
   return before.media === null && (before.state === 'failed' || before.state === 'gone') ? skipping : 'ignore filter';

@@ -95,7 +95,7 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
   const { sync, problems, signal } = run;
   const { projectId, assetType } = sync.scope;
   const { what, company, since, cursor, pages } = listing;
-  // The API takes only one of the two (spec, section 4.6). With a project, `recordPage` filters by type.
+  // The API takes only one of the two (spec, section 4.6). With a project, `readPage` filters by type.
   const filter = projectId !== undefined ? { projectId } : { assetType };
   const request = (token: string) =>
     deps.client.listAssets({ token, signal, companyId: company.id, cursor, since, ...filter });
@@ -143,7 +143,7 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, { ids, ass
   const { transcripts, thumbnails } = deps;
   const { connectionId } = sync;
   // Changed settings take effect with the next page.
-  const skippedNow = (asset: ListedAsset, settings: Record<string, unknown>) =>
+  const skipReasonOf = (asset: ListedAsset, settings: Record<string, unknown>) =>
     skippedBy(filtersOf(settings, deps.filters), selectable(company.id, asset));
   const full = sync.mode === 'full';
   const isLast = listing.cursor === undefined;
@@ -154,7 +154,13 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, { ids, ass
       companyId: company.id,
       assets,
       decide: (before, asset, settings) =>
-        decide(before, asset, { full, transcripts, thumbnails, skipped: skippedNow(asset, settings), connectionId }),
+        decide(before, asset, {
+          full,
+          transcripts,
+          thumbnails,
+          skipReason: skipReasonOf(asset, settings),
+          connectionId,
+        }),
       position: positionAt(listing),
       ...(isLast && listing.unfiltered && { highWaterMark: listing.newest }),
       ...(reconciles && { sighted: ids }),
@@ -166,8 +172,8 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, { ids, ass
   run.settings = counts.settings;
   for (const { id, problem } of counts.refused) problems.add(`asset ${id}: ${problem}`, { failsRun: false });
   for (const asset of assets) {
-    if (asset.problem === undefined || skippedNow(asset, run.settings) !== null) continue;
-    problems.add(`asset ${calledIn(asset)}: ${asset.problem}`, { failsRun: false });
+    if (asset.problem === undefined || skipReasonOf(asset, run.settings) !== null) continue;
+    problems.add(`asset ${labelOf(asset)}: ${asset.problem}`, { failsRun: false });
   }
   if (counts.new + counts.changed + counts.again > 0) deps.onWork();
   return counts.toJudge;
@@ -210,7 +216,7 @@ function inScope(asset: ListedAsset, scopeType: string | undefined): boolean {
   return scopeType === undefined || asset.assetType === scopeType;
 }
 
-function calledIn({ id, name }: ListedAsset): string {
+function labelOf({ id, name }: ListedAsset): string {
   if (!id.startsWith(unreadablePrefix)) return id;
   return `without a readable id${name ? ` (${JSON.stringify(name.slice(0, 100))})` : ''}`;
 }

@@ -52,7 +52,7 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
     ],
   ],
   gone: [
-    [{ code: 'gone', inBucket: false }, 'no longer in the library, and never mirrored'],
+    [{ code: 'gone', inBucket: false }, 'no longer in the library, and was never mirrored'],
     [{ code: 'gone', inBucket: true }, 'no longer in the library; its objects are still in the bucket'],
   ],
   unreadable_listing: [[{ code: 'unreadable_listing', problem: 'size: x' }, 'its listing cannot be read: size: x']],

@@ -69,7 +69,7 @@ const excluded = (value: string): SkippedByFilter => ({
   value,
 });
 /** A sync of connection `c`, whose settings skip it. */
-const skipped = { ...full, skipped: excluded('videos'), connectionId: 'c' };
+const skipped = { ...full, skipReason: excluded('videos'), connectionId: 'c' };
 const mine = { connectionId: 'c', media: null };
 const aside = {
   state: 'pending',

@@ -151,7 +151,7 @@ const missing = ({ now: { completeness } }: MonthReport) =>
         ['State', 'Reason', 'Assets', 'Size', 'Since'],
         completeness.missing.map(({ state, skipped, reason, assets, bytes, since }) => [
           skipped ? 'skipped by filters' : state,
-          safe(reason?.text ?? (skipped ? 'a filter excludes them' : 'to be transferred')),
+          safe(reason?.text ?? 'to be transferred') + (reason && assets > 1 ? ' (reason of one of them)' : ''),
           number(assets),
           whole(formatBytes(bytes)),
           at(since),

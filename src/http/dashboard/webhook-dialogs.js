@@ -15,8 +15,8 @@ export const webhookDetail = ({ description, url }) => (description === null ? '
 /** The address of an endpoint in the API. @param {string} id */
 export const webhookPath = (id) => `/webhooks/${encodeURIComponent(id)}`;
 
-/** What each kind of event says. @type {Record<WebhookKind, string>} */
-const kindWords = {
+/** What the kinds of events say. */
+const defaultKinds = {
   'connection.disconnected': 'A user must connect again',
   'connection.recovered': 'A connection works again',
   'company.held': 'Too many changes wait for an operator',
@@ -25,14 +25,17 @@ const kindWords = {
   'drill.passed': 'A restore drill passed',
   'drill.failed': 'A restore drill failed',
   'asset.failed': 'An asset cannot be mirrored',
+};
+/** These happen once per asset: most endpoints would get too many messages. */
+const kindsPerAsset = {
   'asset.mirrored': 'Each asset that is mirrored',
   'asset.replaced': 'Each asset with a newer file',
   'asset.transcript': 'Each asset with a new transcript',
   'asset.gone': 'Each asset deleted in the library',
 };
+/** @type {Record<WebhookKind, string>} */
+const kindWords = { ...defaultKinds, ...kindsPerAsset };
 const kinds = /** @type {WebhookKind[]} */ (Object.keys(kindWords));
-/** All kinds but those that happen once per asset: most endpoints would get too many messages. */
-const defaultKinds = kinds.filter((kind) => !/^Each /.test(kindWords[kind]));
 
 /** @type {Record<string, string>} */
 const labels = { url: 'Address', description: 'Description', kinds: 'Kinds' };
@@ -53,7 +56,7 @@ export function webhookDialog(webhook, refresh) {
   /** @type {string | undefined} */
   let secret;
   const then = afterwards(refresh, () => secret);
-  const before = webhook?.kinds ?? defaultKinds;
+  const before = webhook?.kinds ?? Object.keys(defaultKinds);
   const filters = new WebhookFilters(webhook?.filters ?? {}, () => show());
   const filtersBefore = filters.value();
   const show = openDialog({

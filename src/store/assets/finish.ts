@@ -66,7 +66,7 @@ export async function handOver(db: Database, lease: AssetLease, connectionId: st
   return endLease(db, lease, values, { outcome: 'handed_over' });
 }
 
-/** The library has another file: it is set aside until the next sync, which decides whether it may replace the stored one. */
+/** Records that the library has another file: the next sync decides whether it may replace the stored one. Does not end the lease. */
 export async function setAside(db: Database, lease: AssetLease): Promise<boolean> {
   const { rows } = await sql`
     WITH leased AS (SELECT id, company_id FROM assets WHERE ${stillLeased(lease)} FOR UPDATE), aside AS (

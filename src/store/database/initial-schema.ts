@@ -149,7 +149,7 @@ const assets = `
     upload jsonb,
     first_seen_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT assets_due_or_skipped
-      CHECK (state NOT IN ('pending', 'processing', 'transferring') OR next_at IS NOT NULL OR skipped)
+      CHECK (state NOT IN ('pending', 'processing', 'transferring') OR (next_at IS NOT NULL) <> skipped)
   );
 
   -- Each change of state writes all indexes that contain the row. So few indexes are over all rows, and others only over the

@@ -123,7 +123,7 @@ export interface Media {
   /** Lower-case hex: `crc32`, and where known `md5` and `sha256`, the content hash. */
   checksums: Record<string, string>;
   etag: string | null;
-  /** The version in the library: if listing and detail have another one, the file was replaced. */
+  /** The version in the library: if listing and detail have another one, the file was replaced. Empty: to be fetched again. */
   version: string;
 }
 

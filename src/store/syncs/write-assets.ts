@@ -53,7 +53,7 @@ export interface LockedAsset extends KnownAsset {
 export interface Counts {
   new: number;
   changed: number;
-  /** Unchanged assets that are fetched again. */
+  /** Written although no field has changed, such as failed assets that a full sync fetches again. */
   again: number;
   /** Assets that are not recorded as listed: the database refuses a value, or another company has the id. */
   refused: { id: string; problem: string }[];
@@ -70,7 +70,7 @@ interface Row {
   decision: Decision;
   /** Names of the fields that have changed. */
   fields?: string[];
-  /** Unchanged, but requested again, as a full sync does with failed assets. */
+  /** No field has changed: see `Counts`. */
   again?: boolean;
 }
 
@@ -103,8 +103,9 @@ export async function recordListed(tx: Database, page: ListedPage): Promise<Coun
   for (const asset of listed) {
     let before = page.known.get(asset.id);
     if (before && before.companyId !== page.companyId) {
+      // Its former company no longer has it, or no connection can read that company. With the same file, it has moved here.
       const isFree = before.stranded || before.state === 'gone';
-      // A free asset with the same file has moved here. An unreadable listing says nothing about the file.
+      // An unreadable listing says nothing about the file.
       const isAnother = asset.problem === undefined && isAnotherFile(before, asset);
       const isConflict = asset.problem === undefined && (!isFree || isAnother);
       if (isConflict) await reportConflict(tx, page, before.companyId, asset.id);
@@ -200,7 +201,7 @@ async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
   const isAnother = sql`a.company_id <> ${companyId} AND (a.size, a.upload_date) IS DISTINCT FROM (r.size, r.upload_date)`;
   // The record of the asset names the other company, so it is written again.
   const isMoved = sql`a.company_id <> ${companyId} AND r.state = 'mirrored'`;
-  const unlessAnother = (column: string, value: string) =>
+  const resetIfAnother = (column: string, value: string) =>
     sql`${sql.ref(column)} = CASE WHEN ${isAnother} THEN ${sql.raw(value)} ELSE a.${sql.ref(column)} END`;
   // An asset on the queue stays with its connection; one that is not goes to the connection that can read it now.
   const updated = await sql<{ skipped: boolean }>`
@@ -208,12 +209,12 @@ async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
       connection_id = CASE WHEN a.queued_at IS NULL THEN ${connectionId} ELSE a.connection_id END,
       -- Another company's asset is here only if that company no longer has it, so it has moved to this one.
       company_id = ${companyId},
-      ${unlessAnother('media', 'NULL')}, ${unlessAnother('bytes', 'NULL')},
+      ${resetIfAnother('media', 'NULL')}, ${resetIfAnother('bytes', 'NULL')},
       record_key = CASE WHEN ${isAnother} OR ${isMoved} THEN NULL ELSE a.record_key END,
-      ${unlessAnother('thumbnail', 'NULL')}, ${unlessAnother('transcript_keys', 'NULL')},
-      ${unlessAnother('sidecar_files', "'{}'")}, ${unlessAnother('superseded', "'{}'")},
-      ${unlessAnother('earlier_keys', "'{}'")},
-      ${unlessAnother('mirrored_at', 'NULL')}, ${unlessAnother('keeping_at', 'NULL')},
+      ${resetIfAnother('thumbnail', 'NULL')}, ${resetIfAnother('transcript_keys', 'NULL')},
+      ${resetIfAnother('sidecar_files', "'{}'")}, ${resetIfAnother('superseded', "'{}'")},
+      ${resetIfAnother('earlier_keys', "'{}'")},
+      ${resetIfAnother('mirrored_at', 'NULL')}, ${resetIfAnother('keeping_at', 'NULL')},
       project_id = r.project_id, asset_type = r.asset_type, name = r.name, size = r.size, upload_date = r.upload_date,
       listed = r.listed, revision = a.revision + 1, state = r.state, reason = r.reason, sync_id = ${page.syncId},
       next_at = CASE WHEN r.due OR ${isMoved} THEN now() WHEN r.reset THEN NULL ELSE a.next_at END,

@@ -172,7 +172,7 @@ const missingCard = ({
         <tbody role="rowgroup">${missing.map(
           ({ state, skipped, reason, assets, bytes: size, unknownSize, since }) => html`<tr role="row">
             <th role="rowheader" scope="row"><a href="#/assets?${skipped ? 'skipped=true' : `state=${state}`}">${skipped ? 'Skipped by filters' : stateNames[state]}</a></th>
-            <td role="cell" data-label="Reason" class="whole why">${reason?.text ?? (skipped ? 'A filter excludes them' : 'To be transferred')}${
+            <td role="cell" data-label="Reason" class="whole why">${reason?.text ?? 'To be transferred'}${
               reason && assets > 1 ? html` <span class="soft">(reason of one of them)</span>` : nothing
             }</td>
             <td role="cell" data-label="Assets" class="right figures">${number(assets)}</td>
