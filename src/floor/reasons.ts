@@ -8,7 +8,7 @@ export interface AskedWait {
 
 /**
  * The rule of a filter that skips an asset: its `field` has a value that `exclude` lists, or one that `include` does not list.
- * Null: it has none, and `include` requires one.
+ * Null: it has none, but `include` requires one.
  */
 export interface FilterRule {
   list: 'include' | 'exclude';
