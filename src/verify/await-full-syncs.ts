@@ -40,29 +40,34 @@ export async function listLibrary(
   const problems: VerificationLine[] = [];
   for (const connection of connections) {
     const problem = await waitForSync(store, connection, syncs[connection.id], signal);
-    if (problem)
-      problems.push(verificationLine('!', `the library was not compared for connection ${connection.id}: ${problem}`));
+    if (problem) problems.push(verificationLine('!', problem));
   }
   return problems;
 }
 
-/** Returns why the sync did not succeed. */
+/** Returns what the sync did not compare, and why. Undefined: it has listed all. */
 async function waitForSync(
   store: Store,
   connection: Connection,
   syncId: string | undefined,
   signal: AbortSignal,
 ): Promise<string | undefined> {
+  const notCompared = (why: string) => `the library was not compared for connection ${connection.id}: ${why}`;
   let progress = { pages: -1, at: performance.now() };
   for (;;) {
     const sync = syncId === undefined ? undefined : await store.syncs.get(syncId);
-    if (sync?.status === 'done') return undefined;
-    if (sync?.status === 'failed') return sync.error ?? 'its full sync failed';
+    if (sync?.status === 'done') {
+      const { error } = sync;
+      return error === null
+        ? undefined
+        : `the library was not fully compared for connection ${connection.id}: ${error}`;
+    }
+    if (sync?.status === 'failed') return notCompared(sync.error ?? 'its full sync failed');
     const now = await store.connections.get(connection.id);
-    if (!sync || now?.status !== 'active') return `it is ${now?.status ?? 'gone'}`;
+    if (!sync || now?.status !== 'active') return notCompared(`it is ${now?.status ?? 'gone'}`);
     if (sync.pages !== progress.pages) progress = { pages: sync.pages, at: performance.now() };
     if (performance.now() - progress.at > patienceMs) {
-      return `its full sync has made no progress for ${patienceMs / 60_000} minutes`;
+      return notCompared(`its full sync has made no progress for ${patienceMs / 60_000} minutes`);
     }
     await sleep(pollMs, undefined, { signal });
   }

@@ -311,6 +311,24 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect(run.differences).toBe(1);
   });
 
+  test('a library that was not listed completely is reported as an error', async () => {
+    const { userId } = (await scene.mirror.store.connections.get(scene.connectionId))!;
+    const companies = [...(await scene.mirror.store.connections.companies([scene.connectionId])), { id: 5 }];
+    await scene.admin.addFault({
+      endpoint: 'me',
+      body: { user: { id: userId, name: 'x', email: 'x@example.com' }, companies },
+    });
+    const run = await verify();
+    expect(run.lines.filter(({ mark }: Line) => mark === '!')).toEqual([
+      expect.objectContaining({
+        text: expect.stringMatching(
+          /^the library was not fully compared for connection .*: \/me: company .* was skipped/,
+        ),
+      }),
+    ]);
+    expect(run.differences).toBe(1);
+  });
+
   test('an unknown verification is answered with verification_not_found', async () => {
     await expect(scene.mirror.api('GET', '/verify/none')).rejects.toThrow(/404 .*verification_not_found/);
     await expect(scene.mirror.api('POST', '/verify', { connectionId: 'none' })).rejects.toThrow(/connection_not_found/);
