@@ -141,7 +141,8 @@ const assets = `
     thumbnail_state text NOT NULL DEFAULT 'none' CHECK (thumbnail_state IN ('none', 'pending', 'mirrored', 'gave_up')),
     -- Keys that another version of it may have: deleted once the record of this one is written.
     superseded text[] NOT NULL DEFAULT '{}',
-    -- A key of its media in each folder in which it was before: there may be versions of objects.
+    -- A key of its media in each folder in which it was before: there may be versions of objects. And keys of sidecars that a
+    -- removal has begun to remove.
     earlier_keys text[] NOT NULL DEFAULT '{}',
     -- Readers of the feed have it: written by a trigger (change-schema.ts).
     in_copy boolean NOT NULL DEFAULT false,

@@ -40,7 +40,8 @@ export async function takeForRemoval(
 }
 
 /**
- * Marks the copy of a leased asset as incomplete: its objects are removed next. False: it is back in the library or, unless
+ * Marks the copy of a leased asset as incomplete: its objects are removed next. If the asset is back in the library before its row is
+ * deleted, its sidecars are fetched again, too. False: it is back in the library or, unless
  * `erase`, protected by a hold. A hold that is saved too late to be seen here finds the lease, and its operator is informed:
  * `heldTooLate`.
  */
@@ -50,7 +51,12 @@ export async function beginRemoval(
   { erase }: { erase: boolean },
 ): Promise<boolean> {
   const result = await sql`
-    UPDATE assets a SET mirrored_at = NULL, media = media || '{"version": ""}'
+    UPDATE assets a SET mirrored_at = NULL, media = media || '{"version": ""}', record_key = NULL,
+      transcript_state = 'none', transcript_keys = NULL, transcript_deadline = NULL, thumbnail_state = 'none', thumbnail = NULL,
+      earlier_keys = ARRAY(
+        SELECT unnest(earlier_keys)
+        UNION SELECT jsonb_array_elements_text(CASE jsonb_typeof(transcript_keys) WHEN 'array' THEN transcript_keys ELSE '[]' END)
+        UNION SELECT thumbnail->>'key' WHERE thumbnail->>'key' IS NOT NULL)
     WHERE id = ${id} AND lease = ${lease} AND state = 'gone' AND (${erase} OR NOT ${protectedByHold})`.execute(db);
   return wroteAny(result);
 }

@@ -4,6 +4,7 @@ import { eraseAssets } from '../../../src/mirror/removal/erase.ts';
 import { removeGone } from '../../../src/mirror/removal/remove-gone.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { currentCopy } from '../../../src/verify/copy/select-copies.ts';
+import { keysOf } from '../../support/mirror.ts';
 import { newStage, type Stage } from '../../support/stage.ts';
 import { until } from '../../support/until.ts';
 import { workerOf } from '../../support/worker.ts';
@@ -259,6 +260,46 @@ test('the unfinished upload of an asset that is gone or skipped ends with its er
   await mirror.api('POST', '/erasures', { assetIds: [gone, skipped], reason: 'requested' });
   await eraseAssets({ store, storage: ground.storage, log: mirror.service.context.log, leaseMs: 60_000, signal });
   expect(await ground.leftovers()).toEqual([]);
+});
+
+test('an asset that comes back while it is removed gets its transcript and thumbnail again', {
+  tags: 'slow',
+}, async () => {
+  const { store, admin, ground } = stage;
+  const { companyId, connectionId } = await stage.company();
+  const film = {
+    name: 'clip.mp4',
+    mimeType: 'video/mp4',
+    assetType: 'videos',
+    hasTranscript: true,
+    transcript: { language: 'de', durationSec: 3, text: 'Hallo', vtt: 'WEBVTT\n\n', words: null },
+    thumbnail: true,
+    content: { text: 'film' },
+  };
+  const [id] = await stage.upload(companyId, 1, film);
+  await stage.sync(connectionId);
+  await worker.complete(id!);
+  const sidecars = async () => (await keysOf(ground.storage)).filter((key) => key.includes(id!)).sort();
+  const before = await sidecars();
+  expect(before.length).toBeGreaterThan(4);
+  await admin.removeAsset(id!);
+  await stage.sync(connectionId, 'full');
+  let isBack = false;
+  const storage: Storage = {
+    ...ground.storage,
+    async *purge(at, options) {
+      if (!isBack) {
+        isBack = true;
+        await stage.upload(companyId, 1, { id: id!, ...film });
+        await stage.sync(connectionId, 'full');
+      }
+      yield* ground.storage.purge(at, options);
+    },
+  };
+  expect(await remove(storage)).toBe(0);
+  await worker.complete(id!);
+  expect(await sidecars()).toEqual(before);
+  expect(await store.assets.get(id!)).toMatchObject({ transcriptState: 'mirrored', thumbnailState: 'mirrored' });
 });
 
 test('an asset that comes back while it is removed has no versions any more, and is mirrored again', async () => {
