@@ -33,7 +33,9 @@ const found = sql`
   SELECT l.asset_id, l.key, l.text, v.id AS verification_id, v.started_at AS begun,
     coalesce(v.finished_at, 'infinity') AS ended, coalesce(v.finished_at, v.started_at) AS at,
     v.options @> '{"deep": true}' AND l.mark <> '-' AS needs_deep, l.remedy IS NOT NULL AS is_repairable,
-    l.remedy IS NOT NULL AND v.options @> '{"repair": true}' AS is_repair_requested
+    l.remedy IS NOT NULL AND EXISTS (
+      SELECT FROM asset_history h WHERE h.asset_id = l.asset_id AND h.kind = 'repaired' AND h.at >= v.started_at
+    ) AS is_repair_requested
   FROM verifications v JOIN verification_lines l ON l.verification_id = v.id
   WHERE (v.counts->>'missing' <> '0' OR v.counts->>'different' <> '0' OR v.counts->>'errors' <> '0')
     AND l.difference AND l.asset_id IS NOT NULL AND l.key IS NOT NULL
