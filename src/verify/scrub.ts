@@ -156,13 +156,16 @@ export class Scrubber {
     const differences = findings.flatMap((finding) => (finding?.difference ? [finding] : []));
     // Without the right disk or bucket, everything would be missing or different.
     if (differences.length > 0) await storage.check();
-    await this.#saveResults(inspection);
 
     const damaged = differences.filter(({ mark }) => mark !== '!');
     const repairs = damaged.flatMap(({ kind, remedy }) => (kind && remedy ? [{ kind, remedy }] : []));
     const isRepaired = repairs.length > 0 && (await store.contents.requestRepair(id, repairs));
     if (damaged.length > 0) await this.#reportDamage(asset, damaged, isRepaired);
     const unreadable = differences.find(({ mark }) => mark === '!');
+    const isMoving = repairs.length > 0 && !isRepaired;
+    // Otherwise the asset stays the longest unverified one, and is read again soon.
+    const isDone = !unreadable && !isMoving;
+    await this.#saveResults({ ...inspection, verified: isDone ? inspection.verified : [] });
     if (unreadable) {
       log.warn(
         { event: 'object.unreadable', assetId: id, key: unreadable.key, reason: unreadable.text },
@@ -170,10 +173,10 @@ export class Scrubber {
       );
       return this.#leaveAlone(id, unreadableMs);
     }
-    if (inspection.verified.length > 0 || isRepaired) return true;
     const isMediaKnown = findings.some((finding) => finding?.kind === 'media');
     // A worker is changing the asset.
-    if (!isMediaKnown || repairs.length > 0) return this.#leaveAlone(id, movingMs);
+    if (isMoving || !(isMediaKnown || isRepaired)) return this.#leaveAlone(id, movingMs);
+    if (inspection.verified.length > 0 || isRepaired) return true;
     // Archived, or damaged and no longer in the library.
     await store.scrub.cannotVerify(asset);
     return true;

@@ -217,6 +217,26 @@ describe('the scrub', () => {
     expect(await isFresh(unreadable)).toBe(true);
   });
 
+  test('an asset with a sidecar that cannot be read stays the oldest', async () => {
+    const id = ids[0]!;
+    const record = `${(await scene.mirror.asset(id)).key}.asset.json`;
+    const { context } = scene.mirror.service;
+    const storage = {
+      ...context.storage,
+      get: async (wanted: string) => {
+        if (wanted === record) throw new Error('the store answered 500');
+        return context.storage.get(wanted);
+      },
+    };
+    await age(id, 80);
+    const before = (await row(id)).verifiedAt;
+    await scrubber({ storage }).round(stop);
+    expect((await row(id)).verifiedAt).toEqual(before);
+    await database.query(`UPDATE scrub SET read_at = now() - interval '60 days'`);
+    await scrubber().round(stop);
+    expect(await isFresh(id)).toBe(true);
+  });
+
   test('a problem with the whole bucket ends the round, and the next one comes later', async () => {
     const { storage } = scene.mirror.service.context;
     const check = () => Promise.reject(new Error('this is another bucket'));
