@@ -69,7 +69,7 @@ async function forgetOlder(tx: Database, records: RawBuilder<unknown>): Promise<
     WITH r AS (SELECT * FROM ${records}), older AS (
       SELECT a.id, CASE WHEN a.lease = 0 AND a.media->>'key' <> r.media->>'key' THEN a.media->>'key' END AS key
       FROM assets a JOIN r ON r.id = a.id
-      WHERE ${notLeased} AND a.queued_at IS NULL AND ${file('a')} IS DISTINCT FROM ${file('r')}
+      WHERE ${notLeased} AND ${file('a')} IS DISTINCT FROM ${file('r')}
         AND a.mirrored_at < r.mirrored_at
       ORDER BY a.id FOR UPDATE OF a
     ), forgotten_parts AS (

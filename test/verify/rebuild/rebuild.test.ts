@@ -423,8 +423,8 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
       expect(await store.counts.totals()).toMatchObject([{ state: 'mirrored', count: 1 }]);
     });
 
-    test('rebuild asks the library again about a newer file of an asset for which something was due', async () => {
-      await query(`UPDATE assets SET state = 'pending', size = 7, next_at = now() + interval '1 day',
+    test('rebuild asks the library again about a newer file of an asset that was queued', async () => {
+      await query(`UPDATE assets SET state = 'pending', size = 7, next_at = now() + interval '1 day', queued_at = now(),
         listed = '{"id": "film", "size": 7}'`);
       await film('second', '2026-01-02T00:00:00.000Z');
       expect(await fromBucket()).toMatchObject({ restored: 1 });
