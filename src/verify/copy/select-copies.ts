@@ -109,11 +109,10 @@ function copyOf({ assetId, projectId, mirroredAt, files, bytes }: AssetVersion, 
 
 /** Undefined: the asset has no complete copy at present. */
 export function currentCopy(asset: Asset): Candidate | undefined {
-  const { id, media, detail, mirroredAt } = asset;
+  const { id, projectId, media, detail, mirroredAt } = asset;
   if (!media || !detail || !mirroredAt || media.version !== versionOf(detail as ApiAsset)) return undefined;
   const files = storedFiles(asset, media).map((file) => ({ ...file, at: file.key }));
   const bytes = files.reduce((sum, file) => sum + (file.bytes ?? 0), 0);
-  const projectId = (detail as ApiAsset).projectId ?? null;
   return { assetId: id, projectId, mirroredAt, files, bytes, contentType: typeOf(asset) };
 }
 

@@ -357,6 +357,10 @@ describe.each([
     };
     expect(await ids({ companyId: one.companyId })).toEqual([inProject, other].sort());
     expect(await ids({ projectId })).toEqual([inProject]);
+    // It is in the project since the last listing; its worker has not asked for it again yet.
+    await stage.admin.changeAsset(other!, { projectId });
+    await stage.sync(one.connectionId, 'full');
+    expect(await ids({ projectId })).toEqual([inProject, other].sort());
     await expect(ids({ companyId: two.companyId, projectId })).rejects.toThrow('No asset in the bucket matches');
     expect(await ids({ connection: two.connectionId })).toEqual([elsewhere]);
     expect(await ids({ connection: `${two.userId}@example.com` })).toEqual([elsewhere]);
