@@ -6,7 +6,10 @@
 const xactOf = (assetId: string) => `greatest(pg_current_xact_id(),
   (SELECT xact FROM asset_changes WHERE asset_id = ${assetId} ORDER BY xact DESC LIMIT 1))`;
 
-const metadata = '(old.detail, old.company_id) IS DISTINCT FROM (new.detail, new.company_id)';
+/** Also a record that was written again with other content, such as after the asset has moved to another company. */
+const metadata = `((old.detail, old.company_id) IS DISTINCT FROM (new.detail, new.company_id)
+  OR old.record_key IS NULL AND new.record_key IS NOT NULL AND (old.sidecar_files#>ARRAY[new.record_key, 'crc32'])
+    IS DISTINCT FROM (new.sidecar_files#>ARRAY[new.record_key, 'crc32']))`;
 const transcript = `new.transcript_state = 'mirrored'
   AND (old.transcript_state, old.transcript_keys) IS DISTINCT FROM (new.transcript_state, new.transcript_keys)`;
 const thumbnail = `new.thumbnail_state = 'mirrored'
@@ -92,7 +95,8 @@ export const changes = `
           coalesce(new.sidecar_files->sidecar->'bytes', CASE sidecar WHEN new.thumbnail->>'key' THEN new.thumbnail->'bytes' END),
           new.sidecar_files->sidecar->'crc32')), '{}')
       INTO objects FROM (
-        SELECT new.record_key AS sidecar UNION ALL SELECT new.thumbnail->>'key'
+        -- A record that is to be written again is still in the bucket.
+        SELECT coalesce(new.record_key, old.record_key) AS sidecar UNION ALL SELECT new.thumbnail->>'key'
         UNION ALL SELECT jsonb_array_elements_text(
           CASE jsonb_typeof(new.transcript_keys) WHEN 'array' THEN new.transcript_keys ELSE '[]' END)) AS sidecars
       WHERE sidecar IS NOT NULL;

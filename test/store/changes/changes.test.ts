@@ -189,6 +189,24 @@ test('statements that change nothing of the copy write no change', async () => {
   expect(await count()).toBe(before);
 });
 
+test('an asset that moves to another company keeps its record in the feed, and its new record is a change', async () => {
+  await mirror('moving');
+  const record = 'acme/moving.asset.json';
+  const file = (crc32: string) => JSON.stringify({ [record]: { bytes: 3, etag: null, crc32 } });
+  await pool.query(`UPDATE assets SET sidecar_files = $1 WHERE id = 'moving'`, [file('00000001')]);
+  const after = await end();
+  await pool.query(`UPDATE assets SET company_id = 'other', record_key = NULL, next_at = now() WHERE id = 'moving'`);
+  await pool.query(`UPDATE assets SET record_key = $1, sidecar_files = $2, next_at = NULL WHERE id = 'moving'`, [
+    record,
+    file('00000002'),
+  ]);
+  await until('both', async () => (await page(after)).changes.length === 2);
+  const recordOf = ({ objects }: Change) => objects?.find(({ key }) => key === record)?.crc32;
+  const { changes } = await page(after);
+  expect(ofPage({ changes })).toEqual(['metadata moving', 'metadata moving']);
+  expect(changes.map(recordOf)).toEqual(['00000001', '00000002']);
+});
+
 test('a cursor of another feed, of the future or of pruned changes is expired, and another text is no cursor', async () => {
   const after = await end();
   const { feed, xact, id } = readCursor(after)!;
