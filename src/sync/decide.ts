@@ -64,8 +64,10 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
         (before.transcriptState === 'none' || (before.transcriptState === 'gave_up' && mayRetry));
       const thumbnail =
         options.thumbnails && listed.listed.hasThumbnail === true && before.thumbnailState === 'gave_up' && mayRetry;
-      const isDue = changed || transcript || thumbnail;
       const isReadableAgain = before.reason?.code === 'unreadable_listing';
+      // The last follow-up check has failed: the record may have an old name.
+      const hasFailed = before.reason !== null && !isReadableAgain;
+      const isDue = changed || transcript || thumbnail || (options.full && hasFailed);
       if (!isDue && !isReadableAgain && !before.replacement) return undefined;
       return {
         state: 'mirrored',

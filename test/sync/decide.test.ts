@@ -272,6 +272,21 @@ describe('the decision on a listed asset', () => {
       looked('mirrored', false),
     ],
 
+    [
+      'a mirrored asset whose last follow-up check has failed is due at a full sync',
+      record('mirrored', { media, reason: why }),
+      listing(),
+      full,
+      looked('mirrored', true, why),
+    ],
+    [
+      'a mirrored asset whose last follow-up check has failed is left alone by other syncs',
+      record('mirrored', { media, reason: why }),
+      listing(),
+      incremental,
+      undefined,
+    ],
+
     ['a new skipped asset is recorded as skipped', undefined, listing(), skipped, aside],
     ['a new skipped and unreadable asset is not recorded', undefined, unreadable, skipped, undefined],
     ['a failed asset that the filters skip is no failure any more', record('failed', mine), listing(), skipped, aside],
