@@ -201,6 +201,24 @@ describe('sidecars', () => {
     await scene.resync();
     await transcriptIs(id, 'mirrored');
   });
+
+  test('an asset that an operator requests during a follow-up check is compared with the bucket after it', {
+    tags: 'slow',
+  }, async () => {
+    const id = await scene.upload(video);
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    await scene.checked();
+    await scene.mirror.quiet();
+    const { key } = await scene.mirror.asset(id);
+    await scene.admin.changeAsset(id, { tags: ['new'] });
+    await scene.admin.addFault({ endpoint: 'asset', assetId: id, latency: 5000, times: 1 });
+    await scene.resync({ mode: 'incremental' });
+    await until('a follow-up check', async () => (await scene.mirror.api('GET', `/assets/${id}`)).working);
+    await scene.storage.remove(key);
+    await scene.resync({ mode: 'incremental', assetIds: [id] });
+    await until('the file', async () => (await scene.storage.head(key)) !== undefined);
+  });
 });
 
 test('a transcript that never comes is given up at its deadline', { tags: 'slow' }, async () => {

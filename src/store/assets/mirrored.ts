@@ -48,7 +48,8 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
       WHERE a.id = ANY(${ids}::text[]) AND a.lease_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
     ), ended AS (
       UPDATE assets SET queued_at = NULL, lease_until = NULL,
-        state = CASE WHEN assets.size IS NOT DISTINCT FROM found.size
+        -- Pending: a listing has requested the asset since the lease began.
+        state = CASE WHEN assets.state <> 'pending' AND assets.size IS NOT DISTINCT FROM found.size
           AND assets.upload_date IS NOT DISTINCT FROM found.upload_date THEN 'mirrored' ELSE 'pending' END,
         next_at = CASE WHEN assets.revision = found.revision THEN now() + found.wait_ms * interval '1 ms' ELSE now() END,
         attempts = 0, follow_ups = found.follow_ups, waits = 0, reason = found.reason, processing_since = NULL,
