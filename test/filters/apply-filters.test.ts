@@ -260,6 +260,23 @@ describe('a company that two connections read', () => {
     await worker.close();
   });
 
+  test('what another connection has skipped meanwhile is mirrored after its own connection is resumed', async () => {
+    const { companyId, connectionId: first, film } = await listed();
+    const { connectionId: second } = await stage.person(companyId);
+    await stage.run(second);
+    await patch(second, { exclude: { assetTypes: ['videos'] } });
+    await stage.mirror.api('POST', `/connections/${first}/pause`);
+    await stage.store.connections.adopt(1000);
+    const worker = workerOf(stage);
+    expect(await worker.work(film)).toMatchObject({ outcome: 'skipped' });
+    await worker.close();
+    expect(await rows(companyId)).toMatchObject({ [film]: { ...skipped(excluded('videos')), connectionId: second } });
+    await stage.mirror.api('POST', `/connections/${first}/resume`);
+    expect(await stage.store.filters.pending(stage.deps.filters)).toContain(first);
+    await applyFilters(stage.deps, first, new AbortController().signal);
+    expect(await rows(companyId)).toMatchObject({ [film]: { ...waiting, connectionId: first } });
+  });
+
   test('an asset that two connections list at the same time is due if one of them does not skip it', {
     tags: 'slow',
   }, async () => {

@@ -67,6 +67,8 @@ async function change(
   if (connection.status === 'active') {
     const regained = gained.filter((companyId) => lostBefore.has(companyId));
     await tryAgain(tx, id, regained);
+    // As for a connection that is resumed (connections/status.ts).
+    if (regained.length > 0) await sql`UPDATE connections SET filters_pending = true WHERE id = ${id}`.execute(tx);
   }
   const lostIds = lost.map(({ companyId }) => companyId);
   if (lost.length > 0) await leaveWork(tx, id, lostIds);

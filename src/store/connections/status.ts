@@ -85,12 +85,15 @@ export async function pause(db: Database, id: string): Promise<boolean> {
   });
 }
 
-/** Resumes a paused connection, with a sync for what is new. False: it was not paused. */
+/**
+ * Resumes a paused connection, with a sync for what is new. The filters of connections that continued with its assets may have
+ * skipped some of them, so its own are applied again. False: it was not paused.
+ */
 export async function resume(db: Database, id: string): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     const resumed = await tx
       .updateTable('connections')
-      .set({ status: 'active' })
+      .set({ status: 'active', filtersPending: true })
       .where('id', '=', id)
       .where('status', '=', 'paused')
       .returning('id')

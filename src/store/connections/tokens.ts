@@ -68,6 +68,8 @@ export async function connect(
           delayedUntil: null,
           delayedReason: null,
           lastError: null,
+          // As for a connection that is resumed (status.ts).
+          filtersPending: true,
         }),
       )
       .returning('id')
