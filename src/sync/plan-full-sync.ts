@@ -126,6 +126,7 @@ class Planner {
     const { signal } = this.#options;
     if (connection.status !== 'active') throw new Error(`it is ${connection.status}`);
     const me = storable(await this.#request(connection, null, (token) => client.me({ token, signal })));
+    for (const problem of me.problems) this.result.problems.push(`/me: ${problem}`);
     const highWaterMarks = new Map(
       (await store.connections.companies([connection.id])).map(({ id, highWaterMark }) => [id, highWaterMark]),
     );

@@ -15,6 +15,7 @@ describe('the plan for one asset', () => {
     ({
       ...listing(),
       state,
+      reason: null,
       media: null,
       skipped: false,
       transcriptState: 'none',
@@ -110,6 +111,22 @@ describe('a plan', () => {
       await stage.admin.setFaults(...rules);
       expect((await planned(connectionId)).result).toMatchObject({ listed, problems });
     }
+    await stage.admin.clearFaults();
+  });
+
+  test('a plan names the companies that it cannot read', async () => {
+    const { companyId, connectionId, userId } = await stage.company();
+    await stage.upload(companyId);
+    const companies = [
+      { id: companyId, name: companyId },
+      { id: 5, name: 'unreadable' },
+    ];
+    await stage.admin.addFault({
+      endpoint: 'me',
+      body: { user: { id: userId, name: 'x', email: 'x@example.com' }, companies },
+    });
+    const { result } = await planned(connectionId);
+    expect(result).toMatchObject({ listed: 1, problems: [expect.stringMatching(/^\/me: company .* was skipped/)] });
     await stage.admin.clearFaults();
   });
 
