@@ -166,6 +166,7 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, { ids, ass
       ...(reconciles && { sighted: ids }),
       ...(isLast &&
         reconciles &&
+        !listing.isDoubtful &&
         listing.unreadable.size <= mostUnreadable && { stillUnreadable: [...listing.unreadable] }),
     })
     .catch((error) => interruptListing(error, listing.pages - 1));
