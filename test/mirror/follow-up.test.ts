@@ -211,9 +211,8 @@ describe('sidecars', () => {
     await scene.checked();
     await scene.mirror.quiet();
     const { key } = await scene.mirror.asset(id);
-    await scene.admin.changeAsset(id, { tags: ['new'] });
     await scene.admin.addFault({ endpoint: 'asset', assetId: id, latency: 5000, times: 1 });
-    await scene.resync({ mode: 'incremental' });
+    await scene.query(`UPDATE assets SET next_at = now() WHERE id = '${id}'`);
     await until('a follow-up check', async () => (await scene.mirror.api('GET', `/assets/${id}`)).working);
     await scene.storage.remove(key);
     await scene.resync({ mode: 'incremental', assetIds: [id] });
