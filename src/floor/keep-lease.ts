@@ -2,26 +2,37 @@ import { LeaseLost } from './errors.ts';
 
 /**
  * Renews a lease of this process until `end`: regularly, and at each call of `check`. `lost` is aborted when another process
- * has it, or may have it because it was not renewed in time. `leased` names what it is for, in the reason.
+ * has it, or may have it because it was not renewed in time. `fence` is for the moment before something that cannot be undone:
+ * a process that was suspended does not know yet that its lease has ended. `leased` names what it is for, in the reason.
  */
 export function keepLease(leased: string, leaseMs: number, renew: () => Promise<boolean>) {
   const lost = new AbortController();
   let renewedAt = performance.now();
+  // While the machine sleeps, only this clock goes on.
+  let renewedDate = Date.now();
   const lose = () => lost.abort(new LeaseLost(leased));
   const check = async () => {
-    const askedAt = performance.now();
+    const [askedAt, askedDate] = [performance.now(), Date.now()];
     try {
-      if (await renew()) renewedAt = Math.max(renewedAt, askedAt);
-      else lose();
+      if (!(await renew())) lose();
+      else if (askedAt >= renewedAt) [renewedAt, renewedDate] = [askedAt, askedDate];
     } catch {
       // The database may be back before the lease ends.
     }
   };
   const everyMs = leaseMs / 4;
+  const isEnding = () =>
+    Math.max(performance.now() - renewedAt, Date.now() - renewedDate) >= leaseMs - everyMs || Date.now() < renewedDate;
+  /** @throws LeaseLost */
+  const fence = async () => {
+    if (isEnding()) await check();
+    if (isEnding()) lose();
+    lost.signal.throwIfAborted();
+  };
   const timer = setInterval(() => {
     // At the next time, the lease would have ended.
     if (performance.now() - renewedAt >= leaseMs - everyMs) lose();
     else void check();
   }, everyMs).unref();
-  return { lost: lost.signal, check, end: () => clearInterval(timer) };
+  return { lost: lost.signal, check, fence, end: () => clearInterval(timer) };
 }

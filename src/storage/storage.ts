@@ -147,6 +147,8 @@ export interface PurgeOptions {
   dryRun?: boolean | undefined;
   /** Only this version of the object. */
   versionId?: string | undefined;
+  /** Is called before each removal, and throws if nothing may be removed any more. */
+  fence?: (() => Promise<void>) | undefined;
 }
 
 export interface LockOptions {

@@ -27,6 +27,26 @@ test('a lease survives renewals that fail, as long as one succeeds in time', asy
   vi.useRealTimers();
 });
 
+test('a fence asks the database only if the lease may have ended, also while the machine slept', async () => {
+  vi.useFakeTimers({ toFake: ['Date'] });
+  let calls = 0;
+  let isOurs = true;
+  const lease = keepLease('the work', 60_000, async () => {
+    calls++;
+    return isOurs;
+  });
+  await lease.fence();
+  expect(calls).toBe(0);
+  vi.setSystemTime(Date.now() + 61_000);
+  await lease.fence();
+  expect(calls).toBe(1);
+  vi.setSystemTime(Date.now() + 61_000);
+  isOurs = false;
+  await expect(lease.fence()).rejects.toThrow(LeaseLost);
+  lease.end();
+  vi.useRealTimers();
+});
+
 test('a lease that another process has taken over is lost at once', async () => {
   const lease = keepLease('the work', 60_000, async () => false);
   await lease.check();

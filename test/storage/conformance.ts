@@ -854,6 +854,16 @@ export function purgedObjects(open: () => Storage): void {
       expect(await keys('purged/')).toEqual(['purged/ab/film.mp4', 'purged/b']);
     });
 
+    test('a purge asks before each removal whether it may go on', async () => {
+      for (const name of ['1', '2', '3']) await open().put(`purged/fenced/${name}`, 'text');
+      let asked = 0;
+      const fence = async () => {
+        if (++asked === 2) throw new Error('no more');
+      };
+      await expect(found('purged/fenced/', { fence })).rejects.toThrow('no more');
+      expect(await keys('purged/fenced/')).toEqual(['purged/fenced/2', 'purged/fenced/3']);
+    });
+
     test('a purge removes all versions of an object, also of one that was removed', async () => {
       const storage = open();
       await storage.put('purged/versions/film', '1');

@@ -1,7 +1,7 @@
 import { idSegment, tombstoneKey } from '../../storage/keys.ts';
 import type { WaitingErasure } from '../../store/removals/erasures.ts';
 import { leaseForRemoval, type RemovalDeps, workOnEach } from './lease-for-removal.ts';
-import { purgeAsset, type Stored, withoutRow } from './purge-asset.ts';
+import { type Held, purgeAsset, type Stored, withoutRow } from './purge-asset.ts';
 
 const pageSize = 100;
 
@@ -34,26 +34,26 @@ export async function eraseAssets(deps: RemovalDeps): Promise<number> {
 async function eraseAsset(deps: RemovalDeps, waiting: WaitingErasure): Promise<boolean> {
   const { store, signal } = deps;
   const { assetId } = waiting;
-  const isErased = await leaseForRemoval(deps, assetId, { gone: false }, (asset, leased) =>
-    eraseLeased(deps, waiting, asset, leased),
+  const isErased = await leaseForRemoval(deps, assetId, { gone: false }, (asset, held) =>
+    eraseLeased(deps, waiting, asset, held),
   );
   if (isErased !== undefined) return isErased;
   // GONE_RETENTION removed it meanwhile, or only superseded files are known.
   if (await store.assets.get(assetId)) return false;
-  return eraseLeased(deps, waiting, undefined, signal);
+  return eraseLeased(deps, waiting, undefined, { signal });
 }
 
 async function eraseLeased(
   deps: RemovalDeps,
   waiting: WaitingErasure,
   asset: Stored | undefined,
-  signal: AbortSignal,
+  held: Held,
 ): Promise<boolean> {
   const { store, storage, log } = deps;
   const { erasureId, assetId, hash } = waiting;
-  await writeTombstone(deps, waiting, signal);
+  await writeTombstone(deps, waiting, held.signal);
   const purgeable = asset ?? withoutRow(assetId, await store.versions.ofAsset(assetId));
-  const options = { signal, isShared: store.removals.isShared };
+  const options = { ...held, isShared: store.removals.isShared };
   if (waiting.objects === null) {
     await store.removals.saveErasureCounts(waiting, await purgeAsset(storage, purgeable, { ...options, dryRun: true }));
   }

@@ -5,7 +5,7 @@ import type { Storage } from '../../storage/storage.ts';
 import { throwIfUnavailable } from '../../storage/throw-if-unavailable.ts';
 import { isAway } from '../../store/database/unreachable.ts';
 import type { Store } from '../../store/store.ts';
-import type { Stored } from './purge-asset.ts';
+import type { Held, Stored } from './purge-asset.ts';
 
 export interface RemovalDeps {
   store: Store;
@@ -45,13 +45,13 @@ export async function workOnEach<T>(
 
 /**
  * Leases an asset while `remove` removes it; with `gone`, only if it is still gone and not protected. `remove` returns whether it
- * deleted the row. Its signal is aborted when another process has the asset. Undefined: the asset could not be leased.
+ * deleted the row. Undefined: the asset could not be leased.
  */
 export async function leaseForRemoval(
   { store, leaseMs, signal }: RemovalDeps,
   id: string,
   { gone }: { gone: boolean },
-  remove: (asset: Stored, signal: AbortSignal) => Promise<boolean>,
+  remove: (asset: Stored, held: Held) => Promise<boolean>,
 ): Promise<boolean | undefined> {
   const asset = await store.removals.takeForRemoval(id, { gone, leaseMs });
   if (!asset) return undefined;
@@ -60,7 +60,8 @@ export async function leaseForRemoval(
   try {
     if (!(await store.removals.beginRemoval(asset, { erase: !gone }))) return false;
     const versions = await store.versions.ofAsset(id);
-    isRemoved = await remove({ ...asset, versions }, AbortSignal.any([signal, lease.lost]));
+    const held = { signal: AbortSignal.any([signal, lease.lost]), fence: lease.fence };
+    isRemoved = await remove({ ...asset, versions }, held);
     return isRemoved;
   } finally {
     lease.end();

@@ -54,6 +54,12 @@ async function keysAndFoldersOf(asset: Purgeable, isShared: IsShared): Promise<s
   return [...new Set([...records, ...places, `${versionKeys.prefix}${own}/`])];
 }
 
+/** While `signal` is not aborted and `fence` does not throw, no other process has the asset. */
+export interface Held {
+  signal: AbortSignal;
+  fence?: (() => Promise<void>) | undefined;
+}
+
 /** Whether another asset has its media in a folder. */
 export type IsShared = (folder: string, assetId: string) => Promise<boolean>;
 
@@ -68,7 +74,7 @@ function folderOf(key: string, own: string): string | undefined {
 export async function purgeAsset(
   storage: Storage,
   asset: Purgeable,
-  options: { signal: AbortSignal; dryRun?: boolean; isShared: IsShared },
+  options: Held & { dryRun?: boolean; isShared: IsShared },
 ): Promise<Removed> {
   const found: Removed = { objects: 0, bytes: 0, left: [] };
   const seen = new Set<string>();

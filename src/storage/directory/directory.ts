@@ -56,10 +56,13 @@ export async function openDirectory(options: {
     list: (prefix, { signal } = {}) => walk(root, '', prefix, signal),
     keep: (key, as, options = {}) => keep(root, drafts, { key, as, ...options }),
     remove,
-    async *purge(at, { signal, dryRun } = {}) {
+    async *purge(at, { signal, dryRun, fence } = {}) {
       for await (const { key, bytes } of walk(root, '', at, signal)) {
         if (!at.endsWith('/') && key !== at) continue;
-        if (!dryRun) await remove(key);
+        if (!dryRun) {
+          await fence?.();
+          await remove(key);
+        }
         yield { key, bytes };
       }
     },

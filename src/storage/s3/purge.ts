@@ -22,7 +22,7 @@ const recentMs = 10_000;
 export async function* purge(bucket: Bucket, at: string, options: PurgeOptions): AsyncGenerator<Purged> {
   try {
     if (options.versionId !== undefined) {
-      yield await removeEntry(bucket, { Key: bucket.full(at), VersionId: options.versionId, isMarker: false });
+      yield await removeEntry(bucket, { Key: bucket.full(at), VersionId: options.versionId, isMarker: false }, options);
       return;
     }
     for await (const entries of byKey(entriesBelow(bucket, at, options.signal))) {
@@ -31,7 +31,7 @@ export async function* purge(bucket: Bucket, at: string, options: PurgeOptions):
         for (const entry of versions) yield purgedOf(bucket, entry);
         continue;
       }
-      yield* purgeKey(bucket, entries, versions);
+      yield* purgeKey(bucket, { entries, versions }, options);
     }
   } catch (error) {
     throw await bucket.failure(error, options.signal);
@@ -39,18 +39,24 @@ export async function* purge(bucket: Bucket, at: string, options: PurgeOptions):
 }
 
 /** Removes delete markers last, and only if nothing remains that they hide. */
-async function* purgeKey(bucket: Bucket, entries: Entry[], versions: Entry[]): AsyncGenerator<Purged> {
+async function* purgeKey(
+  bucket: Bucket,
+  { entries, versions }: { entries: Entry[]; versions: Entry[] },
+  options: PurgeOptions,
+): AsyncGenerator<Purged> {
   const left: Purged[] = [];
   for (const entry of versions) {
-    const purged = await removeEntry(bucket, entry);
+    const purged = await removeEntry(bucket, entry, options);
     if (purged.left) left.push(purged);
     yield purged;
   }
   const [first] = entries;
   const { Bucket } = bucket.at('');
-  if (left.length === 0) for (const marker of entries.filter((it) => it.isMarker)) await removeEntry(bucket, marker);
+  if (left.length === 0)
+    for (const marker of entries.filter((it) => it.isMarker)) await removeEntry(bucket, marker, options);
   // A locked version must not stay the current object.
   else if (!entries.some(({ isMarker, IsLatest }) => isMarker && IsLatest)) {
+    await options.fence?.();
     await bucket.client.send(new DeleteObjectCommand({ Bucket, Key: first!.Key }));
   }
 }
@@ -62,7 +68,8 @@ const purgedOf = (bucket: Bucket, { Key, VersionId, Size = 0 }: Entry): Purged =
 });
 
 /** Removes an entry. Returns `left` if a lock or a missing permission prevents the removal: that is no error of the store. */
-async function removeEntry(bucket: Bucket, entry: Entry): Promise<Purged> {
+async function removeEntry(bucket: Bucket, entry: Entry, { fence }: PurgeOptions): Promise<Purged> {
+  await fence?.();
   const { Key, VersionId } = entry;
   const at = { Bucket: bucket.options.bucket, Key, VersionId };
   const purged = purgedOf(bucket, entry);

@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { eraseAssets } from '../../../src/mirror/removal/erase.ts';
 import { removeGone } from '../../../src/mirror/removal/remove-gone.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
@@ -260,6 +260,32 @@ test('the unfinished upload of an asset that is gone or skipped ends with its er
   await mirror.api('POST', '/erasures', { assetIds: [gone, skipped], reason: 'requested' });
   await eraseAssets({ store, storage: ground.storage, log: mirror.service.context.log, leaseMs: 60_000, signal });
   expect(await ground.leftovers()).toEqual([]);
+});
+
+test('a removal that was suspended does not remove what a worker has stored meanwhile', async () => {
+  const { store, ground } = stage;
+  const { companyId, connectionId } = await stage.company();
+  const id = await goneFrom(companyId, connectionId);
+  let isBack = false;
+  const storage: Storage = {
+    ...ground.storage,
+    async *purge(at, options) {
+      if (!isBack) {
+        isBack = true;
+        await stage.query(`UPDATE assets SET lease_until = now() - interval '1 second' WHERE id = $1`, [id]);
+        await stage.upload(companyId, 1, { id, content: { text: 'hello' } });
+        await stage.sync(connectionId, 'full');
+        await worker.complete(id);
+        vi.spyOn(Date, 'now').mockReturnValue(Date.now() + 61_000);
+      }
+      yield* ground.storage.purge(at, options);
+    },
+  };
+  expect(await remove(storage)).toBe(0);
+  vi.restoreAllMocks();
+  const { media, recordKey } = (await store.assets.get(id))!;
+  expect(await ground.storage.head(media!.key)).toMatchObject({ bytes: 5 });
+  expect(await ground.storage.head(recordKey!)).toBeDefined();
 });
 
 test('an asset that comes back while it is removed gets its transcript and thumbnail again', {
