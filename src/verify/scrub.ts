@@ -160,12 +160,13 @@ export class Scrubber {
     const damaged = differences.filter(({ mark }) => mark !== '!');
     const repairs = damaged.flatMap(({ kind, remedy }) => (kind && remedy ? [{ kind, remedy }] : []));
     const isRepaired = repairs.length > 0 && (await store.contents.requestRepair(id, repairs));
-    if (damaged.length > 0) await this.#reportDamage(asset, damaged, isRepaired);
     const unreadable = differences.find(({ mark }) => mark === '!');
     const isMoving = repairs.length > 0 && !isRepaired;
-    // Otherwise the asset stays the longest unverified one, and is read again soon.
-    const isDone = !unreadable && !isMoving;
-    await this.#saveResults({ ...inspection, verified: isDone ? inspection.verified : [] });
+    // An asset that must be read again soon stays the longest unverified one.
+    const verified = unreadable || isMoving ? [] : inspection.verified;
+    // Before the event: a finding is over once the asset was verified after it.
+    await this.#saveResults({ ...inspection, verified });
+    if (damaged.length > 0) await this.#reportDamage(asset, damaged, isRepaired);
     if (unreadable) {
       log.warn(
         { event: 'object.unreadable', assetId: id, key: unreadable.key, reason: unreadable.text },

@@ -164,6 +164,8 @@ describe('the scrub', () => {
     ]);
     const text = expect.stringMatching(/CRC-32 .* was kept: the media of version .*, which cannot be fetched again/);
     expect(rows).toEqual([{ data: { objects: [{ key: at, text }], repaired: false } }]);
+    const { examples } = await scene.mirror.store.assurance.findings({ since: new Date(0), connectionId: undefined });
+    expect(examples).toContainEqual(expect.objectContaining({ assetId: id, key: at }));
     expect(await contentOf(scene.storage, key)).toEqual(Buffer.from('another one'));
     const before = await scrub.sizes();
     await database.query('DELETE FROM asset_versions WHERE asset_id = $1', [id]);
