@@ -55,9 +55,9 @@ export const resultOf = ({ outcome }: Outcome): AssetResult | undefined => resul
 const attemptsFor = (error: unknown) => (isTemporary(error) ? 12 : 5);
 
 /**
- * An object that the bucket refuses without a known cause fails after this number of waits, which take hours. If the bucket says that
- * it cannot take only this object now, such as without space, the object waits without limit. In an outage of the library, an asset
- * waits up to ten times as often; after that, each failure counts as an attempt.
+ * An object that the bucket refuses without a known cause fails after this number of waits, which take hours. If the bucket has no
+ * space for it, the object waits without limit. In an outage of the library, an asset waits up to ten times as often; after that,
+ * each failure counts as an attempt.
  */
 const mostWaits = 20;
 
