@@ -27,6 +27,20 @@ const remove = (storage: Storage = stage.ground.storage, store = stage.store) =>
   return removeGone({ store, storage, log: mirror.service.context.log, leaseMs: 60_000, signal }, 0);
 };
 
+/** The storage of the stage. Something happens before its first purge. */
+function beforePurge(act: () => Promise<void>): Storage {
+  const { storage } = stage.ground;
+  let first: Promise<void> | undefined;
+  return {
+    ...storage,
+    async *purge(at, options) {
+      first ??= act();
+      await first;
+      yield* storage.purge(at, options);
+    },
+  };
+}
+
 /** An asset that was mirrored, and that the library no longer has. */
 async function goneFrom(companyId: string, connectionId: string): Promise<string> {
   const [id] = await stage.upload(companyId, 1, { content: { text: 'hello' } });
@@ -205,15 +219,9 @@ test('a hold on an asset whose removal begins at that moment keeps its files, or
   await store.removals.release({ kind: 'asset', ids: [id!] });
   const hold = (kind: string, of: string) => mirror.api('POST', '/holds', { kind, ids: [of] }).catch(String);
   const answers: unknown[] = [];
-  const storage: Storage = {
-    ...ground.storage,
-    async *purge(at, options) {
-      if (answers.length === 0) {
-        answers.push(await hold('asset', id!), await hold('connection', connectionId), await hold('asset', other!));
-      }
-      yield* ground.storage.purge(at, options);
-    },
-  };
+  const storage = beforePurge(async () => {
+    answers.push(await hold('asset', id!), await hold('connection', connectionId), await hold('asset', other!));
+  });
   expect(await remove(storage)).toBe(1);
   const tooLate = expect.stringMatching(new RegExp(`being_removed.*too late.*${id}`, 's'));
   expect(answers).toEqual([tooLate, tooLate, { changed: 1 }]);
@@ -266,21 +274,13 @@ test('a removal that was suspended does not remove what a worker has stored mean
   const { store, ground } = stage;
   const { companyId, connectionId } = await stage.company();
   const id = await goneFrom(companyId, connectionId);
-  let isBack = false;
-  const storage: Storage = {
-    ...ground.storage,
-    async *purge(at, options) {
-      if (!isBack) {
-        isBack = true;
-        await stage.query(`UPDATE assets SET lease_until = now() - interval '1 second' WHERE id = $1`, [id]);
-        await stage.upload(companyId, 1, { id, content: { text: 'hello' } });
-        await stage.sync(connectionId, 'full');
-        await worker.complete(id);
-        vi.spyOn(Date, 'now').mockReturnValue(Date.now() + 61_000);
-      }
-      yield* ground.storage.purge(at, options);
-    },
-  };
+  const storage = beforePurge(async () => {
+    await stage.query(`UPDATE assets SET lease_until = now() - interval '1 second' WHERE id = $1`, [id]);
+    await stage.upload(companyId, 1, { id, content: { text: 'hello' } });
+    await stage.sync(connectionId, 'full');
+    await worker.complete(id);
+    vi.spyOn(Date, 'now').mockReturnValue(Date.now() + 61_000);
+  });
   expect(await remove(storage)).toBe(0);
   vi.restoreAllMocks();
   const { media, recordKey } = (await store.assets.get(id))!;
@@ -310,18 +310,10 @@ test('an asset that comes back while it is removed gets its transcript and thumb
   expect(before.length).toBeGreaterThan(4);
   await admin.removeAsset(id!);
   await stage.sync(connectionId, 'full');
-  let isBack = false;
-  const storage: Storage = {
-    ...ground.storage,
-    async *purge(at, options) {
-      if (!isBack) {
-        isBack = true;
-        await stage.upload(companyId, 1, { id: id!, ...film });
-        await stage.sync(connectionId, 'full');
-      }
-      yield* ground.storage.purge(at, options);
-    },
-  };
+  const storage = beforePurge(async () => {
+    await stage.upload(companyId, 1, { id: id!, ...film });
+    await stage.sync(connectionId, 'full');
+  });
   expect(await remove(storage)).toBe(0);
   await worker.complete(id!);
   expect(await sidecars()).toEqual(before);
@@ -341,18 +333,10 @@ test('an asset that comes back while it is removed has no versions any more, and
   await stage.sync(connectionId, 'full');
   expect(await store.versions.ofAsset(id!)).toHaveLength(1);
 
-  let isBack = false;
-  const storage: Storage = {
-    ...ground.storage,
-    async *purge(at, options) {
-      if (!isBack) {
-        isBack = true;
-        await stage.upload(companyId, 1, { id: id!, content: { text: 'second one' } });
-        await stage.sync(connectionId, 'full');
-      }
-      yield* ground.storage.purge(at, options);
-    },
-  };
+  const storage = beforePurge(async () => {
+    await stage.upload(companyId, 1, { id: id!, content: { text: 'second one' } });
+    await stage.sync(connectionId, 'full');
+  });
   expect(await remove(storage)).toBe(0);
   expect(await store.versions.ofAsset(id!)).toEqual([]);
   await worker.complete(id!);
