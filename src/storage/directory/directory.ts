@@ -14,8 +14,8 @@ import { walk } from './walk.ts';
 import { write } from './write.ts';
 
 /**
- * Objects as files below a directory. A file is written to a draft, synced to the disk and renamed to its path, and the
- * rename is synced too. Content types and metadata are not stored: the record has what matters.
+ * Objects as files below a directory. A file is written to a draft, synced to the disk and renamed to its path. The
+ * rename is synced too, and so are removals. Content types and metadata are not stored: the record has what matters.
  */
 export async function openDirectory(options: {
   path: string;
@@ -35,7 +35,8 @@ export async function openDirectory(options: {
   const remove = async (key: string) => {
     const file = root.fileOf(key);
     if (await root.otherInPlaceOf(key).catch(() => undefined)) return;
-    await unlink(file).catch((error) => {
+    const unlinked = unlink(file).then(() => root.syncPath(key));
+    await unlinked.catch((error) => {
       if (!isMissing(error) && codeOf(error) !== 'EISDIR') throw classify(error, root.path);
     });
   };

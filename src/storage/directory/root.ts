@@ -1,12 +1,15 @@
-import { mkdir, stat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { mkdir, open, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { Rejected, StorageUnavailable } from '../../floor/errors.ts';
 import type { StoredObject } from '../storage.ts';
-import { classify, isMissing } from './errors.ts';
+import { classify, codeOf, isMissing } from './errors.ts';
 import { caseCheck, ignoresCase } from './letter-case.ts';
 
 /** Contains drafts; never listed, and swept when the store is opened. */
 export const draftFolder = '.asset-mirror-tmp';
+
+/** How many folders are remembered as synced; a folder that is not remembered is synced once more. */
+const mostSyncedFolders = 10_000;
 
 /** The directory of a store, and the disk it must be on. */
 export class Root {
@@ -19,6 +22,8 @@ export class Root {
   #device: number | undefined;
   readonly #letterCase;
   #caseOfDevice: { device: number | undefined; ignored: boolean } | undefined;
+  /** Folders, relative to the root, whose own entries are known to be on the disk. */
+  readonly #syncedFolders = new Set<string>();
 
   constructor(path: string, hashes: boolean) {
     this.path = path;
@@ -95,6 +100,23 @@ export class Root {
     }
   }
 
+  /**
+   * Syncs the folder of a key, and each folder above it until one whose own entry is known to be on the disk: another process
+   * may have made them, and died before it synced them. `firstMade`: the first folder that the caller made for this key.
+   */
+  async syncPath(key: string, firstMade?: string): Promise<void> {
+    const synced: string[] = [];
+    for (let folder = dirname(key); ; folder = dirname(folder)) {
+      const path = join(this.path, folder);
+      await syncDirectory(path);
+      const isNew = firstMade !== undefined && path.length >= firstMade.length;
+      if (folder === '.' || (!isNew && this.#syncedFolders.has(folder))) break;
+      synced.push(folder);
+    }
+    if (this.#syncedFolders.size > mostSyncedFolders) this.#syncedFolders.clear();
+    for (const folder of synced) this.#syncedFolders.add(folder);
+  }
+
   /** See `Storage.stamp`. */
   async stamp(key: string): Promise<string | undefined> {
     try {
@@ -123,5 +145,17 @@ export class Root {
     const other = await this.otherInPlaceOf(key);
     if (other === undefined) return;
     throw new Rejected({ code: 'key_refused', key, problem: 'differs_in_case', other });
+  }
+}
+
+async function syncDirectory(path: string): Promise<void> {
+  const handle = await open(path, 'r');
+  try {
+    await handle.sync().catch((error) => {
+      // Some file systems cannot sync a directory.
+      if (!['EINVAL', 'ENOTSUP'].includes(codeOf(error))) throw error;
+    });
+  } finally {
+    await handle.close();
   }
 }

@@ -46,33 +46,17 @@ export async function write(
   return drafts.write(claim, work, undo).finally(() => source.destroy());
 }
 
-/** Renames a draft to its final path. When this returns, the rename and every new directory are on the disk. */
+/** Renames a draft to its final path. When this returns, the rename and every directory of the path are on the disk. */
 export async function moveIntoPlace(root: Root, draft: string, target: string, key: string): Promise<void> {
-  const folder = dirname(target);
   try {
-    const first = await mkdir(folder, { recursive: true });
+    const firstMade = await mkdir(dirname(target), { recursive: true });
     await root.refuseOther(key);
     await rename(draft, target);
-    for (let at = folder; ; at = dirname(at)) {
-      await syncDirectory(at);
-      if (!first || at === dirname(first)) return;
-    }
+    await root.syncPath(key, firstMade);
   } catch (error) {
     if (codeOf(error) === 'ENOENT' && !(await exists(draft)) && (await exists(root.drafts))) {
       throw new Error(`store ${key}: its draft was removed before it was complete`, { cause: error });
     }
     throw classifyOfKey(error, key);
-  }
-}
-
-async function syncDirectory(path: string): Promise<void> {
-  const handle = await open(path, 'r');
-  try {
-    await handle.sync().catch((error) => {
-      // Some file systems cannot sync a directory.
-      if (!['EINVAL', 'ENOTSUP'].includes(codeOf(error))) throw error;
-    });
-  } finally {
-    await handle.close();
   }
 }

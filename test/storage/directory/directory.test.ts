@@ -1,10 +1,13 @@
 import { execFile } from 'node:child_process';
 import {
   chmod,
+  type FileHandle,
   mkdir,
   mkdtemp,
+  open,
   readdir,
   readFile,
+  readlink,
   rename,
   rm,
   stat,
@@ -13,10 +16,10 @@ import {
   writeFile,
 } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { Readable, Writable } from 'node:stream';
 import { promisify } from 'node:util';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { Rejected, StorageUnavailable } from '../../../src/floor/errors.ts';
 import { createLog } from '../../../src/floor/log.ts';
 import { openDirectory } from '../../../src/storage/directory/directory.ts';
@@ -43,6 +46,7 @@ describe('a directory', () => {
     path = join(home, 'mirror');
   });
   afterEach(async () => {
+    vi.restoreAllMocks();
     if (mounted) await run('umount', [path]);
     mounted = false;
     await rm(home, { recursive: true, force: true });
@@ -69,6 +73,18 @@ describe('a directory', () => {
     await storage.check();
     await storage.put('a/b', 'again');
     expect((await collected((await storage.get('a/b'))!)).toString()).toBe('again');
+  }
+
+  /** The folders below the root that are synced from now on, in this order. */
+  async function syncedFolders(): Promise<string[]> {
+    const synced: string[] = [];
+    await using handle = await open(home);
+    const { sync } = handle;
+    vi.spyOn(Object.getPrototypeOf(handle), 'sync').mockImplementation(async function (this: FileHandle) {
+      if ((await this.stat()).isDirectory()) synced.push(relative(path, await readlink(`/proc/self/fd/${this.fd}`)));
+      return sync.call(this);
+    });
+    return synced;
   }
 
   test('a directory has a file for each object, named by its key', async () => {
@@ -122,6 +138,23 @@ describe('a directory', () => {
     await storage.close();
     await openDirectory({ path });
     expect(await readdir(drafts)).toEqual(['under-way']);
+  });
+
+  test('a directory syncs removals, and folders that another process may have made without syncing them', async () => {
+    const storage = await openDirectory({ path });
+    await mkdir(join(path, 'c/p/a'), { recursive: true });
+    const synced = await syncedFolders();
+    await storage.put('c/p/a/one.txt', 'text');
+    expect(synced.splice(0)).toEqual(['c/p/a', 'c/p', 'c', '']);
+    await storage.put('c/p/a/two.txt', 'text');
+    expect(synced.splice(0)).toEqual(['c/p/a']);
+    await storage.put('c/p/b/x/one.txt', 'text');
+    expect(synced.splice(0)).toEqual(['c/p/b/x', 'c/p/b', 'c/p']);
+    await rm(join(path, 'c'), { recursive: true });
+    await storage.put('c/p/a/one.txt', 'text');
+    expect(synced.splice(0)).toEqual(['c/p/a', 'c/p', 'c', '']);
+    await storage.remove('c/p/a/one.txt');
+    expect(synced.splice(0)).toEqual(['c/p/a']);
   });
 
   test('a directory can be shared by two stores', async () => {
