@@ -111,6 +111,8 @@ export class Leases {
   }
 
   #add(asset: OwnedAsset, ends: Pick<Entry, 'until' | 'untilDate'>): LeasedAsset {
+    const earlier = this.#entries.get(asset.id);
+    if (earlier) this.#drop(earlier, 'its lease ran out, and this process has leased the asset again');
     const aborter = new AbortController();
     const entry: Entry = { lease: leaseOf(asset), aborter, ...ends };
     this.#entries.set(asset.id, entry);
