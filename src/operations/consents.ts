@@ -25,6 +25,8 @@ const leaseMs = 60_000;
 /** Longer than a refresh and one attempt take. */
 const refreshLeaseMs = 180_000;
 const tickMs = 2000;
+/** Until a consent whose refresh token was refused is tried again. */
+const refusedMs = 3_600_000;
 
 /** The attempt that a browser began with this state, from its sealed cookie. Each state works once. */
 export async function useAttempt(
@@ -121,7 +123,8 @@ async function refreshed({ store, sealer, tokens }: ConsentDeps, consent: Consen
   const renewed = await tokens.refreshConsent({
     connectionId,
     refreshToken,
-    save: (pair, accessMs) => store.consents.renew(id, sealPair(sealer, purposeOf.consent(id), pair), accessMs),
+    save: (pair, accessMs) =>
+      store.consents.renew(id, sealPair(sealer, purposeOf.consent(id), pair), { accessMs, leaseMs }),
   });
   if (!renewed) throw new Error('another process has ended this consent');
   return renewed;
@@ -132,9 +135,12 @@ const isUnauthorized = (error: unknown) => error instanceof HttpError && error.s
 /** A new try would get the same answer: the grant is of no use. Other errors may pass within a day. */
 const isFinal = (error: unknown, { createdAt }: Consent) =>
   error instanceof Rejected ||
-  (error instanceof OAuthError && error.invalidGrant) ||
   (error instanceof HttpError && error.status === 403) ||
   Date.now() - createdAt.getTime() > giveUpMs;
 
-/** How long the library asked to wait, in ms; undefined if it did not. */
-const waitOf = (error: unknown) => (error instanceof RetryLater ? error.waitMs : undefined);
+/** How long to wait after this error, in ms; undefined: as usual. */
+function waitOf(error: unknown): number | undefined {
+  // Another process may have rotated the token, and not have reached the database since: it still saves the new pair.
+  if (error instanceof OAuthError && error.invalidGrant) return refusedMs;
+  return error instanceof RetryLater ? error.waitMs : undefined;
+}

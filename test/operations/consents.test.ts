@@ -1,5 +1,6 @@
 // @module-tag slow
 import { afterEach, expect, test } from 'vitest';
+import { finishConsents } from '../../src/operations/consents.ts';
 import { newBrowser } from '../support/browser.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
@@ -24,19 +25,48 @@ async function expiredConsent(): Promise<string> {
   return (await tokens())!;
 }
 
-test('the refreshed tokens of a consent are saved as soon as the database takes them', async () => {
-  stage = await newStage();
-  await expiredConsent();
+/** Makes the database refuse new tokens of consents, until the function that this returns is called. */
+async function refuseSaves(): Promise<() => Promise<void>> {
   await stage.query(`
     CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no room'; END $$`);
   await stage.query('CREATE TRIGGER refuse BEFORE UPDATE OF tokens ON consents FOR EACH ROW EXECUTE FUNCTION refuse()');
   await stage.ground.endWaits();
-  await until('a save to fail', () => stage.mirror.lines.some((line) => JSON.stringify(line).includes('no room')));
-  await stage.query('DROP TRIGGER refuse ON consents');
-  await stage.ground.endWaits();
+  await until('a save to fail', () => isLogged('no room'));
+  return async () => {
+    await stage.query('DROP TRIGGER refuse ON consents');
+  };
+}
+
+const isLogged = (text: string) => stage.mirror.lines.some((line) => JSON.stringify(line).includes(text));
+
+async function expectConnected(): Promise<void> {
   await until('the consent to end', async () => (await stage.rows('consents')) === 0);
   const { connections } = await stage.mirror.api('GET', '/connections');
   expect(connections).toMatchObject([{ user: { id: userId }, status: 'active' }]);
+}
+
+test('the refreshed tokens of a consent are saved as soon as the database takes them', async () => {
+  stage = await newStage();
+  await expiredConsent();
+  const takeSaves = await refuseSaves();
+  await takeSaves();
+  await stage.ground.endWaits();
+  await expectConnected();
+});
+
+test('a consent is not given up while another process cannot save its refreshed tokens', async () => {
+  stage = await newStage();
+  await expiredConsent();
+  const takeSaves = await refuseSaves();
+  const other = finishConsents(stage.mirror.service.context);
+  try {
+    await stage.ground.endWaits();
+    await until('the refusal of the earlier token', () => isLogged('invalid_grant'));
+    await takeSaves();
+    await expectConnected();
+  } finally {
+    await other.stop();
+  }
 });
 
 test.each(['30s', '0s'])(

@@ -52,11 +52,16 @@ export async function expire(db: Database, id: string): Promise<void> {
   await sql`UPDATE consents SET next_at = now(), access_expires_at = now() WHERE id = ${id}`.execute(db);
 }
 
-/** Saves refreshed tokens. Undefined if the consent has ended. */
-export async function renew(db: Database, id: string, tokens: string, accessMs: number): Promise<Consent | undefined> {
+/** Saves refreshed tokens; otherwise as `save`. Undefined if the consent has ended. */
+export async function renew(
+  db: Database,
+  id: string,
+  tokens: string,
+  { accessMs, leaseMs }: { accessMs: number; leaseMs: number },
+): Promise<Consent | undefined> {
   return db
     .updateTable('consents')
-    .set({ tokens, accessExpiresAt: inMs(accessMs) })
+    .set({ tokens, accessExpiresAt: inMs(accessMs), nextAt: inMs(leaseMs) })
     .where('id', '=', id)
     .returningAll()
     .executeTakeFirst();

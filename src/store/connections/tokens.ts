@@ -31,11 +31,13 @@ export async function connect(
   },
 ): Promise<{ id: string; created: boolean; recovered: boolean }> {
   return db.transaction().execute(async (tx) => {
-    const { consent } = consented;
+    const { consent, user } = consented;
+    // A new user has no row that could be locked: two consents of one may be saved at the same moment.
+    await sql`SELECT pg_advisory_xact_lock(hashtextextended(${user.id}, 0))`.execute(tx);
     const before = await tx
       .selectFrom('connections')
       .select(['id', 'status', 'connectedAt', 'linksSince'])
-      .where('userId', '=', consented.user.id)
+      .where('userId', '=', user.id)
       .forUpdate()
       .executeTakeFirst();
     if (consent) {
@@ -47,8 +49,8 @@ export async function connect(
     }
     const connectedAt = consent?.createdAt ?? sql<Date>`now()`;
     const fresh = {
-      userName: consented.user.name,
-      userEmail: consented.user.email,
+      userName: user.name,
+      userEmail: user.email,
       tokens: consented.tokens,
       accessExpiresAt: consented.accessExpiresAt,
       ...(consented.tags && { tags: consented.tags }),
@@ -56,7 +58,7 @@ export async function connect(
     };
     const saved = await tx
       .insertInto('connections')
-      .values({ id: randomUUID(), userId: consented.user.id, status: 'active', ...fresh })
+      .values({ id: randomUUID(), userId: user.id, status: 'active', ...fresh })
       .onConflict((conflict) =>
         conflict.column('userId').doUpdateSet({
           ...fresh,

@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, describe, expect, test } from 'vitest';
+import { Superseded } from '../../../src/floor/errors.ts';
+import type { Consent } from '../../../src/store/database/schema.ts';
 import { openStore } from '../../../src/store/store.ts';
 import { ask } from '../../support/database.ts';
 import { until } from '../../support/until.ts';
@@ -53,6 +55,24 @@ describe('a grant', () => {
     const userId = randomUUID();
     const saved = await Promise.all(Array.from({ length: 10 }, () => store.connections.connect(consented(userId))));
     expect(new Set(saved.map(({ id }) => id)).size).toBe(1);
+  });
+
+  test('of two consents of a new user that are saved at the same moment, the newer one stays', async () => {
+    const save = (tokens: string) =>
+      store.consents.save(
+        { id: randomUUID(), tokens, connectionId: null, tags: null, linkMadeAt: new Date() },
+        { accessMs: 60_000, leaseMs: 60_000 },
+      );
+    for (let n = 0; n < 20; n++) {
+      const userId = randomUUID();
+      const consents = [await save('older'), await save('newer')].reverse();
+      const connect = (consent: Consent) =>
+        store.connections.connect({ ...consented(userId, consent.tokens), consent });
+      const [newer, older] = await Promise.allSettled(consents.map(connect));
+      expect(newer).toMatchObject({ status: 'fulfilled' });
+      expect(older!.status === 'fulfilled' || older!.reason instanceof Superseded).toBe(true);
+      expect(await store.connections.ofUser(userId)).toMatchObject({ tokens: 'newer' });
+    }
   });
 
   test('a grant keeps every character that PostgreSQL can store', async () => {
