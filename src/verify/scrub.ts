@@ -152,8 +152,8 @@ export class Scrubber {
     const { store, storage, log } = this.#deps;
     const asset = await store.contents.get(id);
     if (!asset) return false;
-    const { findings, inspection } = await this.#readAsset(asset, signal);
-    const differences = findings.flatMap((finding) => (finding?.difference ? [finding] : []));
+    const { findings, versions, inspection } = await this.#readAsset(asset, signal);
+    const differences = [...findings, ...versions].flatMap((finding) => (finding?.difference ? [finding] : []));
     // Without the right disk or bucket, everything would be missing or different.
     if (differences.length > 0) await storage.check();
 
@@ -189,7 +189,7 @@ export class Scrubber {
     const deps = { store, storage: this.#throttled };
     const { findings, inspection } = await inspectAsset(deps, asset, { deep: true, signal });
     const versions = await compareVersions(deps, await store.versions.ofAsset(asset.id), inspection);
-    return { findings: [...findings, ...versions], inspection };
+    return { findings, versions, inspection };
   }
 
   async #saveResults({ verified, copied, hashed }: Inspection): Promise<void> {

@@ -1,6 +1,7 @@
 import { crc32 } from 'node:zlib';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { StorageUnavailable } from '../../src/floor/errors.ts';
 import { bytesOf } from '../../src/library/index.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 import { Scrubber } from '../../src/verify/scrub.ts';
@@ -175,6 +176,28 @@ describe('the scrub', () => {
     await database.query('DELETE FROM assets WHERE id = $1', [id]);
   });
 
+  test('a damaged file whose asset a worker is changing is read again soon, also if it has a superseded file', async () => {
+    const id = await scene.upload({ content: { text: 'good' } });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    const { key } = await scene.mirror.asset(id);
+    await scene.admin.changeAsset(id, { content: { text: 'another one' } });
+    await scene.resync();
+    await until('the other file', async () => (await contentOf(scene.storage, key))?.toString() === 'another one');
+    await scene.checked();
+    await scene.mirror.quiet();
+    await damage(key);
+    await database.query(`UPDATE assets SET queued_at = now(), lease_until = now() + interval '1 hour' WHERE id = $1`, [
+      id,
+    ]);
+    await age(id, 50);
+    await scrubber().round(stop);
+    expect(await row(id)).toMatchObject({ unverifiableAt: null });
+    expect(await isFresh(id)).toBe(false);
+    await database.query('DELETE FROM asset_versions WHERE asset_id = $1', [id]);
+    await database.query('DELETE FROM assets WHERE id = $1', [id]);
+  });
+
   test('a file that can neither be verified nor repaired is not read again before the next cycle', async () => {
     const id = await scene.upload({ content: { text: 'soon gone' } });
     await scene.resync();
@@ -195,29 +218,32 @@ describe('the scrub', () => {
     await database.query('DELETE FROM assets WHERE id = $1', [id]);
   });
 
-  test('an object that cannot be read holds up no other, and its asset stays the oldest', async () => {
-    const failing = scrubber();
-    const [unreadable, other] = [ids[0]!, ids[3]!];
-    const { key } = await scene.mirror.asset(unreadable);
-    const { context } = scene.mirror.service;
-    const storage = {
-      ...context.storage,
-      get: async (wanted: string) => {
-        if (wanted === key) throw new Error('the store answered 500');
-        return context.storage.get(wanted);
-      },
-    };
-    const broken = scrubber({ storage });
-    await age(unreadable, 80);
-    await age(other, 70);
-    await broken.round(stop);
-    expect(await fresh()).toEqual([1, 2, 3]);
-    const { oldest } = await scene.mirror.store.scrub.progress();
-    expect(oldest).toEqual((await row(unreadable)).verifiedAt);
-    await database.query(`UPDATE scrub SET read_at = now() - interval '60 days'`);
-    await failing.round(stop);
-    expect(await isFresh(unreadable)).toBe(true);
-  });
+  test.each([new Error('the store answered 400'), new StorageUnavailable('the store denies access')])(
+    'an object that cannot be read (%s) holds up no other, and its asset stays the oldest',
+    async (refusal) => {
+      const failing = scrubber();
+      const [unreadable, other] = [ids[0]!, ids[3]!];
+      const { key } = await scene.mirror.asset(unreadable);
+      const { context } = scene.mirror.service;
+      const storage = {
+        ...context.storage,
+        get: async (wanted: string) => {
+          if (wanted === key) throw refusal;
+          return context.storage.get(wanted);
+        },
+      };
+      const broken = scrubber({ storage });
+      await age(unreadable, 80);
+      await age(other, 70);
+      await broken.round(stop);
+      expect(await fresh()).toEqual([1, 2, 3]);
+      const { oldest } = await scene.mirror.store.scrub.progress();
+      expect(oldest).toEqual((await row(unreadable)).verifiedAt);
+      await database.query(`UPDATE scrub SET read_at = now() - interval '60 days'`);
+      await failing.round(stop);
+      expect(await isFresh(unreadable)).toBe(true);
+    },
+  );
 
   test('an asset with a sidecar that cannot be read stays the oldest', async () => {
     const id = ids[0]!;
