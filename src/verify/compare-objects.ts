@@ -1,9 +1,10 @@
 import { concurrently } from '../floor/concurrently.ts';
-import { Archived, reasonOf, StorageUnavailable } from '../floor/errors.ts';
+import { Archived, reasonOf } from '../floor/errors.ts';
 import { storable } from '../source/schemas.ts';
 import { idSegment, isDigested } from '../storage/keys.ts';
 import { type Checksums, measure } from '../storage/meter.ts';
 import type { Storage, StoredObject } from '../storage/storage.ts';
+import { throwIfUnavailable } from '../storage/throw-if-unavailable.ts';
 import type { ObjectKind, Remedy, VerificationCounts, VerificationLine } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
@@ -137,7 +138,8 @@ async function compare(
     return line('=', null);
   } catch (error) {
     if (error instanceof Archived) return archived();
-    if (signal.aborted || error instanceof StorageUnavailable) throw error;
+    if (signal.aborted) throw error;
+    await throwIfUnavailable(storage, error);
     return line('!', `cannot be read: ${reasonOf(error)}`);
   }
 }

@@ -1,8 +1,9 @@
 import { concurrently } from '../floor/concurrently.ts';
-import { Archived, reasonOf, StorageUnavailable } from '../floor/errors.ts';
+import { Archived, reasonOf } from '../floor/errors.ts';
 import { versionKeys } from '../storage/keys.ts';
 import { measure } from '../storage/meter.ts';
 import type { Storage } from '../storage/storage.ts';
+import { throwIfUnavailable } from '../storage/throw-if-unavailable.ts';
 import { versionName } from '../storage/version-name.ts';
 import type {
   AssetVersion,
@@ -94,7 +95,8 @@ async function compare(
     return difference ? line('*', `has ${difference} was kept`) : line('=');
   } catch (error) {
     if (error instanceof Archived) return archived();
-    if (signal.aborted || error instanceof StorageUnavailable) throw error;
+    if (signal.aborted) throw error;
+    await throwIfUnavailable(storage, error);
     return line('!', `cannot be read (${reasonOf(error)})`);
   }
 }

@@ -1,5 +1,6 @@
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { StorageUnavailable } from '../../src/floor/errors.ts';
 import { createLog } from '../../src/floor/log.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 import { verify } from '../../src/verify/verify.ts';
@@ -488,19 +489,23 @@ describe('changes during a verification', { timeout: 240_000 }, () => {
     expect(counts).toMatchObject({ missing: 1 });
   });
 
-  test('an object that cannot be read is reported as an error', { tags: 'slow' }, async () => {
-    const [bad, good] = [await scene.upload({ name: 'bad.bin' }), await scene.upload({ name: 'good.bin' })];
-    await settle();
-    const { of, counts } = await verifyWith(async () => {}, {
-      async head(key, options) {
-        if (key.includes(bad)) throw new Error('the store answered 400');
-        return scene.storage.head(key, options);
-      },
-    });
-    expect([of(bad), of(good)]).toEqual([
-      ['! media', '! record'],
-      ['= media', '= record'],
-    ]);
-    expect(counts).toMatchObject({ errors: 2, same: 2 });
-  });
+  test.each([new Error('the store answered 400'), new StorageUnavailable('the store denies access')])(
+    'an object that cannot be read (%s) is reported as an error',
+    { tags: 'slow' },
+    async (refusal) => {
+      const [bad, good] = [await scene.upload({ name: 'bad.bin' }), await scene.upload({ name: 'good.bin' })];
+      await settle();
+      const { of, counts } = await verifyWith(async () => {}, {
+        async head(key, options) {
+          if (key.includes(bad)) throw refusal;
+          return scene.storage.head(key, options);
+        },
+      });
+      expect([of(bad), of(good)]).toEqual([
+        ['! media', '! record'],
+        ['= media', '= record'],
+      ]);
+      expect(counts).toMatchObject({ errors: 2, same: 2 });
+    },
+  );
 });

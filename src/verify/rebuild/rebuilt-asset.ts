@@ -1,4 +1,4 @@
-import { Archived, reasonOf, StorageUnavailable } from '../../floor/errors.ts';
+import { Archived, reasonOf } from '../../floor/errors.ts';
 import type { Reason } from '../../floor/reasons.ts';
 import { shortText } from '../../floor/short-text.ts';
 import { versionOf } from '../../mirror/media.ts';
@@ -7,6 +7,7 @@ import { type ApiAsset, storable, withoutLinks } from '../../source/schemas.ts';
 import { sidecarKeys } from '../../storage/keys.ts';
 import { crc32At } from '../../storage/meter.ts';
 import type { Storage } from '../../storage/storage.ts';
+import { throwIfUnavailable } from '../../storage/throw-if-unavailable.ts';
 import type { RebuiltAsset } from '../../store/assets/rebuild.ts';
 import type { AssetVersion, Media } from '../../store/database/schema.ts';
 import { listedOf } from '../../sync/listed-asset.ts';
@@ -25,7 +26,7 @@ export interface ReadDeps {
 
 /** The asset that the record at a key describes; undefined: the object is not a usable record. */
 export async function readAsset(deps: ReadDeps, key: string): Promise<RebuiltAsset | undefined> {
-  const { skip, signal } = deps;
+  const { storage, skip, signal } = deps;
   try {
     const found = await recordAt(deps, key);
     if (found === 'media') return undefined;
@@ -33,7 +34,7 @@ export async function readAsset(deps: ReadDeps, key: string): Promise<RebuiltAss
     skip(`${key}: is not a record: ${found.problem}`);
   } catch (error) {
     signal.throwIfAborted();
-    if (error instanceof StorageUnavailable) throw error;
+    await throwIfUnavailable(storage, error);
     skip(`${key}: could not be read: ${reasonOf(error)}`);
   }
   return undefined;
@@ -68,7 +69,7 @@ export async function readVersion(
     skip(`${key}: is not the record of a version: ${found.problem}`);
   } catch (error) {
     signal.throwIfAborted();
-    if (error instanceof StorageUnavailable) throw error;
+    await throwIfUnavailable(storage, error);
     skip(`${key}: could not be read: ${reasonOf(error)}`);
   }
   return undefined;

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { readCopyConfig } from '../../../src/config/config.ts';
+import { StorageUnavailable } from '../../../src/floor/errors.ts';
 import { type RestoreRequest, restoreFrom } from '../../../src/offline/restore.ts';
 import { openDirectory } from '../../../src/storage/directory/directory.ts';
 import { measure } from '../../../src/storage/meter.ts';
@@ -269,6 +270,30 @@ describe.each([
     };
   }
   const targets = s3 ? ['a directory', 'a bucket'] : ['a directory'];
+
+  test('a restore goes on after a file that the bucket refuses', async () => {
+    const [refused, other] = [await newFilm('refused'), await newFilm('other')];
+    const { storage: target, clear } = await newTarget('a directory');
+    const { storage } = stage.ground;
+    const result = await restore(
+      {
+        ...{ store: stage.store, target, keepVersions: 1 },
+        storage: {
+          ...storage,
+          async get(key, options) {
+            if (key.includes(refused)) throw new StorageUnavailable('the store denies access');
+            return storage.get(key, options);
+          },
+        },
+      },
+      {
+        ...{ selection: { assetIds: [refused, other] }, overwrite: false, onProblem() {}, onProgress() {} },
+        signal: new AbortController().signal,
+      },
+    );
+    expect(result).toMatchObject({ restored: 1, failed: 1 });
+    await clear();
+  });
 
   test.each(targets)(
     'a restore to %s that dies at any step has whole files only, and can be continued',
