@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { LeaseLost, reasonOf, StorageUnavailable } from '../floor/errors.ts';
+import { LeaseLost, RetryLater, reasonOf, StorageUnavailable } from '../floor/errors.ts';
 import { every } from '../floor/every.ts';
 import { keepLease } from '../floor/keep-lease.ts';
 import type { Log } from '../floor/log.ts';
@@ -87,8 +87,8 @@ async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<
         'verification interrupted, will resume',
       );
     }
-    // Waits while the bucket is unavailable. Other errors end the verification if they repeat.
-    if (failures >= mostFailures && !(error instanceof StorageUnavailable)) {
+    // Waits while the bucket is unavailable or asks to slow down. Other errors end the verification if they repeat.
+    if (failures >= mostFailures && !(error instanceof StorageUnavailable || error instanceof RetryLater)) {
       await store.verifications.failed(run.id, reason);
       log.error({ event: 'verification.failed', verificationId: run.id, err: error }, 'verification failed');
     }
@@ -112,7 +112,12 @@ export async function runInventory(
   const renew = () => store.inventories.renew(day, owner, leaseMs);
   const lease = keepLease(`the inventory of ${day}`, leaseMs, renew);
   try {
-    const manifest = await writeInventory(deps, { day, now, signal: AbortSignal.any([stop, lease.lost]) });
+    const manifest = await writeInventory(deps, {
+      day,
+      now,
+      signal: AbortSignal.any([stop, lease.lost]),
+      fence: lease.fence,
+    });
     await store.inventories.written(day, owner, unfinishedIn(manifest));
     return true;
   } catch (error) {

@@ -29,19 +29,27 @@ export interface InventoryDeps {
   rowGroupSize?: number;
 }
 
+/** What ends the work when its lease is lost. `fence`: called before each change of the bucket; throws if the lease is lost. */
+interface Held {
+  signal: AbortSignal;
+  fence?: () => Promise<void>;
+}
+
 /**
  * Writes the inventory of a day: all assets as gzipped JSON lines and as Parquet, the tombstones, then `manifest.json`, which is also
  * added to the chain, and last `SHA256SUMS`, which marks it as complete. Bounded memory. Replaces an earlier inventory of the same day.
  */
 export async function writeInventory(
   deps: InventoryDeps,
-  options: { day: string; now: Date; signal: AbortSignal },
+  options: { day: string; now: Date } & Held,
 ): Promise<Manifest> {
   const { store, storage, keepVersions, goneRetention } = deps;
-  const { day, signal } = options;
+  const { day, now, ...held } = options;
+  const { signal, fence } = held;
   const { pageSize = 1000, fileSize = 50_000, rowGroupSize = 5000 } = deps;
   const started = performance.now();
   const prefix = inventoryPrefix(day);
+  await fence?.();
   await storage.remove(`${prefix}SHA256SUMS`);
 
   const tree = new MerkleTree();
@@ -49,7 +57,7 @@ export async function writeInventory(
     version: 1,
     day,
     storage: storage.name,
-    writtenAt: options.now.toISOString(),
+    writtenAt: now.toISOString(),
     cursor: await store.changes.currentCursor(),
     assets: 0,
     byState: {},
@@ -90,17 +98,18 @@ export async function writeInventory(
     const before = manifest.assets;
     const table = new InventoryTable(rowGroupSize);
     const put = async (name: string, content: Readable) => {
-      const written = await putHashed(storage, `${prefix}${name}`, content, { signal });
+      const written = await putHashed(storage, `${prefix}${name}`, content, held);
       return { name, assets: manifest.assets - before, ...written };
     };
     manifest.files.push(await put(`${part}.jsonl.gz`, Readable.from(lines(table))));
     manifest.parquet.push(await put(`parquet/${part}.parquet`, Readable.from(table.finish())));
   } while (more);
-  const tombstones = await putTombstones(deps, prefix, tree, signal);
+  const tombstones = await putTombstones(deps, prefix, tree, held);
   const root = tree.root().toString('hex');
+  await fence?.();
   const { link, text } = await addToChain(deps, { ...manifest, tombstones, root }, signal);
   const complete: Manifest = JSON.parse(text);
-  await finish(storage, prefix, { manifest: complete, text }, signal);
+  await finish(storage, prefix, { manifest: complete, text }, held);
   deps.log.info(
     {
       event: 'inventory.written',
@@ -128,7 +137,7 @@ async function putTombstones(
   { store, storage, pageSize = 1000 }: InventoryDeps,
   prefix: string,
   tree: MerkleTree,
-  signal: AbortSignal,
+  held: Held,
 ): Promise<Manifest['tombstones']> {
   let count = 0;
   async function* lines(): AsyncGenerator<string> {
@@ -141,7 +150,7 @@ async function putTombstones(
     }
   }
   const name = 'tombstones.jsonl.gz';
-  const written = await putHashed(storage, `${prefix}${name}`, Readable.from(lines()), { signal });
+  const written = await putHashed(storage, `${prefix}${name}`, Readable.from(lines()), held);
   return { name, count, ...written };
 }
 
@@ -165,13 +174,17 @@ async function finish(
   storage: Storage,
   prefix: string,
   { manifest, text }: { manifest: Manifest; text: string },
-  signal: AbortSignal,
+  held: Held,
 ): Promise<void> {
-  const stated = await putHashed(storage, `${prefix}manifest.json`, Readable.from([Buffer.from(text)]), { signal });
+  const stated = await putHashed(storage, `${prefix}manifest.json`, Readable.from([Buffer.from(text)]), held);
   const files = [...manifest.files, ...manifest.parquet, manifest.tombstones, { name: 'manifest.json', ...stated }];
   const wanted = new Set(files.map(({ name }) => `${prefix}${name}`));
-  for await (const { key } of storage.list(prefix, { signal })) if (!wanted.has(key)) await storage.remove(key);
-  await storage.put(`${prefix}SHA256SUMS`, sumsOf(manifest, stated.sha256), { contentType: 'text/plain', signal });
+  for await (const { key } of storage.list(prefix, held)) {
+    if (wanted.has(key)) continue;
+    await held.fence?.();
+    await storage.remove(key);
+  }
+  await storage.put(`${prefix}SHA256SUMS`, sumsOf(manifest, stated.sha256), { contentType: 'text/plain', ...held });
 }
 
 /** The `SHA256SUMS` of an inventory. `sha256`: of its `manifest.json`. */

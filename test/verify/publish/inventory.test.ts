@@ -5,6 +5,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { LeaseLost } from '../../../src/floor/errors.ts';
+import { writeInventory } from '../../../src/verify/publish/inventory.ts';
 import type { InventoryLine } from '../../../src/verify/publish/inventory-line.ts';
 import type { Manifest } from '../../../src/verify/publish/manifest.ts';
 import { runInventory, type ScheduledDeps } from '../../../src/verify/run-verifications.ts';
@@ -57,6 +59,21 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     }
     return { names, manifest, lines, content, sums: (await content('SHA256SUMS')).toString() };
   }
+
+  test('a process that has lost the lease of an inventory changes nothing in the bucket', async () => {
+    now = new Date('2031-02-01T00:00:30Z');
+    expect(await runInventory(scheduled, never)).toBe(true);
+    const { content, sums } = await read('2031-02-01');
+    const manifest = await content('manifest.json');
+    const lost = async () => {
+      throw new LeaseLost('the inventory');
+    };
+    await expect(
+      writeInventory(scheduled, { day: '2031-02-01', now, signal: never, fence: lost }),
+    ).rejects.toBeInstanceOf(LeaseLost);
+    expect(await read('2031-02-01')).toMatchObject({ sums });
+    expect(await content('manifest.json')).toEqual(manifest);
+  });
 
   test('the inventory is written once a day, with the objects of each asset or the reason for their absence', async () => {
     now = new Date('2031-03-01T00:00:30Z');
