@@ -43,6 +43,11 @@ function corrections(horizon: Horizon) {
     sql`${sql.ref(column)} = CASE WHEN ${isBeyond(column, ms)} THEN ${value} ELSE ${sql.ref(column)} END`;
   const isWrong = sql`(${isBeyond('next_at', asset)} OR ${isBeyond('lease_until', lease)} OR ${isBeyond('queued_at', 0)}
     OR ${isBeyond('processing_since', 0)} OR ${isBeyond('transcript_deadline', transcript)})`;
+  // A run that seems to be newer than those after it would hide what they find.
+  const runs = (table: string) => sql`
+    UPDATE ${sql.table(table)} SET ${corrected('requested_at', 0)}, ${corrected('started_at', 0)}, ${corrected('finished_at', 0)},
+      ${corrected('until', lease, ahead(lease))}
+    WHERE ${isBeyond('requested_at', 0)} OR ${isBeyond('started_at', 0)} OR ${isBeyond('finished_at', 0)} OR ${isBeyond('until', lease)}`;
   return {
     connections: sql`
       UPDATE connections SET ${corrected('delayed_until', pause)}, ${corrected('connected_at', 0)}, ${corrected('links_since', 0)},
@@ -81,7 +86,8 @@ function corrections(horizon: Horizon) {
       UPDATE asset_versions SET mirrored_at = now() WHERE ${isBeyond('replaced_at', 0)} AND ${isBeyond('mirrored_at', 0)}`,
     // Otherwise a restore of a date would not find the file, and the scrub would omit it.
     files: sql`
-      UPDATE assets SET ${corrected('mirrored_at', 0)}, ${corrected('verified_at', 0)}, ${corrected('gone_at', 0)}
+      UPDATE assets SET ${corrected('mirrored_at', 0)}, ${corrected('verified_at', 0)},
+        ${corrected('unverifiable_at', 0)}, ${corrected('gone_at', 0)}
       WHERE id IN (
         SELECT id FROM assets WHERE id IN (
           SELECT id FROM assets WHERE mirrored_at IS NOT NULL AND ${isBeyond('mirrored_at', 0)}
@@ -89,13 +95,16 @@ function corrections(horizon: Horizon) {
           SELECT id FROM assets WHERE state IN ('mirrored', 'gone') AND media IS NOT NULL AND unverifiable_at IS NULL
             AND coalesce(verified_at, mirrored_at) > ${ahead(clockToleranceMs)}
           UNION ALL
+          SELECT id FROM assets WHERE state IN ('mirrored', 'gone') AND media IS NOT NULL AND ${isBeyond('unverifiable_at', 0)}
+          UNION ALL
           SELECT id FROM assets WHERE state = 'gone' AND ${isBeyond('gone_at', 0)})
         ORDER BY id FOR UPDATE SKIP LOCKED)`,
     replacements: sql`
       UPDATE replacements SET ${corrected('found_at', 0)}, ${corrected('released_at', 0)}
       WHERE ${isBeyond('found_at', 0)} OR ${isBeyond('released_at', 0)}`,
     transcripts: sql`UPDATE transcripts SET due_at = now() WHERE ${isBeyond('due_at', pause)}`,
-    verifications: sql`UPDATE verifications SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
+    verifications: runs('verifications'),
+    drills: runs('drills'),
     scrub: sql`UPDATE scrub SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
     inventories: sql`UPDATE inventories SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
     // The day of such an inventory is in the future: the real inventory of that day is still to be written.

@@ -74,6 +74,9 @@ test('files that were mirrored, verified or deleted in the future are found by a
   const verified = await newAsset(
     `state = 'mirrored', ${file}, mirrored_at = now() - interval '1 h', verified_at = now() + interval '1 year'`,
   );
+  const damaged = await newAsset(
+    `state = 'mirrored', ${file}, mirrored_at = now() - interval '1 h', unverifiable_at = now() + interval '1 year'`,
+  );
   const gone = await newAsset(`state = 'gone', ${file}, mirrored_at = now() - interval '1 h'`);
   await client.query(`UPDATE assets SET gone_at = now() + interval '1 year' WHERE id = $1`, [gone]);
   await client.query(
@@ -81,13 +84,31 @@ test('files that were mirrored, verified or deleted in the future are found by a
      SELECT id, mirrored_at, company_id, mirrored_at - interval '1 h', '{}', media, '[]', 0 FROM assets WHERE id = $1`,
     [mirrored],
   );
-  expect(await store.correctFuture(horizon)).toEqual({ files: 3, versions: 1 });
+  expect(await store.correctFuture(horizon)).toEqual({ files: 4, versions: 1 });
   expect(await ahead('assets', mirrored, 'mirrored_at')).toEqual([0]);
   expect(await ahead('assets', verified, 'mirrored_at', 'verified_at')).toEqual([-60, 0]);
+  expect(await ahead('assets', damaged, 'unverifiable_at')).toEqual([0]);
   expect(await ahead('assets', gone, 'mirrored_at', 'gone_at')).toEqual([-60, 0]);
   const [version] = await store.versions.ofAsset(mirrored);
   expect(version!.mirroredAt.getTime()).toBeLessThanOrEqual((await store.assets.get(mirrored))!.mirroredAt!.getTime());
   expect(await store.correctFuture(horizon)).toEqual({});
+});
+
+test('verifications and drills of the future do not hide what later ones find', async () => {
+  await client.query(`
+    INSERT INTO verifications (id, status, requested_at, started_at, finished_at)
+    VALUES ('v', 'done', now(), now() + interval '1 year', now() + interval '1 year')`);
+  await client.query(`
+    INSERT INTO drills (id, sample, scheduled, status, owner, until)
+    VALUES ('d', 1, true, 'running', 'x', now() + interval '1 year')`);
+  expect(await store.correctFuture(horizon)).toEqual({ verifications: 1, drills: 1 });
+  expect(await ahead('verifications', 'v', 'requested_at', 'started_at', 'finished_at', 'until')).toEqual([
+    0,
+    0,
+    0,
+    null,
+  ]);
+  expect(await ahead('drills', 'd', 'requested_at', 'until', 'finished_at')).toEqual([0, 1, null]);
 });
 
 test('times further ahead than anything is planned are corrected; other times and empty ones stay', async () => {
