@@ -26,8 +26,8 @@ export async function search(
     .where(isOfOperators)
     .$if(action !== undefined, (query) => query.where('kind', '=', auditKind(action!)))
     .$if(outcome !== undefined, (query) => query.where(sql<boolean>`data->>'outcome' = ${outcome}`))
-    .$if(since !== undefined, (query) => query.where(sql<boolean>`at >= ${since}::timestamptz`))
-    .$if(until !== undefined, (query) => query.where(sql<boolean>`at < ${until}::timestamptz`))
+    .$if(since !== undefined, (query) => query.where(sql<boolean>`at >= ${new Date(since!)}`))
+    .$if(until !== undefined, (query) => query.where(sql<boolean>`at < ${new Date(until!)}`))
     .$if(q !== undefined, (query) =>
       query.where(sql<boolean>`
         concat_ws(' ', data->'by'->>'name', data->'by'->>'subject', data->>'address', data->>'targetId',
