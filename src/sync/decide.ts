@@ -40,6 +40,10 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
     const reason: Reason = { code: 'unreadable_listing', problem: listed.problem };
     if (!before) return { state: 'failed', reason, reset: true, due: false };
     if (before.skipped) return undefined;
+    // It is in the library again, so its file must not be removed.
+    if (before.state === 'gone') {
+      return { state: hasCopy(before) ? 'mirrored' : 'failed', reason, reset: true, due: false };
+    }
     // A known asset keeps its state: an unreadable listing says nothing about the file.
     if (isDeepStrictEqual(before.reason, reason)) return undefined;
     return { state: before.state, reason, reset: false, due: false };
@@ -136,7 +140,9 @@ function skip(
     return isSame && isDeepStrictEqual(before.listed, listed.listed) ? undefined : skipping;
   }
   // Written only so that what was set aside is deleted: the filter skips it.
-  if (before.replacement) return { state: before.state, reason: before.reason, reset: false, due: false };
+  if (before.replacement) {
+    return { state: before.state, reason: before.reason, reset: false, due: false, isWithdrawn: true };
+  }
   if (before.state === 'mirrored' || before.state === 'unavailable') return undefined;
   return before.media === null && (before.state === 'failed' || before.state === 'gone') ? skipping : 'ignore filter';
 }

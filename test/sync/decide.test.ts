@@ -258,6 +258,20 @@ describe('the decision on a listed asset', () => {
       looked('mirrored', false, unreadableListing),
     ],
     [
+      'an asset that was gone and has a copy is back, although its listing is unreadable',
+      record('gone', { media, mirroredAt: new Date(2), reason: unreadableListing }),
+      unreadable,
+      full,
+      { ...looked('mirrored', false, unreadableListing), reset: true },
+    ],
+    [
+      'an asset that was gone without a copy fails if its listing is unreadable',
+      record('gone'),
+      unreadable,
+      full,
+      { ...looked('failed', false, unreadableListing), reset: true },
+    ],
+    [
       'an asset whose listing is still unreadable stays as it is',
       record('mirrored', { reason: unreadableListing }),
       unreadable,

@@ -199,6 +199,20 @@ describe('a listing in which many mirrored files are others', () => {
     expect(await heldChanges(connectionId)).toMatchObject([{ kind: 'missing' }, { kind: 'replaced' }]);
   });
 
+  test('a file that was held is fetched when its asset is no longer skipped by a filter', async () => {
+    const { companyId, connectionId, ids } = await mirroredCompany(40);
+    await replace(ids.slice(0, 20));
+    await stage.sync(connectionId, 'full');
+    expect(await heldChanges(connectionId)).toMatchObject([{ kind: 'replaced' }]);
+    const path = `/connections/${connectionId}`;
+    await stage.mirror.api('PATCH', path, { exclude: { assetTypes: ['documents'] } });
+    expect(await stage.sync(connectionId, 'full')).toMatchObject(isOver);
+    expect(await heldChanges(connectionId)).toEqual([]);
+    await stage.mirror.api('PATCH', path, { exclude: null, holdReplaced: '90%,10' });
+    await stage.sync(connectionId, 'full');
+    expect((await pending(companyId)).sort()).toEqual(ids.slice(0, 20).sort());
+  });
+
   test('new assets, changed names and other companies are not held up', async () => {
     const { companyId, connectionId, userId, ids } = await mirroredCompany(20);
     const other = await stage.admin.addCompany({ name: 'other' });

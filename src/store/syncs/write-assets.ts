@@ -16,6 +16,8 @@ export interface Decision {
   due: boolean;
   /** The asset's new file would replace a stored file, so it is set aside until the company's listing ends. */
   setAside?: boolean;
+  /** What was set aside is deleted, and the fields of the asset stay those of the stored file. */
+  isWithdrawn?: boolean;
   transcriptState?: TranscriptState;
   thumbnailState?: ThumbnailState;
 }
@@ -120,11 +122,13 @@ export async function recordListed(tx: Database, page: ListedPage): Promise<Coun
     const decision = page.decide(before, asset);
     if (!decision) continue;
     if (!before) fresh.push({ asset, decision });
-    // If the entry is unreadable or set aside, the asset keeps the fields that it has in the records.
+    // If the entry is unreadable or is not to be mirrored now, the asset keeps the fields that it has in the records.
     else {
       const { problem } = asset;
       const kept =
-        problem === undefined && !decision.setAside ? asset : { ...before, ...(problem !== undefined && { problem }) };
+        problem === undefined && !decision.setAside && !decision.isWithdrawn
+          ? asset
+          : { ...before, ...(problem !== undefined && { problem }) };
       const fields = differing(before.listed, problem === undefined ? asset.listed : before.listed);
       const isSame = fields.length === 0 && problem === undefined;
       const again = isSame && before.state !== 'gone' && !before.skipped;
