@@ -81,13 +81,17 @@ export async function acceptConsent(deps: ConsentDeps, consented: Consented): Pr
 }
 
 /** Saves the encrypted tokens before any other request: another process can finish it if this one dies. */
-async function exchange({ store, sealer, oauth }: ConsentDeps, consented: Consented): Promise<Consent> {
-  const { refreshToken, accessToken, accessMs } = await oauth.exchangeCode(consented);
-  if (refreshToken === undefined) throw new Error('the library returned no refresh token');
+async function exchange({ store, sealer, tokens }: ConsentDeps, consented: Consented): Promise<Consent> {
   const id = randomUUID();
   const { linkMadeAt, connectionId = null, tags = null } = consented;
-  const tokens = sealPair(sealer, purposeOf.consent(id), { accessToken, refreshToken });
-  return store.consents.save({ id, tokens, connectionId, tags, linkMadeAt }, { accessMs, leaseMs });
+  return tokens.exchangeCode({
+    ...consented,
+    connectionId,
+    save(pair, accessMs) {
+      const consent = { id, tokens: sealPair(sealer, purposeOf.consent(id), pair), connectionId, tags, linkMadeAt };
+      return store.consents.save(consent, { accessMs, leaseMs });
+    },
+  });
 }
 
 /** Finishes consents in the background. */
@@ -106,7 +110,7 @@ async function finishDue(deps: ConsentDeps, stopping: AbortSignal): Promise<void
     await finishConsent(deps, consent, AbortSignal.any([stopping, AbortSignal.timeout(leaseMs / 2)]));
   } catch (error) {
     // The library no longer accepts the access token: the next attempt gets a new one.
-    if (taken.isFresh && isUnauthorized(error)) return deps.store.consents.expire(consent.id);
+    if (taken.isFresh && isUnauthorized(error)) return deps.store.consents.expire(consent);
     if (isUnauthorized(error) || isFinal(error, consent)) return giveUpConsent(deps, consent, reasonOf(error));
     const { connectionId } = consent;
     deps.log.warn({ event: 'consent.deferred', connectionId, reason: reasonOf(error) }, 'consent deferred, will retry');

@@ -47,9 +47,10 @@ export async function again(db: Database, id: string, waitMs: number): Promise<v
   await sql`UPDATE consents SET next_at = ${inMs(waitMs)} WHERE id = ${id}`.execute(db);
 }
 
-/** Makes a consent due now. Its access token counts as expired. */
-export async function expire(db: Database, id: string): Promise<void> {
-  await sql`UPDATE consents SET next_at = now(), access_expires_at = now() WHERE id = ${id}`.execute(db);
+/** The library refuses the access token: the consent is due now, to be refreshed. */
+export async function expire(db: Database, { id, tokens }: Pick<Consent, 'id' | 'tokens'>): Promise<void> {
+  await sql`
+    UPDATE consents SET next_at = now(), access_expires_at = now() WHERE id = ${id} AND tokens = ${tokens}`.execute(db);
 }
 
 /** Saves refreshed tokens; otherwise as `save`. Undefined if the consent has ended. */

@@ -18,7 +18,7 @@ export async function storedTokens(db: Database, id: string): Promise<StoredToke
 /**
  * Connects a user. One who was connected before keeps the connection with its records; a paused one stays paused.
  * `consent`: where the tokens come from; it is deleted, and its time becomes `connectedAt`. `tags` replace those that the connection has.
- * @throws Superseded; Error when another process has finished that consent
+ * @throws Superseded; Error when another process has finished that consent, or refreshed its tokens
  */
 export async function connect(
   db: Database,
@@ -26,7 +26,7 @@ export async function connect(
     user: { id: string; name: string; email: string };
     tokens: string;
     accessExpiresAt: Date;
-    consent?: Pick<Consent, 'id' | 'createdAt'>;
+    consent?: Pick<Consent, 'id' | 'createdAt' | 'tokens'>;
     tags?: Tags | null;
   },
 ): Promise<{ id: string; created: boolean; recovered: boolean }> {
@@ -43,9 +43,13 @@ export async function connect(
     if (consent) {
       // A refusal by the library sets neither: it is about the grant before.
       if ([before?.connectedAt, before?.linksSince].some((at) => at && at > consent.createdAt)) throw new Superseded();
-      const finished = await tx.deleteFrom('consents').where('id', '=', consent.id).executeTakeFirst();
-      // The other process may have refreshed the tokens: these would be the old ones.
-      if (finished.numDeletedRows === 0n) throw new Error('another process has finished this consent');
+      const { id, tokens } = consent;
+      const finished = await tx
+        .deleteFrom('consents')
+        .where('id', '=', id)
+        .where('tokens', '=', tokens)
+        .executeTakeFirst();
+      if (finished.numDeletedRows === 0n) throw new Error('another process has finished this consent, or refreshed it');
     }
     const connectedAt = consent?.createdAt ?? sql<Date>`now()`;
     const fresh = {

@@ -75,6 +75,22 @@ describe('a grant', () => {
     }
   });
 
+  test('tokens of a consent that another process has refreshed meanwhile are not saved', async () => {
+    const user = consented(undefined, 'refreshed before');
+    const { id } = await store.consents.save(
+      { id: randomUUID(), tokens: 'first', connectionId: null, tags: null, linkMadeAt: new Date() },
+      { accessMs: 60_000, leaseMs: 60_000 },
+    );
+    const first = (await store.consents.get(id))!;
+    const renewed = await store.consents.renew(id, 'second', { accessMs: 60_000, leaseMs: 60_000 });
+    await store.consents.expire(first);
+    expect(await store.consents.get(id)).toEqual(renewed);
+    await expect(store.connections.connect({ ...user, consent: first })).rejects.toThrow(/another process/);
+    expect(await store.connections.ofUser(user.user.id)).toBeUndefined();
+    await store.connections.connect({ ...user, tokens: 'second', consent: renewed! });
+    expect(await store.consents.get(id)).toBeUndefined();
+  });
+
   test('a grant keeps every character that PostgreSQL can store', async () => {
     const name = `Zoë "O'Neil" \\ %_; DROP TABLE assets; -- 東京 🎬 \u202e`;
     const userId = `${randomUUID()} ${name}`;
