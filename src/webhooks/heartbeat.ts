@@ -29,7 +29,7 @@ export function startHeartbeat(deps: HeartbeatDeps, interval = everyMs) {
     deps.log.warn({ event: 'heartbeat_url.failed', err }, 'heartbeat not accepted, will retry');
   async function beat(stop: AbortSignal): Promise<'not due' | undefined> {
     // Less than the interval: a timer that fires a moment early must still find the next call due.
-    if (!(await deps.store.chores.take('heartbeat', interval * 0.9))) return 'not due';
+    if (!(await deps.store.chores.take('heartbeat', interval * 0.9, { mostMs: interval }))) return 'not due';
     await call(deps, agent, stop);
     return undefined;
   }

@@ -72,6 +72,14 @@ test('the heartbeat is called while all is well, once for all processes, and get
   await stop();
 });
 
+test('the heartbeat is called again soon after the clock of the database was ahead', async () => {
+  const stop = beat(() => undefined);
+  await next();
+  await stage.query(`UPDATE chores SET due_at = now() + interval '1 hour' WHERE name = 'heartbeat'`);
+  await next();
+  await stop();
+});
+
 test('a heartbeat that is not accepted is logged once, without its address', async () => {
   status = 500;
   const stop = beat(() => undefined);

@@ -36,7 +36,7 @@ export function startExpiring(
     if (breaker.openReason !== undefined) return;
     // With a short KEEP_VERSIONS, the time between two checks must not look like a time in which nothing ran.
     const grace = Math.max(2 * checkMs, Math.min(graceMs, config.keepVersions));
-    if (!(await store.chores.take('versions', everyMs, grace))) return;
+    if (!(await store.chores.take('versions', everyMs, { graceMs: grace }))) return;
     await removeAbandoned(options, { olderThanMs: abandonedMs, signal });
     await expireVersions(options, { keepMs: config.keepVersions, signal });
   }

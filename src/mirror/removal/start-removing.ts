@@ -18,7 +18,7 @@ export function startRemoving(
   const failed = (err: unknown) => log.warn({ event: 'removal.failed', err }, 'removal failed, will retry');
   const pauseMs = Math.min(hour, goneRetention / 8);
   const hourly = async (signal: AbortSignal) => {
-    if (!(await store.chores.take('remove', pauseMs, Math.min(24 * hour, goneRetention)))) return;
+    if (!(await store.chores.take('remove', pauseMs, { graceMs: Math.min(24 * hour, goneRetention) }))) return;
     await removeLeftovers({ ...deps, signal });
     await removeGone({ ...deps, signal }, goneRetention);
   };

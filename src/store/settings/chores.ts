@@ -6,9 +6,14 @@ import { inMs, msAgo } from '../database/time.ts';
 /**
  * True if this chore is due and this process must do it. Unless it reports it done, it is due again in `retryMs`. With `graceMs`, a
  * chore that is new, or late by more than that, is put off by as much: the clock may be wrong, or the database rebuilt, and what
- * it would remove could not be brought back.
+ * it would remove could not be brought back. One that would wait longer than `mostMs` is due: a clock was ahead.
  */
-export async function take(db: Database, name: string, retryMs: number, graceMs?: number): Promise<boolean> {
+export async function take(
+  db: Database,
+  name: string,
+  retryMs: number,
+  { graceMs, mostMs }: { graceMs?: number; mostMs?: number } = {},
+): Promise<boolean> {
   if (graceMs !== undefined) {
     const putOff = await sql`
       INSERT INTO chores (name, due_at) VALUES (${name}, ${inMs(graceMs)})
@@ -18,7 +23,8 @@ export async function take(db: Database, name: string, retryMs: number, graceMs?
   }
   const { rows } = await sql`
     INSERT INTO chores (name, due_at) VALUES (${name}, ${inMs(retryMs)})
-    ON CONFLICT (name) DO UPDATE SET due_at = excluded.due_at WHERE chores.due_at <= now()
+    ON CONFLICT (name) DO UPDATE SET due_at = excluded.due_at
+      WHERE chores.due_at <= now() OR chores.due_at > ${mostMs === undefined ? sql`'infinity'` : inMs(mostMs)}
     RETURNING name`.execute(db);
   return rows.length > 0;
 }

@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => opened?.close());
 
-const take = () => opened.store.chores.take('removal', hour, day);
+const take = () => opened.store.chores.take('removal', hour, { graceMs: day });
 const dueAt = async () => new Date((await ask(opened.url, `SELECT due_at FROM chores`))[0]!.due_at as string).getTime();
 const setDue = (at: string) => ask(opened.url, `UPDATE chores SET due_at = ${at}`);
 
