@@ -34,9 +34,8 @@ export class FileSender {
     reply: FastifyReply,
   ): Promise<FastifyReply> {
     const isHead = request.method === 'HEAD';
-    const clientGone = new AbortController();
-    reply.raw.once('close', () => clientGone.abort(new Error('the client is gone')));
-    const options = { ...query, direct: isHead, signal: clientGone.signal };
+    const clientGone = whenGone(reply);
+    const options = { ...query, direct: isHead, signal: clientGone };
     const file = await this.#operations.assetFile(id, kind, options);
     reply.headers({
       'cache-control': 'private, no-cache',
@@ -53,7 +52,7 @@ export class FileSender {
     if (range === 'unsatisfiable') return reply.code(416).header('content-range', `bytes */${bytes}`).send();
     const { first, last } = range ?? { first: 0, last: bytes - 1 };
     const length = last - first + 1;
-    const body = isHead || length === 0 ? Readable.from([]) : await this.#open(file.open, { first, last });
+    const body = isHead || length === 0 ? Readable.from([]) : await this.#open(file.open, { first, last }, clientGone);
     if (range) reply.code(206).header('content-range', `bytes ${first}-${last}/${bytes}`);
     reply.headers({
       'accept-ranges': 'bytes',
@@ -70,14 +69,13 @@ export class FileSender {
 
   /** Sends a ZIP archive. If a file is missing or damaged, the connection ends before the archive does. */
   async sendZip(query: ZipQuery, reply: FastifyReply): Promise<FastifyReply> {
-    const clientGone = new AbortController();
-    reply.raw.once('close', () => clientGone.abort(new Error('the client is gone')));
+    const clientGone = whenGone(reply);
     this.#requireFree();
-    const zip = await this.#operations.assetZip(query, clientGone.signal);
+    const zip = await this.#operations.assetZip(query, clientGone);
     this.#bodies.add(zip);
     zip.once('close', () => this.#bodies.delete(zip));
     zip.once('error', (err) => {
-      if (!clientGone.signal.aborted) this.#log.warn({ event: 'file.not_sent', err }, 'file not sent completely');
+      if (!clientGone.aborted) this.#log.warn({ event: 'file.not_sent', err }, 'file not sent completely');
     });
     const name = `assets-${new Date().toISOString().slice(0, 10)}.zip`;
     reply.headers({
@@ -95,7 +93,7 @@ export class FileSender {
     }
   }
 
-  async #open(open: (range: Range) => Promise<Readable>, range: Range): Promise<Readable> {
+  async #open(open: (range: Range) => Promise<Readable>, range: Range, clientGone: AbortSignal): Promise<Readable> {
     this.#requireFree();
     const body = exactly(range.last - range.first + 1);
     this.#bodies.add(body);
@@ -103,7 +101,7 @@ export class FileSender {
       const source = await open(range);
       pipeline(source, body)
         .catch((err) => {
-          if (err?.code !== 'ERR_STREAM_PREMATURE_CLOSE')
+          if (!clientGone.aborted && err?.code !== 'ERR_STREAM_PREMATURE_CLOSE')
             this.#log.warn({ event: 'file.not_sent', err }, 'file not sent completely');
         })
         .finally(() => this.#bodies.delete(body));
@@ -118,6 +116,15 @@ export class FileSender {
   close(): void {
     for (const body of this.#bodies) body.destroy();
   }
+}
+
+/** Aborted when the client has closed the connection: a player that seeks does so. */
+function whenGone({ raw }: FastifyReply): AbortSignal {
+  const gone = new AbortController();
+  const abort = () => gone.abort(new Error('the client is gone'));
+  if (raw.destroyed) abort();
+  else raw.once('close', abort);
+  return gone.signal;
 }
 
 /** Fails if another number of bytes passes: that must not look like a complete answer. */

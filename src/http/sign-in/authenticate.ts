@@ -56,13 +56,13 @@ export function createAuthentication(deps: { store: Store; sessions: Sessions; c
      * @throws Refused 429 after too many wrong tokens from its address
      */
     async operatorOf(request: FastifyRequest, reply: FastifyReply): Promise<Authenticated | undefined> {
-      const { authorization } = request.headers;
-      if (authorization === undefined) {
+      // A proxy with a password of its own sends another scheme, such as Basic.
+      const [, scheme, given = ''] = /^(Bearer)(?: +(.*))?$/i.exec(request.headers.authorization ?? '') ?? [];
+      if (scheme === undefined) {
         const session = await sessions.of(request);
         return session && { ...ofSession(session), byCookie: true };
       }
-      const given = /^Bearer +(.+)$/i.exec(authorization)?.[1]?.trim() ?? '';
-      const verdict = await checkToken(given, request.ip, findByToken);
+      const verdict = await checkToken(given.trim(), request.ip, findByToken);
       if (verdict === 'wrong') return undefined;
       if (!('wait' in verdict)) return verdict;
       reply.header('retry-after', verdict.wait);
