@@ -65,7 +65,7 @@ export async function startWorkers(context: Context) {
   const filtering = startApplyingFilters({ ...context, filters });
   const pruning = startPruning(context);
   const locks = startExtendingLocks(context);
-  const removing = startRemoving(context, goneRetention);
+  const removing = startRemoving(context, { goneRetention, keyTemplate: config.storage.keyTemplate });
   const webhooks = new Webhooks({
     ...context,
     sender: context.webhookSender,

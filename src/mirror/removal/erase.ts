@@ -1,9 +1,14 @@
-import { idSegment, tombstoneKey } from '../../storage/keys.ts';
+import { idSegment, mediaKey, tombstoneKey } from '../../storage/keys.ts';
 import type { WaitingErasure } from '../../store/removals/erasures.ts';
 import { leaseForRemoval, type RemovalDeps, workOnEach } from './lease-for-removal.ts';
 import { type Held, purgeAsset, type Stored, withoutRow } from './purge-asset.ts';
 
 const pageSize = 100;
+
+interface EraseDeps extends RemovalDeps {
+  /** KEY_TEMPLATE. */
+  keyTemplate: string;
+}
 
 /**
  * Erases the assets that operators asked to erase. The process may die between any two steps; each may run again:
@@ -14,7 +19,7 @@ const pageSize = 100;
  * 4. What the bucket has of it is counted and saved, then removed, the records first.
  * 5. The database deletes everything that it knows of the asset.
  */
-export async function eraseAssets(deps: RemovalDeps): Promise<number> {
+export async function eraseAssets(deps: EraseDeps): Promise<number> {
   const { store, log, signal } = deps;
   let erased = 0;
   for (let after = ''; !signal.aborted; ) {
@@ -31,7 +36,7 @@ export async function eraseAssets(deps: RemovalDeps): Promise<number> {
 }
 
 /** False: a worker has leased the asset, so it is tried again later. */
-async function eraseAsset(deps: RemovalDeps, waiting: WaitingErasure): Promise<boolean> {
+async function eraseAsset(deps: EraseDeps, waiting: WaitingErasure): Promise<boolean> {
   const { store, signal } = deps;
   const { assetId } = waiting;
   const isErased = await leaseForRemoval(deps, assetId, { gone: false }, (asset, held) =>
@@ -43,16 +48,24 @@ async function eraseAsset(deps: RemovalDeps, waiting: WaitingErasure): Promise<b
   return eraseLeased(deps, waiting, undefined, { signal });
 }
 
+/** With the key at which it would be stored: a worker that died after it had stored a file did not record that. */
+const withNextKey = (asset: Stored, template: string): Stored => ({
+  ...asset,
+  earlierKeys: [...asset.earlierKeys, mediaKey(template, { ...asset, assetId: asset.id, filename: 'any' })],
+});
+
 async function eraseLeased(
-  deps: RemovalDeps,
+  deps: EraseDeps,
   waiting: WaitingErasure,
   asset: Stored | undefined,
   held: Held,
 ): Promise<boolean> {
-  const { store, storage, log } = deps;
+  const { store, storage, log, keyTemplate } = deps;
   const { erasureId, assetId, hash } = waiting;
   await writeTombstone(deps, waiting, held.signal);
-  const purgeable = asset ?? withoutRow(assetId, await store.versions.ofAsset(assetId));
+  const purgeable = asset
+    ? withNextKey(asset, keyTemplate)
+    : withoutRow(assetId, await store.versions.ofAsset(assetId));
   const options = { ...held, isShared: store.removals.isShared };
   if (waiting.objects === null) {
     await store.removals.saveErasureCounts(waiting, await purgeAsset(storage, purgeable, { ...options, dryRun: true }));

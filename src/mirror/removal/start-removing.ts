@@ -12,7 +12,7 @@ const hour = 3_600_000;
  */
 export function startRemoving(
   { store, storage, log, timings }: Omit<RemovalDeps, 'leaseMs' | 'signal'> & { timings: Timings },
-  goneRetention: number,
+  { goneRetention, keyTemplate }: { goneRetention: number; keyTemplate: string },
 ) {
   const deps = { store, storage, log, leaseMs: timings.assetLease };
   const failed = (err: unknown) => log.warn({ event: 'removal.failed', err }, 'removal failed, will retry');
@@ -24,7 +24,7 @@ export function startRemoving(
   };
   const running = [
     // A bucket that does not answer must not delay the shutdown.
-    every(timings.sweep, (signal) => eraseAssets({ ...deps, signal }), { failed, stopMs: 1000 }),
+    every(timings.sweep, (signal) => eraseAssets({ ...deps, keyTemplate, signal }), { failed, stopMs: 1000 }),
     every(pauseMs, hourly, { failed, stopMs: 1000 }),
   ];
   return { stop: () => Promise.all(running.map((work) => work.stop())) };

@@ -25,6 +25,7 @@ type Certificate = {
 };
 
 const signal = new AbortController().signal;
+const keyTemplate = '{companyId}/{projectId}/{assetId}/{filename}';
 
 async function erase(scene: Scene, request: object): Promise<Certificate> {
   const { id } = await scene.mirror.api('POST', '/erasures', { reason: 'requested', ...request });
@@ -111,6 +112,18 @@ describe('erasing assets', () => {
     expect(await store.removals.finishRemoval(leased!, { objects: 0, bytes: 0, left: [], accepted: false })).toBe(true);
     expect(await erasing).toMatchObject({ assets: { erased: 1 } });
     expect(await contentOf(scene.storage, `_mirror/tombstones/${hashOf(id)}.json`)).toBeDefined();
+  });
+
+  test('a file that was stored by a worker that died before it recorded it is erased, too', async () => {
+    await scene.admin.setFaults({ endpoint: 'media', stallAfter: 0 });
+    const id = await scene.upload({ name: 'film.mp4' });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'transferring');
+    await scene.storage.put(`acme/_/${id}/film.mp4`, 'stored');
+    await scene.query(`UPDATE assets SET queued_at = NULL, lease_until = NULL, lease = lease + 1 WHERE id = '${id}'`);
+    expect(await erase(scene, { assetIds: [id] })).toMatchObject({ assets: { erased: 1 }, objects: 1, bytes: 6 });
+    expect(await scene.keys(id)).toEqual([]);
+    await scene.admin.clearFaults();
   });
 
   test('two erasures of the same asset have the same counts', async () => {
@@ -212,7 +225,7 @@ describe('erasing assets', () => {
       const request = scope === 'assetIds' ? { assetIds: [id] } : { companyId: 'acme' };
       expect(await store.removals.previewErasure(request)).toEqual({ assets: 1, bytes: 0, protectedAssets: 0 });
       await store.removals.requestErasure({ scope: request, reason: 'requested', by: 'ada' });
-      expect(await eraseAssets({ store, storage, log: silent, leaseMs: 60_000, signal })).toBe(1);
+      expect(await eraseAssets({ store, storage, log: silent, keyTemplate, leaseMs: 60_000, signal })).toBe(1);
       expect(await kept()).toEqual([]);
       expect(await store.versions.ofAsset(id)).toEqual([]);
       const [erasure] = await store.removals.erasures();
@@ -304,7 +317,7 @@ describe('erasing assets', () => {
     await again();
     await again();
     expect(await store.removals.erasures()).toMatchObject([{ requestedBy: 'rebuild', waiting: 1, protectedAssets: 0 }]);
-    expect(await eraseAssets({ store, storage, log: silent, leaseMs: 60_000, signal })).toBe(1);
+    expect(await eraseAssets({ store, storage, log: silent, keyTemplate, leaseMs: 60_000, signal })).toBe(1);
     expect(await store.assets.get(id)).toBeUndefined();
     expect(await store.removals.holds()).toEqual([]);
     expect(await store.assets.get(kept)).toMatchObject({ state: 'mirrored' });

@@ -1,7 +1,6 @@
 // @module-tag slow
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { eraseAssets } from '../../../src/mirror/removal/erase.ts';
-import type { RemovalDeps } from '../../../src/mirror/removal/lease-for-removal.ts';
 import { purgeAsset } from '../../../src/mirror/removal/purge-asset.ts';
 import { removeGone } from '../../../src/mirror/removal/remove-gone.ts';
 import { hashOf } from '../../../src/store/removals/tombstones.ts';
@@ -64,11 +63,11 @@ describe.each(stores)('a removal from $name whose process dies', { timeout: 240_
   /** Dies before each step in turn, each time with another asset, and continues. Returns the number of steps. */
   async function atEachStep(
     begin: (id: string) => Promise<void>,
-    pass: (deps: RemovalDeps) => Promise<number>,
+    pass: (deps: Parameters<typeof eraseAssets>[0]) => Promise<number>,
     check: (id: string, before: Awaited<ReturnType<typeof storedOf>>) => Promise<void>,
   ): Promise<number> {
-    const { store, storage, log } = stage.mirror.service.context;
-    const deps = { store, storage, log, leaseMs: 60_000, signal };
+    const { store, storage, log, config } = stage.mirror.service.context;
+    const deps = { store, storage, log, keyTemplate: config.storage.keyTemplate, leaseMs: 60_000, signal };
     for (let steps = 1; ; steps++) {
       const id = await newAsset();
       const before = await storedOf(id);

@@ -10,6 +10,7 @@ import { until } from '../../support/until.ts';
 import { workerOf } from '../../support/worker.ts';
 
 const signal = new AbortController().signal;
+const keyTemplate = '{companyId}/{projectId}/{assetId}/{filename}';
 
 let stage: Stage;
 let worker: ReturnType<typeof workerOf>;
@@ -266,7 +267,14 @@ test('the unfinished upload of an asset that is gone or skipped ends with its er
   expect(await store.assets.get(gone)).toMatchObject({ state: 'gone' });
   expect(await ground.leftovers()).not.toEqual([]);
   await mirror.api('POST', '/erasures', { assetIds: [gone, skipped], reason: 'requested' });
-  await eraseAssets({ store, storage: ground.storage, log: mirror.service.context.log, leaseMs: 60_000, signal });
+  await eraseAssets({
+    store,
+    storage: ground.storage,
+    log: mirror.service.context.log,
+    keyTemplate,
+    leaseMs: 60_000,
+    signal,
+  });
   expect(await ground.leftovers()).toEqual([]);
 });
 
