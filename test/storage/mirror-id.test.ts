@@ -12,7 +12,7 @@ import { StorageUnavailable } from '../../src/floor/errors.ts';
 import { createLog } from '../../src/floor/log.ts';
 import { openDirectory } from '../../src/storage/directory/directory.ts';
 import { identified } from '../../src/storage/mirror-id.ts';
-import type { Storage } from '../../src/storage/storage.ts';
+import { type Storage, UploadLost } from '../../src/storage/storage.ts';
 import { openStore } from '../../src/store/store.ts';
 import { newDatabase } from '../support/database.ts';
 import { until } from '../support/until.ts';
@@ -103,6 +103,42 @@ describe('a bucket with a mirror id', () => {
     const again = await start();
     expect((await collected((await again.get('a/b'))!)).toString()).toBe('text');
     await again.check();
+  });
+
+  test('an object counts as missing only if the store still has the mirror id', async () => {
+    const { stamp: _, ...directory } = await openDirectory({ path });
+    let answers = true;
+    const unless404 = <T>(found: Promise<T | undefined>) => (answers ? found : Promise.resolve(undefined));
+    const proxied: Storage = {
+      ...directory,
+      get: (key, options) => unless404(directory.get(key, options)),
+      head: (key, options) => unless404(directory.head(key, options)),
+      keep: (key, as, options) => unless404(directory.keep(key, as, options)),
+      uploads: {
+        ...directory.uploads,
+        list: (upload) => unless404(directory.uploads.list(upload)),
+        async put(upload, number, body) {
+          if (!answers) throw new UploadLost('no upload');
+          return directory.uploads.put(upload, number, body);
+        },
+      },
+    };
+    const storage = identified(proxied, (await records.open()).id);
+    await storage.put('a/b', 'text');
+    const upload = await storage.uploads.begin('a/c', { bytes: 10_000_000 });
+    expect(await storage.head('a/no')).toBeUndefined();
+    for (const attempt of [
+      () => storage.get('a/b'),
+      () => storage.head('a/b'),
+      () => storage.keep('a/b', 'a/kept'),
+      () => storage.uploads.list(upload),
+      () => storage.uploads.put(upload, 1, streaming(bytesOf(KiB))),
+    ]) {
+      answers = true;
+      await storage.check();
+      answers = false;
+      await expect(attempt()).rejects.toBeInstanceOf(StorageUnavailable);
+    }
   });
 
   test('a bucket gets one mirror id from many processes that start at the same time', async () => {
