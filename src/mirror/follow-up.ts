@@ -73,7 +73,6 @@ export async function followUp(all: MirrorDeps, leased: LeasedAsset): Promise<Ou
     if (deps.breaker.openReason !== undefined) throw new Interrupted(deps.breaker.openReason);
     if (!media) return await startOver(deps, leased);
     const detail = await askLibrary(deps, leased);
-    note(lease, 'library_answered', { status: detail.status ?? null });
     const reasons: Reason[] = [];
     const sidecars = sidecarsSoFar(asset);
     const isReplaced = versionOf(detail) !== media.version;

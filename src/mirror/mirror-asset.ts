@@ -31,7 +31,6 @@ export async function mirrorAsset(all: MirrorDeps, leased: LeasedAsset): Promise
     if (skipped) return await skip(deps, leased, skipped);
 
     const detail = await askLibrary(deps, leased);
-    note(leased.lease, 'library_answered', { status: detail.status ?? null });
     if (detail.status === 'processing') return await waitForProcessing(deps, leased);
     if (detail.status === 'unavailable') return await endUnavailable(deps, leased);
     requireFile(detail);

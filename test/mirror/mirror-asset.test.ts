@@ -152,9 +152,10 @@ describe('an asset that is mirrored', () => {
   });
 
   test('an asset with an unknown status is mirrored if it has a file', async () => {
-    const id = await scene.upload({ override: { status: 'archived' } });
+    const ids = [await scene.upload({ override: { status: 'archived' } })];
+    ids.push(await scene.upload({ override: { status: 'a\0\ud800' } }));
     await scene.resync();
-    await scene.mirror.assetIn(id, 'mirrored');
+    for (const id of ids) await scene.mirror.assetIn(id, 'mirrored');
   });
 
   test('429 with Retry-After makes the connection wait and spends no attempt', { tags: 'slow' }, async () => {
