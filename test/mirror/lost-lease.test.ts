@@ -39,6 +39,21 @@ describe.each(grounds())('a worker that was suspended until another one got its 
     return { ...worker.deps, store: { ...store, connections: { ...store.connections, get } } };
   }
 
+  test('an asset that a listing changes while it fails is tried again, and not reported as failed', async () => {
+    const at = await stage.company();
+    const [id] = (await stage.upload(at.companyId)) as [string];
+    await stage.sync(at.connectionId, 'full');
+    await stage.admin.addFault({ endpoint: 'asset', assetId: id, body: { asset: 'nonsense' } });
+    await worker.work(
+      id,
+      suspended(async () => {
+        await stage.query('UPDATE assets SET revision = revision + 1 WHERE id = $1', [id]);
+      }),
+    );
+    expect(await stage.store.assets.get(id)).toMatchObject({ state: 'pending', nextAt: expect.any(Date) });
+    expect(await stage.query(`SELECT FROM events WHERE kind = 'asset.failed' AND asset_id = $1`, [id])).toEqual([]);
+  });
+
   test('a worker that lost its lease while its asset failed changes nothing, and reports nothing', async () => {
     const at = await stage.company();
     const [id] = await stage.upload(at.companyId);

@@ -34,8 +34,11 @@ export async function unavailable(db: Database, lease: AssetLease, reason: Reaso
 export async function failed(db: Database, lease: AssetLease, reason: Reason): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     const isEnded = await endForGood(tx, lease, 'failed', reason);
+    const { rows } = await sql`SELECT FROM assets WHERE id = ${lease.assetId} AND state = 'failed'`.execute(tx);
+    // Otherwise a listing has changed it meanwhile, and it is tried again.
+    const hasFailed = isEnded && rows.length > 0;
     const data = { reason: renderReason(reason), reasonCode: reason.code };
-    if (isEnded) await addAssetEvent(tx, 'asset.failed', lease.assetId, data);
+    if (hasFailed) await addAssetEvent(tx, 'asset.failed', lease.assetId, data);
     return isEnded;
   });
 }
