@@ -71,7 +71,6 @@ describe('signing in', () => {
     expect((await get('/sign-in?to=/x', { cookie })).headers.get('location')).toBe('/x');
     // A proxy with a password of its own.
     expect((await get('/api/status', { cookie, authorization: 'Basic YTpi' })).status).toBe(200);
-    expect((await get('/api/status', { cookie, authorization: 'Bearer x' })).status).toBe(401);
   });
 
   test('signing out ends the session, also for a copy of its cookie', async () => {

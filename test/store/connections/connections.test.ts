@@ -65,7 +65,8 @@ describe('a grant', () => {
       );
     for (let n = 0; n < 20; n++) {
       const userId = randomUUID();
-      const consents = [await save('older'), await save('newer')].reverse();
+      const before = await save('older');
+      const consents = [await save('newer'), { ...before, createdAt: new Date(before.createdAt.getTime() - 1000) }];
       const connect = (consent: Consent) =>
         store.connections.connect({ ...consented(userId, consent.tokens), consent });
       const [newer, older] = await Promise.allSettled(consents.map(connect));
