@@ -112,34 +112,14 @@ export async function refreshConsent<T>({ client, log }: RefreshDeps, consent: C
   return untilSaved(log, consent.connectionId, () => consent.save(pair, expiresAt - performance.now()));
 }
 
-/** The code of a consent, and how its pair is saved. */
-export interface ConsentCode<T> extends Pick<ConsentPair<T>, 'connectionId' | 'save'> {
-  code: string;
-  verifier: string;
-  redirectUri: string;
-}
-
-/**
- * Exchanges the code of a consent. Never aborted; the pair is saved before this returns.
- * @throws OAuthError if the code is refused
- */
-export async function exchangeCode<T>({ client, log }: RefreshDeps, consent: ConsentCode<T>): Promise<T> {
-  const { accessToken, refreshToken, accessMs } = await client.exchangeCode(consent);
-  if (refreshToken === undefined) throw new Error('the library returned no refresh token');
-  const expiresAt = performance.now() + accessMs;
-  return untilSaved(log, consent.connectionId, () =>
-    consent.save({ accessToken, refreshToken }, expiresAt - performance.now()),
-  );
-}
-
-/** Only this process has the new pair: tries until it is saved. */
+/** The library has rotated, and only this process has the new pair: tries until it is saved. */
 async function untilSaved<T>(log: Log, connectionId: string | null, save: () => Promise<T>): Promise<T> {
   for (let tries = 0; ; tries++) {
     try {
       return await save();
     } catch (err) {
       if (tries % 20 === 0)
-        log.error({ event: 'token.save_failed', connectionId, err }, 'new token not saved, will retry');
+        log.error({ event: 'token.save_failed', connectionId, err }, 'rotated token not saved, will retry');
       await sleep(Math.min(100 * 2 ** Math.min(tries, 6), 2000));
     }
   }

@@ -7,9 +7,7 @@ import { openPair, purposeOf, sealPair, type TokenPair } from './pair.ts';
 import { type KeyRotation, rotateKeys } from './reencrypt-tokens.ts';
 import {
   type AccessToken,
-  type ConsentCode,
   type ConsentPair,
-  exchangeCode,
   type RefreshDeps,
   refreshConsent,
   refreshPair,
@@ -34,7 +32,7 @@ export class Tokens {
   readonly #instance: string;
   /** One call per connection does the work; all others wait for its token. */
   readonly #inFlight = new Map<string, Promise<AccessToken>>();
-  /** Exchanges and refreshes of consents, until the new pair is saved. */
+  /** Refreshes of consents, until the new pair is saved. */
   readonly #ofConsents = new Set<Promise<unknown>>();
 
   constructor({ instance, ...deps }: TokensOptions) {
@@ -61,16 +59,7 @@ export class Tokens {
 
   /** Refreshes the pair of a consent, and saves it before this returns. Throws as `refreshConsent` does. */
   async refreshConsent<T>(consent: ConsentPair<T>): Promise<T> {
-    return this.#finishing(refreshConsent(this.#deps, consent));
-  }
-
-  /** Exchanges the code of a consent, and saves its pair before this returns. Throws as `exchangeCode` does. */
-  async exchangeCode<T>(consent: ConsentCode<T>): Promise<T> {
-    return this.#finishing(exchangeCode(this.#deps, consent));
-  }
-
-  async #finishing<T>(saving: Promise<T>): Promise<T> {
-    const work = saving.finally(() => this.#ofConsents.delete(work));
+    const work = refreshConsent(this.#deps, consent).finally(() => this.#ofConsents.delete(work));
     this.#ofConsents.add(work);
     return work;
   }
@@ -105,7 +94,7 @@ export class Tokens {
     }
   }
 
-  /** Resolves when no refresh or exchange is running. */
+  /** Resolves when no refresh is running. */
   async settled(): Promise<void> {
     await Promise.allSettled([...this.#inFlight.values(), ...this.#ofConsents]);
   }

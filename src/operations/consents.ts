@@ -81,17 +81,13 @@ export async function acceptConsent(deps: ConsentDeps, consented: Consented): Pr
 }
 
 /** Saves the encrypted tokens before any other request: another process can finish it if this one dies. */
-async function exchange({ store, sealer, tokens }: ConsentDeps, consented: Consented): Promise<Consent> {
+async function exchange({ store, sealer, oauth }: ConsentDeps, consented: Consented): Promise<Consent> {
+  const { refreshToken, accessToken, accessMs } = await oauth.exchangeCode(consented);
+  if (refreshToken === undefined) throw new Error('the library returned no refresh token');
   const id = randomUUID();
   const { linkMadeAt, connectionId = null, tags = null } = consented;
-  return tokens.exchangeCode({
-    ...consented,
-    connectionId,
-    save(pair, accessMs) {
-      const consent = { id, tokens: sealPair(sealer, purposeOf.consent(id), pair), connectionId, tags, linkMadeAt };
-      return store.consents.save(consent, { accessMs, leaseMs });
-    },
-  });
+  const tokens = sealPair(sealer, purposeOf.consent(id), { accessToken, refreshToken });
+  return store.consents.save({ id, tokens, connectionId, tags, linkMadeAt }, { accessMs, leaseMs });
 }
 
 /** Finishes consents in the background. */

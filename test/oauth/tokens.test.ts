@@ -439,7 +439,7 @@ describe('saving a new token pair', () => {
       await server.query(`ALTER DATABASE ${name()} ALLOW_CONNECTIONS true`);
     }
     await expectSaved(connection.id, call);
-    expect(lines.filter(({ msg }) => msg === 'new token not saved, will retry')).toHaveLength(1);
+    expect(lines.filter(({ msg }) => msg === 'rotated token not saved, will retry')).toHaveLength(1);
   });
 
   it('a new token pair is saved although its table is locked and the connection is then cut', async () => {
