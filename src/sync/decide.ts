@@ -40,10 +40,8 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
     const reason: Reason = { code: 'unreadable_listing', problem: listed.problem };
     if (!before) return { state: 'failed', reason, reset: true, due: false };
     if (before.skipped) return undefined;
-    // It is in the library again, so its file must not be removed.
-    if (before.state === 'gone') {
-      return { state: hasCopy(before) ? 'mirrored' : 'failed', reason, reset: true, due: false };
-    }
+    // It is in the library again, so its file must not be removed. The library may describe it better by itself.
+    if (before.state === 'gone') return { ...pending, state: hasCopy(before) ? 'mirrored' : 'pending', reason };
     // A known asset keeps its state: an unreadable listing says nothing about the file.
     if (isDeepStrictEqual(before.reason, reason)) return undefined;
     return { state: before.state, reason, reset: false, due: false };
@@ -131,8 +129,9 @@ function skip(
   connectionId: string | undefined,
 ): Decision | undefined | 'ignore filter' {
   const skipping: Decision = { state: 'pending', reason, reset: true, due: false };
-  // An unreadable asset that is skipped is neither recorded nor reported.
-  if (listed.problem !== undefined) return undefined;
+  const isKept = before?.media && before.state === 'gone' && before.connectionId === connectionId;
+  // An unreadable asset that is skipped is neither recorded nor reported, unless its file would be removed.
+  if (listed.problem !== undefined) return isKept ? 'ignore filter' : undefined;
   if (!before) return skipping;
   if (before.connectionId !== connectionId) return undefined;
   if (before.skipped) {
@@ -141,7 +140,7 @@ function skip(
   }
   // Written only so that what was set aside is deleted: the filter skips it.
   if (before.replacement) {
-    return { state: before.state, reason: before.reason, reset: false, due: false, isWithdrawn: true };
+    return { state: before.state, reason: before.reason, reset: false, due: false, withdrawsReplacement: true };
   }
   if (before.state === 'mirrored' || before.state === 'unavailable') return undefined;
   return before.media === null && (before.state === 'failed' || before.state === 'gone') ? skipping : 'ignore filter';

@@ -262,14 +262,14 @@ describe('the decision on a listed asset', () => {
       record('gone', { media, mirroredAt: new Date(2), reason: unreadableListing }),
       unreadable,
       full,
-      { ...looked('mirrored', false, unreadableListing), reset: true },
+      { ...reset, state: 'mirrored', reason: unreadableListing },
     ],
     [
-      'an asset that was gone without a copy fails if its listing is unreadable',
+      'an asset that was gone without a copy is tried, although its listing is unreadable',
       record('gone'),
       unreadable,
       full,
-      { ...looked('failed', false, unreadableListing), reset: true },
+      { ...reset, reason: unreadableListing },
     ],
     [
       'an asset whose listing is still unreadable stays as it is',
@@ -303,6 +303,13 @@ describe('the decision on a listed asset', () => {
 
     ['a new skipped asset is recorded as skipped', undefined, listing(), skipped, aside],
     ['a new skipped and unreadable asset is not recorded', undefined, unreadable, skipped, undefined],
+    [
+      'an asset that was gone and has a copy is back, although its listing is unreadable and skipped',
+      record('gone', { ...mine, media, mirroredAt: new Date(2) }),
+      unreadable,
+      skipped,
+      { ...reset, state: 'mirrored', reason: unreadableListing },
+    ],
     ['a failed asset that the filters skip is no failure any more', record('failed', mine), listing(), skipped, aside],
     [
       'a mirrored asset that the filters skip stays as it is',

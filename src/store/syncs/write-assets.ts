@@ -17,7 +17,7 @@ export interface Decision {
   /** The asset's new file would replace a stored file, so it is set aside until the company's listing ends. */
   setAside?: boolean;
   /** What was set aside is deleted, and the fields of the asset stay those of the stored file. */
-  isWithdrawn?: boolean;
+  withdrawsReplacement?: boolean;
   transcriptState?: TranscriptState;
   thumbnailState?: ThumbnailState;
 }
@@ -126,7 +126,7 @@ export async function recordListed(tx: Database, page: ListedPage): Promise<Coun
     else {
       const { problem } = asset;
       const kept =
-        problem === undefined && !decision.setAside && !decision.isWithdrawn
+        problem === undefined && !decision.setAside && !decision.withdrawsReplacement
           ? asset
           : { ...before, ...(problem !== undefined && { problem }) };
       const fields = differing(before.listed, problem === undefined ? asset.listed : before.listed);
