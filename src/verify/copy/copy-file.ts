@@ -1,7 +1,6 @@
-import { StorageUnavailable } from '../../floor/errors.ts';
 import { crc32At, metered } from '../../storage/meter.ts';
 import type { Storage } from '../../storage/storage.ts';
-import { throwIfUnavailable } from '../../storage/throw-if-unavailable.ts';
+import { readOne } from '../../storage/throw-if-unavailable.ts';
 
 /** An object of the mirror, and its key at the target. Unknown after a rebuild: length and checksum. */
 export interface FileToCopy {
@@ -23,26 +22,16 @@ export async function copyFile(
   { overwrite, signal }: { overwrite: boolean; signal: AbortSignal },
 ): Promise<{ written: boolean; bytes: number; crc32: string | null }> {
   const { to, contentType } = file;
-  const { bytes, crc32 } = await ofOneObject(storage, described(storage, file, signal));
+  const { bytes, crc32 } = await readOne(storage, () => described(storage, file, signal));
   const there = await target.head(to, { signal });
   if (there) {
     const isSame = there.bytes === bytes && (await crc32At(target, to, { signal })) === crc32;
     if (isSame) return { written: false, bytes, crc32 };
     if (!overwrite) throw new Error(`${to} is there with other content; --overwrite replaces it`);
   }
-  const body = await ofOneObject(storage, verifiedBody(storage, { ...file, bytes, crc32 }, signal));
+  const body = await readOne(storage, () => verifiedBody(storage, { ...file, bytes, crc32 }, signal));
   await target.put(to, body, { bytes, contentType, signal });
   return { written: true, bytes, crc32 };
-}
-
-/** If the store works, but refuses this object, then only this object fails. */
-async function ofOneObject<T>(storage: Storage, reading: Promise<T>): Promise<T> {
-  try {
-    return await reading;
-  } catch (error) {
-    await throwIfUnavailable(storage, error);
-    throw error instanceof StorageUnavailable ? new Error(error.message, { cause: error }) : error;
-  }
 }
 
 /** Length and checksum of the object. @throws Error if it is missing or has another length */

@@ -1,4 +1,4 @@
-import { Archived, reasonOf } from '../../floor/errors.ts';
+import { Archived, reasonOf, StorageUnavailable } from '../../floor/errors.ts';
 import type { Reason } from '../../floor/reasons.ts';
 import { shortText } from '../../floor/short-text.ts';
 import { versionOf } from '../../mirror/media.ts';
@@ -7,7 +7,7 @@ import { type ApiAsset, storable, withoutLinks } from '../../source/schemas.ts';
 import { sidecarKeys } from '../../storage/keys.ts';
 import { crc32At } from '../../storage/meter.ts';
 import type { Storage } from '../../storage/storage.ts';
-import { throwIfUnavailable } from '../../storage/throw-if-unavailable.ts';
+import { readOne } from '../../storage/throw-if-unavailable.ts';
 import type { RebuiltAsset } from '../../store/assets/rebuild.ts';
 import type { AssetVersion, Media } from '../../store/database/schema.ts';
 import { listedOf } from '../../sync/listed-asset.ts';
@@ -28,13 +28,13 @@ export interface ReadDeps {
 export async function readAsset(deps: ReadDeps, key: string): Promise<RebuiltAsset | undefined> {
   const { storage, skip, signal } = deps;
   try {
-    const found = await recordAt(deps, key);
+    const found = await readOne(storage, () => recordAt(deps, key));
     if (found === 'media') return undefined;
-    if ('record' in found) return await rebuiltFrom(deps, found.record);
+    if ('record' in found) return await readOne(storage, () => rebuiltFrom(deps, found.record));
     skip(`${key}: is not a record: ${found.problem}`);
   } catch (error) {
     signal.throwIfAborted();
-    await throwIfUnavailable(storage, error);
+    if (error instanceof StorageUnavailable) throw error;
     skip(`${key}: could not be read: ${reasonOf(error)}`);
   }
   return undefined;
@@ -62,14 +62,16 @@ export async function readVersion(
   key: string,
 ): Promise<AssetVersion | undefined> {
   try {
-    const body = await storage.get(key, { signal });
-    const text = body && (await shortText(body, largestRecord));
+    const text = await readOne(storage, async () => {
+      const body = await storage.get(key, { signal });
+      return body && (await shortText(body, largestRecord));
+    });
     const found = text === undefined ? { problem: 'it is gone or too large' } : readVersionRecord(key, text);
     if ('version' in found) return found.version;
     skip(`${key}: is not the record of a version: ${found.problem}`);
   } catch (error) {
     signal.throwIfAborted();
-    await throwIfUnavailable(storage, error);
+    if (error instanceof StorageUnavailable) throw error;
     skip(`${key}: could not be read: ${reasonOf(error)}`);
   }
   return undefined;
