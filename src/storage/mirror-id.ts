@@ -37,13 +37,13 @@ export function identified(storage: Storage, settle: Settle, options: IdOptions 
       begin: (key, options) => id.writing(() => uploads.begin(key, options), options.signal),
       put: (upload, number, body, options) =>
         id.writing(() => uploads.put(upload, number, body, options), options?.signal, body),
-      list: (upload, options) => id.finding(() => uploads.list(upload, options), options?.signal),
+      list: (upload, options) => id.foundOrConfirmed(() => uploads.list(upload, options), options?.signal),
       complete: (upload, parts, options) => id.writing(() => uploads.complete(upload, parts, options), options?.signal),
       abort: (upload) => id.reading(() => uploads.abort(upload)),
     },
-    get: (key, options) => id.finding(() => storage.get(key, options), options?.signal),
+    get: (key, options) => id.foundOrConfirmed(() => storage.get(key, options), options?.signal),
     links: storage.links,
-    head: (key, options) => id.finding(() => storage.head(key, options), options?.signal),
+    head: (key, options) => id.foundOrConfirmed(() => storage.head(key, options), options?.signal),
     async *list(prefix, options) {
       await id.ready(options?.signal);
       try {
@@ -52,7 +52,8 @@ export function identified(storage: Storage, settle: Settle, options: IdOptions 
         id.doubt(error);
       }
     },
-    keep: (key, as, options) => id.finding(() => id.writing(() => storage.keep(key, as, options), options?.signal)),
+    keep: (key, as, options) =>
+      id.foundOrConfirmed(() => id.writing(() => storage.keep(key, as, options), options?.signal)),
     remove: (key, options) => id.writing(() => storage.remove(key, options)),
     lock: lock && { ...lock, extend: (...args) => id.writing(() => lock.extend(...args)) },
     async *purge(at, options = {}) {
@@ -62,6 +63,7 @@ export function identified(storage: Storage, settle: Settle, options: IdOptions 
       } catch (error) {
         id.doubt(error);
       }
+      await id.confirmNow();
     },
     sweep: (what) => id.reading(() => storage.sweep(what), what.signal),
     check: () => id.check(),
@@ -120,16 +122,16 @@ class MirrorId {
   }
 
   /** If nothing is found, the id is read again: a proxy in front of a store that restarts answers 404, too. */
-  async finding<T>(work: () => Promise<T | undefined>, signal?: AbortSignal): Promise<T | undefined> {
+  async foundOrConfirmed<T>(work: () => Promise<T | undefined>, signal?: AbortSignal): Promise<T | undefined> {
     const found = await this.reading(work, signal);
-    if (found === undefined) await this.#confirmNow();
+    if (found === undefined) await this.confirmNow();
     return found;
   }
 
   async writing<T>(work: () => Promise<T>, signal?: AbortSignal, body?: Readable): Promise<T> {
     await this.ready(signal, body);
     return work().catch(async (error) => {
-      if (error instanceof UploadLost) await this.#confirmNow();
+      if (error instanceof UploadLost) await this.confirmNow();
       const isRefused = error instanceof RetryLater && error.reason?.code === 'object_refused';
       if (isOfWholeStore(error) || isRefused) this.#writesFail = true;
       return this.doubt(error);
@@ -138,7 +140,7 @@ class MirrorId {
 
   async check(): Promise<void> {
     const { name } = this.#storage;
-    await this.#confirmNow().catch((error) => {
+    await this.confirmNow().catch((error) => {
       if (error instanceof StorageUnavailable) throw error;
       throw new StorageUnavailable(`${name}: cannot check whether it is the right bucket`, { cause: error });
     });
@@ -160,7 +162,7 @@ class MirrorId {
   }
 
   /** A check that is running may have read the id too early: before the caller read the objects that it asks about. */
-  async #confirmNow(): Promise<void> {
+  async confirmNow(): Promise<void> {
     await this.#checking?.catch(() => {});
     await this.#confirm();
   }
