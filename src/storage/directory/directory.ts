@@ -35,10 +35,12 @@ export async function openDirectory(options: {
   const remove = async (key: string) => {
     const file = root.fileOf(key);
     if (await root.otherInPlaceOf(key).catch(() => undefined)) return;
-    const unlinked = unlink(file).then(() => root.syncPath(key));
-    await unlinked.catch((error) => {
+    const ignoreMissing = (error: unknown) => {
       if (!isMissing(error) && codeOf(error) !== 'EISDIR') throw classify(error, root.path);
-    });
+    };
+    await unlink(file).catch(ignoreMissing);
+    // Also if it is missing: the process that removed it may have died before this.
+    await root.syncPath(key).catch(ignoreMissing);
   };
 
   return {

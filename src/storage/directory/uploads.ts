@@ -101,6 +101,9 @@ async function complete(root: Root, upload: Upload, wanted: Part[], signal?: Abo
   if (drafted) {
     if (drafted.size !== bytes) throw new Error(`store ${key}: the draft has ${drafted.size} bytes of ${bytes}`);
     await moveIntoPlace(root, draft, target, key);
+  } else {
+    // The process that moved it may have died before this.
+    await unlessMissing(root.syncPath(key));
   }
   const checksums = checksumsOfParts(upload, wanted);
   const found = await root.describe(key);
