@@ -5,12 +5,15 @@ import { note } from '../store/assets/history.ts';
 import type { MirrorDeps } from './deps.ts';
 
 /** The asset as the library has it now, with fresh links. */
-export async function askLibrary(
+export function askLibrary(
   { client, withToken }: Pick<MirrorDeps, 'client' | 'withToken'>,
-  { asset, lease, signal }: LeasedAsset,
+  { asset, signal }: LeasedAsset,
 ): Promise<AssetDetail> {
   const request = (token: string) => client.getAsset({ token, assetId: asset.id, signal });
-  const detail = await withToken(asset.connectionId, request, { timed: true });
-  note(lease, 'library_answered', { status: detail.status == null ? null : storable(detail.status) });
-  return detail;
+  return withToken(asset.connectionId, request, { timed: true });
+}
+
+/** Adds the answer to the history of the asset. */
+export function noteAnswer({ lease }: LeasedAsset, { status }: AssetDetail): void {
+  note(lease, 'library_answered', { status: status == null ? null : storable(status) });
 }

@@ -6,7 +6,7 @@ import { type AssetDetail, mayHaveTranscript, storable, withoutLinks } from '../
 import { isIntact } from '../storage/meter.ts';
 import { databaseTime, note } from '../store/assets/history.ts';
 import type { Asset, Media, SidecarStates } from '../store/database/schema.ts';
-import { askLibrary } from './ask-library.ts';
+import { askLibrary, noteAnswer } from './ask-library.ts';
 import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced-storage.ts';
 import { versionOf } from './media.ts';
@@ -73,6 +73,7 @@ export async function followUp(all: MirrorDeps, leased: LeasedAsset): Promise<Ou
     if (deps.breaker.openReason !== undefined) throw new Interrupted(deps.breaker.openReason);
     if (!media) return await startOver(deps, leased);
     const detail = await askLibrary(deps, leased);
+    noteAnswer(leased, detail);
     const reasons: Reason[] = [];
     const sidecars = sidecarsSoFar(asset);
     const isReplaced = versionOf(detail) !== media.version;

@@ -6,7 +6,7 @@ import { type AssetDetail, storable, withoutLinks } from '../source/schemas.ts';
 import { isIntact, measure } from '../storage/meter.ts';
 import { databaseTime, note } from '../store/assets/history.ts';
 import type { Media, SidecarStates } from '../store/database/schema.ts';
-import { askLibrary } from './ask-library.ts';
+import { askLibrary, noteAnswer } from './ask-library.ts';
 import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced-storage.ts';
 import { initialSidecars, nextFollowUp } from './follow-up.ts';
@@ -31,6 +31,7 @@ export async function mirrorAsset(all: MirrorDeps, leased: LeasedAsset): Promise
     if (skipped) return await skip(deps, leased, skipped);
 
     const detail = await askLibrary(deps, leased);
+    noteAnswer(leased, detail);
     if (detail.status === 'processing') return await waitForProcessing(deps, leased);
     if (detail.status === 'unavailable') return await endUnavailable(deps, leased);
     requireFile(detail);

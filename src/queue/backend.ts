@@ -8,8 +8,11 @@ import { connectRedis, redisProblem } from './redis.ts';
 /** Finished jobs that are kept for the queue dashboard. */
 const keep = { removeOnComplete: { count: 1000, age: 86_400 }, removeOnFail: { count: 5000, age: 7 * 86_400 } };
 
-/** A query to a host that has died fails within half a minute. Otherwise it would wait for ever, and with it the dispatcher. */
-const whileAlive = { keepAlive: true, keepAliveInitialDelayMillis: 10_000 };
+/**
+ * A query that was sent before its host died fails within half a minute. Otherwise it would wait for ever, and with it the
+ * dispatcher. A query that is sent later fails when TCP gives up, after about 15 minutes.
+ */
+const noticeDeadHost = { keepAlive: true, keepAliveInitialDelayMillis: 10_000 };
 
 /** The prefix of all keys in Redis, in braces, so that all are in one slot of a cluster. */
 export const prefixOf = (installation: string) => `{asset-mirror-${installation}}`;
@@ -40,7 +43,7 @@ export class Backend {
     this.#base = {
       ...(this.redis
         ? { connection: this.redis, prefix: prefixOf(installation) }
-        : { connection: { connectionString: databaseUrl, migrate: true, ...whileAlive } }),
+        : { connection: { connectionString: databaseUrl, migrate: true, ...noticeDeadHost } }),
       ...(telemetry !== undefined && { telemetry }),
     };
     this.#more = this.redis ? [] : [postgresBackend];

@@ -48,8 +48,8 @@ async function eraseAsset(deps: EraseDeps, waiting: WaitingErasure): Promise<boo
   return eraseLeased(deps, waiting, undefined, { signal });
 }
 
-/** With the key at which it would be stored: a worker that died after it had stored a file did not record that. */
-const withNextKey = (asset: Stored, template: string): Stored => ({
+/** With a key in the folder where its file would be stored: a worker may have died after it stored a file, and before it recorded that. */
+const withUnrecordedKey = (asset: Stored, template: string): Stored => ({
   ...asset,
   earlierKeys: [...asset.earlierKeys, mediaKey(template, { ...asset, assetId: asset.id, filename: 'any' })],
 });
@@ -64,7 +64,7 @@ async function eraseLeased(
   const { erasureId, assetId, hash } = waiting;
   await writeTombstone(deps, waiting, held.signal);
   const purgeable = asset
-    ? withNextKey(asset, keyTemplate)
+    ? withUnrecordedKey(asset, keyTemplate)
     : withoutRow(assetId, await store.versions.ofAsset(assetId));
   const options = { ...held, isShared: store.removals.isShared };
   if (waiting.objects === null) {

@@ -43,7 +43,7 @@ function corrections(horizon: Horizon) {
     sql`${sql.ref(column)} = CASE WHEN ${isBeyond(column, ms)} THEN ${value} ELSE ${sql.ref(column)} END`;
   const isWrong = sql`(${isBeyond('next_at', asset)} OR ${isBeyond('lease_until', lease)} OR ${isBeyond('queued_at', 0)}
     OR ${isBeyond('processing_since', 0)} OR ${isBeyond('transcript_deadline', transcript)})`;
-  // A run that seems to be newer than those after it would hide what they find.
+  // The newest run decides what Assurance shows. One of the future would hide what later ones find.
   const runs = (table: string) => sql`
     UPDATE ${sql.table(table)} SET ${corrected('requested_at', 0)}, ${corrected('started_at', 0)}, ${corrected('finished_at', 0)},
       ${corrected('until', lease, ahead(lease))}

@@ -6,7 +6,8 @@ import { inMs, msAgo } from '../database/time.ts';
 /**
  * True if this chore is due and this process must do it. Unless it reports it done, it is due again in `retryMs`. With `graceMs`, a
  * chore that is new, or late by more than that, is put off by as much: the clock may be wrong, or the database rebuilt, and what
- * it would remove could not be brought back. One that would wait longer than `mostMs` is due: a clock was ahead.
+ * it would remove could not be brought back. A due time further ahead than `mostMs` was written while a clock was ahead: the
+ * chore is due now.
  */
 export async function take(
   db: Database,

@@ -29,7 +29,7 @@ export interface InventoryDeps {
   rowGroupSize?: number;
 }
 
-/** What ends the work when its lease is lost. `fence`: called before each change of the bucket; throws if the lease is lost. */
+/** What ends the work when its lease is lost. `fence`: called before files are written or removed; throws if the lease is lost. */
 interface Held {
   signal: AbortSignal;
   fence?: () => Promise<void>;

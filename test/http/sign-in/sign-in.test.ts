@@ -71,6 +71,8 @@ describe('signing in', () => {
     expect((await get('/sign-in?to=/x', { cookie })).headers.get('location')).toBe('/x');
     // A proxy with a password of its own.
     expect((await get('/api/status', { cookie, authorization: 'Basic YTpi' })).status).toBe(200);
+    const wrong = { cookie, authorization: 'Bearer x', 'x-forwarded-for': '192.0.2.7' };
+    expect((await get('/api/status', wrong)).status).toBe(401);
   });
 
   test('signing out ends the session, also for a copy of its cookie', async () => {
