@@ -4,6 +4,7 @@ import { promisify } from 'node:util';
 import { crc32 } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { readCopyConfig } from '../../../src/config/config.ts';
+import { StorageUnavailable } from '../../../src/floor/errors.ts';
 import { rebuildFrom } from '../../../src/offline/rebuild.ts';
 import { tombstones, versionKeys } from '../../../src/storage/keys.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
@@ -276,6 +277,27 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
     const so = await fromBucket();
     expect(so).toMatchObject({ restored: 5, skipped: 1 });
     expect(problems).toEqual([expect.stringMatching(/expected an id of at most 1000 bytes/)]);
+  });
+
+  test('rebuild skips a record that the store refuses, and reads one again after an outage', async () => {
+    for (const id of ['refused', 'late', 'other']) await put(id);
+    let outages = 1;
+    const { signal } = new AbortController();
+    const wrapped: Storage = {
+      ...storage,
+      async get(key, options) {
+        if (key.includes('refused') || (key.includes('late') && outages-- > 0)) {
+          throw new StorageUnavailable('the store denies access');
+        }
+        return storage.get(key, options);
+      },
+    };
+    const options = { onProblem: (line: string) => void problems.push(line), signal };
+    const result = await rebuild({ store, storage: wrapped, thumbnails: { mirror: true } }, options);
+    expect(result).toMatchObject({ restored: 2, skipped: 1 });
+    expect(problems).toEqual([expect.stringMatching(/refused.*could not be read: the store denies access/)]);
+    const down = { ...wrapped, check: () => Promise.reject(new StorageUnavailable('the store is down')) };
+    await expect(rebuild({ store, storage: down, thumbnails: { mirror: true } }, options)).rejects.toThrow('is down');
   });
 
   test('rebuild does not take a media file with the name and content of a record for a record', async () => {
