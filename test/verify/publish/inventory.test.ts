@@ -198,6 +198,8 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     'the inventory can be checked with the commands of docs/reference/bucket-layout.md',
     { tags: 'slow' },
     async () => {
+      now = new Date('2031-03-01T12:00:00Z');
+      await runInventory(scheduled, never);
       const root = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
       const document = await readFile('docs/reference/bucket-layout.md', 'utf8');
       const commands = [...document.matchAll(/```sh\n# in the (directory|inventory)\n([\s\S]*?)```/g)].map(
