@@ -63,6 +63,20 @@ describe('the scrub', () => {
     await scene.storage.put(key, Buffer.alloc(content.length, 'x'));
   };
 
+  /** An asset with a superseded file; `key` has the current one. */
+  async function replacedFile() {
+    const id = await scene.upload({ content: { text: 'good' } });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    const { key } = await scene.mirror.asset(id);
+    await scene.admin.changeAsset(id, { content: { text: 'another one' } });
+    await scene.resync();
+    await until('the other file', async () => (await contentOf(scene.storage, key))?.toString() === 'another one');
+    await scene.checked();
+    await scene.mirror.quiet();
+    return { id, key };
+  }
+
   test('the longest unverified asset is read first, and the next one only when it is due', async () => {
     for (const [i, id] of ids.entries()) await age(id, 10 + (i === 2 ? 5 : i));
     await scrubber().round(stop);
@@ -143,15 +157,7 @@ describe('the scrub', () => {
   });
 
   test('a superseded file is read back with its asset, and an event reports its damage', async () => {
-    const id = await scene.upload({ content: { text: 'good' } });
-    await scene.resync();
-    await scene.mirror.assetIn(id, 'mirrored');
-    const { key } = await scene.mirror.asset(id);
-    await scene.admin.changeAsset(id, { content: { text: 'another one' } });
-    await scene.resync();
-    await until('the other file', async () => (await contentOf(scene.storage, key))?.toString() === 'another one');
-    await scene.checked();
-    await scene.mirror.quiet();
+    const { id, key } = await replacedFile();
     const { versions, scrub } = scene.mirror.store;
     const [version] = await versions.ofAsset(id);
     const { at } = version!.files[0]!;
@@ -177,15 +183,7 @@ describe('the scrub', () => {
   });
 
   test('a damaged file whose asset a worker is changing is read again soon, also if it has a superseded file', async () => {
-    const id = await scene.upload({ content: { text: 'good' } });
-    await scene.resync();
-    await scene.mirror.assetIn(id, 'mirrored');
-    const { key } = await scene.mirror.asset(id);
-    await scene.admin.changeAsset(id, { content: { text: 'another one' } });
-    await scene.resync();
-    await until('the other file', async () => (await contentOf(scene.storage, key))?.toString() === 'another one');
-    await scene.checked();
-    await scene.mirror.quiet();
+    const { id, key } = await replacedFile();
     await damage(key);
     await database.query(`UPDATE assets SET queued_at = now(), lease_until = now() + interval '1 hour' WHERE id = $1`, [
       id,
