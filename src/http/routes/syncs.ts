@@ -1,5 +1,5 @@
+import { planLine, planQuery } from '../../operations/full-sync-plan.ts';
 import type { Operations } from '../../operations/operations.ts';
-import { planLine, planQuery } from '../../operations/plan.ts';
 import { syncAnswer, syncList, syncQuery } from '../../operations/syncs.ts';
 import { refused } from '../openapi.ts';
 import { streamWork } from '../stream-progress.ts';

@@ -2,7 +2,7 @@ import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { Finding } from '../../../src/floor/finding.ts';
-import { probeDirectory } from '../../../src/storage/directory/probe.ts';
+import { probeDirectory } from '../../../src/storage/directory/probe-directory.ts';
 import { newDirectory } from '../grounds.ts';
 
 const of = (findings: Finding[], what: string) => findings.find((finding) => finding.what === what);
