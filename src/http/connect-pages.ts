@@ -1,4 +1,4 @@
-import type { Outcome } from '../oauth/return-url.ts';
+import type { ConnectOutcome } from '../oauth/return-url.ts';
 import type { Finished } from '../operations/finish-consent.ts';
 import type { page } from './pages.ts';
 
@@ -8,7 +8,7 @@ export type ConnectPage = Parameters<typeof page>[0] & {
   /** The page has a button that starts again with the same link. */
   retry?: true;
   /** The outcome for the site that the user came from. Undefined: failed. */
-  outcome?: Outcome;
+  outcome?: ConnectOutcome;
 };
 
 export const linkEnded: ConnectPage = {

@@ -1,7 +1,7 @@
 /** After a connect flow, the user goes back to the site of the agency that made the link. */
 
 /** `pending`: the connect flow ends in the background. `refused`: the user refused it. */
-export interface Outcome {
+export interface ConnectOutcome {
   connection?: string;
   status: 'connected' | 'pending' | 'refused' | 'failed';
 }
@@ -18,7 +18,7 @@ export function allowedReturnUrl(text: string, origins: readonly string[]): stri
 }
 
 /** The address with the outcome. Its own query stays as it is. */
-export function withOutcome(returnUrl: string, outcome: Outcome): string {
+export function withOutcome(returnUrl: string, outcome: ConnectOutcome): string {
   const url = new URL(returnUrl);
   url.search = [url.search.slice(1), new URLSearchParams({ ...outcome })].filter(String).join('&');
   return url.href;

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { because, type Reason, renderReason } from '../floor/reasons.ts';
 import { formatBytes, formatDuration } from '../floor/units.ts';
-import type { Asset, Event, HistoryEntry, Outcome, Step } from '../store/database/schema.ts';
+import type { Asset, Event, HistoryEntry, LeaseOutcome, Step } from '../store/database/schema.ts';
 import { reasonAnswer, shownReason, time } from './fields.ts';
 
 export const timelineEntry = z
@@ -139,7 +139,7 @@ const sidecarText: Record<string, string> = {
   gave_up: 'given up',
 };
 
-function outcomeText(outcome: Outcome, { reason, nextAt, ms = 0 }: Data): string {
+function outcomeText(outcome: LeaseOutcome, { reason, nextAt, ms = 0 }: Data): string {
   const again = nextAt ? `; next try at ${nextAt}` : '';
   switch (outcome) {
     case 'mirrored': {

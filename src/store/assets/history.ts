@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import type { Reason } from '../../floor/reasons.ts';
-import type { Database, HistoryEntry, Outcome, Step } from '../database/schema.ts';
+import type { Database, HistoryEntry, LeaseOutcome, Step } from '../database/schema.ts';
 
 /** Maximum of steps kept of a lease: a download that fails repeatedly has more than are useful. */
 const mostSteps = 60;
@@ -35,7 +35,7 @@ export function note({ stepLog }: { stepLog: StepLog }, did: Step['did'], facts:
 
 /** How a lease ended. */
 export interface LeaseEnd {
-  outcome: Outcome;
+  outcome: LeaseOutcome;
   reason?: Reason | null;
   /** Until the next attempt or check. */
   waitMs?: number | null;

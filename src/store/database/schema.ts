@@ -449,7 +449,7 @@ interface VerificationLineTable {
 export type VerificationLine = Omit<Selectable<VerificationLineTable>, 'verificationId' | 'number'>;
 
 /** How a worker's lease of an asset ended. */
-export type Outcome =
+export type LeaseOutcome =
   | 'mirrored'
   | 'processing'
   | 'unavailable'
@@ -505,7 +505,7 @@ interface HistoryTable {
     /** The library has another file of the asset: it is set aside at first, and released later. */
     replacement?: 'set_aside' | 'released';
     /** Of a lease. */
-    outcome?: Outcome;
+    outcome?: LeaseOutcome;
     ms?: number;
     steps?: Step[];
     /** How many more steps there were. */
