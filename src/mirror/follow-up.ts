@@ -88,14 +88,18 @@ export async function followUp(all: MirrorDeps, leased: LeasedAsset): Promise<Ou
     }
     return await finish(deps, leased, { detail, media, sidecars, reasons, isReplaced });
   } catch (error) {
-    return await retryOrFail(deps, leased, error, async (reason) => {
-      // The media is complete. Only the sidecars are given up.
-      requireLease(await deps.store.assets.giveUpSidecars(lease, reason));
-      const fields = { connectionId: asset.connectionId, assetId: asset.id, reasonCode: reason.code, err: error };
-      deps.log.warn({ event: 'sidecars.given_up', ...fields }, 'transcript or thumbnail given up');
-      return { outcome: 'gave_up', reason };
-    });
+    const ended = await retryOrFail(deps, leased, error);
+    return ended.outcome === 'failed' ? await giveUp(deps, leased, ended.reason, error) : ended;
   }
+}
+
+/** Gives the sidecars up. The media is complete. */
+async function giveUp({ store, log }: MirrorDeps, leased: LeasedAsset, reason: Reason, err: unknown): Promise<Outcome> {
+  const { asset, lease } = leased;
+  if (!(await store.assets.giveUpSidecars(lease, reason))) return { outcome: 'handed_back' };
+  const fields = { connectionId: asset.connectionId, assetId: asset.id, reasonCode: reason.code, err };
+  log.warn({ event: 'sidecars.given_up', ...fields }, 'transcript or thumbnail given up');
+  return { outcome: 'gave_up', reason };
 }
 
 const sidecarsSoFar = (asset: Asset): SidecarStates => ({

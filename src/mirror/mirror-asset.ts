@@ -47,7 +47,19 @@ export async function mirrorAsset(all: MirrorDeps, leased: LeasedAsset): Promise
     await removeSuperseded(deps, leased, media, [media.key, recordKey, sidecars.thumbnail?.key]);
     return await finish(deps, leased, { detail, media, isNew, sidecars, recordKey, startedAt });
   } catch (error) {
-    return await retryOrFail(deps, leased, error, (reason) => fail(deps, leased, reason, error));
+    return await endAfterError(deps, leased, error);
+  }
+}
+
+/** Tries the asset again later, or lets it fail. If that is interrupted too, the asset is handed back. */
+async function endAfterError(deps: MirrorDeps, leased: LeasedAsset, error: unknown): Promise<Outcome> {
+  const ended = await retryOrFail(deps, leased, error);
+  if (ended.outcome !== 'failed') return ended;
+  try {
+    return await fail(deps, leased, ended.reason, error);
+  } catch (endError) {
+    if (!(endError instanceof Interrupted)) throw endError;
+    return await retryOrFail(deps, leased, endError);
   }
 }
 

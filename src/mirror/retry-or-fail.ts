@@ -16,11 +16,9 @@ import { TooSlow } from '../source/min-rate.ts';
 import type { MirrorDeps } from './deps.ts';
 
 /** How a job ended. The queue dashboard shows it. */
-export interface Outcome {
-  outcome: OutcomeCode;
-  reason?: Reason;
-  retryInMs?: number;
-}
+export type Outcome =
+  | { outcome: 'failed'; reason: Reason; retryInMs?: undefined }
+  | { outcome: Exclude<OutcomeCode, 'failed'>; reason?: Reason; retryInMs?: number };
 
 /** The result that the metrics count for each outcome; undefined: none, because no transfer has ended. */
 const results = {
@@ -69,22 +67,12 @@ type Verdict =
   | { outcome: Exclude<OutcomeCode, 'failed'>; waitMs: number; reason: Reason | null; spent?: true; waits?: number };
 
 /**
- * Classifies the error of a job (see errors.ts) and ends the lease accordingly. `exhausted` ends an asset that has
- * used up its attempts, or that can never work. If the lease was lost meanwhile, another worker decides.
+ * Classifies the error of a job (see errors.ts). If the asset is tried again, the lease ends. If it has used up its attempts, or can
+ * never work, the outcome is `failed`, and the caller ends the lease. If the lease was lost meanwhile, another worker decides.
  */
-export async function retryOrFail(
-  deps: RetryDeps,
-  leased: LeasedAsset,
-  error: unknown,
-  exhausted: (reason: Reason) => Promise<Outcome>,
-): Promise<Outcome> {
+export async function retryOrFail(deps: RetryDeps, leased: LeasedAsset, error: unknown): Promise<Outcome> {
   const verdict = await classify(deps, leased, error);
-  if (verdict.outcome === 'failed') {
-    return exhausted(verdict.reason).catch((endError) => {
-      if (!(endError instanceof Interrupted)) throw endError;
-      return retryOrFail(deps, leased, endError, exhausted);
-    });
-  }
+  if (verdict.outcome === 'failed') return verdict;
   const { outcome, waitMs, ...options } = verdict;
   if (!(await deps.store.assets.again(leased.lease, waitMs, options))) return { outcome: 'handed_back' };
   return { outcome, retryInMs: Math.round(waitMs), ...(options.reason && { reason: options.reason }) };
