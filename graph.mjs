@@ -1,15 +1,15 @@
-// Writes the module graph and the table of import rules into CONTRIBUTING.md: `npm run graph`. With --check, only compares them.
+// Checks the import rules, and writes the module graph and the table of rules into CONTRIBUTING.md: `npm run graph`. With --check,
+// only compares them.
 import { readFile, writeFile } from 'node:fs/promises';
-import { cruise } from 'dependency-cruiser';
-import { modules } from './.dependency-cruiser.mjs';
+import { cruise, format } from 'dependency-cruiser';
+import rules, { modules } from './.dependency-cruiser.mjs';
 
 const moduleOf = (path) => /^src\/([^/]+)\//.exec(path)?.[1];
 
 /** The imports between modules, as source has them. */
-async function importsOf() {
-  const { output } = await cruise(['src'], { tsPreCompilationDeps: true, doNotFollow: { path: 'node_modules' } });
+function importsOf(files) {
   const imports = new Map();
-  for (const { source, dependencies } of output.modules) {
+  for (const { source, dependencies } of files) {
     const from = moduleOf(source);
     for (const { resolved } of dependencies) {
       const to = moduleOf(resolved);
@@ -25,7 +25,13 @@ function isIndirect(imports, from, to) {
   return [...imports.get(from)].some((next) => next !== to && reaches(next));
 }
 
-const imports = await importsOf();
+const { forbidden, options } = rules;
+const { output: found } = await cruise(['src'], { ...options, validate: true, ruleSet: { forbidden } });
+const violations = await format(found, { outputType: 'err' });
+console.log(violations.output);
+if (violations.exitCode > 0) process.exit(1);
+
+const imports = importsOf(found.modules);
 const arrows = [...imports].flatMap(([from, targets]) =>
   [...targets].filter((to) => !isIndirect(imports, from, to)).map((to) => `  ${from} --> ${to}`),
 );
