@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
+import { MUTATIONS } from './mutations.ts';
 import { CHECKS } from './sections/index.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
@@ -48,4 +49,9 @@ it('every sentence of the specification that has code has a test and a check', (
     ({ where, tests, checks }) => where.length > 0 && (tests.length === 0 || checks.length === 0),
   );
   expect(bare).toEqual([]);
+});
+
+it('every conformance check has a mutation that it detects (mutations.test.ts)', () => {
+  const tried = new Set(MUTATIONS.map(({ check }) => check));
+  expect(CHECKS.map(({ id }) => id).filter((id) => !tried.has(id))).toEqual([]);
 });

@@ -104,8 +104,10 @@ describe('npm run conformance', () => {
   });
 
   it('the conformance report contains no secret', { tags: 'slow' }, async () => {
-    const { out } = await conformance([...addresses(), '--admin', library.adminUrl!, '--json']);
-    expect(JSON.parse(out)).toMatchObject({ 'not tried': expect.any(Number) });
+    const args = [...addresses(), '--admin', library.adminUrl!, '--json', ...only('2.1', '2.2', '2.3', '4.7', '5')];
+    const { code, out } = await conformance(args);
+    expect(JSON.parse(out)).toMatchObject({ 'not tried': 0, failed: 0 });
+    expect(code).toBe(0);
     expect(out).not.toMatch(/svc[acrs]_[\w-]{20}/);
     expect(out).not.toContain(String(library.clientSecret));
   });
