@@ -47,6 +47,16 @@ export interface ServerDeps extends ConnectDeps {
 const under = (url: string, prefix: string) =>
   url.startsWith(prefix) && ['/', '?', undefined].includes(url[prefix.length]);
 
+/** A POST may have no body. @throws Refused 400 */
+function parseJson(body: string): unknown {
+  if (body === '') return undefined;
+  try {
+    return JSON.parse(body);
+  } catch {
+    throw new Refused(400, 'invalid_json', 'The body is not valid JSON.');
+  }
+}
+
 /** The web role: connect flow, operator API, health. Listens on `host:port`, and returns the address. */
 export async function startServer(deps: ServerDeps, listen: { host: string; port: number }) {
   const prefix = basePath(deps.publicUrl);
@@ -71,16 +81,10 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
   app.setErrorHandler(problemHandler(deps.log));
   app.setNotFoundHandler(notFound);
   await app.register(cookie);
-  // A POST may have no body.
   app.removeContentTypeParser(['application/json', 'text/plain']);
-  app.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) => {
-    if (body === '') return done(null, undefined);
-    try {
-      done(null, JSON.parse(body as string));
-    } catch {
-      done(new Refused(400, 'invalid_json', 'The body is not valid JSON.'));
-    }
-  });
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, async (_request: unknown, body: string) =>
+    parseJson(body),
+  );
 
   const sessions = createSessions(deps);
   const checkToken = createTokenCheck(deps.adminToken);

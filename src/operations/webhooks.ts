@@ -74,24 +74,11 @@ export const removedWebhook = z.object({ id: z.string() }).meta({ id: 'RemovedWe
 
 type Deps = Pick<OperationsDeps, 'store' | 'sealer' | 'sendTestWebhook'>;
 
-export function webhookOperations({ store, sealer, sendTestWebhook }: Deps) {
+export function webhookOperations(deps: Deps) {
+  const { store, sealer } = deps;
   async function webhook(id: string) {
     const found = (await store.endpoints.list()).find((one) => one.id === id);
     return described(sealer, found ?? unknown(id));
-  }
-
-  /** @throws Refused 409 if this process has no such endpoint, or cannot read its secrets */
-  async function test(endpoint: Pick<Endpoint, 'id' | 'sealed'>) {
-    if (endpoint.sealed !== null) opened(sealer, endpoint.id, endpoint.sealed);
-    const answer = await sendTestWebhook(endpoint);
-    if (!answer) {
-      throw new Refused(
-        409,
-        'webhook_not_configured',
-        'No webhook endpoint is configured. Set WEBHOOK_URL and WEBHOOK_SECRET, and restart asset-mirror. Or test one of `asset-mirror webhooks list` by its id.',
-      );
-    }
-    return { delivered: answer.delivered, reason: answer.reason ?? null };
   }
 
   return {
@@ -149,11 +136,25 @@ export function webhookOperations({ store, sealer, sendTestWebhook }: Deps) {
     },
 
     /** Sends a test message to the endpoint in the environment. */
-    testWebhook: () => test({ id: environmentEndpoint, sealed: null }),
+    testWebhook: () => sendTest(deps, { id: environmentEndpoint, sealed: null }),
 
     /** Sends a test message to an endpoint, also to one that is disabled. */
-    testWebhookOf: async (id: string) => test(await existingWebhook(store, id)),
+    testWebhookOf: async (id: string) => sendTest(deps, await existingWebhook(store, id)),
   };
+}
+
+/** @throws Refused 409 if this process has no such endpoint, or cannot read its secrets */
+async function sendTest({ sealer, sendTestWebhook }: Deps, endpoint: Pick<Endpoint, 'id' | 'sealed'>) {
+  if (endpoint.sealed !== null) opened(sealer, endpoint.id, endpoint.sealed);
+  const answer = await sendTestWebhook(endpoint);
+  if (!answer) {
+    throw new Refused(
+      409,
+      'webhook_not_configured',
+      'No webhook endpoint is configured. Set WEBHOOK_URL and WEBHOOK_SECRET, and restart asset-mirror. Or test one of `asset-mirror webhooks list` by its id.',
+    );
+  }
+  return { delivered: answer.delivered, reason: answer.reason ?? null };
 }
 
 type Found = Awaited<ReturnType<Store['endpoints']['list']>>[number];

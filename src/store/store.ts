@@ -91,7 +91,7 @@ export async function openStore(options: { url: string; log: Log }) {
   });
   return {
     ...readable(db),
-    ...bind(db, { prune, correctFuture }),
+    ...bind(db, { prune, correctFuture, check, now }),
     missing: bind(db, missing),
     replacements: bind(db, replacements),
     bucket: bind(db, bucket),
@@ -143,19 +143,17 @@ export async function openStore(options: { url: string; log: Log }) {
       return () => eventListeners.delete(listener);
     },
 
-    /** The time by the database's clock, in epoch milliseconds. */
-    async now(): Promise<number> {
-      const { rows } = await sql<{ at: Date }>`SELECT now() AS at`.execute(db);
-      return rows[0]!.at.getTime();
-    },
-
-    ...bind(db, { check }),
-
     async close(): Promise<void> {
       await subscription.close();
       await db.destroy();
     },
   };
+}
+
+/** The time by the database's clock, in epoch milliseconds. */
+async function now(db: Database): Promise<number> {
+  const { rows } = await sql<{ at: Date }>`SELECT now() AS at`.execute(db);
+  return rows[0]!.at.getTime();
 }
 
 /** @throws Error if the database does not answer */

@@ -34,20 +34,23 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
   return rows;
 }
 
+const isBeyond = (column: string, ms: number) => sql`${sql.ref(column)} > ${ahead(ms + clockToleranceMs)}`;
+
+/** Not `least`, which would replace NULL. */
+const corrected = (column: string, ms: number, value = ahead(0)) =>
+  sql`${sql.ref(column)} = CASE WHEN ${isBeyond(column, ms)} THEN ${value} ELSE ${sql.ref(column)} END`;
+
+/** The newest run decides what Assurance shows. One of the future would hide what later ones find. */
+const correctRuns = (table: string, lease: number) => sql`
+  UPDATE ${sql.table(table)} SET ${corrected('requested_at', 0)}, ${corrected('started_at', 0)}, ${corrected('finished_at', 0)},
+    ${corrected('until', lease, ahead(lease))}
+  WHERE ${isBeyond('requested_at', 0)} OR ${isBeyond('started_at', 0)} OR ${isBeyond('finished_at', 0)} OR ${isBeyond('until', lease)}`;
+
 /** One statement for each table, or for each kind of time in it. */
 function corrections(horizon: Horizon) {
   const { lease, pause, asset, transcript, delivery, chore } = horizon;
-  const isBeyond = (column: string, ms: number) => sql`${sql.ref(column)} > ${ahead(ms + clockToleranceMs)}`;
-  // Not `least`, which would replace NULL.
-  const corrected = (column: string, ms: number, value = ahead(0)) =>
-    sql`${sql.ref(column)} = CASE WHEN ${isBeyond(column, ms)} THEN ${value} ELSE ${sql.ref(column)} END`;
   const isWrong = sql`(${isBeyond('next_at', asset)} OR ${isBeyond('lease_until', lease)} OR ${isBeyond('queued_at', 0)}
     OR ${isBeyond('processing_since', 0)} OR ${isBeyond('transcript_deadline', transcript)})`;
-  // The newest run decides what Assurance shows. One of the future would hide what later ones find.
-  const runs = (table: string) => sql`
-    UPDATE ${sql.table(table)} SET ${corrected('requested_at', 0)}, ${corrected('started_at', 0)}, ${corrected('finished_at', 0)},
-      ${corrected('until', lease, ahead(lease))}
-    WHERE ${isBeyond('requested_at', 0)} OR ${isBeyond('started_at', 0)} OR ${isBeyond('finished_at', 0)} OR ${isBeyond('until', lease)}`;
   return {
     connections: sql`
       UPDATE connections SET ${corrected('delayed_until', pause)}, ${corrected('connected_at', 0)}, ${corrected('links_since', 0)},
@@ -103,8 +106,8 @@ function corrections(horizon: Horizon) {
       UPDATE replacements SET ${corrected('found_at', 0)}, ${corrected('released_at', 0)}
       WHERE ${isBeyond('found_at', 0)} OR ${isBeyond('released_at', 0)}`,
     transcripts: sql`UPDATE transcripts SET due_at = now() WHERE ${isBeyond('due_at', pause)}`,
-    verifications: runs('verifications'),
-    drills: runs('drills'),
+    verifications: correctRuns('verifications', lease),
+    drills: correctRuns('drills', lease),
     scrub: sql`UPDATE scrub SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
     inventories: sql`UPDATE inventories SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
     // The day of such an inventory is in the future: the real inventory of that day is still to be written.

@@ -53,21 +53,7 @@ export async function writeInventory(
   await storage.remove(`${prefix}SHA256SUMS`);
 
   const tree = new MerkleTree();
-  const manifest: Omit<Unchained, 'tombstones' | 'root'> = {
-    version: 1,
-    day,
-    storage: storage.name,
-    writtenAt: now.toISOString(),
-    cursor: await store.changes.currentCursor(),
-    assets: 0,
-    byState: {},
-    skipped: 0,
-    objects: 0,
-    bytes: 0,
-    versions: { count: 0, bytes: 0 },
-    files: [],
-    parquet: [],
-  };
+  const manifest = await emptyManifest(deps, { day, now });
   let after = '';
   let more = true;
   /** The lines of one JSON file. Their assets are also added to `table`, for the Parquet file. */
@@ -124,6 +110,26 @@ export async function writeInventory(
     'inventory written',
   );
   return complete;
+}
+
+/** The manifest of a day, to which the assets are then added. */
+async function emptyManifest({ store, storage }: InventoryDeps, { day, now }: { day: string; now: Date }) {
+  const manifest: Omit<Unchained, 'tombstones' | 'root'> = {
+    version: 1,
+    day,
+    storage: storage.name,
+    writtenAt: now.toISOString(),
+    cursor: await store.changes.currentCursor(),
+    assets: 0,
+    byState: {},
+    skipped: 0,
+    objects: 0,
+    bytes: 0,
+    versions: { count: 0, bytes: 0 },
+    files: [],
+    parquet: [],
+  };
+  return manifest;
 }
 
 /** The line of an entry. Its JSON becomes a leaf of the tree. */
