@@ -8,11 +8,9 @@ import type { Timings } from '../floor/timings.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import { createThrottle } from '../source/bandwidth.ts';
 import type { Storage } from '../storage/storage.ts';
-import type { VerificationLine } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
 import type { ScrubState, Unverified } from '../store/verifications/scrub.ts';
-import type { Inspection } from './compare-objects.ts';
 import { compareVersions } from './compare-versions.ts';
 import { inspectAsset } from './inspect-asset.ts';
 
@@ -159,14 +157,14 @@ export class Scrubber {
 
     const damaged = differences.filter(({ mark }) => mark !== '!');
     const repairs = damaged.flatMap(({ kind, remedy }) => (kind && remedy ? [{ kind, remedy }] : []));
-    const isRepaired = repairs.length > 0 && (await store.contents.requestRepair(id, repairs));
     const unreadable = differences.find(({ mark }) => mark === '!');
-    const isMoving = repairs.length > 0 && !isRepaired;
-    // An asset that must be read again soon stays the longest unverified one.
-    const verified = unreadable || isMoving ? [] : inspection.verified;
-    // Before the event: a finding is over once the asset was verified after it.
-    await this.#saveResults({ ...inspection, verified });
-    if (damaged.length > 0) await this.#reportDamage(asset, damaged, isRepaired);
+    const objects = damaged.map(({ key, text }) => ({ key, text }));
+    const found = { ...inspection, damaged: objects, repairs, isUnreadable: unreadable !== undefined };
+    const { isRepaired, isMoving } = await store.scrub.save(asset, found);
+    if (damaged.length > 0) {
+      const fields = { assetId: id, connectionId: asset.connectionId, objects, repaired: isRepaired };
+      log.warn({ event: 'asset.damaged', ...fields }, 'asset damaged in the bucket');
+    }
     if (unreadable) {
       log.warn(
         { event: 'object.unreadable', assetId: id, key: unreadable.key, reason: unreadable.text },
@@ -190,25 +188,6 @@ export class Scrubber {
     const { findings, inspection } = await inspectAsset(deps, asset, { deep: true, signal });
     const versions = await compareVersions(deps, await store.versions.ofAsset(asset.id), inspection);
     return { findings, versions, inspection };
-  }
-
-  async #saveResults({ verified, copied, hashed }: Inspection): Promise<void> {
-    const { contents } = this.#deps.store;
-    await contents.verified(verified);
-    await contents.copied(copied);
-    await contents.hashed(hashed);
-  }
-
-  async #reportDamage(
-    { id: assetId, connectionId }: AssetContents,
-    damaged: Pick<VerificationLine, 'key' | 'text'>[],
-    repaired: boolean,
-  ): Promise<void> {
-    const objects = damaged.map(({ key, text }) => ({ key, text }));
-    const data = { objects, repaired };
-    const of = { assetId, ...(connectionId !== null && { connectionId }) };
-    await this.#deps.store.events.add({ kind: 'asset.damaged', ...of, data });
-    this.#deps.log.warn({ event: 'asset.damaged', assetId, connectionId, ...data }, 'asset damaged in the bucket');
   }
 }
 

@@ -1,7 +1,9 @@
 import { type RawBuilder, sql } from 'kysely';
 import { wroteAny } from '../database/results.ts';
-import type { Database } from '../database/schema.ts';
+import type { Database, ObjectKind, Remedy } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
+import { addEvent } from '../events/add-event.ts';
+import { copied, hashed, requestRepair, verified } from './repairs.ts';
 
 /** How fast files must be read back so that each is verified in time, and the lease of the one process that does so. */
 export interface ScrubState {
@@ -148,4 +150,39 @@ export async function sizes(db: Database): Promise<{ assets: number; objects: nu
       FROM jsonb_each(sidecar_files) AS file) AS sidecars
     LEFT JOIN ${kept} WHERE ${verifiable}`.execute(db);
   return rows[0]!;
+}
+
+/** What the scrub found out about an asset. `damaged`: objects that are missing or different; `repairs`: how some of them are repaired. */
+interface Found {
+  verified: Parameters<typeof verified>[1];
+  copied: Parameters<typeof copied>[1];
+  hashed: Parameters<typeof hashed>[1];
+  damaged: { key: string | null; text: string | null }[];
+  repairs: { kind: ObjectKind; remedy: Remedy }[];
+  isUnreadable: boolean;
+}
+
+/**
+ * Saves what the scrub found out about an asset, in one transaction: after a crash, damage that nobody was told of is found again. If
+ * a worker is changing the asset (`isMoving`), the repair cannot be requested now. Then, or if an object could not be read, the asset
+ * stays the longest unverified one.
+ */
+export async function save(
+  db: Database,
+  { id, connectionId }: { id: string; connectionId: string | null },
+  found: Found,
+): Promise<{ isRepaired: boolean; isMoving: boolean }> {
+  const { damaged, repairs, isUnreadable } = found;
+  return db.transaction().execute(async (tx) => {
+    const isRepaired = repairs.length > 0 && (await requestRepair(tx, id, repairs));
+    const isMoving = repairs.length > 0 && !isRepaired;
+    await verified(tx, isUnreadable || isMoving ? [] : found.verified);
+    await copied(tx, found.copied);
+    await hashed(tx, found.hashed);
+    if (damaged.length > 0) {
+      const data = { objects: damaged, repaired: isRepaired };
+      await addEvent(tx, { kind: 'asset.damaged', assetId: id, ...(connectionId !== null && { connectionId }), data });
+    }
+    return { isRepaired, isMoving };
+  });
 }

@@ -114,3 +114,17 @@ test('old findings count as open, but not as found lately, and those of erased a
   await query(`DELETE FROM assets WHERE id = 'film'`);
   expect(await findings()).toMatchObject({ objects: 0 });
 });
+
+test('the scrub requests a repair and reports the damage at once, or neither', async () => {
+  const repairs = [{ kind: 'media' as const, remedy: 'fetch' as const }];
+  const found = { verified: [], copied: [], hashed: [], repairs, isUnreadable: false };
+  const save = (text: string) =>
+    opened.store.scrub.save({ id: 'film', connectionId }, { ...found, damaged: [{ key: 'film', text }] });
+  const saved = () => query(`SELECT state, (SELECT count(*)::int FROM events) AS events FROM assets WHERE id = 'film'`);
+  // PostgreSQL stores no NUL, so the event fails.
+  await expect(save('\0')).rejects.toThrow();
+  expect(await saved()).toEqual([{ state: 'mirrored', events: 0 }]);
+  expect(await save('it differs')).toEqual({ isRepaired: true, isMoving: false });
+  expect(await saved()).toEqual([{ state: 'pending', events: 1 }]);
+  expect(await openKeys()).toEqual(['film']);
+});
