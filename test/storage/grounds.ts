@@ -17,7 +17,7 @@ import { openDirectory } from '../../src/storage/directory/directory.ts';
 import type { S3Options } from '../../src/storage/s3/client.ts';
 import { openS3 } from '../../src/storage/s3/s3.ts';
 import type { S3Server } from '../support/services.ts';
-import type { Ground } from './conformance.ts';
+import type { Ground } from './conformance/ground.ts';
 
 const run = promisify(execFile);
 

@@ -4,7 +4,8 @@ import type { S3Options } from '../../../src/storage/s3/client.ts';
 import { isUnsupported } from '../../../src/storage/s3/errors.ts';
 import { openS3 } from '../../../src/storage/s3/s3.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
-import { conformance, lockedObjects } from '../conformance.ts';
+import { lockedObjects } from '../conformance/locked-objects.ts';
+import { conformance } from '../conformance.ts';
 
 const options = JSON.parse(process.env.STORAGE_CONFORMANCE!) as S3Options;
 const { bucket, prefix, endpoint, region, forcePathStyle } = options;

@@ -3,7 +3,8 @@ import { ListObjectVersionsCommand, PutBucketVersioningCommand } from '@aws-sdk/
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { S3Server } from '../../support/services.ts';
 import { bytesOf, collected, MiB, streaming } from '../bodies.ts';
-import { keptObjects, purgedObjects } from '../conformance.ts';
+import { keptObjects } from '../conformance/kept-objects.ts';
+import { purgedObjects } from '../conformance/purged-objects.ts';
 import { newBucket, openBucket } from '../grounds.ts';
 import { locking, startLocking } from '../locking.ts';
 

@@ -10,7 +10,9 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { probeS3 } from '../../../src/storage/s3/probe-s3.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { newHttpLine } from '../../support/http-line.ts';
-import { keptObjects, lockedObjects, purgedObjects } from '../conformance.ts';
+import { keptObjects } from '../conformance/kept-objects.ts';
+import { lockedObjects } from '../conformance/locked-objects.ts';
+import { purgedObjects } from '../conformance/purged-objects.ts';
 import { openBucket } from '../grounds.ts';
 import { locking, startLocking } from '../locking.ts';
 
