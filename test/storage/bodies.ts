@@ -4,6 +4,14 @@ import { Readable } from 'node:stream';
 export const KiB = 1024;
 export const MiB = 1024 * KiB;
 
+/** Lengths of bodies that an S3 store sends in different ways: their names, their bytes, and the declared length. */
+export const lengths: [string, number, number | undefined][] = [
+  ['100 bytes', 100, 100],
+  ['1 MiB', MiB, MiB],
+  ['8 MiB', 8 * MiB, 8 * MiB],
+  ['40 MiB, not declared', 40 * MiB, undefined],
+];
+
 /** Random bytes, the same block over and over: large bodies cost no time to make. */
 export function bytesOf(length: number): Buffer {
   const block = randomBytes(Math.min(length, 256 * KiB) || 1);
