@@ -1,0 +1,191 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { longAgo, newStage, type Stage } from '../support/stage.ts';
+
+let stage: Stage;
+beforeAll(async () => {
+  stage = await newStage();
+});
+afterEach(async () => {
+  await stage.admin.clearFaults();
+});
+afterAll(async () => {
+  await stage?.close();
+});
+
+describe('the pages of a listing', () => {
+  test.each([
+    ['absent', 2],
+    ['null', 2],
+    ['empty', 2],
+    // The last page is requested again, because its cursor may mean another page by now.
+    ['repeat', 3],
+  ] as const)('a listing ends where nextCursor is %s', async (nextCursor, pages) => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 101);
+    await stage.admin.addFault({ endpoint: 'assets', companyId, nextCursor });
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 101, pages, error: null });
+    expect(await stage.ids(companyId)).toEqual(ids.sort());
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 100_000);
+  });
+
+  test('a listing ends where its only page repeats its cursor', async () => {
+    const { companyId, connectionId } = await stage.company();
+    await stage.upload(companyId);
+    await stage.admin.addFault({ endpoint: 'assets', companyId, nextCursor: 'repeat' });
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 1, error: null });
+  });
+
+  /** The library answers with these pages, one after the other, for any request; then with the last one. */
+  const answers = (companyId: string, pages: { ids: string[]; nextCursor: string | null }[]) =>
+    stage.admin.setFaults(
+      ...pages.map(({ ids, nextCursor }, i) => ({
+        endpoint: 'assets' as const,
+        companyId,
+        skip: i,
+        ...(i < pages.length - 1 && { times: 1 }),
+        body: { assets: ids.map((id) => ({ id: `${companyId} ${id}`, uploadDate: longAgo })), nextCursor },
+      })),
+    );
+
+  test.each([
+    ['an empty page', [], null],
+    ['the last page again', ['f', 'g'], null],
+    ['an earlier page again', ['a', 'b'], expect.stringContaining('leads back')],
+  ])('pages with the same cursor are followed until %s comes', async (_, last, error) => {
+    const { companyId, connectionId } = await stage.company();
+    const pages = [['a', 'b'], ['c', 'd'], ['e'], ['f', 'g'], last];
+    await answers(
+      companyId,
+      pages.map((ids) => ({ ids, nextCursor: 'scroll' })),
+    );
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', new: 7, error });
+    expect(await stage.ids(companyId)).toEqual([...'abcdefg'].map((id) => `${companyId} ${id}`));
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo);
+  });
+
+  test('a listing ends where the library refuses a repeated cursor, and the sync reports it', async () => {
+    const { companyId, connectionId } = await stage.company();
+    await answers(companyId, [
+      { ids: ['a'], nextCursor: 'scroll' },
+      { ids: ['b'], nextCursor: 'scroll' },
+    ]);
+    await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 2, status: 404 });
+    expect(await stage.sync(connectionId)).toMatchObject({
+      status: 'done',
+      new: 2,
+      error: expect.stringContaining('refused'),
+    });
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo);
+  });
+
+  test('a listing with repeated assets and empty pages is followed to its end', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const pages = [['a', 'b'], ['b', 'a'], ['b', 'c'], [], [], ['c', 'b'], ['d']];
+    await answers(
+      companyId,
+      pages.map((ids, i) => ({ ids, nextCursor: i < pages.length - 1 ? `cursor ${i}` : null })),
+    );
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', new: 4, pages: 7, error: null });
+  });
+
+  /** So that a listing is given up soon. */
+  const idlePages = 100;
+
+  test.each([
+    ['nothing', []],
+    ['the same assets in another order', [...'abcdefghij']],
+  ])(
+    'an endless listing of %s is given up with a reason, and the next company is listed',
+    { tags: 'slow' },
+    async (_, ids) => {
+      const companies = [await stage.company(), await stage.company()].map(({ companyId }) => companyId).sort();
+      const [endless, next] = companies as [string, string];
+      const { connectionId } = await stage.person(endless, next);
+      const [found] = await stage.upload(next);
+      const pages = Array.from({ length: idlePages + 10 }, (_, i) => ({
+        ids: ids.toSorted(() => Math.random() - 0.5),
+        nextCursor: `cursor ${i}`,
+      }));
+      await answers(endless, pages);
+      const run = await stage.sync(connectionId, 'incremental', {}, { idlePages });
+      expect(run).toMatchObject({ status: 'failed', error: expect.stringMatching(/pages had no new asset/) });
+      expect(run.error).toContain(endless);
+      expect(await stage.listings(endless)).toBeLessThan(idlePages + 10);
+      expect(await stage.highWaterMark(connectionId, endless)).toBeNull();
+      expect(await stage.ids(next)).toEqual([found]);
+    },
+  );
+
+  test('an endless listing is given up early by later incremental syncs, until a listing ends', {
+    tags: 'slow',
+  }, async () => {
+    const { companyId, connectionId } = await stage.company();
+    const endless = (...first: string[]) =>
+      answers(
+        companyId,
+        Array.from({ length: idlePages + 10 }, (_, i) => ({
+          ids: [...'abcdefghij', ...first].toSorted(() => Math.random() - 0.5),
+          nextCursor: `cursor ${i}`,
+        })),
+      );
+    /** Runs a sync, and counts its page requests. */
+    const asked = async (mode: 'incremental' | 'full', run: object) => {
+      const before = await stage.listings(companyId);
+      expect(await stage.sync(connectionId, mode, {}, { idlePages })).toMatchObject(run);
+      return (await stage.listings(companyId)) - before;
+    };
+    const failed = { status: 'failed', error: expect.stringMatching(/pages had no new asset/) };
+    await endless();
+    expect(await asked('incremental', failed)).toBeGreaterThan(idlePages);
+    await endless('new');
+    expect(await asked('incremental', { ...failed, new: 1 })).toBeLessThan(30);
+    await endless();
+    expect(await asked('full', failed)).toBeGreaterThan(idlePages);
+
+    await stage.admin.clearFaults();
+    await asked('incremental', { status: 'done', error: null });
+    await endless();
+    expect(await asked('incremental', failed)).toBeGreaterThan(idlePages);
+  });
+
+  test('an endless listing is given up although the library often interrupts it', { tags: 'slow' }, async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = [...'abcdefghij'].map((letter) => `${companyId} ${letter}`);
+    await stage.admin.setFaults(
+      ...Array.from({ length: 1.5 * idlePages }, (_, i) => ({
+        endpoint: 'assets' as const,
+        companyId,
+        skip: i,
+        ...(i < 1.5 * idlePages - 1 && { times: 1 }),
+        // A temporary fault is retried three times.
+        ...(i % 50 > 46
+          ? { status: 500 }
+          : {
+              body: {
+                assets: ids.toSorted(() => Math.random() - 0.5).map((id) => ({ id })),
+                nextCursor: `cursor ${i}`,
+              },
+            }),
+      })),
+    );
+    const run = (await stage.store.syncs.request(connectionId, 'incremental'))!;
+    for (let i = 0; i < 3; i++) await stage.run(connectionId, { idlePages });
+    expect(await stage.store.syncs.get(run)).toMatchObject({
+      status: 'failed',
+      error: expect.stringMatching(/pages had no new asset/),
+    });
+  });
+
+  test('a listing ends where a cursor leads back to an earlier page, and the sync reports it', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const page = (id: string, nextCursor: string) => ({ ids: [id], nextCursor });
+    const round = [page('a', 'one'), page('b', 'two'), page('c', 'one'), page('b', 'two'), page('c', 'one')];
+    // The second library ignores the cursor and always answers with the first page.
+    for (const pages of [round, [page('a', 'one')]]) {
+      await answers(companyId, pages);
+      const run = await stage.sync(connectionId, 'full');
+      expect(run).toMatchObject({ status: 'done', error: expect.stringContaining('leads back') });
+    }
+    expect(await stage.ids(companyId)).toEqual(['a', 'b', 'c'].map((id) => `${companyId} ${id}`));
+  });
+});
