@@ -1,10 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { LeaseLost } from '../../src/floor/errors.ts';
-import { sidecarKeys } from '../../src/storage/keys.ts';
 import { leaseOf } from '../../src/store/assets/leases.ts';
-import { contentOf } from '../support/mirror.ts';
-import { connectAs, longAgo, newStage, overlap, type Stage } from '../support/stage.ts';
-import { workerOf } from '../support/worker.ts';
+import { longAgo, newStage, overlap, type Stage } from '../support/stage.ts';
+import { dispatched } from './dispatched.ts';
 
 let stage: Stage;
 beforeAll(async () => {
@@ -29,11 +27,6 @@ async function reader() {
 }
 const readable = async (connectionId: string) =>
   (await stage.store.connections.companies([connectionId])).map((company) => company.id);
-/** Leases all due assets; returns which of these were among them. */
-async function dispatched(...ids: string[]): Promise<string[]> {
-  const due = (await stage.store.assets.dispatch({ perConnection: 1000 }))!;
-  return due.map((asset) => asset.id).filter((id) => ids.includes(id));
-}
 
 test('a first connect is one event; later changes of /me are events with the names of companies', async () => {
   const { companyId, connectionId, userId } = await stage.company();
@@ -47,131 +40,6 @@ test('a first connect is one event; later changes of /me are events with the nam
   await stage.sync(connectionId);
   expect(await events('company.gained')).toMatchObject([{ data }]);
   expect(await events('company.lost')).toMatchObject([{ data }]);
-});
-
-describe('two companies that list the same asset id', () => {
-  /** `first` has recorded the id; `second` lists it with what `override` says, read by somebody else. */
-  async function twice(override: Record<string, unknown>) {
-    const [first, second] = [await stage.company(), await stage.company()];
-    const [id] = await stage.upload(first.companyId, 1, { override: { size: 5 } });
-    await stage.sync(first.connectionId);
-    const before = (await stage.store.assets.get(id!))!;
-    const listing = { ...before.listed, ...override };
-    await stage.admin.addFault({ endpoint: 'assets', companyId: second.companyId, body: { assets: [listing] } });
-    const conflicts = () => stage.events({ kind: 'asset.conflict', assetId: id! });
-    return { first, second, id: id!, before, conflicts };
-  }
-
-  test.each([{ size: 6 }, { uploadDate: longAgo + 7 }, { name: 'another name', projectId: 'another' }, {}])(
-    'an asset id listed by two companies (%o) stays with the first, and one event reports the conflict',
-    async (override) => {
-      const { first, second, id, before, conflicts } = await twice(override);
-      for (const mode of ['incremental', 'full'] as const) {
-        const run = await stage.sync(second.connectionId, mode);
-        expect(run).toMatchObject({ status: 'done', new: 0, changed: 0 });
-        expect(run.error).toMatch(`asset ${id}: company ${first.companyId} has an asset with this id`);
-        await stage.sync(first.connectionId, mode);
-      }
-      expect(await stage.store.assets.get(id)).toMatchObject({
-        companyId: first.companyId,
-        connectionId: first.connectionId,
-        name: before.name,
-        projectId: before.projectId,
-        size: 5,
-        uploadDate: longAgo,
-      });
-      expect((await stage.store.assets.get(id))!.revision).toBe(before.revision);
-      expect(await conflicts()).toMatchObject([
-        {
-          connection_id: second.connectionId,
-          asset_id: id,
-          data: { companyId: second.companyId, recordedFor: first.companyId },
-        },
-      ]);
-    },
-  );
-
-  test('an asset of two companies moves to the second when nobody can read the first any more', async () => {
-    const { first, second, id } = await twice({ size: 6 });
-    await stage.sync(second.connectionId);
-    await stage.admin.setAccess(first.companyId, first.userId, false);
-    await stage.sync(first.connectionId);
-    expect(await stage.sync(second.connectionId)).toMatchObject({ changed: 1, error: null });
-    expect(await stage.store.assets.get(id)).toMatchObject({ companyId: second.companyId, size: 6 });
-  });
-
-  test('an unreadable listing of an asset that another company has changes no record; the sync reports it', async () => {
-    const { second, id, before, conflicts } = await twice({ size: 'five' });
-    const run = await stage.sync(second.connectionId);
-    expect(run).toMatchObject({ status: 'done', error: expect.stringMatching(`^asset ${id}: size: [^;]*$`) });
-    expect(await stage.store.assets.get(id)).toMatchObject({
-      connectionId: before.connectionId,
-      revision: before.revision,
-      reason: null,
-    });
-    expect(await conflicts()).toEqual([]);
-  });
-
-  test('an asset that is gone from its company moves to another company that lists the same file', async () => {
-    const { first, second, id, conflicts } = await twice({});
-    await stage.admin.removeAsset(id);
-    await stage.sync(first.connectionId, 'full');
-    expect(await stage.sync(second.connectionId)).toMatchObject({ changed: 1, error: null });
-    expect(await stage.store.assets.get(id)).toMatchObject({ companyId: second.companyId, state: 'pending' });
-    expect(await conflicts()).toEqual([]);
-  });
-
-  test('the record of an asset that moves to another company is written again, and names that one', async () => {
-    const worker = workerOf(stage);
-    const [first, second] = [await stage.company(), await stage.company()];
-    const [id] = (await stage.upload(first.companyId, 1, { content: { text: 'moved' } })) as [string];
-    await stage.sync(first.connectionId);
-    await worker.complete(id);
-    await stage.admin.removeAsset(id);
-    await stage.sync(first.connectionId, 'full', { acceptGone: true });
-    await stage.upload(second.companyId, 1, { id, content: { text: 'moved' } });
-    await stage.sync(second.connectionId);
-    const { state, media, nextAt } = (await stage.store.assets.get(id))!;
-    expect({ state, isDue: nextAt !== null }).toEqual({ state: 'mirrored', isDue: true });
-    await worker.complete(id);
-    await worker.close();
-    const record = await contentOf(stage.ground.storage, sidecarKeys.record(media!.key));
-    expect(JSON.parse(record!.toString())).toMatchObject({ companyId: second.companyId, media: { key: media!.key } });
-  });
-
-  test('an asset with the id of a gone asset of another company has none of the folders of that one', async () => {
-    const { first, second, id } = await twice({ size: 6 });
-    await stage.query('UPDATE assets SET earlier_keys = $2 WHERE id = $1', [id, [`${first.companyId}/old/${id}/film`]]);
-    await stage.admin.removeAsset(id);
-    await stage.sync(first.connectionId, 'full');
-    await stage.sync(second.connectionId);
-    expect(await stage.store.assets.get(id)).toMatchObject({ companyId: second.companyId, size: 6, earlierKeys: [] });
-  });
-
-  test('an asset moves to a second company once an operator accepts that the first one lacks it', async () => {
-    const { first, second, id } = await twice({});
-    await stage.admin.addFault({ endpoint: 'assets', companyId: first.companyId, body: { assets: [] } });
-    expect(await stage.sync(second.connectionId)).toMatchObject({ changed: 0 });
-    await stage.sync(first.connectionId, 'full', { companyId: first.companyId, acceptGone: true });
-    expect(await stage.sync(second.connectionId, 'full')).toMatchObject({ changed: 1, error: null });
-    expect(await stage.store.assets.get(id)).toMatchObject({ companyId: second.companyId });
-  });
-
-  test('a sync of one named asset fails with the reason if another company has this id', async () => {
-    const { first, second, id, before } = await twice({});
-    await stage.admin.addFault({ endpoint: 'asset', assetId: id, body: { asset: before.listed } });
-    const run = await stage.sync(second.connectionId, 'full', { assetIds: [id] });
-    expect(run).toMatchObject({
-      status: 'failed',
-      error: expect.stringContaining(`company ${first.companyId} has an asset with this id`),
-    });
-    expect(stage.mirror.lines).toContainEqual(expect.objectContaining({ event: 'sync.failed', syncId: run.id }));
-    expect(await stage.store.assets.get(id)).toMatchObject({
-      companyId: first.companyId,
-      connectionId: first.connectionId,
-      revision: before.revision,
-    });
-  });
 });
 
 describe('the companies in /me', () => {
@@ -194,7 +62,7 @@ describe('the companies in /me', () => {
     expect(await readable(connectionId)).toEqual([kept]);
     expect(await stage.listings(other)).toBe(0);
     expect(await stage.ids(other)).toEqual([otherId]);
-    expect(await dispatched(keptId, otherId)).toEqual([keptId]);
+    expect(await dispatched(stage, keptId, otherId)).toEqual([keptId]);
 
     const [hidden] = await stage.upload(other, 1, { uploadDate: longAgo - overlap });
     const [found] = await stage.upload(other, 1, { uploadDate: longAgo + 1 });
@@ -203,7 +71,7 @@ describe('the companies in /me', () => {
     expect((await readable(connectionId)).sort()).toEqual([kept, other].sort());
     expect(await stage.ids(other)).toEqual([otherId, found].sort());
     expect(await stage.ids(other)).not.toContain(hidden);
-    expect((await dispatched(otherId, found!)).sort()).toEqual([otherId, found].sort());
+    expect((await dispatched(stage, otherId, found!)).sort()).toEqual([otherId, found].sort());
   });
 
   describe('an asset that moves to another company', () => {
@@ -229,7 +97,7 @@ describe('the companies in /me', () => {
       expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', error: null });
       expect(await stage.ids(kept)).toEqual(expect.arrayContaining([otherId, mirroredId]));
       // The record of the mirrored one names the other company, and is written again.
-      expect((await dispatched(otherId, mirroredId)).sort()).toEqual([otherId, mirroredId].sort());
+      expect((await dispatched(stage, otherId, mirroredId)).sort()).toEqual([otherId, mirroredId].sort());
       expect(await stage.store.assets.get(mirroredId)).toMatchObject({ state: 'mirrored', recordKey: null });
     });
 
@@ -238,7 +106,7 @@ describe('the companies in /me', () => {
       const run = await stage.sync(connectionId, 'full', { assetIds: [otherId] });
       expect(run).toMatchObject({ status: 'done', error: null });
       expect(await stage.store.assets.get(otherId)).toMatchObject({ companyId: kept });
-      expect(await dispatched(otherId)).toEqual([otherId]);
+      expect(await dispatched(stage, otherId)).toEqual([otherId]);
     });
 
     test('a sync of one named asset fails, and advises a full resync, if its company is not certain', async () => {
@@ -260,7 +128,7 @@ describe('the companies in /me', () => {
         companyId: kept,
         connectionId: second.connectionId,
       });
-      expect(await dispatched(first.otherId)).toEqual([first.otherId]);
+      expect(await dispatched(stage, first.otherId)).toEqual([first.otherId]);
     });
   });
 
@@ -268,7 +136,7 @@ describe('the companies in /me', () => {
     const { connectionId, userId, other, keptId, otherId } = await reader();
     const [second] = await stage.upload(other);
     await stage.sync(connectionId);
-    expect(await dispatched(keptId, otherId, second!)).toHaveLength(3);
+    expect(await dispatched(stage, keptId, otherId, second!)).toHaveLength(3);
     const leased = (await stage.store.assets.take(otherId, 60_000))!;
     await stage.admin.setAccess(other, userId, false);
     await stage.sync(connectionId);
@@ -282,7 +150,7 @@ describe('the companies in /me', () => {
     }
     await stage.admin.setAccess(other, userId, true);
     await stage.sync(connectionId);
-    expect(await dispatched(otherId, second!)).toHaveLength(2);
+    expect(await dispatched(stage, otherId, second!)).toHaveLength(2);
     expect(await stage.store.assets.take(otherId, 60_000)).toMatchObject({ id: otherId });
   });
 
@@ -352,112 +220,5 @@ describe('the companies in /me', () => {
     const unchanged = { gained: [], lost: [], readable: [] };
     expect(await stage.store.connections.setCompanies(connectionId, [], { complete: true })).toEqual(unchanged);
     expect((await readable(connectionId)).sort()).toEqual([kept, other].sort());
-  });
-});
-
-describe('a company that two connections can read', () => {
-  /** Both connections have listed it; the first one was first. */
-  async function shared(count = 3) {
-    const { companyId, ...first } = await stage.company();
-    const second = await stage.person(companyId);
-    const ids = await stage.upload(companyId, count);
-    await stage.run(first.connectionId);
-    await stage.run(second.connectionId);
-    return { companyId, first, second, ids };
-  }
-  const owners = async (companyId: string) => [
-    ...new Set((await stage.assets(companyId)).map((asset) => asset.connectionId)),
-  ];
-
-  test('an asset that two connections can read is dispatched once', async () => {
-    const { companyId, first, second, ids } = await shared();
-    expect(await owners(companyId)).toEqual([first.connectionId]);
-    expect(await stage.sync(second.connectionId, 'full')).toMatchObject({
-      status: 'done',
-      seen: 3,
-      new: 0,
-      changed: 0,
-    });
-    expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
-    expect(await dispatched(...ids)).toEqual([]);
-  });
-
-  test('two connections list the same company at the same time without a deadlock', { tags: 'slow' }, async () => {
-    const { companyId, ...first } = await stage.company();
-    const second = await stage.person(companyId);
-    const ids = await stage.upload(companyId, 300);
-    for (const mode of ['incremental', 'full'] as const) {
-      const runs = await Promise.all([stage.sync(first.connectionId, mode), stage.sync(second.connectionId, mode)]);
-      for (const run of runs) expect(run).toMatchObject({ status: 'done', error: null });
-      if (mode === 'incremental') {
-        const [a, b] = await Promise.all(runs.map((run) => stage.store.syncs.get(run.id)));
-        expect(a!.new + b!.new).toBe(300);
-      }
-    }
-    expect(await stage.ids(companyId)).toEqual(ids.sort());
-  });
-
-  test('assets of a connection that ends continue with another one of the same company, whatever their state', async () => {
-    const { companyId, first, second, ids } = await shared();
-    expect(await dispatched(...ids.slice(0, 2))).toHaveLength(2);
-    const leased = (await stage.store.assets.take(ids[0]!, 60_000))!;
-    expect(await stage.store.assets.startTransfer(leaseOf(leased))).toBe(true);
-
-    await stage.admin.endConnections(first.userId);
-    expect(await stage.sync(first.connectionId)).toMatchObject({ status: 'failed', pages: 0 });
-    await stage.handOver();
-    expect(await owners(companyId)).toEqual([second.connectionId]);
-    expect((await stage.assets(companyId)).map(({ state, queuedAt }) => [state, queuedAt])).toEqual(
-      ids.map(() => ['pending', null]),
-    );
-    expect(await stage.store.assets.mirrored(leaseOf(leased), {} as never)).toBe(false);
-    expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
-  });
-
-  test('assets continue with another connection when the first one can no longer read their company', async () => {
-    const { companyId, first, second, ids } = await shared();
-    await stage.admin.addCompany({ id: `${companyId}-2`, name: 'Another', userIds: [first.userId] });
-    await stage.admin.setAccess(companyId, first.userId, false);
-    await stage.sync(first.connectionId);
-    await stage.handOver();
-    expect(await owners(companyId)).toEqual([second.connectionId]);
-    expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
-  });
-
-  test('assets wait when all their connections have ended, and continue with the first that reconnects', async () => {
-    const { companyId, first, second, ids } = await shared();
-    await stage.store.connections.end(second.connectionId, 'as a test');
-    await stage.store.connections.end(first.connectionId, 'as a test');
-    expect(await dispatched(...ids)).toEqual([]);
-    await connectAs(stage.mirror, second.userId);
-    await stage.handOver();
-    expect(await owners(companyId)).toEqual([second.connectionId]);
-    expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
-  });
-
-  test('assets of an ended connection get another one in batches, as there may be a million', async () => {
-    const { companyId, first, second } = await shared(5);
-    await stage.query(`UPDATE assets SET state = 'mirrored', next_at = NULL WHERE company_id = $1`, [companyId]);
-    await stage.store.connections.end(first.connectionId, 'as a test');
-    await stage.sync(second.connectionId);
-    expect(await owners(companyId)).toEqual([first.connectionId]);
-    const moved = [];
-    for (let i = 0; i < 4; i++) moved.push(await stage.store.connections.adopt(2));
-    expect(moved).toEqual([2, 2, 1, 0]);
-    expect(await owners(companyId)).toEqual([second.connectionId]);
-  });
-
-  test('assets without a connection go to a connection that can read their company later', async () => {
-    const { companyId, first, second, ids } = await shared();
-    await Promise.all([
-      stage.store.connections.end(first.connectionId, 'as a test'),
-      stage.store.connections.end(second.connectionId, 'as a test'),
-    ]);
-    const third = await stage.person();
-    await stage.admin.setAccess(companyId, third.userId, true);
-    await stage.sync(third.connectionId);
-    await stage.handOver();
-    expect(await owners(companyId)).toEqual([third.connectionId]);
-    expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
   });
 });
