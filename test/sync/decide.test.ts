@@ -1,87 +1,23 @@
 import { describe, expect, test } from 'vitest';
-import { type Reason, renderReason, type SkippedByFilter } from '../../src/floor/reasons.ts';
-import type { Asset, AssetState, ListedAsset } from '../../src/store/database/schema.ts';
-import type { KnownAsset } from '../../src/store/syncs/write-assets.ts';
+import { type Reason, renderReason } from '../../src/floor/reasons.ts';
 import { decide } from '../../src/sync/decide.ts';
-
-/** A listed asset, with the fields of its row. */
-function listing(change: Record<string, unknown> = {}): ListedAsset {
-  const listed = {
-    id: 'a',
-    name: 'clip.mp4',
-    mimeType: 'video/mp4',
-    size: 7,
-    uploadDate: 1000,
-    status: 'ready',
-    ...change,
-  };
-  return {
-    id: 'a',
-    projectId: null,
-    assetType: null,
-    name: 'clip.mp4',
-    size: listed.size,
-    uploadDate: listed.uploadDate,
-    listed,
-  };
-}
-
-const unreadable: ListedAsset = { ...listing(), listed: {}, problem: 'size: expected number, received string' };
-
-const unreadableListing: Reason = { code: 'unreadable_listing', problem: 'size: expected number, received string' };
-const why: Reason = { code: 'error', text: 'why' };
-
-function record(state: AssetState, more: Partial<Asset & KnownAsset> = {}): Asset & KnownAsset {
-  const { size, uploadDate, listed } = listing();
-  return {
-    id: 'a',
-    state,
-    size,
-    uploadDate,
-    listed,
-    reason: null,
-    media: null,
-    mirroredAt: null,
-    transcriptState: 'none',
-    thumbnailState: 'none',
-    stranded: false,
-    ...more,
-  } as Asset & KnownAsset;
-}
-
-const media = { key: 'k', bytes: 7, variant: 'original', checksums: {}, etag: null, version: 'v' } as const;
-const incremental = { full: false, transcripts: true, thumbnails: true };
-const full = { ...incremental, full: true };
-const requested = { ...full, requested: true };
-
-const reset = { state: 'pending', reason: null, reset: true, due: true };
-const looked = (state: AssetState, due: boolean, reason: Reason | null = null) => ({
-  state,
-  reason,
-  reset: false,
-  due,
-});
-
-const excluded = (value: string): SkippedByFilter => ({
-  code: 'skipped_by_filter',
-  list: 'exclude',
-  field: 'type',
-  value,
-});
-/** A sync of connection `c`, whose settings skip it. */
-const skipped = { ...full, skipReason: excluded('videos'), connectionId: 'c' };
-const mine = { connectionId: 'c', media: null };
-const aside = {
-  state: 'pending',
-  reason: excluded('videos'),
-  reset: true,
-  due: false,
-};
+import {
+  full,
+  incremental,
+  listing,
+  looked,
+  media,
+  type Row,
+  record,
+  requested,
+  reset,
+  unreadable,
+  unreadableListing,
+  why,
+} from './decisions.ts';
 
 const pictured = listing({ hasThumbnail: true });
 const { listed } = pictured;
-
-type Row = [string, KnownAsset | undefined, ListedAsset, Parameters<typeof decide>[2], object | undefined];
 
 describe('the decision on a listed asset', () => {
   test('the decision on a listed asset depends on the code of its reason, not on the words', () => {
@@ -299,67 +235,6 @@ describe('the decision on a listed asset', () => {
       listing(),
       incremental,
       undefined,
-    ],
-
-    ['a new skipped asset is recorded as skipped', undefined, listing(), skipped, aside],
-    ['a new skipped and unreadable asset is not recorded', undefined, unreadable, skipped, undefined],
-    [
-      'an asset that was gone and has a copy is back, although its listing is unreadable and skipped',
-      record('gone', { ...mine, media, mirroredAt: new Date(2) }),
-      unreadable,
-      skipped,
-      { ...reset, state: 'mirrored', reason: unreadableListing },
-    ],
-    ['a failed asset that the filters skip is no failure any more', record('failed', mine), listing(), skipped, aside],
-    [
-      'a mirrored asset that the filters skip stays as it is',
-      record('mirrored', { ...mine, media }),
-      listing({ size: 8 }),
-      skipped,
-      undefined,
-    ],
-    [
-      'a pending asset that the filters skip is left to its worker',
-      record('pending', mine),
-      listing(),
-      skipped,
-      undefined,
-    ],
-    ['an asset that was gone is skipped when listed again', record('gone', mine), listing(), skipped, aside],
-    [
-      'an asset of another connection is not skipped by this one',
-      record('failed', { connectionId: 'd' }),
-      listing(),
-      skipped,
-      undefined,
-    ],
-    [
-      'a skipped asset without changes stays as it is',
-      record('pending', { ...mine, skipped: true, reason: excluded('videos') }),
-      listing(),
-      skipped,
-      undefined,
-    ],
-    [
-      'a skipped asset gets the new rule that skips it',
-      record('pending', { ...mine, skipped: true, reason: excluded('audio') }),
-      listing(),
-      skipped,
-      aside,
-    ],
-    [
-      'a skipped asset that the filters no longer exclude is mirrored',
-      record('pending', { ...mine, skipped: true, reason: excluded('videos') }),
-      listing(),
-      incremental,
-      reset,
-    ],
-    [
-      'an asset that another connection skips is mirrored by this one',
-      record('pending', { connectionId: 'd', skipped: true, reason: excluded('videos') }),
-      listing(),
-      incremental,
-      reset,
     ],
   ])('decision on a listed asset: %s', (_, before, listed, options, decision) => {
     expect(decide(before, listed, options)).toEqual(decision);
