@@ -1,198 +1,30 @@
 // @module-tag slow
-import { execFile } from 'node:child_process';
-import { promisify } from 'node:util';
-import { crc32 } from 'node:zlib';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { readCopyConfig } from '../../../src/config/config.ts';
 import { StorageUnavailable } from '../../../src/floor/errors.ts';
 import { rebuildFrom } from '../../../src/offline/rebuild.ts';
 import { tombstones, versionKeys } from '../../../src/storage/keys.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
-import { openStore, type Store } from '../../../src/store/store.ts';
+import type { Store } from '../../../src/store/store.ts';
 import { type Rebuilding, rebuild } from '../../../src/verify/rebuild/rebuild.ts';
-import { running, silent } from '../../store/records.ts';
-import { ask, newDatabase } from '../../support/database.ts';
-import { grounds, keysOf, newGround, richest } from '../../support/mirror.ts';
-import { freePort } from '../../support/ports.ts';
-import { newScene, type Scene } from '../../support/scene.ts';
-import { spawned } from '../../support/spawned.ts';
-import { connectAs } from '../../support/stage.ts';
-import { until } from '../../support/until.ts';
+import { silent } from '../../store/records.ts';
+import { richest } from '../../support/mirror.ts';
+import { newRebuildGround, type RebuildGround } from './rebuild-ground.ts';
 
-const run = promisify(execFile);
 const minutes = (n: number) => n * 60_000;
 
-/** Runs the command, without the settings of a library; returns its output and exit code. */
-async function command(scene: Scene, ...words: string[]): Promise<{ code: number; output: string }> {
-  const env = { ...spawned, ...scene.ground.environment };
-  const done = await run(process.execPath, ['src/main.ts', ...words], { env }).catch((error) => error);
-  return { code: done.code ?? 0, output: `${done.stdout}${done.stderr}` };
-}
-
-describe.each(grounds())('a lost database ($name)', { timeout: minutes(5) }, (kind) => {
-  let scene: Scene;
-  const databases: { drop(): Promise<void> }[] = [];
-  const ids: string[] = [];
-
-  beforeEach(async () => {
-    scene = await newScene(kind);
-    ids.length = 0;
-    const inner = { version: 1, companyId: 'acme', asset: { id: 'x' }, media: { key: 'report' } };
-    ids.push(
-      await scene.upload({ name: 'one.txt', mimeType: 'text/plain' }),
-      await scene.upload({
-        name: 'report.asset.json',
-        mimeType: 'application/json',
-        content: { text: JSON.stringify(inner) },
-      }),
-      await scene.upload({ name: 'large.bin', content: { seed: 'large', size: 40 * 2 ** 20 } }),
-      await scene.film(),
-      await scene.upload({ name: 'picture.png', mimeType: 'image/png', assetType: 'photography', thumbnail: true }),
-    );
-    await scene.resync();
-    await scene.mirror.quiet();
-  });
-  afterEach(async () => {
-    await scene.close();
-    for (const database of databases.splice(0)) await database.drop();
-  });
-
-  /** The assets of the database, without connection, first sync and times of checks. */
-  async function contents(store: Store) {
-    const rows = await Promise.all(ids.map((id) => store.assets.get(id)));
-    const ofTheMoment =
-      'connectionId syncId lease revision firstSeenAt mirroredAt settledAt verifiedAt nextAt thumbnailState sidecarFiles'.split(
-        ' ',
-      );
-    return rows.map((row) =>
-      JSON.parse(JSON.stringify(row, (key, value) => (ofTheMoment.includes(key) || key === 'expiresAt' ? 0 : value))),
-    );
-  }
-
-  async function loseTheDatabase(): Promise<void> {
-    await scene.mirror.stop();
-    const database = await newDatabase({ empty: true });
-    databases.push(database);
-    scene.ground.environment.DATABASE_URL = database.url;
-  }
-
-  const downloads = async () =>
-    (await scene.admin.requests()).filter(({ endpoint }) => endpoint === 'media' || endpoint === 'mp4');
-
-  test('rebuild restores all records, and a later connect downloads nothing again', async () => {
-    const before = await contents(scene.mirror.store);
-    const keys = await keysOf(scene.storage);
-    await loseTheDatabase();
-    const first = await command(scene, 'rebuild', '--json');
-    expect(first.code, first.output).toBe(0);
-    expect(JSON.parse(first.output)).toMatchObject({ restored: 5, known: 0, pending: 0, skipped: 0, problems: [] });
-    const again = await command(scene, 'rebuild');
-    expect(again.code, again.output).toBe(0);
-    expect(again.output).toMatch(/0 assets restored \(5 already known\)/);
-
-    await scene.admin.clearRequests();
-    await scene.restart();
-    const { mirror } = scene;
-    expect(await contents(mirror.store)).toEqual(before);
-    expect((await mirror.store.assets.get(ids[0]!))?.connectionId).toBeNull();
-    expect(await mirror.asset(ids[0]!)).toMatchObject({ state: 'mirrored', connectionId: null });
-    expect(await keysOf(scene.storage)).toEqual(keys);
-
-    const connectionId = await mirror.connect();
-    await mirror.api('POST', `/connections/${connectionId}/resync`, { mode: 'full' });
-    await until(
-      'all to be the connection’s',
-      async () => (await mirror.api('GET', `/connections/${connectionId}`)).counts.byState.mirrored === ids.length,
-    );
-    await mirror.quiet();
-    expect(await downloads()).toEqual([]);
-    expect(await contents(mirror.store)).toEqual(before);
-    expect((await mirror.api('GET', `/connections/${connectionId}`)).companies).toMatchObject([{ name: 'Acme' }]);
-
-    const fresh = await scene.upload({ name: 'fresh.bin', uploadDate: Date.now() });
-    await mirror.api('POST', `/connections/${connectionId}/resync`, { mode: 'incremental' });
-    await mirror.assetIn(fresh, 'mirrored');
-    expect((await downloads()).map(({ assetId }) => assetId ?? fresh)).toEqual([fresh]);
-  });
-
-  test('a service with a new database refuses the bucket until rebuild has run', async () => {
-    const keys = await keysOf(scene.storage);
-    await loseTheDatabase();
-    await scene.admin.clearRequests();
-    await scene.restart();
-    const { mirror } = scene;
-    const { bucket } = await mirror.api('GET', '/status');
-    expect(bucket).toMatchObject({
-      ok: false,
-      reason: expect.stringMatching(/`asset-mirror rebuild` restores the records/),
-    });
-    const connectionId = await connectAs(mirror, scene.library.users[0]!.id);
-    await until(
-      'the listing to be known',
-      async () => (await mirror.api('GET', '/status')).assets.byState.pending === 5,
-    );
-
-    const { code, output } = await command(scene, 'rebuild', '--json');
-    expect(code, output).toBe(0);
-    expect(JSON.parse(output)).toMatchObject({ restored: 5, skipped: 0 });
-    await mirror.quiet();
-    expect((await mirror.api('GET', `/connections/${connectionId}`)).counts.byState.mirrored).toBe(5);
-    expect(await downloads()).toEqual([]);
-    expect(await keysOf(scene.storage)).toEqual(keys);
-    await until('the service to notice', async () => (await mirror.api('GET', '/status')).bucket.ok);
-  });
-});
-
 describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5) }, (kind) => {
-  let ground: Awaited<ReturnType<typeof newGround>>;
+  let ground: RebuildGround['ground'];
   let store: Store;
   let storage: Storage;
-  const problems: string[] = [];
+  let problems: string[];
+  let fromBucket: RebuildGround['fromBucket'];
+  let put: RebuildGround['put'];
   beforeEach(async () => {
-    ground = await newGround({ port: await freePort(), s3: kind.s3 });
-    storage = ground.storage;
-    store = await openStore({ url: ground.environment.DATABASE_URL!, log: silent });
-    problems.length = 0;
+    const made = await newRebuildGround(kind.s3);
+    ({ ground, store, storage, problems, fromBucket, put } = made);
+    return made.close;
   });
-  afterEach(async () => {
-    await store.close();
-    await ground.clear();
-  });
-
-  const fromBucket = (signal = new AbortController().signal, onProgress?: (progress: Rebuilding) => void) =>
-    rebuild(
-      { store, storage, thumbnails: { mirror: true } },
-      { onProblem: (line) => problems.push(line), onProgress, signal },
-    );
-
-  /** A media file and its record, with optional irregularities. */
-  async function put(
-    id: string,
-    options: { key?: string; text?: string | null; record?: object; media?: object } = {},
-  ) {
-    const { key = `acme/_/${id}/file.txt`, text = `content of ${id}` } = options;
-    const bytes = Buffer.from(text ?? `content of ${id}`);
-    const stored = text === null ? undefined : await storage.put(key, bytes);
-    const record = {
-      version: 1,
-      companyId: 'acme',
-      asset: { id, name: id, size: bytes.length, uploadDate: 1, status: 'ready' },
-      media: {
-        key,
-        bytes: bytes.length,
-        variant: 'original',
-        checksums: { crc32: crc32(bytes).toString(16).padStart(8, '0') },
-        etag: stored?.etag ?? null,
-        ...options.media,
-      },
-      transcript: { state: 'none', keys: [] },
-      thumbnail: null,
-      mirroredAt: '2026-01-31T00:00:00.000Z',
-      ...options.record,
-    };
-    await storage.put(`${key}.asset.json`, JSON.stringify(record));
-    return record;
-  }
 
   test('a rebuild pauses after each batch: of tombstones, of records and of versions', async () => {
     await put('a');
@@ -392,84 +224,6 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
       }
     },
   );
-
-  describe('after a backup was restored', () => {
-    const key = 'acme/_/film/file.txt';
-    const transcript = { state: 'mirrored', keys: [`${key}.vtt`, `${key}.txt`] };
-    const film = async (text: string, mirroredAt: string, more: object = {}) => {
-      const asset = { id: 'film', name: text, size: text.length, uploadDate: 1, status: 'ready', ...more };
-      await storage.put(`${key}.vtt`, `WEBVTT ${text}`);
-      await storage.put(`${key}.txt`, text);
-      return put('film', { key, text, record: { asset, mirroredAt, transcript } });
-    };
-    const query = (text: string) => ask(ground.environment.DATABASE_URL!, text);
-    let connectionId: string;
-
-    /** What a backup has: an asset that workers have leased before, and whose transcript was read for search. */
-    beforeEach(async () => {
-      await film('first', '2026-01-01T00:00:00.000Z', { projectId: 'p' });
-      await fromBucket();
-      ({ connectionId } = await running(store, 'acme'));
-      await query(`UPDATE assets SET lease = 3, connection_id = '${connectionId}', next_at = NULL`);
-      await query('UPDATE transcripts SET due_at = NULL');
-    });
-
-    test('rebuild takes the newer file of an asset from the bucket, also with the same name', {}, async () => {
-      await query(`INSERT INTO holds (kind, id, held_by) VALUES ('project', 'p', 'x')`);
-      await query(`INSERT INTO replacements (asset_id, company_id) VALUES ('film', 'acme')`);
-      const { media } = await film('second', '2026-01-02T00:00:00.000Z', { tags: ['new'] });
-      expect(await fromBucket()).toMatchObject({ restored: 1, known: 0, pending: 0, skipped: 0 });
-      expect(problems).toEqual([]);
-      expect(await store.assets.get('film')).toMatchObject({
-        state: 'mirrored',
-        connectionId,
-        lease: 4,
-        name: 'second',
-        size: 6,
-        listed: { tags: ['new'] },
-        media: { bytes: 6, checksums: media.checksums },
-        bytes: 6,
-        mirroredAt: new Date('2026-01-02'),
-        transcriptState: 'mirrored',
-        transcriptKeys: transcript.keys,
-      });
-      expect(await query('SELECT count(*)::int AS due FROM transcripts WHERE due_at IS NOT NULL')).toEqual([
-        { due: 1 },
-      ]);
-      expect(await query('SELECT * FROM replacements')).toEqual([]);
-      // It has left a protected project.
-      expect(await store.removals.isProtected('film')).toBe(true);
-      // A change is shown when no older transaction of the server is open any more, also of another database.
-      await expect.poll(() => store.changes.page(undefined, 10)).toMatchObject({ changes: [{ kind: 'replaced' }] });
-      expect(await fromBucket()).toMatchObject({ restored: 0, known: 1 });
-      expect(await store.counts.totals()).toMatchObject([{ state: 'mirrored', count: 1 }]);
-    });
-
-    test('rebuild asks the library again about a newer file of an asset that was queued', async () => {
-      await query(`UPDATE assets SET state = 'pending', size = 7, next_at = now() + interval '1 day', queued_at = now(),
-        listed = '{"id": "film", "size": 7}'`);
-      await film('second', '2026-01-02T00:00:00.000Z');
-      expect(await fromBucket()).toMatchObject({ restored: 1 });
-      const asset = await store.assets.get('film');
-      expect(asset).toMatchObject({ state: 'mirrored', size: 6, listed: { size: 7 } });
-      expect(asset!.nextAt!.getTime()).toBeLessThan(Date.now() + minutes(1));
-    });
-
-    test.each([
-      ['is older', 'other', '2025-12-31T00:00:00.000Z', 'next_at = NULL'],
-      ['is of the same file', 'first', '2026-01-02T00:00:00.000Z', 'next_at = NULL'],
-      ['is of a leased asset', 'other', '2026-01-02T00:00:00.000Z', `lease_until = now() + interval '1 minute'`],
-    ])('an asset keeps its file if the record in the bucket %s', async (_, text, mirroredAt, set) => {
-      await query(`UPDATE assets SET ${set}`);
-      const before = await store.assets.get('film');
-      await film(text, mirroredAt, { projectId: 'p' });
-      expect(await fromBucket()).toMatchObject({ restored: 0, known: 1 });
-      expect(await store.assets.get('film')).toEqual(before);
-      expect(await query('SELECT count(*)::int AS due FROM transcripts WHERE due_at IS NOT NULL')).toEqual([
-        { due: 0 },
-      ]);
-    });
-  });
 
   test('a second rebuild after an interruption restores all of thousands of records in one folder', {}, async () => {
     const count = kind.s3 ? 450 : 700;
