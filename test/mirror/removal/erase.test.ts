@@ -1,37 +1,16 @@
 // @module-tag slow
-import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { eraseAssets } from '../../../src/mirror/removal/erase.ts';
-import { purgeAsset } from '../../../src/mirror/removal/purge-asset.ts';
 import { removeLeftovers } from '../../../src/mirror/removal/remove-gone.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { hashOf } from '../../../src/store/removals/tombstones.ts';
-import { rebuild } from '../../../src/verify/rebuild/rebuild.ts';
 import { locking, newLockedScene } from '../../storage/locking.ts';
-import { newStore, silent } from '../../store/records.ts';
 import { ask } from '../../support/database.ts';
 import { contentOf, richest } from '../../support/mirror.ts';
 import { newScene, type Scene } from '../../support/scene.ts';
 import { until } from '../../support/until.ts';
+import { erase, mirroredFilm, signal } from './erasing.ts';
 
-type Certificate = {
-  objects: number;
-  bytes: number;
-  left: number;
-  assets: { erased: number; held: number };
-  erased: { sha256: string; objects: number; bytes: number }[];
-  notErased: { sha256: string; reason: string }[];
-  remaining: { key: string; versionId: string | null; lockedUntil: string | null }[];
-};
-
-const signal = new AbortController().signal;
-const keyTemplate = '{companyId}/{projectId}/{assetId}/{filename}';
-
-async function erase(scene: Scene, request: object): Promise<Certificate> {
-  const { id } = await scene.mirror.api('POST', '/erasures', { reason: 'requested', ...request });
-  await until('the erasure to end', async () => (await scene.mirror.api('GET', `/erasures/${id}`)).status === 'done');
-  return scene.mirror.api('GET', `/erasures/${id}/certificate`);
-}
+const count = async (url: string, from: string) => Number((await ask(url, `SELECT count(*) FROM ${from}`))[0]!.count);
 
 describe('erasing assets', () => {
   let scene: Scene;
@@ -40,14 +19,7 @@ describe('erasing assets', () => {
   });
   afterAll(() => scene?.close());
 
-  async function film(more: object = {}): Promise<string> {
-    const id = await scene.film(more);
-    await scene.resync();
-    await scene.mirror.quiet();
-    // A verification that still runs may name the asset later.
-    await scene.checked();
-    return id;
-  }
+  const film = (more: object = {}) => mirroredFilm(scene, more);
   const refusal = (path: string, body: object) =>
     scene.mirror.api('POST', path, body).then(
       () => 'done',
@@ -138,103 +110,6 @@ describe('erasing assets', () => {
     }
   });
 
-  test.each(['{companyId}/{projectId}/{assetId}/{filename}', '{companyId}/{assetId}/{projectId}/{filename}'])(
-    'files of a project with the id of the erased asset stay, with the keys %s',
-    async (template) => {
-      const other = await newScene({ environment: { KEY_TEMPLATE: template } });
-      try {
-        const id = await other.upload({ name: 'a.txt' });
-        const kept = await other.upload({ name: 'b.txt', override: { projectId: id } });
-        await other.admin.changeAsset(id, { override: { projectId: id } });
-        await other.resync();
-        await other.mirror.quiet();
-        const { key } = await other.mirror.asset(kept);
-        expect(await other.media(kept)).toBeDefined();
-        expect(await erase(other, { assetIds: [id] })).toMatchObject({ objects: 2, left: 0 });
-        expect(await other.storage.head(key)).toBeDefined();
-        expect(await other.storage.head(`${key}.asset.json`)).toBeDefined();
-      } finally {
-        await other.close();
-      }
-    },
-  );
-
-  test('superseded versions are erased with their asset, and a rebuild does not bring them back', async () => {
-    const id = await film();
-    await scene.admin.changeAsset(id, { content: { text: 'another cut' }, filename: 'cut 2.mp4' });
-    await scene.resync();
-    await scene.mirror.quiet();
-    await scene.checked();
-    const { store } = scene.mirror;
-    expect(await store.versions.ofAsset(id)).toHaveLength(1);
-    const kept = async () =>
-      (await Array.fromAsync(scene.storage.list('_mirror/versions/'))).filter(({ key }) => key.includes(id));
-    expect(await kept()).not.toEqual([]);
-    const [record] = (await kept()).filter(({ key }) => key.endsWith('.json'));
-    const content = (await contentOf(scene.storage, record!.key))!;
-    expect((await erase(scene, { assetIds: [id] })).objects).toBeGreaterThan(6);
-    expect(await kept()).toEqual([]);
-    expect(await store.versions.ofAsset(id)).toEqual([]);
-    expect(await scene.keys(id)).toEqual([]);
-
-    await scene.storage.put(record!.key, content);
-    const records = await newStore();
-    const options = { onProblem: () => {}, signal };
-    await rebuild({ store: records.store, storage: scene.storage, thumbnails: { mirror: true } }, options);
-    expect(await records.store.versions.ofAsset(id)).toEqual([]);
-    await records.close();
-    await scene.storage.remove(record!.key);
-  });
-
-  test('objects in each folder in which an asset was before are erased', async () => {
-    const id = await film({ projectId: undefined });
-    const folders: string[] = [];
-    for (const project of ['one', 'two', 'one', 'three']) {
-      const content = { text: 'x'.repeat(100 + folders.length) };
-      await scene.admin.changeAsset(id, { override: { projectId: project }, content });
-      await scene.resync();
-      await scene.mirror.quiet();
-      const { key } = await scene.mirror.asset(id);
-      folders.push(key.slice(0, key.lastIndexOf('/') + 1));
-    }
-    await scene.checked();
-    expect(new Set(folders).size).toBe(3);
-    // As after KEEP_VERSIONS.
-    await scene.query(`DELETE FROM asset_versions WHERE asset_id = '${id}'`);
-    for (const folder of folders) await scene.storage.put(`${folder}older version`, 'hello');
-    await erase(scene, { assetIds: [id] });
-    expect(await scene.keys(id)).toEqual([]);
-  });
-
-  test('an asset of which only superseded files are known is erased, alone or with its company', async () => {
-    const records = await newStore();
-    const { store } = records;
-    const { storage } = scene;
-    for (const scope of ['assetIds', 'companyId'] as const) {
-      const id = await film();
-      await scene.admin.changeAsset(id, { content: { text: 'another cut' } });
-      await scene.resync();
-      await scene.mirror.quiet();
-      await scene.checked();
-      await ask(records.url, `INSERT INTO companies VALUES ('acme', 'Acme') ON CONFLICT DO NOTHING`);
-      await store.versions.add(await scene.mirror.store.versions.ofAsset(id));
-      const kept = async () =>
-        (await Array.fromAsync(storage.list('_mirror/versions/'))).filter(({ key }) => key.includes(id));
-      expect(await kept()).not.toEqual([]);
-      expect(await store.removals.unknownAssets([id, 'no-such-asset'])).toEqual(['no-such-asset']);
-      const request = scope === 'assetIds' ? { assetIds: [id] } : { companyId: 'acme' };
-      expect(await store.removals.previewErasure(request)).toEqual({ assets: 1, bytes: 0, protectedAssets: 0 });
-      await store.removals.requestErasure({ scope: request, reason: 'requested', by: 'ada' });
-      expect(await eraseAssets({ store, storage, log: silent, keyTemplate, leaseMs: 60_000, signal })).toBe(1);
-      expect(await kept()).toEqual([]);
-      expect(await store.versions.ofAsset(id)).toEqual([]);
-      const [erasure] = await store.removals.erasures();
-      expect(erasure).toMatchObject({ erased: 1 });
-      expect(erasure!.objects).toBeGreaterThan(1);
-    }
-    await records.close();
-  });
-
   test('neither reports nor the audit log nor the log name an erased asset', async () => {
     const [id, other] = [await film(), await film()];
     const [{ key }, { key: otherKey }] = [await scene.mirror.asset(id), await scene.mirror.asset(other)];
@@ -283,81 +158,6 @@ describe('erasing assets', () => {
     await scene.query('DELETE FROM leftovers');
   });
 
-  test('a rebuild respects tombstones, also of an asset whose record came back', async () => {
-    const id = await film();
-    const { key } = await scene.mirror.asset(id);
-    const record = (await contentOf(scene.storage, `${key}.asset.json`))!;
-    const media = (await contentOf(scene.storage, key))!;
-    await erase(scene, { assetIds: [id] });
-    await scene.storage.put(key, media);
-    await scene.storage.put(`${key}.asset.json`, record);
-    const records = await newStore();
-    const options = { onProblem: () => {}, signal };
-    await rebuild({ store: records.store, storage: scene.storage, thumbnails: { mirror: true } }, options);
-    expect(await records.store.assets.get(id)).toBeUndefined();
-    expect(await records.store.removals.tombstone(id)).toMatchObject({ erasedBy: 'ADMIN_TOKEN', reason: 'requested' });
-    await records.close();
-    await scene.storage.remove(key);
-    await scene.storage.remove(`${key}.asset.json`);
-  });
-
-  test('an erased asset that is back with a backup of the database is erased again by a rebuild', async () => {
-    const [id, kept] = [await film(), await film()];
-    // The database as a backup has it: both assets are mirrored.
-    const backup = await newStore();
-    const { store } = backup;
-    const { storage } = scene;
-    const again = () => rebuild({ store, storage, thumbnails: { mirror: true } }, { onProblem: () => {}, signal });
-    await again();
-    await ask(backup.url, 'UPDATE assets SET lease = 3');
-    await store.removals.hold({ kind: 'asset', ids: [id], reason: null, by: 'x' });
-    expect(await store.removals.erasures()).toEqual([]);
-    await erase(scene, { assetIds: [id] });
-
-    await again();
-    await again();
-    expect(await store.removals.erasures()).toMatchObject([{ requestedBy: 'rebuild', waiting: 1, protectedAssets: 0 }]);
-    expect(await eraseAssets({ store, storage, log: silent, keyTemplate, leaseMs: 60_000, signal })).toBe(1);
-    expect(await store.assets.get(id)).toBeUndefined();
-    expect(await store.removals.holds()).toEqual([]);
-    expect(await store.assets.get(kept)).toMatchObject({ state: 'mirrored' });
-    expect(await store.removals.tombstone(id)).toMatchObject({ erasedBy: 'ADMIN_TOKEN', reason: 'requested' });
-    await again();
-    expect(await store.removals.erasures()).toMatchObject([{ waiting: 0, erased: 1, finishedAt: expect.any(Date) }]);
-    await backup.close();
-  });
-
-  test('all objects of a rebuilt asset are purged, also if another asset has files in its folder', async () => {
-    const id = await film();
-    const { store, close } = await newStore();
-    try {
-      const { storage } = scene;
-      await rebuild({ store, storage, thumbnails: { mirror: true } }, { onProblem: () => {}, signal });
-      const asset = { ...(await store.assets.get(id))!, versions: [] };
-      await purgeAsset(storage, asset, { signal, isShared: async () => true });
-      expect(await scene.keys(id)).toEqual([]);
-    } finally {
-      await close();
-    }
-  });
-
-  test('the folder of an asset is purged if it is the first segment of its keys', async () => {
-    const first = await newScene({ environment: { KEY_TEMPLATE: '{assetId}/{companyId}/{filename}' } });
-    try {
-      const id = await first.upload();
-      await first.resync();
-      await first.mirror.quiet();
-      const { key } = await first.mirror.asset(id);
-      expect(key.startsWith(`${id}/`)).toBe(true);
-      // A file that the database does not know, as after a crash.
-      await first.storage.put(`${id}/unknown.vtt`, Readable.from([Buffer.from('1')]));
-      expect(await erase(first, { assetIds: [id] })).toMatchObject({ objects: 3, left: 0 });
-      expect(await first.storage.head(`${id}/unknown.vtt`)).toBeUndefined();
-    } finally {
-      await first.close();
-    }
-  });
-
   test('an asset under a hold is not erased, and the certificate says so', async () => {
     const [held, other] = [await film({ projectId: undefined }), await film()];
     expect(await scene.mirror.api('POST', '/holds', { kind: 'asset', ids: [held], reason: 'case 42' })).toEqual({
@@ -394,8 +194,6 @@ describe('erasing assets', () => {
     expect(await refusal('/holds', { kind: 'asset', ids: ['no-such-asset'] })).toMatch(/asset_not_found/);
   });
 });
-
-const count = async (url: string, from: string) => Number((await ask(url, `SELECT count(*) FROM ${from}`))[0]!.count);
 
 describe.each(locking.filter(({ there }) => there))('erasing locked assets on $name', ({ start }) => {
   let at: Awaited<ReturnType<typeof newLockedScene>>;
