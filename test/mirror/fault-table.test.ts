@@ -1,15 +1,12 @@
 // @module-tag slow
-import { createHash } from 'node:crypto';
-import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { chunksOf } from '../../src/library/index.ts';
-import { sweepUploads } from '../../src/mirror/removal/sweep-uploads.ts';
 import { newLine } from '../storage/line.ts';
 import { asks, internalError, newHttpLine, slowDown } from '../support/http-line.ts';
 import type { Rule } from '../support/library.ts';
-import { grounds, spawnMirror } from '../support/mirror.ts';
+import { grounds } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
+import { expectWhole, sizes } from './whole-files.ts';
 
 /**
  * The faults of a transfer, for a file of one PUT and for one in parts, on each store. After each: the file and its record are
@@ -17,7 +14,6 @@ import { until } from '../support/until.ts';
  */
 
 const MiB = 2 ** 20;
-const sizes = { small: 3 * MiB + 7, large: 33 * MiB + 12_345 };
 
 interface Row {
   /** A fault of the source, for each of the two files. */
@@ -142,38 +138,6 @@ const storeFaults: Record<string, Row> = {
   'the answer to CreateMultipartUpload is lost': { store: [{ on: asks.begin, times: 1, dropAnswer: true }] },
 };
 
-function shaOf(seed: string, bytes: number): string {
-  const hash = createHash('sha256');
-  for (const chunk of chunksOf(seed, 0, bytes)) hash.update(chunk);
-  return hash.digest('hex');
-}
-
-/** The expected final state. */
-async function expectWhole(scene: Scene, files: { id: string; seed: string; size: number }[], attempts = 0) {
-  const { store } = scene.mirror;
-  for (const { id, seed, size } of files) {
-    const asset = await until(`${seed} to be mirrored`, async () => {
-      const found = await store.assets.get(id);
-      return found?.state === 'mirrored' && found.bytes === size && found.leaseUntil === null && found;
-    });
-    expect(asset.reason).toBeNull();
-    expect(asset).toMatchObject({ upload: null, superseded: [], media: { bytes: size } });
-    expect(await store.assets.parts(id)).toEqual([]);
-    const hash = createHash('sha256');
-    for await (const chunk of (await scene.storage.get(asset.media!.key))!) hash.update(chunk);
-    expect(hash.digest('hex')).toBe(shaOf(seed, size));
-    expect((await scene.record(id)).media).toMatchObject({ key: asset.media!.key, bytes: size });
-    expect((await scene.keys(id)).toSorted()).toEqual([asset.media!.key, `${asset.media!.key}.asset.json`]);
-    const failed = scene.mirror.lines.filter(
-      ({ msg, assetId }) => assetId === id && msg === 'attempt failed, will retry',
-    );
-    expect(failed.length, JSON.stringify(failed)).toBeLessThanOrEqual(attempts);
-  }
-  // An upload whose start was never answered is found by its key.
-  await sweepUploads({ store, storage: scene.mirror.service.context.storage }, { ageMs: -60_000, patienceMs: 0 });
-  expect(await scene.ground.leftovers()).toEqual([]);
-}
-
 describe.each(grounds())('a transfer with a fault ($name)', (kind) => {
   let lines: Lines;
   beforeAll(async () => {
@@ -260,86 +224,5 @@ describe.each(grounds())('a transfer with a fault ($name)', (kind) => {
     await scene.admin.clearFaults();
     await scene.resync();
     await expectWhole(scene, files, 4);
-  });
-});
-
-describe.each(grounds())('a transfer in a process that stops ($name)', { timeout: 240_000 }, (kind) => {
-  let scene: Scene;
-  let workers: Awaited<ReturnType<typeof spawnMirror>>[] = [];
-  let database: pg.Client;
-  beforeAll(async () => {
-    scene = await newScene({
-      redis: kind.redis,
-      s3: kind.s3,
-      role: 'web',
-      environment: { SHUTDOWN_GRACE: '3s', TRANSFER_STALL_TIMEOUT: '30s' },
-    });
-    database = new pg.Client({ connectionString: scene.ground.environment.DATABASE_URL });
-    await database.connect();
-  });
-  afterEach(async () => {
-    for (const worker of workers) await worker.kill('SIGKILL');
-    workers = [];
-  });
-  afterAll(async () => {
-    await database?.end();
-    await scene?.close();
-  });
-  const work = async (bandwidth?: string) => {
-    const environment = { ...scene.ground.environment, ...(bandwidth && { BANDWIDTH_LIMIT: bandwidth }) };
-    const worker = await spawnMirror({ ...scene.ground, environment }, scene.library, 'worker');
-    workers.push(worker);
-    return worker;
-  };
-  const upload = async (version: string) =>
-    Promise.all(
-      Object.entries(sizes).map(async ([which, size]) => {
-        const seed = `${which}: ${version}`;
-        return { id: await scene.upload({ name: `${which}.bin`, content: { seed, size } }), seed, size };
-      }),
-    );
-  /** A worker that is slow enough to be interrupted during both files. */
-  const inTheMiddle = async (files: { id: string }[]) => {
-    const worker = await work('1MiB/s');
-    await scene.resync();
-    for (const { id } of files) {
-      await until('the transfer', async () => (await scene.admin.requests({ assetId: id, endpoint: 'media' })).length);
-    }
-    return worker;
-  };
-
-  test.each(['SIGTERM', 'SIGKILL'] as const)(
-    'small and large files are mirrored completely when their process gets %s',
-    async (signal) => {
-      const files = await upload(signal);
-      const first = await inTheMiddle(files);
-      await first.kill(signal);
-      await work();
-      await expectWhole(scene, files);
-    },
-  );
-
-  test('a process that wakes up after others took over its leases changes nothing', async () => {
-    const files = await upload('first');
-    const sleeper = await inTheMiddle(files);
-    sleeper.child.kill('SIGSTOP');
-    const replaced = files.map(({ id, size }, i) => ({ id, seed: `second ${i}`, size: size + 1 }));
-    for (const { id, seed, size } of replaced) await scene.admin.changeAsset(id, { content: { seed, size } });
-    await work();
-    await scene.resync();
-    await expectWhole(scene, replaced);
-    sleeper.child.kill('SIGCONT');
-    const ids = replaced.map(({ id }) => id);
-    await until('the sleeper to give both up', () =>
-      ids.every((id) =>
-        sleeper
-          .output()
-          .split('\n')
-          .some((line) => line.includes(id) && /returned to the queue|asset mirrored|will retry/.test(line)),
-      ),
-    );
-    await expectWhole(scene, replaced);
-    const { rows } = await database.query('SELECT 1 FROM assets WHERE id = ANY($1) AND upload IS NOT NULL', [ids]);
-    expect(rows).toEqual([]);
   });
 });
