@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { MUTATIONS } from './mutations.ts';
+import { MUTATIONS } from './mutations/index.ts';
 import { CHECKS } from './sections/index.ts';
 
 const ROOT = join(import.meta.dirname, '../..');

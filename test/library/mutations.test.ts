@@ -1,7 +1,7 @@
 // @module-tag slow
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Broken, startBroken } from '../conformance/broken.ts';
-import { MUTATIONS } from '../conformance/mutations.ts';
+import { MUTATIONS } from '../conformance/mutations/index.ts';
 import { run } from '../conformance/run.ts';
 import { CHECKS } from '../conformance/sections/index.ts';
 import { openWorld, type World } from '../conformance/world.ts';
