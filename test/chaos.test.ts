@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, inject, test } from 'vitest';
-import { marks } from './chaos/check.ts';
+import { marks } from './chaos/checks/marks.ts';
 import { createContent } from './chaos/content.ts';
 import { faultKinds } from './chaos/faults.ts';
 import { makePlan, type Options, type PlannedAsset } from './chaos/plan.ts';

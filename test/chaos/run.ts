@@ -1,7 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ageDrafts, check, type Finding, type Happened, marks, readMarks, sabotage } from './check.ts';
+import { check } from './check.ts';
+import type { Finding } from './checks/finding.ts';
+import type { Happened } from './checks/history.ts';
+import { marks, readMarks } from './checks/marks.ts';
 import type { Plan, PlannedFault } from './plan.ts';
 import { users } from './plan.ts';
+import { ageDrafts, sabotage } from './sabotage.ts';
 import type { World } from './world.ts';
 
 export interface Report {
