@@ -3,7 +3,8 @@ import type { Check } from './check.ts';
 import { counts, line, summary } from './report.ts';
 import { run } from './run.ts';
 import { CHECKS } from './sections/index.ts';
-import { type Options, openWorld } from './world.ts';
+import type { Options } from './service.ts';
+import { openWorld } from './world.ts';
 
 type Arguments = Options & { only?: string[]; json?: boolean; list?: boolean };
 

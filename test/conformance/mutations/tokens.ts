@@ -1,4 +1,4 @@
-import { basic } from '../world.ts';
+import { basic } from '../oauth.ts';
 import { asked, body, forgiving, instead, json, ME, type Mutation, PROJECTS, REVOKE, status, TOKEN } from './faults.ts';
 
 export const tokens: Mutation[] = [

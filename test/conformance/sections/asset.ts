@@ -1,7 +1,8 @@
 import { check, Failure, same, that } from '../check.ts';
 import { describeAnswer, isRefusal } from '../http.ts';
+import { segment } from '../reading.ts';
 import type { Asset } from '../shapes.ts';
-import { segment, type World } from '../world.ts';
+import type { World } from '../world.ts';
 
 export const VIDEO = { name: 'clip.mp4', mimeType: 'video/mp4', assetType: 'videos' };
 export const IMAGE = { name: 'photo.jpg', mimeType: 'image/jpeg', assetType: 'photography' };

@@ -3,8 +3,10 @@ import { createBrowser } from '../browser.ts';
 import { check, Failure, NotTried, same, that } from '../check.ts';
 import { isConsent, isSignIn, type Walk, walk } from '../consent.ts';
 import { describeAnswer } from '../http.ts';
+import { challengeOf } from '../oauth.ts';
+import { segment } from '../reading.ts';
 import { Me } from '../shapes.ts';
-import { challengeOf, segment, type World } from '../world.ts';
+import type { World } from '../world.ts';
 
 /** The result of an authorize request that must not be granted. */
 async function ask(world: World, query: Record<string, string | undefined>): Promise<Walk> {

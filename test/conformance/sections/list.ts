@@ -1,7 +1,8 @@
 import { check, Failure, NotTried, same, that } from '../check.ts';
 import { describeAnswer } from '../http.ts';
+import { segment } from '../reading.ts';
 import { ASSET_TYPES, type Asset, Projects } from '../shapes.ts';
-import { segment, type World } from '../world.ts';
+import type { World } from '../world.ts';
 
 const ids = (assets: Asset[]) => assets.map(({ id }) => id);
 

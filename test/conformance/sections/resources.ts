@@ -1,7 +1,8 @@
 import { check, Failure, NotTried, same, that } from '../check.ts';
 import { describeAnswer, isRefusal } from '../http.ts';
+import { segment } from '../reading.ts';
 import { Me, Projects } from '../shapes.ts';
-import { segment, type World } from '../world.ts';
+import type { World } from '../world.ts';
 
 async function companyWithProjects(world: World): Promise<string> {
   const company = world.own ? await world.listed() : undefined;

@@ -1,7 +1,8 @@
 import { check, Failure, same, shaped, that } from '../check.ts';
 import { type Answer, describeAnswer } from '../http.ts';
+import { segment } from '../reading.ts';
 import { InvalidGrant, TokenResponse } from '../shapes.ts';
-import { segment, type World } from '../world.ts';
+import type { World } from '../world.ts';
 
 const MINUTE = 60;
 const HOUR = 3600;

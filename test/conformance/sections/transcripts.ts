@@ -1,7 +1,8 @@
 import { check, Failure, NotTried, same, shaped, that } from '../check.ts';
 import { type Answer, describeAnswer } from '../http.ts';
+import { segment } from '../reading.ts';
 import { type Asset, NoSpeech, Transcript } from '../shapes.ts';
-import { segment, type World } from '../world.ts';
+import type { World } from '../world.ts';
 import { IMAGE, isTimed, SOUND, VIDEO } from './asset.ts';
 
 const SPOKEN = {
