@@ -148,7 +148,7 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
     const manifests = await render(ci('minimal'));
     const path = (role: string) =>
       find(manifests, 'Deployment', role).spec.template.spec.containers[0].readinessProbe.httpGet.path;
-    // test/http/api.test.ts tests the answer of this path.
+    // test/http/health.test.ts tests the answer of this path.
     expect(path('web')).toBe('/readyz?without=bucket');
     expect(path('worker')).toBe('/readyz');
   });
