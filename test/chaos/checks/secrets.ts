@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
-import { clientSecret, type World } from '../world.ts';
+import { clientSecret } from '../mirror.ts';
+import type { World } from '../world.ts';
 import type { Finding } from './finding.ts';
 import { type Objects, textOf } from './objects.ts';
 
