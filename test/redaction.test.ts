@@ -1,32 +1,14 @@
 // @module-tag slow
-import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { newBrowser } from './support/browser.ts';
 import { bucketAsText, databaseAsText, filesAsText, redisAsText } from './support/everything.ts';
 import { type Admin, type Library, startTestLibrary } from './support/library.ts';
 import { type Ground, grounds, newGround, spawnMirror } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
+import { attemptsInVain, canaries, connect, indiscreet, link, listen, readQueues, wrong } from './support/redaction.ts';
 import { until } from './support/until.ts';
 import { newWire } from './support/wire.ts';
-
-/** Errors of a library that reveals secrets. The values are fake, but look real. */
-const canaries = {
-  access: 'svca_canaryaccess0123456789',
-  refresh: 'svcr_canaryrefresh0123456789',
-  signature: 'canarysignature0123456789',
-  basic: 'Y2FuYXJ5OmNhbmFyeQ==',
-};
-const link = `https://media.example.com/a?expires=1&signature=${canaries.signature}`;
-const wrong = {
-  AWS_SECRET_ACCESS_KEY: 'wrongsecretkey0123456789',
-  LIBRARY_CLIENT_SECRET: 'svcs_wrongsecret0123456789',
-};
-const indiscreet = {
-  error: `no ${canaries.access} at ${link}`,
-  message: `${canaries.refresh}, Basic ${canaries.basic}`,
-};
 
 describe.each(grounds())('secrets in logs, records and files ($name)', { timeout: 240_000 }, (kind) => {
   const written = new Map<string, string>();
@@ -62,13 +44,13 @@ describe.each(grounds())('secrets in logs, records and files ($name)', { timeout
       spawnMirror(working, behindWire, 'worker'),
     ]);
     mirrors.push(web, worker);
-    const vain = attemptsInVain();
-    const stream = await listen();
+    const vain = attemptsInVain(library, ground, wire);
+    const stream = await listen(ground);
     const [user] = library.users;
     await admin.addCompany({ id: 'acme', name: 'Acme', userIds: [user!.id] });
 
     // The connect flow with all of a browser's data, and its errors.
-    await connect(web.api);
+    await connect(web.api, wire);
     await fetch(`${ground.publicUrl}/connect?link=${canaries.access}`);
     await fetch(`${ground.publicUrl}/oauth/callback?error=${canaries.access}&state=x`);
     const odd = { authorization: `Bearer ${canaries.access}`, 'x-request-id': canaries.refresh };
@@ -147,7 +129,7 @@ describe.each(grounds())('secrets in logs, records and files ($name)', { timeout
     for (const path of paths) {
       written.set(`GET /api${path}`, JSON.stringify(await web.api('GET', path)));
     }
-    await readQueues();
+    await readQueues(ground, written, secrets);
     for (const [name, address] of [
       ['web', ground.publicUrl],
       ['worker', `http://127.0.0.1:${metricsPort}`],
@@ -200,95 +182,6 @@ describe.each(grounds())('secrets in logs, records and files ($name)', { timeout
     await library?.close();
     await ground?.clear();
   });
-
-  /** Connects like a browser, and returns the secrets that only a browser may know. */
-  async function connect(api: (method: string, path: string, body?: unknown) => Promise<{ url: string }>) {
-    const browser = newBrowser();
-    let { url } = await api('POST', '/connect-links', {});
-    for (let response = await browser.get(url); ; response = await browser.get(url)) {
-      wire.keep(url);
-      for (const jar of browser.cookies.values()) for (const value of jar.values()) wire.secrets.add(value);
-      const location = response.headers.get('location');
-      if (location === null) {
-        expect(response.status, await response.text()).toBe(200);
-        return;
-      }
-      url = new URL(location, url).href;
-    }
-  }
-
-  /** The content of an event stream from the beginning. */
-  async function listen() {
-    const ended = new AbortController();
-    const { body } = await fetch(`${ground.publicUrl}/api/events`, {
-      headers: { authorization: `Bearer ${ground.environment.ADMIN_TOKEN}` },
-      signal: ended.signal,
-    });
-    let received = '';
-    void (async () => {
-      for await (const chunk of body!) received += Buffer.from(chunk);
-    })().catch(() => {});
-    return { received: () => received, close: () => ended.abort() };
-  }
-
-  /** The queue dashboard of a signed-in operator: all jobs in all states, with their errors. */
-  async function readQueues(): Promise<void> {
-    const origin = ground.publicUrl;
-    const signedIn = await fetch(`${origin}/sign-in`, {
-      method: 'POST',
-      redirect: 'manual',
-      headers: { origin },
-      body: new URLSearchParams({ token: ground.environment.ADMIN_TOKEN! }),
-    });
-    const cookie = signedIn.headers.getSetCookie()[0]!.split(';')[0]!;
-    secrets.set(cookie.split(/=(.*)/s)[1]!, "an operator's session");
-    const read = async (path: string) => {
-      const text = await (await fetch(`${origin}/queues/api/queues${path}`, { headers: { cookie } })).text();
-      written.set(`/queues${path}`, text);
-      return JSON.parse(text);
-    };
-    for (const name of ['syncs', 'assets']) {
-      for (const status of ['latest', 'completed', 'failed', 'delayed']) {
-        const { queues } = await read(`?activeQueue=${name}&status=${status}&page=1&jobsPerPage=100`);
-        const { jobs } = queues.find((queue: { name: string }) => queue.name === name);
-        for (const { id } of jobs) await read(`/${name}/${encodeURIComponent(id)}`);
-      }
-    }
-  }
-
-  /** The output of starts with settings that do not work. */
-  async function attemptsInVain(): Promise<[string, string][]> {
-    const { environment } = ground;
-    const away = environment.DATABASE_URL!.replace(/:\d+\//, ':1/');
-    const odd = {
-      ENCRYPTION_KEYS: canaries.access,
-      LIBRARY_API_URL: link,
-      REDIS_URL: `http://u:${canaries.signature}@h`,
-    };
-    return Promise.all([
-      output(['doctor'], { ...environment, ...wrong }).then((text): [string, string] => ['doctor', text]),
-      output(['start'], { ...environment, DATABASE_URL: away, PORT: '0' }).then((text) => ['no database', text]),
-      output(['start'], { ...environment, ...odd }).then((text) => ['odd settings', text]),
-    ] as Promise<[string, string]>[]);
-  }
-
-  async function output(args: string[], environment: Record<string, string>): Promise<string> {
-    const child = spawn(process.execPath, ['src/main.ts', ...args], {
-      env: {
-        PATH: process.env.PATH,
-        LIBRARY_API_URL: wire.url,
-        LIBRARY_APP_URL: library.appUrl,
-        LIBRARY_CLIENT_ID: library.clientId,
-        LIBRARY_CLIENT_SECRET: library.clientSecret,
-        ...environment,
-      },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
-    let text = '';
-    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (text += chunk));
-    await new Promise((resolve) => child.once('close', resolve));
-    return text;
-  }
 
   const mayBeEmpty = (where: string) => where.startsWith('table') || (where === 'files' && kind.s3 !== undefined);
   const lines = () =>
