@@ -1,37 +1,13 @@
-import { execFile } from 'node:child_process';
-import { chmod, chown, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from 'vitest';
-import { readConfig } from '../src/config/config.ts';
-import { examine } from '../src/doctor.ts';
-import { clockFinding, type Finding } from '../src/floor/finding.ts';
+import type { Finding } from '../src/floor/finding.ts';
 import { startBare } from './source/bare.ts';
 import { newDatabase } from './support/database.ts';
+import { findings, of, run, wrong } from './support/doctor.ts';
 import { freePort } from './support/ports.ts';
 import { newScene, type Scene } from './support/scene.ts';
-import { spawned } from './support/spawned.ts';
-
-/** `doctor` in this process. */
-async function findings(environment: Record<string, string>, signal = new AbortController().signal) {
-  return Array.fromAsync(examine(readConfig(environment), signal));
-}
-
-/** The verb as a process. */
-async function run(environment: Record<string, string>, ...args: string[]) {
-  const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
-  const main = join(import.meta.dirname, '../src/main.ts');
-  return new Promise<{ code: number; out: string; err: string }>((resolve) => {
-    const env = { ...spawned, ...environment };
-    const child = execFile(process.execPath, [main, 'doctor', ...args], { env, cwd: directory }, (_, out, err) => {
-      rm(directory, { recursive: true, force: true }).then(() => resolve({ code: child.exitCode ?? -1, out, err }));
-    });
-  });
-}
-
-const of = (all: Finding[], what: string) => all.find((finding) => finding.what === what);
-const wrong = (all: Finding[]) =>
-  all.filter(({ level }) => level === 'wrong').map(({ area, what }) => `${area}: ${what}`);
 
 describe.each([
   { name: 'a directory, queues in PostgreSQL', redis: undefined, s3: undefined },
@@ -274,80 +250,4 @@ describe.each([
     expect(inside.requests).toEqual([]);
     await inside.close();
   });
-});
-
-test('the doctor exits with 2 for an invalid configuration, and says what is expected', { tags: 'slow' }, async () => {
-  const { code, err } = await run({ STORAGE_URL: 'ftp://nowhere' });
-  expect(code).toBe(2);
-  expect(err).toMatch(/STORAGE_URL is "ftp:\/\/nowhere"; expected s3:/);
-});
-
-test('the doctor creates nothing before the first start, and finds nothing wrong', async () => {
-  const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
-  const all = await findings({
-    DATA_DIR: directory,
-    LIBRARY_API_URL: `http://127.0.0.1:${await freePort()}`,
-    LIBRARY_APP_URL: 'http://127.0.0.1:1',
-    LIBRARY_CLIENT_ID: 'id',
-    LIBRARY_CLIENT_SECRET: 'secret',
-  });
-  expect(wrong(all)).toEqual(['library: API']);
-  expect(of(all, 'PostgreSQL')).toMatchObject({ found: 'none yet', chosen: 'the first start makes it' });
-  expect(await readdir(directory)).toEqual([]);
-  await rm(directory, { recursive: true });
-});
-
-test('the doctor reports a PUBLIC_URL with another port than PORT before the first start', async () => {
-  const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
-  const [port, other] = [await freePort(), await freePort()];
-  const look = async (change: Record<string, string>) =>
-    of(
-      await findings({
-        DATA_DIR: directory,
-        PORT: String(port),
-        LIBRARY_API_URL: `http://127.0.0.1:${await freePort()}`,
-        LIBRARY_APP_URL: 'http://127.0.0.1:1',
-        LIBRARY_CLIENT_ID: 'id',
-        LIBRARY_CLIENT_SECRET: 'secret',
-        ...change,
-      }),
-      'PUBLIC_URL',
-    );
-  expect(await look({})).toMatchObject({ level: 'ok', found: `nothing answers at http://localhost:${port} yet` });
-  expect(await look({ PUBLIC_URL: `http://localhost:${other}` })).toMatchObject({
-    level: 'note',
-    found: `is http://localhost:${other}, but asset-mirror will listen at http://127.0.0.1:${port}`,
-  });
-  await rm(directory, { recursive: true });
-});
-
-test.runIf(process.getuid?.() === 0)('the doctor notes a DATA_DIR that other accounts may enter', async () => {
-  const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
-  await chmod(directory, 0o755);
-  const look = async () =>
-    of(
-      await findings({
-        DATA_DIR: directory,
-        LIBRARY_API_URL: `http://127.0.0.1:${await freePort()}`,
-        LIBRARY_APP_URL: 'http://127.0.0.1:1',
-        LIBRARY_CLIENT_ID: 'id',
-        LIBRARY_CLIENT_SECRET: 'secret',
-      }),
-      'DATA_DIR',
-    );
-  // The next start changes the mode of its own directory.
-  expect(await look()).toBeUndefined();
-  await chown(directory, 12345, 12345);
-  expect(await look()).toMatchObject({ level: 'note', remedy: `chmod 700 ${directory}` });
-  await rm(directory, { recursive: true });
-});
-
-test.each([
-  [0, 'ok'],
-  [-4000, 'ok'],
-  [30_000, 'note'],
-  [-30_000, 'note'],
-  [300_000, 'wrong'],
-])('the doctor finds that a clock that is %i ms off is %s', (ms, level) => {
-  expect(clockFinding('library', ms, 'the service').level).toBe(level);
 });
