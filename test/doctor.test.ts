@@ -109,7 +109,7 @@ describe.each([
     expect(of(all, 'settings')).toBeUndefined();
   });
 
-  test('the doctor leaves out findings that need the database if it is away', async () => {
+  test('the doctor omits findings that need the database if the database is not available', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
     await mkdir(join(directory, 'mirror', '_mirror'), { recursive: true });
     await writeFile(join(directory, 'mirror', '_mirror', 'id'), 'another-mirror\n');

@@ -83,7 +83,7 @@ function targetOf({ params, routeOptions: { url = '' } }: FastifyRequest) {
 
 const isErasure = (operationId: string) => /erase|erasure/i.test(operationId);
 
-/** Of an erased asset, only a hash may stay. The address of a webhook endpoint may have a secret. */
+/** Without the ids of erased assets, of which only hashes may stay, and without the address of a webhook endpoint, which may have a secret. */
 function withoutSecrets(operationId: string, body: unknown): unknown {
   const { assetIds, ...rest } = body as { assetIds?: unknown; url?: unknown };
   if (/webhook/i.test(operationId) && typeof rest.url === 'string') {

@@ -28,7 +28,7 @@ export function requireLease(isHolder: boolean): void {
   if (!isHolder) throw new Interrupted('another worker has the asset');
 }
 
-/** `until`: by the monotonic clock, which may stop while the machine sleeps; `untilDate`: by the other one, which may be set. */
+/** Until when a lease is held: `until` by the monotonic clock, which may stop while the machine sleeps; `untilDate` by the system clock. */
 type Entry = { lease: AssetLease; aborter: AbortController; until: number; untilDate: number };
 
 /**

@@ -22,7 +22,7 @@ export interface SyncDeps {
   filters: FilterDefaults;
   /** Whether transcripts are kept at all. */
   transcripts: boolean;
-  /** Whether thumbnails are. */
+  /** Whether thumbnails are mirrored. */
   thumbnails: boolean;
   /** Companies whose last listing did not end: incremental syncs give up the next one after a few pages. */
   endless: Set<string>;

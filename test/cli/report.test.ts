@@ -102,7 +102,7 @@ test('a month before the first day of the mirror is refused', async () => {
   ]);
 });
 
-test.skipIf(!chromium)('the page needs no other file, fits all screens, and prints', { tags: 'slow' }, async () => {
+test.skipIf(!chromium)('the page of a report needs no other file, fits all screens, and prints', { tags: 'slow' }, async () => {
   await report('--month', month);
   const chrome = await startChromium();
   try {

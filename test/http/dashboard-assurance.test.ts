@@ -146,7 +146,7 @@ describe.skipIf(!chromium)(`the page Assurance${skipped}`, () => {
     await page.emulateMediaType('screen');
   });
 
-  test('nothing is good against the findings of a verification, until they are repaired', async () => {
+  test('Assurance is not good while findings of a verification are not repaired', async () => {
     const { key } = await scene.mirror.asset(film);
     const content = (await contentOf(scene.storage, key))!;
     await scene.storage.put(key, Buffer.alloc(content.length, 'x'));

@@ -108,7 +108,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${skipped}`, () => {
     await database.end();
   });
 
-  test('an operator filters projects by id while the library is away, and confirms unknown ones', async () => {
+  test('an operator filters projects by id while the library is not available, and confirms unknown ones', async () => {
     await scene.admin.setFaults({ endpoint: 'projects', status: 500 });
     await press('Settings …');
     await shows('The library does not list its projects now.');

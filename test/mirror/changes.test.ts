@@ -169,7 +169,7 @@ test('pages continue after their last change, and what is wrong with a request i
   expect(await answer('?after=00000000-1-1')).toEqual([410, 'cursor_expired']);
 });
 
-test('the command lists changes, and follows them, also after a restart of the service', async () => {
+test('asset-mirror changes lists changes, and follows them, also after a restart of the service', async () => {
   const environment = {
     ...spawned,
     ASSET_MIRROR_URL: scene.ground.publicUrl,

@@ -83,7 +83,7 @@ describe('invalid_grant', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('invalid_grant ends the connection once the database is back, if it was away', async () => {
+  it('invalid_grant ends the connection once the database is back, if it was not available', async () => {
     const connection = await newConnection();
     await admin.endConnections();
     const broken = {

@@ -22,6 +22,6 @@ test('a bucket that fails makes the answer unknown, and no error', async () => {
   expect(await found(() => Promise.reject(new Error('connection refused')))).toBe('unknown');
 });
 
-test('a bucket that never answers makes it unknown after seconds', { tags: 'slow' }, async () => {
+test('the manifest is unknown after some seconds if the bucket never answers', { tags: 'slow' }, async () => {
   expect(await found(() => new Promise(() => {}))).toBe('unknown');
 });

@@ -172,7 +172,7 @@ test('the first success after a restart ends the failures in a row that an earli
   expect((await connections.get(connectionId))!.adaptiveLimit).toMatchObject({ limit: 1, strikes: 0 });
 });
 
-test('failures in a row end with a later success if the database was away at the first', async () => {
+test('failures in a row end with a later success if the database was not available at the first', async () => {
   await open();
   const { connectionId } = await stage.company();
   const { connections } = stage.store;

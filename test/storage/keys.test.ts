@@ -163,7 +163,7 @@ describe('a file name', () => {
     );
   });
 
-  test('a file name keeps within a longer limit too', () => {
+  test('a file name keeps within a limit that is longer than usual', () => {
     expect(bytes(safeFilename(`${'ü'.repeat(1000)}.mp4`, undefined, 800))).toBe(800);
   });
 });

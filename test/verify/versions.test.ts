@@ -165,7 +165,7 @@ describe.each([
     expect(counts.archived).toBe((await kept()).flatMap(({ files }) => files).length);
   });
 
-  test('a verification finds missing and damaged ones', async () => {
+  test('a verification finds missing and damaged superseded files', async () => {
     const { storage } = stage.ground;
     const all = { deep: true, signal, counts: { ...nothingFound } };
     const compared = async (options = all) =>

@@ -287,7 +287,7 @@ interface VersionTable {
   reason: Reason;
   media: Media;
   files: VersionFile[];
-  /** Of all its files. */
+  /** The bytes of all its files. */
   bytes: number;
   retryAt: Date | null;
   retainedUntil: Date | null;

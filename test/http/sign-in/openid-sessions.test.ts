@@ -13,7 +13,7 @@ const adminToken = 'the-token-of-the-operators';
 afterAll(openId.close);
 
 describe('the provider changes', () => {
-  test('sessions continue while it is down, the sign-in says so, and the token works', async () => {
+  test('sessions continue while the identity provider is down, the sign-in says so, and the token works', async () => {
     const { browser } = await signIn('olga');
     await provider.stop();
     onTestFinished(provider.start);

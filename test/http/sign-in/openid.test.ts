@@ -27,7 +27,7 @@ describe('signing in at the provider', () => {
     ]);
   });
 
-  test('the page before the sign-in is opened afterwards', async () => {
+  test('the page that was asked for before the sign-in is opened after it', async () => {
     const browser = newBrowser();
     const away = await browser.get(`${origin}/queues/`);
     const page = await browser.visit(new URL(away.headers.get('location')!, origin).href);
@@ -37,7 +37,7 @@ describe('signing in at the provider', () => {
     expect(new URL(opened.url).pathname).toMatch(/^\/queues/);
   });
 
-  test('the code is used with PKCE, and only once', async () => {
+  test('the code of the identity provider is used with PKCE, and only once', async () => {
     const browser = newBrowser();
     const answer = await answerOf(browser, 'vera', {
       change: (url) => expect(url.searchParams.get('code_challenge_method')).toBe('S256'),
