@@ -16,7 +16,7 @@ import {
 } from '@opentelemetry/sdk-trace';
 import { BullMQOtel } from 'bullmq-otel';
 import { reasonOf } from '../floor/errors.ts';
-import { scrubbed } from './scrub-spans.ts';
+import { scrubbed } from './redact-spans.ts';
 import type { Tracing } from './tracing.ts';
 
 const stopMs = 3000;
