@@ -1,6 +1,5 @@
 import type { Config } from './config/config.ts';
 import { adminTokenOf, encryptionKeys, signerOf } from './config/secrets.ts';
-import { recordFilterDefaults } from './filters/filter-defaults.ts';
 import { bandwidthAt } from './floor/bandwidth-limit.ts';
 import type { Log } from './floor/log.ts';
 import { defaultTimings, type Timings } from './floor/timings.ts';
@@ -54,7 +53,6 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
   const { client, oauth, traffic } = library;
   const { transfer, publicUrl, instance } = config;
   opening.defer(followBandwidth({ ...library, store, own: transfer.bandwidth, log }));
-  await recordFilterDefaults(store, config.sync, log);
 
   const onRefresh = (result: RefreshResult) => metrics.tokenRefreshes.inc({ result });
   const tokens = new Tokens({ store, client: oauth, sealer, log, instance, onRefresh });

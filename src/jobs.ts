@@ -83,7 +83,7 @@ async function assetJob(mirror: MirrorDeps, dispatcher: Dispatcher, job: { data:
     dispatcher.wake();
     return { outcome: 'nothing_to_do' };
   }
-  // Not the name of the job: the asset may have changed while the job waited.
+  // The state decides, not the name of the job: the asset may have changed while the job waited.
   const isMedia = leased.asset.state !== 'mirrored';
   try {
     const outcome = await whileLeased(leased, () => (isMedia ? mirrorAsset(mirror, leased) : followUp(mirror, leased)));

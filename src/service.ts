@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from './config/config.ts';
 import { makeDataDir, probePort, refuseSamePort } from './config/preflight.ts';
 import { type Context, type ContextOptions, openContext } from './context.ts';
+import { recordFilterDefaults } from './filters/filter-defaults.ts';
 import { watchClock } from './floor/clock.ts';
 import type { Log } from './floor/log.ts';
 import { version } from './floor/version.ts';
@@ -34,6 +35,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   const context = await openContext(config, log, options);
   starting.defer(() => context.close());
   const { store, queues, storage, operations, adminToken, metrics } = context;
+  await recordFilterDefaults(store, config.sync, log);
 
   let stopBy = Number.POSITIVE_INFINITY;
   const readiness = createReadiness({ database: store.check, queue: () => queues.check(), bucket: storage.check });

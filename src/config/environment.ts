@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
-import { ConfigurationError, scrub } from '../floor/errors.ts';
+import { ConfigurationError, redact } from '../floor/errors.ts';
 import { tagKey } from '../floor/tags.ts';
 import { parseRate, syncIntervals } from '../floor/units.ts';
 import { defaultWebhookKinds, webhookKinds } from '../floor/webhook-kinds.ts';
@@ -280,7 +280,7 @@ function shown(name: string, value: string | undefined): string {
   if (value === undefined) return 'is not set';
   return allSecrets.has(name)
     ? `is set to something else (${value.length} characters, not shown)`
-    : `is ${JSON.stringify(scrub(value))}`;
+    : `is ${JSON.stringify(redact(value))}`;
 }
 
 /** The text of the schema about what it expects instead of the wrong part; undefined: there is none. */

@@ -136,7 +136,7 @@ export class ConfigurationError extends NamedError {
   }
 }
 
-/** Why something failed, to be stored; without secrets (see `scrub`). */
+/** Why something failed, to be stored; without secrets (see `redact`). */
 export function toReason(error: unknown): Reason {
   const known = error instanceof KnownError || error instanceof RetryLater ? error.reason : undefined;
   return known ? storableReason(known) : { code: 'error', text: reasonOf(error) };
@@ -146,9 +146,9 @@ const storableReason = (reason: Reason): Reason =>
   JSON.parse(JSON.stringify(reason), (_, value) => (typeof value === 'string' ? storable(value) : value));
 
 /** Short and without secrets. PostgreSQL stores no NUL, and no half of a surrogate pair, which the cut may leave. */
-export const storable = (text: string) => scrub(text).slice(0, 500).replaceAll('\0', '').toWellFormed();
+export const storable = (text: string) => redact(text).slice(0, 500).replaceAll('\0', '').toWellFormed();
 
-/** The message of an error and of its causes, in one line and without secrets (see `scrub`), at most 500 characters. */
+/** The message of an error and of its causes, in one line and without secrets (see `redact`), at most 500 characters. */
 export const reasonOf = (error: unknown): string => storable(fullReasonOf(error));
 
 /** The same, of any length. */
@@ -158,7 +158,7 @@ export function fullReasonOf(error: unknown): string {
     const message = messageOf(e);
     if (message && !saysNothing.has(message) && !parts.some((part) => part.includes(message))) parts.push(message);
   }
-  return scrub(parts.join(': ')) || 'unknown error';
+  return redact(parts.join(': ')) || 'unknown error';
 }
 
 /** An error and what caused it. */
@@ -204,7 +204,7 @@ function messageOf(e: unknown): string {
 }
 
 /** Removes what must never be written anywhere: tokens (spec, section 2.2) and ours, credentials in addresses, queries of links. */
-export function scrub(text: string): string {
+export function redact(text: string): string {
   return text
     .replace(/svc[a-z]_[\w.~+/=-]+/g, 'svc*_…')
     .replace(/am_[0-9a-f]{8,}/g, 'am_…')

@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { pino, stdSerializers, stdTimeFunctions } from 'pino';
 import pretty from 'pino-pretty';
-import { scrub } from './errors.ts';
+import { redact } from './errors.ts';
 
 /**
  * One line per event, at the boundary, data first: `log.info({ event: 'asset.mirrored', assetId, bytes, ms }, 'asset mirrored')`.
@@ -32,7 +32,7 @@ const secretKey = /(authorization|cookie|password|secret|tokens?|verifier|^url|^
  * fields, errors and their causes.
  */
 export function createLog(options: { level: string; pretty: boolean; destination?: NodeJS.WritableStream }): Log {
-  const written = options.pretty ? (text: string) => harmless(scrub(text)) : scrub;
+  const written = options.pretty ? (text: string) => harmless(redact(text)) : redact;
   const destination = options.pretty
     ? pretty({
         colorize: true,

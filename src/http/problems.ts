@@ -6,7 +6,7 @@ import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import type { Log } from '../floor/log.ts';
 import { Refused } from '../operations/refused.ts';
-import { isAway } from '../store/database/unreachable.ts';
+import { isUnreachable } from '../store/database/unreachable.ts';
 
 const documentation = 'https://github.com/asset-mirror/asset-mirror/blob/main/docs/reference/api.md#problems';
 
@@ -123,7 +123,7 @@ export function problemOf(error: Error, log: Log, about: About): z.infer<typeof 
   const status = (error as FastifyError).statusCode ?? 500;
   if (status < 500) return answer(status, codes[status] ?? 'bad_request', remedies[status] ?? error.message);
   log.error({ event: 'request.failed', err: error, ...about }, 'request failed');
-  if (isAway(error)) {
+  if (isUnreachable(error)) {
     return answer(503, 'not_available', 'The database does not answer now. Try again when /readyz reports ready.');
   }
   return answer(

@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance } from 'fastify';
-import { scrub } from '../floor/errors.ts';
+import { redact } from '../floor/errors.ts';
 import { type Log, withFields } from '../floor/log.ts';
 
 const header = 'x-request-id';
 
 /** Whether an id from outside may be logged: short, without special characters, and no token. */
 const acceptable = (id: unknown): id is string =>
-  typeof id === 'string' && /^[\w.:+/=-]{1,128}$/.test(id) && scrub(id) === id;
+  typeof id === 'string' && /^[\w.:+/=-]{1,128}$/.test(id) && redact(id) === id;
 
 /** The id of a request: the one in its `X-Request-Id`, from the client or a proxy, or a new one. */
 export function requestIdOf({ headers }: Pick<IncomingMessage, 'headers'>): string {

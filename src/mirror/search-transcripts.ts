@@ -8,7 +8,7 @@ import { sidecarKeys } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 import { throwIfUnavailable } from '../storage/throw-if-unavailable.ts';
 import type { UnreadTranscript } from '../store/assets/transcripts.ts';
-import { isAway } from '../store/database/unreachable.ts';
+import { isUnreachable } from '../store/database/unreachable.ts';
 import type { Store } from '../store/store.ts';
 import { passagesOf } from './cues.ts';
 
@@ -72,7 +72,7 @@ async function readTranscripts(deps: Deps): Promise<boolean> {
     try {
       await readTranscript(deps, transcript);
     } catch (err) {
-      if (signal.aborted || isAway(err)) throw err;
+      if (signal.aborted || isUnreachable(err)) throw err;
       await throwIfUnavailable(storage, err);
       await store.transcripts.readLater(transcript, retryMs);
       const { assetId } = transcript;

@@ -1,6 +1,6 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { z } from 'zod';
-import { scrub } from '../floor/errors.ts';
+import { redact } from '../floor/errors.ts';
 import { type Operator, roles } from '../floor/roles.ts';
 import type { ApiToken } from '../store/database/schema.ts';
 import type { OperationsDeps } from './deps.ts';
@@ -16,7 +16,7 @@ export const tokenRequest = z
   .strictObject({
     name: text
       .max(100, 'must have at most 100 characters')
-      .refine((name) => scrub(name) === name, 'must not be a secret')
+      .refine((name) => redact(name) === name, 'must not be a secret')
       .describe('What uses it, such as `ci`. Each name is used once.'),
     role: z.enum(roles),
     expiresInDays: z
@@ -99,7 +99,7 @@ export function apiTokenOperations({ store }: Pick<OperationsDeps, 'store'>) {
         throw new Refused(
           404,
           'token_not_found',
-          `There is no token ${scrub(idOrName)}. List them with \`asset-mirror tokens list\`.`,
+          `There is no token ${redact(idOrName)}. List them with \`asset-mirror tokens list\`.`,
         );
       }
       return { id: removed.id, name: removed.name };

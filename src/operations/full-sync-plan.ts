@@ -4,7 +4,6 @@ import type { Connection } from '../store/database/schema.ts';
 import { type Amount, fetched, type PlanKind, type PlanProgress, plan, planKinds } from '../sync/plan-full-sync.ts';
 import { existingConnection, stopped } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
-
 import { text } from './fields.ts';
 
 export const planQuery = z.strictObject({ connectionId: text.optional() });

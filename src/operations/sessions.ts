@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { scrub } from '../floor/errors.ts';
+import { redact } from '../floor/errors.ts';
 import { hasRole, type Operator, roles, signInMethods } from '../floor/roles.ts';
 import type { Session } from '../store/database/schema.ts';
 import type { OperationsDeps } from './deps.ts';
@@ -68,7 +68,7 @@ export function sessionOperations({ store, sessionIdle }: Pick<OperationsDeps, '
     /** Ends an own session; an admin ends any. @throws Refused 404 */
     async endSession(id: string, asker: Asker) {
       if (!(await session(id, asker))) {
-        throw new Refused(404, 'session_not_found', `There is no session ${scrub(id)}. It may have ended.`);
+        throw new Refused(404, 'session_not_found', `There is no session ${redact(id)}. It may have ended.`);
       }
       await store.sessions.end(id);
       return { id };

@@ -16,7 +16,7 @@ import {
 } from '@opentelemetry/sdk-trace';
 import { BullMQOtel } from 'bullmq-otel';
 import { reasonOf } from '../floor/errors.ts';
-import { scrubbed } from './redact-spans.ts';
+import { redacted } from './redact-spans.ts';
 import type { Tracing } from './tracing.ts';
 
 const stopMs = 3000;
@@ -31,7 +31,7 @@ export function startOpenTelemetry(options: { serviceName: string; version: stri
   const provider = new TracerProvider({
     resource: resourceFromAttributes({ 'service.name': options.serviceName, 'service.version': options.version }),
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(options.ratio) }),
-    spanProcessors: [new BatchSpanProcessor({ exporter: scrubbed(new OTLPTraceExporter()) })],
+    spanProcessors: [new BatchSpanProcessor({ exporter: redacted(new OTLPTraceExporter()) })],
   });
   trace.setGlobalTracerProvider(provider);
   registerInstrumentations({

@@ -1,9 +1,9 @@
 import type { Attributes } from '@opentelemetry/api';
 import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace';
-import { scrub } from '../floor/errors.ts';
+import { redact } from '../floor/errors.ts';
 
 /** Exports spans without queries of links, tokens and credentials. */
-export function scrubbed(exporter: SpanExporter): SpanExporter {
+export function redacted(exporter: SpanExporter): SpanExporter {
   return {
     export: (spans, done) => exporter.export(spans.map(clean), done),
     shutdown: () => exporter.shutdown(),
@@ -11,12 +11,12 @@ export function scrubbed(exporter: SpanExporter): SpanExporter {
   };
 }
 
-/** A copy of the span with scrubbed values. The span is the prototype of the copy, because it has getters. */
+/** A copy of the span with redacted values. The span is the prototype of the copy, because it has getters. */
 function clean(span: ReadableSpan): ReadableSpan {
   const { status } = span;
   const changed = {
-    name: scrub(span.name),
-    status: status.message === undefined ? status : { ...status, message: scrub(status.message) },
+    name: redact(span.name),
+    status: status.message === undefined ? status : { ...status, message: redact(status.message) },
     attributes: cleanAttributes(span.attributes),
     links: span.links.map(withCleanAttributes),
     events: span.events.map(withCleanAttributes),
@@ -32,7 +32,7 @@ function cleanAttributes(attributes: Attributes): Attributes {
   for (const [name, value] of Object.entries(attributes)) {
     // The query of a signed link is a secret; `url.full` shows that there was one.
     if (name === 'url.query') continue;
-    kept[name] = typeof value === 'string' ? scrub(value) : value;
+    kept[name] = typeof value === 'string' ? redact(value) : value;
   }
   return kept;
 }

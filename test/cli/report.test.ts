@@ -102,58 +102,62 @@ test('a month before the first day of the mirror is refused', async () => {
   ]);
 });
 
-test.skipIf(!chromium)('the page of a report needs no other file, fits all screens, and prints', { tags: 'slow' }, async () => {
-  await report('--month', month);
-  const chrome = await startChromium();
-  try {
-    const { page, complaints } = await openPage(chrome, { width: 1280 });
-    const requests: string[] = [];
-    page.on('request', (request) => requests.push(request.url()));
-    await page.goto(`file://${out}/asset-mirror-${month}.html`);
-    const shown = (await page.evaluate('document.body.innerText')) as string;
-    for (const words of [
-      'Assurance report',
-      '2 of 2 assets with a file are mirrored',
-      'Ed25519, by the key',
-      'assurance.md#check-a-report',
-      'The month is not over',
-      'Verifications',
-      'Inventories',
-    ]) {
-      expect(shown).toContain(words);
-    }
-    for (const [width, isDark] of [
-      [1280, false],
-      [390, false],
-      [390, true],
-    ] as const) {
-      await dress(page, { width, isDark });
-      expect(await flawsOf(page)).toEqual([]);
-      // Without the head of the table, each cell has its label.
-      const label = `getComputedStyle(document.querySelector('td[data-label="Answer"]'), '::before').content`;
-      expect(await page.evaluate(label)).toBe(width < 640 ? '"Answer"' : 'none');
-      const path = `${PICTURES}/report-${width}${isDark ? '-dark' : ''}.png` as `${string}.png`;
-      if (PICTURES) await page.screenshot({ path, fullPage: true });
-    }
-    // On paper, dates are not broken, nor rows, and headings are not left alone.
-    await page.emulateMediaType('print');
-    const styles = `[['td .whole', 'white-space'], ['tbody tr', 'break-inside'], ['h2', 'break-after']]
-      .map(([which, name]) => getComputedStyle(document.querySelector(which)).getPropertyValue(name))`;
-    expect(await page.evaluate(styles)).toEqual(['nowrap', 'avoid', 'avoid']);
-    await page.emulateMediaType('screen');
-    const pdf = await page.pdf({ format: 'A4' });
-    expect(sheetsOf(pdf)).toBeLessThanOrEqual(3);
-    if (PICTURES) {
-      await writeFile(join(PICTURES, 'report.pdf'), pdf);
+test.skipIf(!chromium)(
+  'the page of a report needs no other file, fits all screens, and prints',
+  { tags: 'slow' },
+  async () => {
+    await report('--month', month);
+    const chrome = await startChromium();
+    try {
+      const { page, complaints } = await openPage(chrome, { width: 1280 });
+      const requests: string[] = [];
+      page.on('request', (request) => requests.push(request.url()));
+      await page.goto(`file://${out}/asset-mirror-${month}.html`);
+      const shown = (await page.evaluate('document.body.innerText')) as string;
+      for (const words of [
+        'Assurance report',
+        '2 of 2 assets with a file are mirrored',
+        'Ed25519, by the key',
+        'assurance.md#check-a-report',
+        'The month is not over',
+        'Verifications',
+        'Inventories',
+      ]) {
+        expect(shown).toContain(words);
+      }
+      for (const [width, isDark] of [
+        [1280, false],
+        [390, false],
+        [390, true],
+      ] as const) {
+        await dress(page, { width, isDark });
+        expect(await flawsOf(page)).toEqual([]);
+        // Without the head of the table, each cell has its label.
+        const label = `getComputedStyle(document.querySelector('td[data-label="Answer"]'), '::before').content`;
+        expect(await page.evaluate(label)).toBe(width < 640 ? '"Answer"' : 'none');
+        const path = `${PICTURES}/report-${width}${isDark ? '-dark' : ''}.png` as `${string}.png`;
+        if (PICTURES) await page.screenshot({ path, fullPage: true });
+      }
+      // On paper, dates are not broken, nor rows, and headings are not left alone.
       await page.emulateMediaType('print');
-      await page.setViewport({ width: 680, height: 1000 });
-      await page.screenshot({ path: `${PICTURES}/report-print.png`, fullPage: true });
+      const styles = `[['td .whole', 'white-space'], ['tbody tr', 'break-inside'], ['h2', 'break-after']]
+      .map(([which, name]) => getComputedStyle(document.querySelector(which)).getPropertyValue(name))`;
+      expect(await page.evaluate(styles)).toEqual(['nowrap', 'avoid', 'avoid']);
+      await page.emulateMediaType('screen');
+      const pdf = await page.pdf({ format: 'A4' });
+      expect(sheetsOf(pdf)).toBeLessThanOrEqual(3);
+      if (PICTURES) {
+        await writeFile(join(PICTURES, 'report.pdf'), pdf);
+        await page.emulateMediaType('print');
+        await page.setViewport({ width: 680, height: 1000 });
+        await page.screenshot({ path: `${PICTURES}/report-print.png`, fullPage: true });
+      }
+      expect([requests.length, complaints]).toEqual([1, []]);
+    } finally {
+      await chrome.close();
     }
-    expect([requests.length, complaints]).toEqual([1, []]);
-  } finally {
-    await chrome.close();
-  }
-});
+  },
+);
 
 test('the report shows what is damaged, and failed drills as failed', async () => {
   await scene.query(`INSERT INTO events (kind, asset_id, data, at)

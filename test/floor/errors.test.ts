@@ -7,8 +7,8 @@ import {
   Rejected,
   RetryLater,
   reasonOf,
+  redact,
   retryAfter,
-  scrub,
 } from '../../src/floor/errors.ts';
 import { growth } from '../support/growth.ts';
 
@@ -74,7 +74,7 @@ describe('the reason of an error', () => {
   });
 });
 
-describe('scrubbed text', () => {
+describe('redacted text', () => {
   const cases: [string, string, string][] = [
     ['loses access tokens', 'token svca_a-b_c.d~e+f/g=h!', 'token svc*_…!'],
     ['loses a token that hangs on a word', 'refresh_svcr_abc', 'refresh_svc*_…'],
@@ -94,29 +94,29 @@ describe('scrubbed text', () => {
     ],
   ];
   for (const [sentence, before, after] of cases)
-    it(`scrubbed text ${sentence}`, () => expect(scrub(before)).toBe(after));
+    it(`redacted text ${sentence}`, () => expect(redact(before)).toBe(after));
 
-  it('scrubbed text has no token and no signature, whatever is around them', () => {
+  it('redacted text has no token and no signature, whatever is around them', () => {
     const around = fc.string({ maxLength: 20 }).map((s) => s.replaceAll(/[\w@]/g, ''));
     fc.assert(
       fc.property(around, around, (before, after) => {
-        expect(scrub(`${before}svcr_secretsecret${after}`)).not.toContain('secretsecret');
-        expect(scrub(`${before} https://h/p?signature=secretsecret ${after}`)).not.toContain('secretsecret');
+        expect(redact(`${before}svcr_secretsecret${after}`)).not.toContain('secretsecret');
+        expect(redact(`${before} https://h/p?signature=secretsecret ${after}`)).not.toContain('secretsecret');
       }),
     );
   });
 
   it.each(['a-', 'a://', 'a://b@', '://', 'Bearer ', '?', 'https://h/?q '])(
-    'text is scrubbed in a time that grows with its length, also if it is all %j',
+    'text is redacted in a time that grows with its length, also if it is all %j',
     (part) => {
       const text = (length: number) => part.repeat(length / part.length);
-      expect(growth(text, scrub)).toBeLessThan(24);
+      expect(growth(text, redact)).toBeLessThan(24);
     },
   );
 
-  it('scrubbed text does not change when it is scrubbed again', () => {
-    const once = scrub('svca_x Bearer y https://u:p@h/p?q');
-    expect(scrub(once)).toBe(once);
+  it('redacted text does not change when it is redacted again', () => {
+    const once = redact('svca_x Bearer y https://u:p@h/p?q');
+    expect(redact(once)).toBe(once);
   });
 });
 

@@ -173,7 +173,9 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
   });
 });
 
-test('a scrape lacks only the gauges of the database while the database is not available', { tags: 'slow' }, async () => {
+test('a scrape lacks only the gauges of the database while the database is not available', {
+  tags: 'slow',
+}, async () => {
   const scene = await newScene({ role: 'web' });
   try {
     const { store } = scene.mirror.service.context;

@@ -178,9 +178,9 @@ test('failures in a row end with a later success if the database was not availab
   const { connections } = stage.store;
   const { adaptiveLimit } = (await connections.get(connectionId))!;
   await connections.setAdaptiveLimit(connectionId, adaptiveLimit, { ...adaptiveLimit, strikes: 3 });
-  let isAway = true;
+  let isUnreachable = true;
   const concurrency: typeof connections.concurrency = async (id) => {
-    if (isAway) throw new Error('the database is away');
+    if (isUnreachable) throw new Error('the database is away');
     return connections.concurrency(id);
   };
   const store = { ...stage.store, connections: { ...connections, concurrency } };
@@ -188,7 +188,7 @@ test('failures in a row end with a later success if the database was not availab
   const succeed = () => limiter.watch(connectionId, undefined, async () => 'an answer');
   await succeed();
   expect((await connections.get(connectionId))!.adaptiveLimit.strikes).toBe(3);
-  isAway = false;
+  isUnreachable = false;
   await succeed();
   expect((await connections.get(connectionId))!.adaptiveLimit.strikes).toBe(0);
 });

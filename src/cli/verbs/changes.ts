@@ -35,8 +35,9 @@ export async function changes(api: ApiClient, { after, limit, follow, json }: Ch
 
 /** Undefined if the service may answer later. */
 function ifAway(error: unknown): undefined {
-  const isAway = error instanceof NotReachable || (error instanceof RefusedByService && error.problem.status >= 500);
-  if (!isAway) throw error;
+  const isUnreachable =
+    error instanceof NotReachable || (error instanceof RefusedByService && error.problem.status >= 500);
+  if (!isUnreachable) throw error;
 }
 
 const tones = {

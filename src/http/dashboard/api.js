@@ -60,7 +60,7 @@ async function request(path, { method = 'GET', body, signal }) {
     ...(signal && { signal }),
   }).catch((error) => {
     if (signal?.aborted) throw error;
-    throw new Refusal(0, 'away', 'asset-mirror does not answer. Is it running, and does the network work?');
+    throw new Refusal(0, 'unreachable', 'asset-mirror does not answer. Is it running, and does the network work?');
   });
   if (response.ok) return response;
   if (response.status === 401) {

@@ -42,8 +42,8 @@ export function failureOf(cause: unknown): SignInFailed {
     });
   }
   const { error, code, status = 0 } = cause as { error?: string; code?: string; status?: number };
-  const isAway = cause instanceof TypeError || code === 'OAUTH_TIMEOUT' || status >= 500;
-  if (isAway) {
+  const isUnreachable = cause instanceof TypeError || code === 'OAUTH_TIMEOUT' || status >= 500;
+  if (isUnreachable) {
     return new SignInFailed(
       'provider_unavailable',
       `The provider does not answer now (${said(cause)}). Try again later.`,

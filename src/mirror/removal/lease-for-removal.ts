@@ -3,7 +3,7 @@ import { keepLease } from '../../floor/keep-lease.ts';
 import type { Log } from '../../floor/log.ts';
 import type { Storage } from '../../storage/storage.ts';
 import { throwIfUnavailable } from '../../storage/throw-if-unavailable.ts';
-import { isAway } from '../../store/database/unreachable.ts';
+import { isUnreachable } from '../../store/database/unreachable.ts';
 import type { Store } from '../../store/store.ts';
 import type { Held, Stored } from './purge-asset.ts';
 
@@ -34,7 +34,7 @@ export async function workOnEach<T>(
     try {
       return await work(item);
     } catch (err) {
-      if (signal.aborted || isAway(err)) throw err;
+      if (signal.aborted || isUnreachable(err)) throw err;
       await throwIfUnavailable(storage, err);
       log.warn({ event: 'removal.failed', ...fields(item), err }, 'removal failed, will retry');
       return false;

@@ -13,7 +13,7 @@ export interface Passage {
 export interface UnreadTranscript {
   assetId: string;
   number: number;
-  /** Of the media. */
+  /** The key of the media. */
   key: string;
 }
 

@@ -2,7 +2,7 @@ import { reasonOf, withCauses } from '../../floor/errors.ts';
 import { networkProblem } from '../../floor/network-problem.ts';
 
 /** The database cannot be reached, or is starting or stopping (SQLSTATE 57P01 to 57P03). */
-export function isAway(error: unknown): boolean {
+export function isUnreachable(error: unknown): boolean {
   const { code, message } = error as { code?: string; message?: string };
   return (
     /^(ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOST|ENETUNREACH|57P0[123])/.test(code ?? '') ||
@@ -18,7 +18,7 @@ export function databaseProblem(error: unknown, url: string): { found: string; r
     const found = reasonOf(cause);
     const remedy = remedies[(cause as { code?: string }).code ?? ''];
     if (remedy) return { found, remedy };
-    if (isAway(cause)) {
+    if (isUnreachable(cause)) {
       const where = URL.parse(url)?.host ?? '';
       return { found: `no answer from ${where} (${found})`, remedy: 'check the network, or correct DATABASE_URL' };
     }

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { InUse } from '../../floor/errors.ts';
 import type { Log } from '../../floor/log.ts';
-import { isAway } from '../database/unreachable.ts';
+import { isUnreachable } from '../database/unreachable.ts';
 import { type Cluster, clusterIn, openCluster, removeDrafts } from './cluster.ts';
 import { freePort } from './free-port.ts';
 import { Server } from './server.ts';
@@ -148,7 +148,7 @@ async function connects(url: string): Promise<boolean> {
     await client.connect();
     return true;
   } catch (error) {
-    if (isAway(error)) return false;
+    if (isUnreachable(error)) return false;
     throw error;
   } finally {
     await client.end().catch(() => {});
