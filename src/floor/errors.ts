@@ -143,13 +143,13 @@ export function toReason(error: unknown): Reason {
 }
 
 const storableReason = (reason: Reason): Reason =>
-  JSON.parse(JSON.stringify(reason), (_, value) => (typeof value === 'string' ? storable(value) : value));
+  JSON.parse(JSON.stringify(reason), (_, value) => (typeof value === 'string' ? storableText(value) : value));
 
 /** Short and without secrets. PostgreSQL stores no NUL, and no half of a surrogate pair, which the cut may leave. */
-export const storable = (text: string) => redact(text).slice(0, 500).replaceAll('\0', '').toWellFormed();
+export const storableText = (text: string) => redact(text).slice(0, 500).replaceAll('\0', '').toWellFormed();
 
 /** The message of an error and of its causes, in one line and without secrets (see `redact`), at most 500 characters. */
-export const reasonOf = (error: unknown): string => storable(fullReasonOf(error));
+export const reasonOf = (error: unknown): string => storableText(fullReasonOf(error));
 
 /** The same, of any length. */
 export function fullReasonOf(error: unknown): string {

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import { storable } from '../floor/errors.ts';
+import { storableText } from '../floor/errors.ts';
 import type { Log } from '../floor/log.ts';
 import type { Operations } from '../operations/operations.ts';
 import { shownAddress } from '../store/events/webhook-address.ts';
@@ -106,5 +106,5 @@ function createdIdOf(status: number, payload: unknown): { createdId?: string } {
 function refusalOf(type: unknown, payload: unknown): { code?: string; reason?: string } {
   if (!String(type).startsWith('application/problem+json') || typeof payload !== 'string') return {};
   const { data } = z.object({ code: z.string(), detail: z.string() }).safeParse(JSON.parse(payload));
-  return data ? { code: data.code, reason: storable(data.detail) } : {};
+  return data ? { code: data.code, reason: storableText(data.detail) } : {};
 }

@@ -1,4 +1,4 @@
-import { storable } from '../floor/errors.ts';
+import { storableText } from '../floor/errors.ts';
 import type { LeasedAsset } from '../queue/leases.ts';
 import type { AssetDetail } from '../source/schemas.ts';
 import { note } from '../store/assets/history.ts';
@@ -15,5 +15,5 @@ export function askLibrary(
 
 /** Adds the answer to the history of the asset. */
 export function noteAnswer({ lease }: LeasedAsset, { status }: AssetDetail): void {
-  note(lease, 'library_answered', { status: status == null ? null : storable(status) });
+  note(lease, 'library_answered', { status: status == null ? null : storableText(status) });
 }

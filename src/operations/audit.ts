@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { storable } from '../floor/errors.ts';
+import { storableText } from '../floor/errors.ts';
 import { type Operator, roles, signInMethods } from '../floor/roles.ts';
 import { auditKind, toAuditEntry } from '../store/operators/audit-entry.ts';
 import { moment } from './asset-search.ts';
@@ -95,8 +95,8 @@ export function auditOperations({ store }: Pick<OperationsDeps, 'store'>) {
       const outcome = rest.status < 400 ? 'done' : 'refused';
       await store.events.add({
         kind: auditKind(action),
-        ...(connectionId !== undefined && { connectionId: storable(connectionId) }),
-        ...(assetId !== undefined && { assetId: storable(assetId) }),
+        ...(connectionId !== undefined && { connectionId: storableText(connectionId) }),
+        ...(assetId !== undefined && { assetId: storableText(assetId) }),
         data: kept({ by, outcome, ...rest }) as Record<string, unknown>,
       });
     },
@@ -105,10 +105,10 @@ export function auditOperations({ store }: Pick<OperationsDeps, 'store'>) {
 
 /** A value without secrets, long lists and long texts, and without what PostgreSQL does not store. */
 function kept(value: unknown): unknown {
-  if (typeof value === 'string') return storable(value);
+  if (typeof value === 'string') return storableText(value);
   if (Array.isArray(value)) return shortened(value.map(kept), (left) => `and ${left} more`);
   if (typeof value !== 'object' || value === null) return value;
-  const fields = Object.entries(value).map(([name, field]) => [storable(name), kept(field)] as const);
+  const fields = Object.entries(value).map(([name, field]) => [storableText(name), kept(field)] as const);
   return Object.fromEntries(shortened(fields, (left) => ['…', `and ${left} more`] as const));
 }
 

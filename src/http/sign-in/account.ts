@@ -1,5 +1,5 @@
 import * as client from 'openid-client';
-import { storable } from '../../floor/errors.ts';
+import { storableText } from '../../floor/errors.ts';
 import { highestRole, type Operator } from '../../floor/roles.ts';
 import type { ProviderSettings } from './provider-settings.ts';
 import { failureOf, SignInFailed } from './sign-in-failed.ts';
@@ -19,9 +19,9 @@ export async function operatorOf(
   const role = highestRole(settings.grants.filter(({ value }) => values.includes(value)).map((grant) => grant.role));
   const all = verified({ ...info, ...claims });
   const known = [all.email, all.preferred_username, all.name].find((it) => typeof it === 'string' && it !== '');
-  const name = storable(String(known ?? claims.sub));
+  const name = storableText(String(known ?? claims.sub));
   if (role === undefined) throw new SignInFailed('no_role', noRole(settings, name));
-  return { subject: storable(claims.sub), name, role, method };
+  return { subject: storableText(claims.sub), name, role, method };
 }
 
 /** Some providers let people choose any e-mail address: it counts once it is verified. */

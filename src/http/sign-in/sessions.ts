@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { CookieSerializeOptions } from '@fastify/cookie';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { storable } from '../../floor/errors.ts';
+import { storableText } from '../../floor/errors.ts';
 import type { Operator } from '../../floor/roles.ts';
 import { hashOf, newSecret } from '../../operations/api-tokens.ts';
 import type { Session } from '../../store/database/schema.ts';
@@ -53,7 +53,7 @@ export function createSessions({ store, adminToken, publicUrl, signIn }: Session
       hash: hashOf(secret),
       lifetimeMs: sessionLifetime,
       address: request.ip,
-      userAgent: storable(request.headers['user-agent'] ?? '').slice(0, longestUserAgent) || null,
+      userAgent: storableText(request.headers['user-agent'] ?? '').slice(0, longestUserAgent) || null,
       givenBy: givenBy(operator),
     });
     return secret;

@@ -1,5 +1,5 @@
 import { AuthorizationResponseError } from 'openid-client';
-import { NamedError, reasonOf, storable } from '../../floor/errors.ts';
+import { NamedError, reasonOf, storableText } from '../../floor/errors.ts';
 
 /** The HTTP status of each reason why a sign-in did not succeed. */
 const statuses = {
@@ -66,5 +66,5 @@ export function failureOf(cause: unknown): SignInFailed {
 /** The message of an error. The causes of openid-client's errors may be answers of the provider, which are omitted. */
 const said = (error: unknown) =>
   error instanceof Error && error.cause !== undefined && !(error.cause instanceof Error)
-    ? storable(error.message)
+    ? storableText(error.message)
     : reasonOf(error);
