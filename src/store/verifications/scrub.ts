@@ -163,7 +163,7 @@ interface Found {
 }
 
 /**
- * Saves what the scrub found out about an asset, in one transaction: after a crash, damage that nobody was told of is found again. If
+ * Saves what the scrub found out about an asset, in one transaction: after a crash, damage that was not reported is found again. If
  * a worker is changing the asset (`isMoving`), the repair cannot be requested now. Then, or if an object could not be read, the asset
  * stays the longest unverified one.
  */
