@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { until } from '../../support/until.ts';
 import { bytesOf, KiB, lengths, MiB, streaming } from '../bodies.ts';
@@ -12,12 +12,12 @@ describe.runIf(s3)('an S3 store', () => {
     let ground: FaultyStore['ground'];
     let line: FaultyStore['line'];
     let storage: Storage;
-    beforeAll(async () => {
+    // A store for each test: after an abort, the old one may still send requests.
+    beforeEach(async () => {
       faulty = await newFaultyStore(s3);
       ({ ground, line, storage } = faulty);
     });
-    afterAll(() => faulty?.close());
-    afterEach(() => line.set({}));
+    afterEach(() => faulty?.close());
 
     test.each(lengths)('an abort ends a put although the store is silent (%s)', async (_, length, declared) => {
       let asked = false;
