@@ -83,7 +83,7 @@ function targetOf({ params, routeOptions: { url = '' } }: FastifyRequest) {
 
 const isErasure = (operationId: string) => /erase|erasure/i.test(operationId);
 
-/** Without the ids of erased assets, of which only hashes may stay, and without the address of a webhook endpoint, which may have a secret. */
+/** The request, without the ids of erased assets (only hashes may stay) and without secrets in the address of a webhook endpoint. */
 function withoutSecrets(operationId: string, body: unknown): unknown {
   const { assetIds, ...rest } = body as { assetIds?: unknown; url?: unknown };
   if (/webhook/i.test(operationId) && typeof rest.url === 'string') {

@@ -8,7 +8,7 @@ const batchSize = 1000;
  * Judges the files of a company that were set aside because they would replace stored ones. If they are too many, together
  * with those of the last hours, none is released until an operator accepts it (`acceptReplaced`) or the library has the old
  * files again. An operator accepts what was set aside before the request: what this listing finds is judged like any other.
- * A follow-up check may set a file aside after these files were counted: then it waits for the next sync.
+ * If a follow-up check sets a file aside after this count, the file waits for the next sync.
  * `complete`: the listing was not limited to a part of the company.
  */
 export async function judgeReplaced(

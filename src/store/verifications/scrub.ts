@@ -163,9 +163,9 @@ interface Found {
 }
 
 /**
- * Saves what the scrub found out about an asset, in one transaction: after a crash, damage that was not reported is found again. If
- * a worker is changing the asset (`isMoving`), the repair cannot be requested now. Then, or if an object could not be read, the asset
- * stays the longest unverified one.
+ * Saves what the scrub found out about an asset in one transaction. Otherwise, a crash could lose the report of damage.
+ * `isMoving`: a worker is changing the asset, so no repair is requested now. Then, or if an object could not be read, the asset stays
+ * the longest unverified one.
  */
 export async function save(
   db: Database,
