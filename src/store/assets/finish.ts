@@ -1,5 +1,6 @@
 import { type RawBuilder, sql } from 'kysely';
 import { type Reason, renderReason, type SkippedByFilter } from '../../floor/reasons.ts';
+import { jsonb } from '../database/jsonb.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
@@ -8,7 +9,6 @@ import { type LeaseEnd, leaseRow } from './history.ts';
 import { type AssetLease, stillLeased } from './leases.ts';
 
 /** Null becomes NULL, and not the JSON value. */
-const json = (reason: Reason | null) => sql`${reason && JSON.stringify(reason)}::jsonb`;
 
 const notTransferring = sql`CASE state WHEN 'transferring' THEN 'pending' ELSE state END`;
 
@@ -50,14 +50,14 @@ export async function again(
   waitMs: number,
   options: { spent?: boolean; waits?: number; reason: Reason | null },
 ): Promise<boolean> {
-  const values = sql`state = ${notTransferring}, next_at = ${dueAfter(lease, waitMs)}, reason = ${json(options.reason)},
+  const values = sql`state = ${notTransferring}, next_at = ${dueAfter(lease, waitMs)}, reason = ${jsonb(options.reason)},
     attempts = attempts + ${options.spent ? 1 : 0}::int, waits = ${options.waits ?? sql`waits`}`;
   return endLease(db, lease, values, { outcome: 'again', reason: options.reason, waitMs });
 }
 
 /** A filter skips it. */
 export async function skip(db: Database, lease: AssetLease, reason: SkippedByFilter): Promise<boolean> {
-  const values = sql`state = 'pending', reason = ${json(reason)}, next_at = NULL, attempts = 0, waits = 0,
+  const values = sql`state = 'pending', reason = ${jsonb(reason)}, next_at = NULL, attempts = 0, waits = 0,
     processing_since = NULL`;
   return endLease(db, lease, values, { outcome: 'skipped', reason });
 }
@@ -95,7 +95,7 @@ const withoutPendingSidecars = sql`
 /** Gives up a missing transcript and thumbnail; the media stays as it is. */
 export async function giveUpSidecars(db: Database, lease: AssetLease, reason: Reason): Promise<boolean> {
   const values = sql`next_at = CASE WHEN NOT ${isUnchanged(lease)} THEN now() END,
-    attempts = 0, waits = 0, reason = ${json(reason)}, ${withoutPendingSidecars}`;
+    attempts = 0, waits = 0, reason = ${jsonb(reason)}, ${withoutPendingSidecars}`;
   return endLease(db, lease, values, { outcome: 'gave_up', reason });
 }
 
@@ -113,7 +113,7 @@ async function endForGood(
   const attempts = state === 'failed' ? sql`CASE WHEN ${unchanged} THEN attempts + 1 ELSE 0 END` : sql`0`;
   const end =
     state === 'failed' ? sql`'failed'` : sql`CASE WHEN ${hasStoredFile} THEN 'mirrored' ELSE 'unavailable' END`;
-  const values = sql`state = CASE WHEN ${unchanged} THEN ${end} ELSE 'pending' END, reason = ${json(reason)},
+  const values = sql`state = CASE WHEN ${unchanged} THEN ${end} ELSE 'pending' END, reason = ${jsonb(reason)},
     next_at = CASE WHEN ${unchanged} THEN NULL ELSE now() END, attempts = ${attempts}, waits = 0, processing_since = NULL,
     ${withoutPendingSidecars}`;
   return endLease(db, lease, values, { outcome: state, reason });

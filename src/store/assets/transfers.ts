@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { jsonb } from '../database/jsonb.ts';
 import { prepared } from '../database/prepared.ts';
 import { recordset } from '../database/recordset.ts';
 import { wroteAny } from '../database/results.ts';
@@ -77,7 +78,7 @@ export async function saveMedia(
 export async function saveUpload(db: Database, lease: AssetLease, upload: UploadUnderWay | null): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     const result = await sql`
-      UPDATE assets SET upload = ${upload && JSON.stringify(upload)}::jsonb WHERE ${stillLeased(lease)}`.execute(tx);
+      UPDATE assets SET upload = ${jsonb(upload)} WHERE ${stillLeased(lease)}`.execute(tx);
     if (!wroteAny(result)) return false;
     await tx.deleteFrom('uploadParts').where('assetId', '=', lease.assetId).execute();
     return true;

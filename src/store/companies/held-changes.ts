@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { HeldChanges, HeldKind } from '../../floor/held-changes.ts';
+import { jsonb } from '../database/jsonb.ts';
 import type { Database } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
 
@@ -29,7 +30,7 @@ export async function setHeld(
           AND held ? ${kind}) AS is_new
     )
     UPDATE access SET held = held || jsonb_build_object(${kind}::text,
-      jsonb_build_object('since', coalesce(held->${kind}->>'since', ${new Date().toISOString()})) || ${JSON.stringify(held)}::jsonb)
+      jsonb_build_object('since', coalesce(held->${kind}->>'since', ${new Date().toISOString()})) || ${jsonb(held)})
     FROM before WHERE connection_id = ${connectionId} AND company_id = ${companyId}
     RETURNING is_new, (SELECT name FROM companies WHERE id = ${companyId}) AS company_name`.execute(tx);
   if (!rows[0]?.isNew) return false;

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { sql } from 'kysely';
+import { jsonb } from '../database/jsonb.ts';
 import type { Database } from '../database/schema.ts';
 
 /** The filters of the environment. */
@@ -16,7 +17,7 @@ const sorted = (defaults: Defaults) => ({
 
 /** False in an old process during a rolling restart: a newer one has other defaults. */
 const areSaved = (defaults: Defaults) => sql`
-  EXISTS (SELECT FROM settings WHERE name = ${name} AND value = ${JSON.stringify(sorted(defaults))}::jsonb)`;
+  EXISTS (SELECT FROM settings WHERE name = ${name} AND value = ${jsonb(sorted(defaults))})`;
 
 /** Saves the filters of the environment. If they have changed, the filters of all connections are applied again, and it returns true. */
 export async function changeDefaults(db: Database, defaults: Defaults): Promise<boolean> {
@@ -57,7 +58,7 @@ export async function applied(
   defaults: Defaults,
 ): Promise<void> {
   await sql`
-    UPDATE connections SET filters_pending = settings <> ${JSON.stringify(settings)}::jsonb OR NOT ${areSaved(defaults)}
+    UPDATE connections SET filters_pending = settings <> ${jsonb(settings)} OR NOT ${areSaved(defaults)}
     WHERE id = ${connectionId}`.execute(db);
 }
 

@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import { type Reason, renderReason } from '../../floor/reasons.ts';
 import { inIndexOrder, isQueued } from '../assets/leases.ts';
 import { leaveWork } from '../companies/adopt-assets.ts';
+import { jsonb } from '../database/jsonb.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Connection, Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
@@ -109,7 +110,7 @@ export async function resume(db: Database, id: string): Promise<boolean> {
 /** Stops all requests of a connection for `waitMs`; the reason becomes its last error until a sync ends. False: it already waits as long. */
 export async function delay(db: Database, id: string, waitMs: number, reason: Reason): Promise<boolean> {
   const result = await sql`
-    UPDATE connections SET delayed_until = ${inMs(waitMs)}, delayed_reason = ${JSON.stringify(reason)}::jsonb,
+    UPDATE connections SET delayed_until = ${inMs(waitMs)}, delayed_reason = ${jsonb(reason)},
       last_error = ${renderReason(reason)}
     WHERE id = ${id} AND status <> 'disconnected'
       AND (delayed_until IS NULL OR delayed_until < ${inMs(waitMs)})`.execute(db);
@@ -140,7 +141,7 @@ export async function setAdaptiveLimit(
   after: Connection['adaptiveLimit'],
 ): Promise<boolean> {
   const result = await sql`
-    UPDATE connections SET adaptive_limit = ${JSON.stringify(after)}::jsonb
-    WHERE id = ${id} AND adaptive_limit = ${JSON.stringify(before)}::jsonb`.execute(db);
+    UPDATE connections SET adaptive_limit = ${jsonb(after)}
+    WHERE id = ${id} AND adaptive_limit = ${jsonb(before)}`.execute(db);
   return wroteAny(result);
 }

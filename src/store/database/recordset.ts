@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { jsonb } from './jsonb.ts';
 
 const snakeCase = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 
@@ -7,5 +8,5 @@ export const recordset = (rows: object[]) => {
   const records = rows.map((row) =>
     Object.fromEntries(Object.entries(row).map(([key, value]) => [snakeCase(key), value])),
   );
-  return sql`jsonb_to_recordset(${JSON.stringify(records)}::jsonb)`;
+  return sql`jsonb_to_recordset(${jsonb(records)})`;
 };

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type RawBuilder, sql } from 'kysely';
 import { dayMs } from '../../floor/units.ts';
+import { jsonb } from '../database/jsonb.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
@@ -84,7 +85,7 @@ export async function finish(db: Database, owner: string, report: DrillReport, k
   const { id, passed } = report;
   return db.transaction().execute(async (tx) => {
     const result = await sql`
-      UPDATE drills SET status = ${passed ? 'passed' : 'failed'}, report = ${JSON.stringify(report)}::jsonb, key = ${key},
+      UPDATE drills SET status = ${passed ? 'passed' : 'failed'}, report = ${jsonb(report)}, key = ${key},
         error = NULL, owner = NULL, until = NULL, finished_at = now()
       WHERE id = ${id} AND owner = ${owner}`.execute(tx);
     if (!wroteAny(result)) return false;

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type RawBuilder, sql } from 'kysely';
 import { forgetErased } from '../changes/changes.ts';
+import { jsonb } from '../database/jsonb.ts';
 import type { Asset, Database } from '../database/schema.ts';
 import { protectedByHold } from './holds.ts';
 import { deleteAsset, forgetAsset, type Leftover, type Removed, saveLeftovers } from './remove.ts';
@@ -157,7 +158,7 @@ async function forgetFindings(tx: Database, assetId: string, segment: string): P
   await sql`
     DELETE FROM verification_lines WHERE asset_id IS NULL AND string_to_array(key, '/') @> ARRAY[${segment}::text]
       AND strpos(key, ${`/${segment}/`}) > 0`.execute(tx);
-  const isOther = sql`'$[*] ? (@.assetId != $id)', ${JSON.stringify({ id: assetId })}::jsonb`;
+  const isOther = sql`'$[*] ? (@.assetId != $id)', ${jsonb({ id: assetId })}`;
   await sql`
     UPDATE drills SET report = report
       || jsonb_build_object('loss', report->'loss' || jsonb_build_object(

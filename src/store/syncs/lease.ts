@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import { LeaseLost } from '../../floor/errors.ts';
 import { isStranded } from '../assets/leases.ts';
+import { jsonb } from '../database/jsonb.ts';
 import { wroteAny } from '../database/results.ts';
 import type { CompanyPosition, Database, Sync } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
@@ -45,7 +46,7 @@ export async function lockPage(
 
 /** The position of one company, to be merged into those of its sync. */
 export const positionOf = (companyId: string, position: CompanyPosition) =>
-  sql`jsonb_build_object(${companyId}::text, ${JSON.stringify(position)}::jsonb)`;
+  sql`jsonb_build_object(${companyId}::text, ${jsonb(position)})`;
 
 /** A leased sync that has listed a company to its end. */
 export interface Listed {

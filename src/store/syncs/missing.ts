@@ -4,6 +4,7 @@ import type { HeldChanges } from '../../floor/held-changes.ts';
 import type { Reason } from '../../floor/reasons.ts';
 import { notLeased } from '../assets/leases.ts';
 import { setHeld } from '../companies/held-changes.ts';
+import { jsonb } from '../database/jsonb.ts';
 import { type Database, unreadablePrefix } from '../database/schema.ts';
 import { type Listed, positionOf, underLease } from './lease.ts';
 
@@ -19,10 +20,7 @@ const known = ({ sync, companyId }: Listed) => sql`
 const sighted = ({ sync, companyId }: Listed) => sql`
     (SELECT DISTINCT unnest(ids) AS id FROM sightings WHERE sync_id = ${sync.id} AND company_id = ${companyId})`;
 
-const goneReason = (inBucket: boolean) => {
-  const reason: Reason = { code: 'gone', inBucket };
-  return sql`${JSON.stringify(reason)}::jsonb`;
-};
+const goneReason = (inBucket: boolean) => jsonb<Reason>({ code: 'gone', inBucket });
 
 /** How many of the known assets the listing lacks. */
 export async function count(db: Database, listed: Listed): Promise<Omit<HeldChanges, 'sample'>> {

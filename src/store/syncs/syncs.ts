@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
+import { jsonb } from '../database/jsonb.ts';
 import type { Database, Sync, SyncMode, SyncScope } from '../database/schema.ts';
 
 /**
@@ -16,7 +17,7 @@ export async function request(
   const id = randomUUID();
   const { rows } = await sql<{ id: string }>`
     INSERT INTO syncs (id, connection_id, mode, scope, with_bucket, status)
-    SELECT ${id}, id, ${mode}, ${JSON.stringify(scope)}::jsonb, ${options.bucket ?? false}, 'waiting' FROM connections
+    SELECT ${id}, id, ${mode}, ${jsonb(scope)}, ${options.bucket ?? false}, 'waiting' FROM connections
     WHERE id = ${connectionId} AND status <> 'disconnected' FOR SHARE
     ON CONFLICT (connection_id, (CASE WHEN scope = '{}' THEN '' ELSE mode END), md5(scope::text)) WHERE status = 'waiting'
     DO UPDATE SET mode = CASE WHEN excluded.mode = 'full' THEN 'full' ELSE syncs.mode END,

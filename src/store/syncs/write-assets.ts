@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { sql } from 'kysely';
 import type { Reason } from '../../floor/reasons.ts';
+import { jsonb } from '../database/jsonb.ts';
 import { recordset } from '../database/recordset.ts';
 import type { Asset, AssetState, Database, ListedAsset, ThumbnailState, TranscriptState } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
@@ -170,7 +171,7 @@ async function reportConflict(tx: Database, page: ListedPage, recordedFor: strin
   const { connectionId, companyId } = page;
   const data = { companyId, recordedFor };
   const { rows } = await sql`
-    SELECT FROM events WHERE asset_id = ${assetId} AND kind = 'asset.conflict' AND data = ${JSON.stringify(data)}::jsonb
+    SELECT FROM events WHERE asset_id = ${assetId} AND kind = 'asset.conflict' AND data = ${jsonb(data)}
     LIMIT 1`.execute(tx);
   if (rows.length === 0) await addEvent(tx, { kind: 'asset.conflict', connectionId, assetId, data });
 }
@@ -241,7 +242,7 @@ const addEntries = ({ syncId }: ListedPage) => sql`, logged AS (
 const countNotSkipped = (rows: { skipped: boolean }[]) => rows.filter((row) => !row.skipped).length;
 
 const decisionRows = (rows: Row[], news: 'new' | 'changed') => sql`
-  jsonb_to_recordset(${JSON.stringify(
+  jsonb_to_recordset(${jsonb(
     rows.map(({ asset, decision, fields }) => ({
       id: asset.id,
       project_id: asset.projectId,
@@ -265,6 +266,6 @@ const decisionRows = (rows: Row[], news: 'new' | 'changed') => sql`
         ...(fields && fields.length > 0 && { fields }),
       },
     })),
-  )}::jsonb) AS r (id text, project_id text, asset_type text, name text, size bigint, upload_date bigint, listed jsonb,
+  )}) AS r (id text, project_id text, asset_type text, name text, size bigint, upload_date bigint, listed jsonb,
     state text, reason jsonb, due boolean, reset boolean, transcript_state text,
     thumbnail_state text, entry jsonb)`;

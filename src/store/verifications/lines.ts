@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { jsonb } from '../database/jsonb.ts';
 import { recordset } from '../database/recordset.ts';
 import { wroteAny } from '../database/results.ts';
 import type {
@@ -23,8 +24,8 @@ export async function save(
 ): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     const result = await sql`
-      UPDATE verifications SET counts = ${JSON.stringify(found.counts)}::jsonb,
-        position = ${JSON.stringify(found.position)}::jsonb, error = NULL
+      UPDATE verifications SET counts = ${jsonb(found.counts)},
+        position = ${jsonb(found.position)}, error = NULL
       WHERE id = ${id} AND owner = ${owner}`.execute(tx);
     if (!wroteAny(result)) return false;
     const erased = await erasedAmong(
