@@ -1,5 +1,3 @@
-import type { Log } from './log.ts';
-
 /** Changes of a company that wait until an operator accepts them, because they are too many at once. */
 export type HeldKind = 'missing' | 'replaced' | 'removed';
 
@@ -52,7 +50,12 @@ export function isTooMany(
 /** A company whose changes are held. */
 export type Held = Pick<HeldChanges, 'count' | 'known'> & { kind: HeldKind; connectionId: string; companyId: string };
 
-export function logHeld(log: Log, { connectionId, companyId, kind, count, known }: Held): void {
+/** The part of a log that takes warnings. Log itself would be a circular import: it redacts errors, which have reasons. */
+interface Warnings {
+  warn(fields: object, message: string): void;
+}
+
+export function logHeld(log: Warnings, { connectionId, companyId, kind, count, known }: Held): void {
   log.warn(
     { event: 'company.held', connectionId, companyId, kind, count, known },
     'company held, an operator must accept its changes',

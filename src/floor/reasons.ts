@@ -1,3 +1,4 @@
+import { type Held, heldText } from './held-changes.ts';
 import { formatDuration } from './units.ts';
 
 /** Milliseconds that the library asked to wait; null: it gave no time. `retryInMs`: the maximum, only if `askedMs` is longer. */
@@ -72,13 +73,33 @@ interface DataOf {
   superseded: { changed: ('size' | 'upload date' | 'name')[] };
 
   no_transcript: object;
-  several: { reasons: Reason[] };
+
+  /** A sync could not record an asset, or not as listed. `asset`: its id; if that is unreadable, words that describe it. */
+  asset_problem: { asset: string; reason: Reason };
+  unknown_asset: object;
+  /** The connection cannot read the company of the asset. */
+  asset_out_of_reach: { companyId: string };
+  /** Another company has an asset with the same id. */
+  id_conflict: { companyId: string };
+  /** The database refused the values of the asset. */
+  not_recorded: { error: string };
+  company_not_readable: { companyId: string };
+  company_skipped: { companyId: string };
+  /** The last cursor led back to an earlier page, or the library refused it after it had given it twice. */
+  listing_incomplete: { companyId: string; cursor: 'repeated' | 'refused' };
+  /** Changes of a company wait until an operator accepts them. */
+  changes_held: Held;
+  /** `lost_answer`: the library no longer takes the token, and the answer that had the next one was lost. */
+  disconnected: { by: 'operator' | 'library' | 'lost_answer' };
+
+  /** `more`: how many others there were. */
+  several: { reasons: Reason[]; more?: number };
 }
 
 export type ReasonCode = keyof DataOf;
 /**
- * Why an asset is not mirrored, or is tried again; why a connection waits; why a version was superseded; or what a verification
- * found.
+ * Why an asset is not mirrored, or is tried again; why a connection waits or is disconnected; what a sync could not do; why a
+ * version was superseded; or what a verification found.
  */
 export type Reason = { [Code in ReasonCode]: { code: Code } & DataOf[Code] }[ReasonCode];
 export type SkippedByFilter = Extract<Reason, { code: 'skipped_by_filter' }>;
@@ -148,7 +169,33 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
   superseded: ({ changed }) => `the library has another file: its ${new Intl.ListFormat('en').format(changed)} changed`,
 
   no_transcript: () => 'no transcript was available before the deadline',
-  several: ({ reasons }) => reasons.map(renderReason).join('; '),
+
+  asset_problem: ({ asset, reason }) => `asset ${asset}: ${renderReason(reason)}`,
+  unknown_asset: () => 'not in the database; unless it was erased, a full sync of its company finds it',
+  asset_out_of_reach: ({ companyId }) =>
+    `this connection cannot read its company ${companyId}; if the asset has moved to another one, a full resync finds it there`,
+  id_conflict: ({ companyId }) => `company ${companyId} has an asset with this id, and only that one is mirrored`,
+  not_recorded: ({ error }) => `cannot be recorded: ${error}`,
+  company_not_readable: ({ companyId }) => `company ${companyId}: this connection cannot read it`,
+  company_skipped: ({ companyId }) => `company ${companyId} is skipped by a filter`,
+  listing_incomplete: ({ companyId, cursor }) =>
+    `company ${companyId}: ${
+      {
+        repeated: 'the last cursor leads back to an earlier page, so the listing ended here and may be incomplete',
+        refused: 'the library refused a cursor that it gave twice; the listing ended there',
+      }[cursor]
+    }`,
+  changes_held: (held) => heldText(held, `company ${held.companyId}`),
+  disconnected: ({ by }) =>
+    ({
+      operator: 'disconnected by the operator',
+      library: 'the user disconnected the app or lost access at the library; connect again',
+      lost_answer:
+        'the answer to an earlier token refresh was lost, and the library no longer takes the old token; connect again',
+    })[by],
+
+  several: ({ reasons, more = 0 }) =>
+    [...reasons.map(renderReason), ...(more > 0 ? [`and ${more} more`] : [])].join('; '),
 };
 
 export const reasonCodes = Object.keys(sentences) as ReasonCode[];
@@ -165,6 +212,16 @@ export function renderReason(reason: Reason): string {
   // During an update, a newer process may have stored a code that this one does not know.
   return sentence ? sentence(reason) : reason.code;
 }
+
+/** Several reasons as one; null: there is none. `more`: how many others there were. */
+export function allOf(found: (Reason | null)[], more = 0): Reason | null {
+  const reasons = found.filter((reason) => reason !== null);
+  if (reasons.length <= 1) return reasons[0] ?? null;
+  return { code: 'several', reasons, ...(more > 0 && { more }) };
+}
+
+/** A reason as events and logs have it. */
+export const reasonFields = (reason: Reason) => ({ reason: renderReason(reason), reasonCode: reason.code });
 
 /** The sentence after a colon; empty without a reason. */
 export const because = (reason: Reason | null | undefined): string => (reason ? `: ${renderReason(reason)}` : '');

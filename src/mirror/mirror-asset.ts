@@ -1,6 +1,6 @@
 import { whyDueAssetIsSkipped } from '../filters/apply-filters.ts';
 import { Archived, Rejected, RetryLater, reasonOf } from '../floor/errors.ts';
-import { type Reason, renderReason, type SkippedByFilter } from '../floor/reasons.ts';
+import { type Reason, reasonFields, type SkippedByFilter } from '../floor/reasons.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/schemas.ts';
 import { isIntact, measure } from '../storage/meter.ts';
@@ -243,10 +243,7 @@ async function fail(deps: MirrorDeps, leased: LeasedAsset, reason: Reason, err?:
   await dropUpload(deps, leased);
   requireLease(await deps.store.assets.failed(lease, reason));
   const fields = { connectionId: asset.connectionId, assetId: asset.id, attempts: asset.attempts + 1 };
-  deps.log.warn(
-    { event: 'asset.failed', ...fields, reasonCode: reason.code, reason: renderReason(reason), err },
-    'asset failed',
-  );
+  deps.log.warn({ event: 'asset.failed', ...fields, ...reasonFields(reason), err }, 'asset failed');
   return { outcome: 'failed', reason };
 }
 

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { backoff } from '../floor/backoff.ts';
 import { Disconnected, RetryLater } from '../floor/errors.ts';
 import type { Log } from '../floor/log.ts';
+import { type Reason, reasonFields, renderReason } from '../floor/reasons.ts';
 import type { Store } from '../store/store.ts';
 import { type IssuedTokens, type OAuthClient, OAuthError, Unanswered } from './client.ts';
 import { purposeOf, sealPair, type TokenPair } from './pair.ts';
@@ -129,19 +130,17 @@ async function untilSaved<T>(log: Log, connectionId: string | null, save: () => 
 async function endRefused(deps: RefreshDeps, pair: LeasedPair): Promise<undefined> {
   const { connectionId, version, owner } = pair;
   if (await isReplaced(deps, pair)) return;
-  const reason = pair.lostAnswer
-    ? 'the answer to an earlier token refresh was lost, and the library no longer takes the old token; connect again'
-    : 'the user disconnected the app or lost access at the library; connect again';
+  const reason: Reason = { code: 'disconnected', by: pair.lostAnswer ? 'lost_answer' : 'library' };
   // After a reconnect, or if another process has the lease, the answer is about an earlier token: the connection goes on.
   if (!(await deps.store.connections.end(connectionId, reason, { tokenVersion: version, owner }))) {
     deps.log.info({ event: 'token.refusal_ignored', connectionId }, 'refusal of an earlier token ignored');
     return;
   }
   deps.onRefresh?.('refused');
-  deps.log.warn({ event: 'connection.disconnected', connectionId, reason }, 'connection disconnected');
+  deps.log.warn({ event: 'connection.disconnected', connectionId, ...reasonFields(reason) }, 'connection disconnected');
   // The library may hold a grant for the lost pair, and only this token can revoke it.
   if (pair.lostAnswer) await revoke(deps, connectionId, pair.refreshToken);
-  throw new Disconnected(reason);
+  throw new Disconnected(renderReason(reason));
 }
 
 /**

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Disconnected, RetryLater, reasonOf } from '../floor/errors.ts';
-import type { Reason } from '../floor/reasons.ts';
+import { type Reason, reasonFields } from '../floor/reasons.ts';
 import type { StoredTokens } from '../store/database/schema.ts';
 import { openPair, purposeOf, sealPair, type TokenPair } from './pair.ts';
 import { type KeyRotation, rotateKeys } from './reencrypt-tokens.ts';
@@ -81,10 +81,10 @@ export class Tokens {
   /** Ends the connection here, and at the library if that can be reached. `ended`: it had not ended before. */
   async disconnect(connectionId: string): Promise<{ ended: boolean; revoked: boolean }> {
     const { store, sealer, log } = this.#deps;
-    const reason = 'disconnected by the operator';
+    const reason: Reason = { code: 'disconnected', by: 'operator' };
     const ended = await store.connections.end(connectionId, reason);
     if (!ended) return { ended: false, revoked: false };
-    log.warn({ event: 'connection.disconnected', connectionId, reason }, 'connection disconnected');
+    log.warn({ event: 'connection.disconnected', connectionId, ...reasonFields(reason) }, 'connection disconnected');
     try {
       const { refreshToken } = openPair(sealer, purposeOf.user(ended.userId), ended.tokens!);
       return { ended: true, revoked: await revoke(this.#deps, connectionId, refreshToken) };

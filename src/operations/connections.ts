@@ -9,7 +9,7 @@ import type { Store } from '../store/store.ts';
 import { condition, conditionOf } from './condition.ts';
 import { changedSettings, connectionSettings, settingsOf } from './connection-settings.ts';
 import type { OperationsDeps } from './deps.ts';
-import { count, isoOf, stateCounts, text, time } from './fields.ts';
+import { count, isoOf, reasonAnswer, shownReason, stateCounts, text, time } from './fields.ts';
 import { nextCursor, pageOf, positionOf, rowsOfPage } from './pagination.ts';
 import { Refused } from './refused.ts';
 import { tagFilter, tagsAnswer, tagsIn } from './tags.ts';
@@ -80,6 +80,9 @@ export const connectionAnswer = z
       .describe('How many assets it may transfer at once now, the configured maximum, and until when it waits.'),
     settings: connectionSettings,
     lastError: z.string().nullable(),
+    reason: reasonAnswer
+      .nullable()
+      .describe('Why it waits or is disconnected, or what its last sync could not do; lastError is its text.'),
   })
   .meta({ id: 'Connection' });
 
@@ -154,6 +157,7 @@ async function describe(deps: Deps, connections: Connection[]) {
     const settings = settingsOf(connection, deps);
     const polling = schedule.pollInterval(connection, now);
     const readable = companiesOf.get(connection.id) ?? [];
+    const reason = shownReason(adaptiveLimit.delayedUntil === null ? connection.lastError : connection.delayedReason);
     return {
       id: connection.id,
       status: connection.status,
@@ -182,7 +186,8 @@ async function describe(deps: Deps, connections: Connection[]) {
       bytes: own.reduce((sum, row) => sum + row.bytes, 0),
       adaptiveLimit,
       settings,
-      lastError: connection.lastError,
+      lastError: reason?.text ?? null,
+      reason,
     };
   });
 }

@@ -1,9 +1,10 @@
 import { z } from 'zod';
+import { allOf } from '../floor/reasons.ts';
 import { within } from '../floor/within.ts';
 import type { Sync } from '../store/database/schema.ts';
 import { existingConnection, stopped } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
-import { count, isoOf, isoTimes, text, time } from './fields.ts';
+import { count, isoOf, isoTimes, reasonAnswer, shownReason, text, time } from './fields.ts';
 import { nextCursor, pageOf, positionOf, rowsOfPage } from './pagination.ts';
 import { Refused } from './refused.ts';
 import { type NamesDeps, unknownNames, unknownNamesRefused } from './unknown-names.ts';
@@ -81,6 +82,7 @@ export const syncAnswer = z
       .string()
       .nullable()
       .describe('Why it failed; or, if it is done, what could not be read, and which companies are held.'),
+    reason: reasonAnswer.nullable().describe('The same as a code with data.'),
     requestedAt: time,
     startedAt: time.nullable(),
     finishedAt: time.nullable(),
@@ -147,8 +149,12 @@ export function syncOperations(deps: Pick<OperationsDeps, 'store' | 'queues'> & 
   };
 }
 
-const describeSync = ({ scope, error, held, ...sync }: Sync) => ({
-  ...isoTimes(sync),
-  scope: { ...scope, since: isoOf(scope.since ?? null) ?? undefined },
-  error: [error, held].filter((text) => text !== null).join('; ') || null,
-});
+function describeSync({ scope, error, held, ...sync }: Sync) {
+  const reason = shownReason(allOf([error, held]));
+  return {
+    ...isoTimes(sync),
+    scope: { ...scope, since: isoOf(scope.since ?? null) ?? undefined },
+    error: reason?.text ?? null,
+    reason,
+  };
+}

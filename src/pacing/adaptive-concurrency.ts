@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { RetryLater, reasonOf, toReason, withMargin } from '../floor/errors.ts';
 import type { Log } from '../floor/log.ts';
-import { type Reason, renderReason } from '../floor/reasons.ts';
+import { type Reason, reasonFields } from '../floor/reasons.ts';
 import { HttpError, isTemporary } from '../source/http.ts';
 import type { Store } from '../store/store.ts';
 import { type AdaptiveLimit, type Concurrency, faster, limitOf, type Objection, slower } from './concurrency-limit.ts';
@@ -196,7 +196,7 @@ export class Limiter {
     const { store, log } = this.#options;
     const longer = await store.connections.delay(connectionId, waitMs, reason);
     const retryInMs = Math.round(waitMs);
-    const fields = { connectionId, retryInMs, reason: renderReason(reason), reasonCode: reason.code };
+    const fields = { connectionId, retryInMs, ...reasonFields(reason) };
     if (!longer) return;
     log.warn({ event: 'connection.delayed', ...fields }, 'connection delayed');
     setTimeout(() => this.#afterPause(), waitMs + 10).unref();

@@ -59,7 +59,3 @@ export function followCursors(what: string, before: Progress = { assets: 0, idle
     progress: (): Progress => ({ assets: before.assets + assets.size, idlePages: idleInAll }),
   };
 }
-
-/** The problem that a run reports about a doubtful end. */
-export const doubtfulEnd =
-  'the last cursor leads back to an earlier page, so the listing ended here and may be incomplete';

@@ -1,6 +1,6 @@
 import { concurrently } from '../floor/concurrently.ts';
 import { Rejected } from '../floor/errors.ts';
-import { heldText, isTooMany, logHeld, sampleSize } from '../floor/held-changes.ts';
+import { isTooMany, logHeld, sampleSize } from '../floor/held-changes.ts';
 import { HttpError } from '../source/http.ts';
 import type { Run, SyncDeps } from './deps.ts';
 
@@ -49,7 +49,7 @@ export async function judgeMissing(
   if (gone > 0) log.warn({ event: 'asset.gone', connectionId, companyId, gone }, 'assets gone from the library');
   const change = { ...found, kind: 'missing', connectionId, companyId } as const;
   if (isNew) logHeld(log, change);
-  if (isHeld) run.problems.addHeld(heldText(change, `company ${companyId}`));
+  if (isHeld) run.problems.addHeld(change);
 }
 
 /** Returns the ids of assets that the library does not have. */

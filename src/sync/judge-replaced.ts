@@ -1,4 +1,4 @@
-import { heldText, isTooMany, logHeld } from '../floor/held-changes.ts';
+import { isTooMany, logHeld } from '../floor/held-changes.ts';
 import type { Run, SyncDeps } from './deps.ts';
 
 /** Assets that are released at a time. */
@@ -38,5 +38,5 @@ export async function judgeReplaced(
   const isNew = await replacements.saveHeld(listed, isHeld ? found : undefined);
   const change = { ...found, kind: 'replaced', connectionId, companyId } as const;
   if (isNew) logHeld(deps.log, change);
-  if (isHeld) run.problems.addHeld(heldText(change, `company ${companyId}`));
+  if (isHeld) run.problems.addHeld(change);
 }

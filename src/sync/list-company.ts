@@ -1,4 +1,5 @@
 import { filtersOf, skippedBy } from '../filters/filters.ts';
+import type { Reason } from '../floor/reasons.ts';
 import type { AssetPage } from '../source/client.ts';
 import { HttpError } from '../source/http.ts';
 import { storable } from '../source/schemas.ts';
@@ -6,7 +7,7 @@ import type { ReadableCompany } from '../store/companies/readable-companies.ts';
 import { type CompanyPosition, type ListedAsset, unreadablePrefix } from '../store/database/schema.ts';
 import { decide } from './decide.ts';
 import type { Run, SyncDeps } from './deps.ts';
-import { doubtfulEnd, followCursors } from './follow-cursors.ts';
+import { followCursors } from './follow-cursors.ts';
 import { judgeMissing } from './judge-missing.ts';
 import { judgeReplaced } from './judge-replaced.ts';
 import { listedOn, selectable } from './listed-asset.ts';
@@ -70,7 +71,6 @@ function openListing(
   return {
     company,
     start,
-    what,
     since:
       scope.since ?? (full || company.highWaterMark === null ? undefined : Math.max(0, company.highWaterMark - back)),
     unfiltered,
@@ -94,7 +94,7 @@ type Listing = ReturnType<typeof openListing>;
 async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<AssetPage | 'cursor expired'> {
   const { sync, problems, signal } = run;
   const { projectId, assetType } = sync.scope;
-  const { what, company, since, cursor, pages } = listing;
+  const { company, since, cursor, pages } = listing;
   // The API takes only one of the two (spec, section 4.6). With a project, `readPage` filters by type.
   const filter = projectId !== undefined ? { projectId } : { assetType };
   const request = (token: string) =>
@@ -109,9 +109,7 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
     if (isRefused && pages === 0 && listing.isResumed) return 'cursor expired';
     // Some libraries repeat the cursor on the last page, and then refuse it.
     if (isRefused && pages > 0 && cursor === listing.previousCursor) {
-      problems.add(`${what}: the library refused a cursor that it gave twice; the listing ended there`, {
-        failsRun: false,
-      });
+      problems.add({ code: 'listing_incomplete', companyId: company.id, cursor: 'refused' }, { failsRun: false });
       listing.isDoubtful = true;
       return { assets: [], broken: [], nextCursor: undefined, date: Date.now() };
     }
@@ -125,7 +123,10 @@ function readPage({ sync, problems }: Run, listing: Listing, page: AssetPage) {
   const ids = listed.map(({ id }) => id);
   const { next, repeats, isDoubtful } = listing.cursors.after(listing.cursor, { ids, nextCursor: page.nextCursor });
   if (isDoubtful) {
-    problems.add(`${listing.what}: ${doubtfulEnd}`, { failsRun: false });
+    problems.add(
+      { code: 'listing_incomplete', companyId: listing.company.id, cursor: 'repeated' },
+      { failsRun: false },
+    );
     listing.isDoubtful = true;
   }
   const assets = repeats ? [] : listed.filter((asset) => inScope(asset, sync.scope.assetType));
@@ -171,10 +172,12 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, { ids, ass
     })
     .catch((error) => interruptListing(error, listing.pages - 1));
   run.settings = counts.settings;
-  for (const { id, problem } of counts.refused) problems.add(`asset ${id}: ${problem}`, { failsRun: false });
+  const addProblem = (asset: string, reason: Reason) =>
+    problems.add({ code: 'asset_problem', asset, reason }, { failsRun: false });
+  for (const { id, reason } of counts.refused) addProblem(id, reason);
   for (const asset of assets) {
     if (asset.problem === undefined || skipReasonOf(asset, run.settings) !== null) continue;
-    problems.add(`asset ${labelOf(asset)}: ${asset.problem}`, { failsRun: false });
+    addProblem(labelOf(asset), { code: 'unreadable_listing', problem: asset.problem });
   }
   if (counts.new + counts.changed + counts.again > 0) deps.onWork();
   return counts.toJudge;

@@ -1,13 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type FilterDefaults, type Filters, filtersOf, skippedBy, skipsCompany } from '../filters/filters.ts';
 import { Disconnected, RetryLater, reasonOf } from '../floor/errors.ts';
+import { type Reason, renderReason } from '../floor/reasons.ts';
 import type { Access } from '../pacing/with-token.ts';
 import type { AssetPage, LibraryClient } from '../source/client.ts';
 import { storable } from '../source/schemas.ts';
 import type { Asset, Connection, ListedAsset } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import { decide } from './decide.ts';
-import { doubtfulEnd, followCursors } from './follow-cursors.ts';
+import { followCursors } from './follow-cursors.ts';
 import { listedOn } from './listed-asset.ts';
 
 export interface PlanDeps {
@@ -126,7 +127,7 @@ class Planner {
     const { signal } = this.#options;
     if (connection.status !== 'active') throw new Error(`it is ${connection.status}`);
     const me = storable(await this.#request(connection, null, (token) => client.me({ token, signal })));
-    for (const problem of me.problems) this.result.problems.push(`/me: ${problem}`);
+    for (const problem of me.problems) this.#add({ code: 'invalid_answer', request: '/me', problem });
     const highWaterMarks = new Map(
       (await store.connections.companies([connection.id])).map(({ id, highWaterMark }) => [id, highWaterMark]),
     );
@@ -175,9 +176,13 @@ class Planner {
       }
       this.result.pages++;
       this.result.listed += listed.length;
-      if (isDoubtful) this.result.problems.push(`company ${company.id}: ${doubtfulEnd}`);
+      if (isDoubtful) this.#add({ code: 'listing_incomplete', companyId: company.id, cursor: 'repeated' });
       this.#report(connection, company.id);
     }
+  }
+
+  #add(problem: Reason): void {
+    this.result.problems.push(renderReason(problem));
   }
 
   /** Makes a request. If it has to wait, reports that, waits and repeats it, but does not wait for a missing key of the tokens. */

@@ -1,44 +1,45 @@
 import { Disconnected, LeaseLost, NamedError, Rejected, RetryLater, reasonOf } from '../floor/errors.ts';
+import type { Held } from '../floor/held-changes.ts';
+import { allOf, type Reason } from '../floor/reasons.ts';
 import { HttpError } from '../source/http.ts';
 
-/** The first five texts, and the number of others. */
-class FirstTexts {
-  #texts: string[] = [];
+/** The first five reasons, and the number of others. */
+class FirstReasons {
+  #reasons: Reason[] = [];
   #more = 0;
 
-  add(text: string): void {
-    if (this.#texts.length < 5) this.#texts.push(text);
+  add(reason: Reason): void {
+    if (this.#reasons.length < 5) this.#reasons.push(reason);
     else this.#more++;
   }
 
-  get text(): string | null {
-    if (this.#texts.length === 0) return null;
-    return this.#texts.join('; ') + (this.#more > 0 ? `; and ${this.#more} more` : '');
+  get all(): Reason | null {
+    return allOf(this.#reasons, this.#more);
   }
 }
 
 /** Problems that did not stop a run. If one of them `failsRun`, the run goes on to its end and then counts as failed. */
 export class Problems {
   failsRun = false;
-  #problems = new FirstTexts();
-  #held = new FirstTexts();
+  #problems = new FirstReasons();
+  #held = new FirstReasons();
 
-  add(text: string, options: { failsRun: boolean }): void {
-    this.#problems.add(text);
+  add(reason: Reason, options: { failsRun: boolean }): void {
+    this.#problems.add(reason);
     this.failsRun ||= options.failsRun;
   }
 
   /** Changes that an operator must accept first. */
-  addHeld(text: string): void {
-    this.#held.add(text);
+  addHeld(changes: Held): void {
+    this.#held.add({ code: 'changes_held', ...changes });
   }
 
-  get text(): string | null {
-    return this.#problems.text;
+  get found(): Reason | null {
+    return this.#problems.all;
   }
 
-  get held(): string | null {
-    return this.#held.text;
+  get held(): Reason | null {
+    return this.#held.all;
   }
 }
 

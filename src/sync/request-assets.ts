@@ -1,6 +1,6 @@
 import { filtersOf, skippedBy } from '../filters/filters.ts';
-import { reasonOf } from '../floor/errors.ts';
-import { renderReason } from '../floor/reasons.ts';
+import { toReason } from '../floor/errors.ts';
+import type { Reason } from '../floor/reasons.ts';
 import type { ReadableCompany } from '../store/companies/readable-companies.ts';
 import type { Asset } from '../store/database/schema.ts';
 import { decide } from './decide.ts';
@@ -16,13 +16,13 @@ export async function requestAssets(deps: SyncDeps, run: Run, readable: Readable
     // Done before the run was interrupted.
     if (known?.syncId === sync.id) continue;
     try {
-      const problem = known
+      const reason: Reason | undefined = known
         ? await requestAsset(deps, run, known, readable)
-        : 'not in the database; unless it was erased, a full sync of its company finds it';
-      if (problem !== undefined) problems.add(`asset ${assetId}: ${problem}`, { failsRun: true });
+        : { code: 'unknown_asset' };
+      if (reason) problems.add({ code: 'asset_problem', asset: assetId, reason }, { failsRun: true });
     } catch (error) {
       if (stopsRun(error, signal)) throw error;
-      problems.add(reasonOf(error), { failsRun: true });
+      problems.add(toReason(error), { failsRun: true });
     }
   }
 }
@@ -33,7 +33,7 @@ async function requestAsset(
   run: Run,
   known: Asset,
   readable: ReadableCompany[],
-): Promise<string | undefined> {
+): Promise<Reason | undefined> {
   const { store, client, withToken, transcripts, thumbnails } = deps;
   const { sync, lease, signal } = run;
   const { connectionId } = sync;
@@ -41,13 +41,13 @@ async function requestAsset(
   const { download: _, ...asset } = detail;
   const companyId = companyNow(known, readable);
   if (companyId === undefined) {
-    return `this connection cannot read its company ${known.companyId}; if the asset has moved to another one, a full resync finds it there`;
+    return { code: 'asset_out_of_reach', companyId: known.companyId };
   }
   const listed = listedOf(asset);
   if (known.media === null) {
     const settings = (await store.connections.get(connectionId))?.settings ?? {};
     const reason = skippedBy(filtersOf(settings, deps.filters), selectable(companyId, listed));
-    if (reason !== null) return renderReason(reason);
+    if (reason !== null) return reason;
   }
   const { refused } = await store.syncs.recordPage({
     sync,
@@ -58,7 +58,7 @@ async function requestAsset(
     position: {},
   });
   deps.onWork();
-  return refused[0]?.problem;
+  return refused[0]?.reason;
 }
 
 /** The company of an asset now: details do not name it, so it is known only if unchanged or the only readable one. */

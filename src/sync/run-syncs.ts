@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { filtersOf, skipsCompany } from '../filters/filters.ts';
 import { concurrently } from '../floor/concurrently.ts';
-import { Disconnected, LeaseLost, RetryLater, reasonOf, toReason } from '../floor/errors.ts';
+import { Disconnected, LeaseLost, RetryLater, toReason } from '../floor/errors.ts';
 import { keepLease } from '../floor/keep-lease.ts';
 import { withFields } from '../floor/log.ts';
+import { allOf, reasonFields } from '../floor/reasons.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import { HttpError } from '../source/http.ts';
 import { storable } from '../source/schemas.ts';
@@ -87,9 +88,8 @@ async function runSync(deps: SyncDeps, run: Run): Promise<'done' | 'more_wait' |
       return list(deps, run);
     }),
   );
-  const error = problems.text;
   // Problems with single assets are reported, but do not fail the run.
-  const { held } = problems;
+  const { found: error, held } = problems;
   const ended = await store.syncs.finish(sync, lease, { status: problems.failsRun ? 'failed' : 'done', error, held });
   if (!ended) return 'handed_back';
   deps.onEnd(problems.failsRun ? 'failed' : 'done');
@@ -97,8 +97,8 @@ async function runSync(deps: SyncDeps, run: Run): Promise<'done' | 'more_wait' |
   const { more, caughtUp, pages, seen, new: isNew, changed, gone } = ended;
   if (caughtUp) log.info({ event: 'connection.caught_up', connectionId, ...caughtUp }, 'caught up after reconnect');
   const ms = Math.round(performance.now() - started);
-  const reason = [error, held].filter((text) => text !== null).join('; ');
-  const found = { mode: sync.mode, pages, seen, new: isNew, changed, gone, ms, ...(reason && { reason }) };
+  const reason = allOf([error, held]);
+  const found = { mode: sync.mode, pages, seen, new: isNew, changed, gone, ms, ...(reason && reasonFields(reason)) };
   if (problems.failsRun) log.warn({ event: 'sync.failed', ...fields, ...found }, 'sync failed');
   else log.info({ event: 'sync.done', ...fields, ...found }, 'sync done');
   return more ? 'more_wait' : 'done';
@@ -112,13 +112,16 @@ async function endEarly(
 ): Promise<Exclude<RunsEnd['outcome'], 'done' | 'busy'>> {
   const { connectionId } = sync;
   const fields = { connectionId, syncId: sync.id };
-  const reason = reasonOf(error);
+  const reason = toReason(error);
   if (error instanceof Disconnected) return 'disconnected';
   if (signal.aborted || error instanceof LeaseLost) return 'handed_back';
   if (error instanceof RetryLater) {
-    if (error.scope === 'connection') await store.connections.delay(connectionId, error.waitMs, toReason(error));
+    if (error.scope === 'connection') await store.connections.delay(connectionId, error.waitMs, reason);
     onEnd('delayed');
-    log.info({ event: 'sync.delayed', ...fields, retryInMs: Math.round(error.waitMs), reason }, 'sync delayed');
+    log.info(
+      { event: 'sync.delayed', ...fields, retryInMs: Math.round(error.waitMs), ...reasonFields(reason) },
+      'sync delayed',
+    );
     return 'delayed';
   }
   if (error instanceof ListingInterrupted) {
@@ -126,8 +129,8 @@ async function endEarly(
     log.warn({ event: 'sync.interrupted', ...fields, err: error }, 'sync interrupted');
     return 'interrupted';
   }
-  const { text, held } = problems;
-  const outcome = { status: 'failed', error: text === null ? reason : `${reason}; ${text}`, held } as const;
+  const { found, held } = problems;
+  const outcome = { status: 'failed', error: allOf([reason, found]), held } as const;
   // If only the database's answer was lost, the run has ended already: then there is nothing to log.
   if (!(await store.syncs.finish(sync, lease, outcome))) return 'handed_back';
   onEnd('failed');
@@ -142,7 +145,7 @@ async function list(deps: SyncDeps, run: Run): Promise<void> {
   if (sync.scope.assetIds) return requestAssets(deps, run, readable);
   const { companyId } = sync.scope;
   if (companyId !== undefined && !readable.some((company) => company.id === companyId)) {
-    problems.add(`company ${companyId}: this connection cannot read it`, { failsRun: true });
+    problems.add({ code: 'company_not_readable', companyId }, { failsRun: true });
   }
   const companies = readable.filter(
     (company) => !sync.position[company.id]?.done && (companyId === undefined || companyId === company.id),
@@ -174,7 +177,9 @@ async function readCompanies(
     log.warn({ event: 'company.lost', connectionId, companyId: id }, 'connection lost access to a company');
   for (const id of gained)
     log.info({ event: 'company.gained', connectionId, companyId: id }, 'connection gained access to a company');
-  for (const problem of me.problems) problems.add(`/me: ${problem}`, { failsRun: false });
+  for (const problem of me.problems) {
+    problems.add({ code: 'invalid_answer', request: '/me', problem }, { failsRun: false });
+  }
   return readable;
 }
 
@@ -187,7 +192,7 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
   const skippedIds = skipped.map(({ id }) => id);
   if (skipped.length > 0) await deps.store.connections.endHeldChanges(sync.connectionId, skippedIds);
   if (companyId !== undefined && skipped.length > 0) {
-    problems.add(`company ${companyId} is skipped by a filter`, { failsRun: true });
+    problems.add({ code: 'company_skipped', companyId }, { failsRun: true });
   }
   const listed = companies.filter((company) => !skipped.includes(company));
   const stopping = new AbortController();
@@ -211,7 +216,7 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
         withoutProject++;
         if (isFound || withoutProject < listed.length) return;
       }
-      problems.add(reasonOf(error), { failsRun: true });
+      problems.add(toReason(error), { failsRun: true });
       const fields = { connectionId: sync.connectionId, syncId: sync.id, companyId: company.id };
       deps.log.warn({ event: 'company.listing_failed', ...fields, err: error }, 'company not listed');
     }

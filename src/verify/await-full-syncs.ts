@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { renderReason } from '../floor/reasons.ts';
 import type { Queues } from '../queue/queues.ts';
 import type { Connection, VerificationLine } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
@@ -60,9 +61,9 @@ async function waitForSync(
       const { error } = sync;
       return error === null
         ? undefined
-        : `the library was not fully compared for connection ${connection.id}: ${error}`;
+        : `the library was not fully compared for connection ${connection.id}: ${renderReason(error)}`;
     }
-    if (sync?.status === 'failed') return notCompared(sync.error ?? 'its full sync failed');
+    if (sync?.status === 'failed') return notCompared(sync.error ? renderReason(sync.error) : 'its full sync failed');
     const now = await store.connections.get(connection.id);
     if (!sync || now?.status !== 'active') return notCompared(`it is ${now?.status ?? 'gone'}`);
     if (sync.pages !== progress.pages) progress = { pages: sync.pages, at: performance.now() };

@@ -131,7 +131,56 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
     [{ code: 'superseded', changed: ['name'] }, 'the library has another file: its name changed'],
   ],
   no_transcript: [[{ code: 'no_transcript' }, 'no transcript was available before the deadline']],
+  asset_problem: [
+    [
+      { code: 'asset_problem', asset: 'a', reason: { code: 'unreadable_listing', problem: 'size: x' } },
+      'asset a: its listing cannot be read: size: x',
+    ],
+  ],
+  unknown_asset: [
+    [{ code: 'unknown_asset' }, 'not in the database; unless it was erased, a full sync of its company finds it'],
+  ],
+  asset_out_of_reach: [
+    [
+      { code: 'asset_out_of_reach', companyId: 'c' },
+      'this connection cannot read its company c; if the asset has moved to another one, a full resync finds it there',
+    ],
+  ],
+  id_conflict: [
+    [{ code: 'id_conflict', companyId: 'c' }, 'company c has an asset with this id, and only that one is mirrored'],
+  ],
+  not_recorded: [[{ code: 'not_recorded', error: 'out of range' }, 'cannot be recorded: out of range']],
+  company_not_readable: [
+    [{ code: 'company_not_readable', companyId: 'c' }, 'company c: this connection cannot read it'],
+  ],
+  company_skipped: [[{ code: 'company_skipped', companyId: 'c' }, 'company c is skipped by a filter']],
+  listing_incomplete: [
+    [
+      { code: 'listing_incomplete', companyId: 'c', cursor: 'repeated' },
+      'company c: the last cursor leads back to an earlier page, so the listing ended here and may be incomplete',
+    ],
+    [
+      { code: 'listing_incomplete', companyId: 'c', cursor: 'refused' },
+      'company c: the library refused a cursor that it gave twice; the listing ended there',
+    ],
+  ],
+  changes_held: [
+    [
+      { code: 'changes_held', kind: 'missing', count: 3, known: 5, connectionId: 'n', companyId: 'c' },
+      '3 of 5 assets of company c are missing in the library; none is marked as gone. To accept it: ' +
+        'asset-mirror resync n --company c --accept-gone',
+    ],
+  ],
+  disconnected: [
+    [{ code: 'disconnected', by: 'operator' }, 'disconnected by the operator'],
+    [{ code: 'disconnected', by: 'library' }, expect.stringContaining('connect again')],
+    [{ code: 'disconnected', by: 'lost_answer' }, expect.stringContaining('refresh was lost')],
+  ],
   several: [
+    [
+      { code: 'several', reasons: [{ code: 'empty' }, { code: 'no_link' }], more: 3 },
+      'the download is empty; the library says that the file is there, but gives no link to it; and 3 more',
+    ],
     [
       { code: 'several', reasons: [{ code: 'no_transcript' }, { code: 'empty' }] },
       'no transcript was available before the deadline; the download is empty',

@@ -1,6 +1,7 @@
 import { connect } from 'node:net';
 import { text as toText } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { byOperator } from '../support/reasons.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 import { asking, problem } from './asking.ts';
@@ -245,7 +246,7 @@ describe('a resync', () => {
 
   test('a resync of an ended connection is refused with advice to connect again', async () => {
     const other = await stage.company();
-    await stage.store.connections.end(other.connectionId, 'as a test');
+    await stage.store.connections.end(other.connectionId, byOperator);
     const answer = await ask('POST', `/api/connections/${other.connectionId}/resync`, { body: '{"mode":"full"}' });
     expect(answer).toMatchObject(
       problem(409, 'connection_disconnected', expect.stringContaining('connect-link --connection')),

@@ -4,6 +4,7 @@ import { Writable } from 'node:stream';
 import pg from 'pg';
 import { expect, inject } from 'vitest';
 import { createLog } from '../../src/floor/log.ts';
+import { reasonFields, renderReason } from '../../src/floor/reasons.ts';
 import { OAuthClient } from '../../src/oauth/client.ts';
 import { createSealer } from '../../src/oauth/seal.ts';
 import { Tokens, type TokensOptions } from '../../src/oauth/tokens.ts';
@@ -190,11 +191,12 @@ function inRecords(of: { store: Store; sql: pg.Client; sealer: ReturnType<typeof
   async function expectDisconnected(id: string, reason: RegExp) {
     const connection = await saved(id);
     expect(connection).toMatchObject({ status: 'disconnected', tokens: null, refreshOwner: null });
-    expect(connection.lastError).toMatch(reason);
+    const { lastError } = connection;
+    expect(renderReason(lastError!)).toMatch(reason);
     const ends = (await eventsOf(id)).filter(({ kind }) => kind === 'connection.disconnected');
-    expect(ends).toEqual([{ kind: 'connection.disconnected', data: { reason: connection.lastError } }]);
+    expect(ends).toEqual([{ kind: 'connection.disconnected', data: reasonFields(lastError!) }]);
     const found = lines.filter(({ msg, connectionId }) => msg === 'connection disconnected' && connectionId === id);
-    expect(found).toMatchObject([{ level: 'warn', reason: connection.lastError }]);
+    expect(found).toMatchObject([{ level: 'warn', ...reasonFields(lastError!) }]);
   }
 
   return { saved, expectStillConnected, expectDisconnected };

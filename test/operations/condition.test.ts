@@ -1,8 +1,10 @@
 // @module-tag slow
+
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { conditionOf } from '../../src/operations/condition.ts';
 import { byState } from '../../src/store/assets/counts.ts';
 import type { Connection } from '../../src/store/database/schema.ts';
+import { why } from '../support/reasons.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
@@ -27,16 +29,16 @@ const ago = (ms: number) => ({ ...connection, lastSyncAt: new Date(now - ms) });
 describe('the condition of a connection', () => {
   test.each<[string, Connection, Partial<typeof options>, string]>([
     ['synced a minute ago', connection, {}, 'up_to_date'],
-    ['whose last sync failed', { ...connection, lastError: 'the library does not answer' }, {}, 'error'],
+    ['whose last sync failed', { ...connection, lastError: why }, {}, 'error'],
     ['with failed assets', connection, { byState: { ...options.byState, failed: 1 } }, 'assets_failed'],
     ['with assets to transfer', connection, { byState: { ...options.byState, pending: 2, failed: 1 } }, 'mirroring'],
     ['whose assets are all skipped', connection, { skipped: 3 }, 'all_skipped'],
     ['that was never synced', { ...connection, connectedAt: new Date(now), lastSyncAt: null }, {}, 'first_sync'],
     ['that was never synced, for a day', { ...connection, lastSyncAt: null }, {}, 'late'],
-    ['with a held company', { ...connection, lastError: 'no answer' }, { isHeld: true }, 'held'],
-    ['that waits', { ...connection, lastError: 'asked to wait' }, { delayedUntil: '2026-03-01T12:10:00Z' }, 'waiting'],
-    ['paused by an operator', { ...connection, status: 'paused', lastError: 'x' }, {}, 'paused'],
-    ['disconnected', { ...connection, status: 'disconnected', lastError: 'x' }, {}, 'disconnected'],
+    ['with a held company', { ...connection, lastError: why }, { isHeld: true }, 'held'],
+    ['that waits', { ...connection, lastError: why }, { delayedUntil: '2026-03-01T12:10:00Z' }, 'waiting'],
+    ['paused by an operator', { ...connection, status: 'paused', lastError: why }, {}, 'paused'],
+    ['disconnected', { ...connection, status: 'disconnected', lastError: why }, {}, 'disconnected'],
     ['with an interval of 5 minutes, synced 20 minutes ago', ago(20 * 60_000), {}, 'up_to_date'],
     ['with an interval of 5 minutes, synced 22 minutes ago', ago(22 * 60_000), {}, 'late'],
     ['with an interval of a day, synced 29 hours ago', ago(29 * hour), { syncInterval: 24 * hour }, 'up_to_date'],

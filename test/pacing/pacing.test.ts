@@ -69,11 +69,32 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
         delayedUntil: expect.any(String),
       },
       lastError: expect.stringContaining('for 2h 00m, longer than the maximum; next request after 1h 00m'),
+      reason: { code: 'asked_to_wait', askedMs: 7_200_000, retryInMs: 3_600_000, text: expect.any(String) },
     });
     expect(await shown(other.connectionId)).toMatchObject({
       adaptiveLimit: { limit: 4, ceiling: 4, delayedUntil: null },
       lastError: null,
     });
+  });
+
+  test('a connection that waits gives the reason of its wait, and after it the problem of its last sync', async () => {
+    await open();
+    const { connectionId } = await stage.company();
+    await stage.store.connections.delay(connectionId, 60_000, { code: 'no_reader' });
+    const request = await stage.store.syncs.request(connectionId, 'full', { companyId: 'unknown' });
+    await stage.query(`UPDATE connections SET delayed_until = NULL`);
+    await stage.run(connectionId);
+    const unknown = {
+      code: 'company_not_readable',
+      companyId: 'unknown',
+      text: 'company unknown: this connection cannot read it',
+    };
+    expect(await stage.mirror.api('GET', `/syncs/${request}`)).toMatchObject({ error: unknown.text, reason: unknown });
+    expect(await shown(connectionId)).toMatchObject({ lastError: unknown.text, reason: unknown });
+
+    await stage.query(`UPDATE connections SET delayed_until = now() + interval '1 min'`);
+    const { lastError, reason } = await shown(connectionId);
+    expect(reason).toEqual({ code: 'no_reader', text: lastError });
   });
 
   test('work that is under way sends no more requests while its connection waits', async () => {

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Reason } from '../../src/floor/reasons.ts';
 import { leaseOf } from '../../src/store/assets/leases.ts';
 import { mirroredAlone as found } from '../support/mirrored.ts';
+import { byOperator } from '../support/reasons.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 import { age } from './age.ts';
@@ -104,7 +105,7 @@ describe('the dispatcher', () => {
     const ids: string[] = [];
     const looks: string[] = [];
     for (const { companyId, connectionId } of companies) {
-      await stage.store.connections.end(connectionId, 'as a test');
+      await stage.store.connections.end(connectionId, byOperator);
       const uploaded = await stage.upload(companyId, 20);
       looks.push(...uploaded.splice(0, 10));
       ids.push(...uploaded);
@@ -125,7 +126,7 @@ describe('the dispatcher', () => {
     const media = given.filter((id) => ids.includes(id));
     expect(media.length).toBeGreaterThanOrEqual(20);
     expect(media.length).toBeLessThan(80);
-    await stage.store.connections.end(connectionId, 'as a test');
+    await stage.store.connections.end(connectionId, byOperator);
   });
 
   test('the dispatcher gives each slot once, in any number of processes', async () => {
@@ -139,8 +140,8 @@ describe('the dispatcher', () => {
     const { connectionId } = await stage.person(a.companyId, b.companyId);
     const old = await stage.upload(a.companyId, 10);
     const [newest] = await stage.upload(b.companyId, 1, { uploadDate: Date.now() });
-    await stage.store.connections.end(a.connectionId, 'as a test');
-    await stage.store.connections.end(b.connectionId, 'as a test');
+    await stage.store.connections.end(a.connectionId, byOperator);
+    await stage.store.connections.end(b.connectionId, byOperator);
     await stage.sync(connectionId);
     expect(await dispatch()).toEqual([newest, ...old.slice(7).reverse()]);
   });
@@ -226,7 +227,7 @@ test('a lease that ends frees one slot, for the newest due asset', { tags: 'slow
     expect(await dispatch()).toEqual([ids[4]]);
     // A second write of a lease is refused, and so is one of a connection that has ended.
     expect(await stage.store.assets.mirrored(first!, found)).toBe(false);
-    await stage.store.connections.end(connectionId, 'as a test');
+    await stage.store.connections.end(connectionId, byOperator);
     expect(await stage.store.assets.mirrored(second!, found)).toBe(false);
     expect(await dispatch()).toEqual([]);
   } finally {

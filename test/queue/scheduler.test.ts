@@ -1,6 +1,8 @@
 // @module-tag slow
+
 import { describe, expect, inject, test, vi } from 'vitest';
 import { startMirror } from '../support/mirror.ts';
+import { byOperator } from '../support/reasons.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 
@@ -181,7 +183,7 @@ describe.each(backends)('schedules on $name', ({ redis }) => {
         const [a, b] = [await stage.company(), await stage.company()];
         // The worker compares all schedules when it starts.
         await expect.poll(() => keys(stage)).toEqual(pairs(a.connectionId, b.connectionId));
-        await stage.store.connections.end(a.connectionId, 'as a test');
+        await stage.store.connections.end(a.connectionId, byOperator);
         await until('its schedules to go', async () => (await keys(stage)).length === 2);
         expect(await keys(stage)).toEqual(pairs(b.connectionId));
         await stage.store.connections.connect({

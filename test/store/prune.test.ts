@@ -1,11 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import type { Reason } from '../../src/floor/reasons.ts';
 import { Queues } from '../../src/queue/queues.ts';
 import type { Sync } from '../../src/store/database/schema.ts';
 import { remembered } from '../../src/store/prune.ts';
 import type { Store } from '../../src/store/store.ts';
 import { decide } from '../../src/sync/decide.ts';
+import { byOperator, why } from '../support/reasons.ts';
 import { newRedis } from '../support/redis.ts';
 import { until } from '../support/until.ts';
 import { consented, leaseTo, listed, newStore, silent } from './records.ts';
@@ -47,7 +49,7 @@ async function rows(): Promise<Record<string, number>> {
 async function run(
   connectionId: string,
   companyId: string,
-  what: { mode: 'incremental' | 'full'; ids: string[]; name?: string; error?: string },
+  what: { mode: 'incremental' | 'full'; ids: string[]; name?: string; error?: Reason },
 ): Promise<void> {
   const lease = leaseTo(connectionId, randomUUID());
   await store.syncs.request(connectionId, what.mode);
@@ -90,13 +92,13 @@ test('the database does not grow over two weeks of operation', { tags: 'slow', t
       for (let i = 0; i < 2; i++) await run(id, companyId, { mode: 'incremental', ids: ids(companyId).slice(0, 2) });
       // One asset is renamed, one run fails, another asset goes and is back the next day.
       await run(id, companyId, { mode: 'incremental', ids: ids(companyId).slice(0, 1), name: `name of day ${day}` });
-      await run(id, companyId, { mode: 'incremental', ids: [], error: 'the library answered 500' });
+      await run(id, companyId, { mode: 'incremental', ids: [], error: why });
       await run(id, companyId, { mode: 'full', ids: ids(companyId).slice(day % 2) });
     }
     // A company that comes and goes, a user who leaves and connects again, attempts to connect.
     await store.connections.setCompanies(a.id, [], { complete: true });
     await store.connections.setCompanies(a.id, [{ id: a.companyId, name: 'Acme' }], { complete: true });
-    await store.connections.end(b.id, 'as a test');
+    await store.connections.end(b.id, byOperator);
     await store.connections.connect(people[1]!);
     for (let i = 0; i < 5; i++) {
       await store.connections.useState(randomUUID(), new Date(Date.now() + 600_000));
@@ -123,9 +125,9 @@ test('pruning keeps the last sync and event of each kind, however old, and what 
   await store.connections.setCompanies(id, [{ id: companyId, name: 'Acme' }], { complete: true });
   for (const mode of ['incremental', 'full', 'incremental', 'full'] as const) {
     await run(id, companyId, { mode, ids: [`asset of ${id}`] });
-    await run(id, companyId, { mode, ids: [], error: 'why' });
+    await run(id, companyId, { mode, ids: [], error: why });
   }
-  await store.connections.end(id, 'as a test');
+  await store.connections.end(id, byOperator);
   await store.connections.connect({
     ...consented(),
     user: { id: (await store.connections.get(id))!.userId, name: '', email: '' },

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
+import { type Reason, renderReason } from '../../src/floor/reasons.ts';
 import { defaultTimings } from '../../src/floor/timings.ts';
 import { createAccess } from '../../src/pacing/with-token.ts';
 import type { Sync, SyncMode, SyncScope } from '../../src/store/database/schema.ts';
@@ -119,6 +120,11 @@ function inLibrary(admin: Admin, mirror: Connecting) {
   };
 }
 
+/** A sync whose reasons are rendered. */
+type SyncInWords = Omit<Sync, 'error' | 'held'> & { error: string | null; held: string | null };
+
+const textOf = (reason: Reason | null) => reason && renderReason(reason);
+
 /** The work that a test does in place of workers. */
 function inPlaceOfWorkers(deps: SyncDeps, admin: Admin) {
   const { store } = deps;
@@ -127,16 +133,17 @@ function inPlaceOfWorkers(deps: SyncDeps, admin: Admin) {
     run: (connectionId: string, more: Partial<SyncDeps> = {}, stop = new AbortController().signal) =>
       runSyncs({ ...deps, ...more }, connectionId, stop),
 
-    /** Requests a sync and runs it. */
+    /** Requests a sync and runs it. Its error, and what it has held, are returned as text. */
     async sync(
       connectionId: string,
       mode: SyncMode = 'incremental',
       scope: SyncScope = {},
       more: Partial<SyncDeps> = {},
-    ): Promise<Sync> {
+    ): Promise<SyncInWords> {
       const id = await store.syncs.request(connectionId, mode, scope);
       await runSyncs({ ...deps, ...more }, connectionId, new AbortController().signal);
-      return (await store.syncs.get(id!))!;
+      const sync = (await store.syncs.get(id!))!;
+      return { ...sync, error: textOf(sync.error), held: textOf(sync.held) };
     },
 
     /** Starts a sync whose library does not answer after `pages` pages, and stops it there. */

@@ -69,7 +69,10 @@ describe('two companies that list the same asset id', () => {
   test('an unreadable listing of an asset that another company has changes no record; the sync reports it', async () => {
     const { second, id, before, conflicts } = await twice({ size: 'five' });
     const run = await stage.sync(second.connectionId);
-    expect(run).toMatchObject({ status: 'done', error: expect.stringMatching(`^asset ${id}: size: [^;]*$`) });
+    expect(run).toMatchObject({
+      status: 'done',
+      error: expect.stringMatching(`^asset ${id}: its listing cannot be read: size: [^;]*$`),
+    });
     expect(await stage.store.assets.get(id)).toMatchObject({
       connectionId: before.connectionId,
       revision: before.revision,

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { type Reason, renderReason } from '../../src/floor/reasons.ts';
 import { decide } from '../../src/sync/decide.ts';
+import { why } from '../support/reasons.ts';
 import {
   full,
   incremental,
@@ -13,7 +14,6 @@ import {
   reset,
   unreadable,
   unreadableListing,
-  why,
 } from './decisions.ts';
 
 const pictured = listing({ hasThumbnail: true });

@@ -35,7 +35,6 @@ export const unreadableListing: Reason = {
 };
 
 /** Any reason. */
-export const why: Reason = { code: 'error', text: 'why' };
 
 /** A recorded asset in this state, listed before as above. */
 export function record(state: AssetState, more: Partial<Asset & KnownAsset> = {}): Asset & KnownAsset {

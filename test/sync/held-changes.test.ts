@@ -76,7 +76,9 @@ describe('a listing in which many mirrored files are others', () => {
     ]);
     expect(await heldChanges(connectionId)).toMatchObject([{ kind: 'replaced', count: 60, known: 60, sample }]);
     const shown = await stage.mirror.api('GET', `/connections/${connectionId}`);
-    expect(shown).toMatchObject({ condition: { code: 'held' }, lastError: null });
+    expect(shown).toMatchObject({ condition: { code: 'held' }, lastError: null, reason: null });
+    const { syncs } = await stage.mirror.api('GET', `/syncs?connectionId=${connectionId}&limit=1`);
+    expect(syncs[0].reason).toMatchObject({ code: 'changes_held', kind: 'replaced', count: 60, known: 60, companyId });
     const { explanation } = await stage.mirror.api('GET', `/assets/${ids[0]}`);
     expect(explanation.join(' ')).toMatch(/has had another file for it since .*--accept-replaced/);
 
@@ -139,7 +141,7 @@ describe('a listing in which many mirrored files are others', () => {
     expect(stopped).toMatchObject({ status: 'running', changed: 25 });
     expect(await pending(companyId)).toEqual([]);
     expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
-    expect((await stage.store.syncs.get(stopped.id))!.held).toMatch(/63 of 250/);
+    expect(await stage.store.syncs.get(stopped.id)).toMatchObject({ held: { count: 63, known: 250 } });
     expect(await pending(companyId)).toEqual([]);
   });
 

@@ -1,4 +1,5 @@
 // @module-tag slow
+
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import pg from 'pg';
@@ -10,6 +11,7 @@ import type { SyncDeps } from '../../src/sync/deps.ts';
 import { runSyncs } from '../../src/sync/run-syncs.ts';
 import { consented, newStore, silent } from '../store/records.ts';
 import { createModel, type Model, type Paging } from '../support/model.ts';
+import { byOperator } from '../support/reasons.ts';
 import { type End, type HistoryEntry, happening, overlap, type Step, steps } from './histories.ts';
 
 /** High-water marks and paging: real syncs on a real database, against a model of a library that answers arbitrarily. */
@@ -162,7 +164,7 @@ async function carryOut(at: Scene, all: Step[], check: () => Promise<void>): Pro
         await at.run(person!, step.mode, step);
         break;
       case 'leaves':
-        await store.connections.end(person!.connectionId, 'as a test');
+        await store.connections.end(person!.connectionId, byOperator);
         break;
       case 'comes back':
         await store.connections.connect(person!.grant);
@@ -253,7 +255,7 @@ test('when one of two connections ends, the other misses no upload of their comp
       await carryOut(at, all, () => marksAreTrue(at));
       const left = at.people[last]!;
       const other = at.people[1 - last]!;
-      await store.connections.end(other.connectionId, 'as a test');
+      await store.connections.end(other.connectionId, byOperator);
       await store.connections.connect(left.grant);
       left.readable = true;
       at.model.passes(overlap);

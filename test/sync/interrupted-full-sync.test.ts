@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { byOperator } from '../support/reasons.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 import { askedFor, gone } from './missing.ts';
@@ -108,7 +109,7 @@ describe('an interrupted full sync', () => {
     await stage.sync(connectionId);
     await stage.stopInTheMiddle({ companyId, connectionId }, 1, 'full');
     expect(await stage.rows('sightings')).toBe(1);
-    await stage.store.connections.end(connectionId, 'as a test');
+    await stage.store.connections.end(connectionId, byOperator);
     expect(await stage.rows('sightings')).toBe(0);
   });
 

@@ -50,7 +50,10 @@ describe('the pages of a listing', () => {
     expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'running', pages: 1 });
     // Without any progress it has failed: it may be only this company, and others must be listed.
     await stage.run(connectionId);
-    expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'failed', error: expect.stringContaining('500') });
+    expect(await stage.store.syncs.get(id)).toMatchObject({
+      status: 'failed',
+      error: { code: 'http_status', status: 500 },
+    });
     expect(await stage.highWaterMark(connectionId, companyId)).toBeNull();
 
     await stage.admin.clearFaults();

@@ -21,7 +21,7 @@ describe('invalid answers', () => {
     const [bad] = await stage.upload(companyId, 1, { override: { size: 'large' } });
     const run = await stage.sync(connectionId);
     expect(run).toMatchObject({ status: 'done', new: 2 });
-    expect(run.error).toContain(`asset ${bad}: size: `);
+    expect(run.error).toContain(`asset ${bad}: its listing cannot be read: size: `);
     const assets = await stage.assets(companyId);
     const problems = assets.map(({ id, state, reason }) => [id, state, reason && renderReason(reason).split(':')[1]]);
     expect(problems).toEqual(
@@ -55,14 +55,14 @@ describe('invalid answers', () => {
     const mirror = { filters: { includeTypes: [], excludeTypes: ['audio'] } };
     const run = await stage.sync(connectionId, 'full', {}, mirror);
     expect(run).toMatchObject({ status: 'done', seen: odd.length + 1, new: odd.length });
-    expect(run.error).toMatch(/^asset without a readable id \("file 0"\): id: /);
+    expect(run.error).toMatch(/^asset without a readable id \("file 0"\): its listing cannot be read: id: /);
     const assets = await stage.assets(companyId);
     expect(assets.map(({ state, name }) => [state, name])).toEqual(odd.map(() => ['failed', 'file 0']));
     for (const { reason } of assets) expect(renderReason(reason!)).toMatch(/^its listing cannot be read: id: /);
 
     // Neither a partial sync nor a second full one changes that.
     expect(await stage.sync(connectionId, 'incremental', { since: Date.now() }, mirror)).toMatchObject({ error: null });
-    expect((await stage.store.connections.get(connectionId))!.lastError).toBe(run.error);
+    expect(renderReason((await stage.store.connections.get(connectionId))!.lastError!)).toBe(run.error);
     expect(await stage.sync(connectionId, 'full', {}, mirror)).toMatchObject({ new: 0, changed: 0, error: run.error });
 
     // Repaired, or gone from the listing.
@@ -86,7 +86,7 @@ describe('invalid answers', () => {
       const run = await stage.sync(connectionId);
       const [field] = Object.keys(override);
       expect(run).toMatchObject({ status: 'done', new: 3 });
-      expect(run.error).toBe(`asset ${bad}: ${field}: expected at most 1000 bytes`);
+      expect(run.error).toBe(`asset ${bad}: its listing cannot be read: ${field}: expected at most 1000 bytes`);
       const states = await Promise.all(
         [before, bad, after].map(async (id) => (await stage.store.assets.get(id!))?.state),
       );
@@ -119,7 +119,9 @@ describe('invalid answers', () => {
     );
     const run = await stage.sync(connectionId);
     expect(run).toMatchObject({ status: 'done', new: 3 });
-    expect(run.error).toBe('asset without a readable id ("long"): id: expected an id of at most 1000 bytes');
+    expect(run.error).toBe(
+      'asset without a readable id ("long"): its listing cannot be read: id: expected an id of at most 1000 bytes',
+    );
     const states = Object.fromEntries((await stage.assets(companyId)).map(({ id, state }) => [id, state]));
     expect(states).toMatchObject({ [uploads[0]!.id]: 'pending', [uploads[2]!.id]: 'pending' });
     expect(Object.values(states).toSorted()).toEqual(['failed', 'pending', 'pending']);

@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { leaseOf } from '../../src/store/assets/leases.ts';
+import { byOperator } from '../support/reasons.ts';
 import { longAgo, newStage, overlap, type Stage } from '../support/stage.ts';
 import { askedFor, gone, states } from './missing.ts';
 
@@ -148,7 +149,7 @@ describe('a company of a full sync', () => {
     expect(await stage.sync(second.connectionId, 'full')).toMatchObject({ gone: 0 });
     expect(await stage.sync(first.connectionId, 'full')).toMatchObject({ gone: 1 });
 
-    await stage.store.connections.end(first.connectionId, 'as a test');
+    await stage.store.connections.end(first.connectionId, byOperator);
     await stage.handOver();
     await stage.admin.removeAsset(ids[1]!);
     expect(await stage.sync(second.connectionId, 'full')).toMatchObject({ gone: 1 });
@@ -162,7 +163,7 @@ describe('a company of a full sync', () => {
     const second = await stage.person(companyId);
     const own = await stage.upload(companyId, 10, { uploadDate: longAgo + overlap });
     await stage.sync(second.connectionId);
-    await stage.store.connections.end(first.connectionId, 'as a test');
+    await stage.store.connections.end(first.connectionId, byOperator);
     for (const id of [...ids, own[0]!]) await stage.admin.removeAsset(id);
     const count: typeof stage.store.missing.count = async (listed) => {
       const found = await stage.store.missing.count(listed);

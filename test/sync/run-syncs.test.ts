@@ -1,6 +1,7 @@
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { runSyncs } from '../../src/sync/run-syncs.ts';
+import { byOperator } from '../support/reasons.ts';
 import { connectAs, longAgo, newStage, overlap, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 
@@ -226,7 +227,7 @@ describe('a library that asks the client to wait', () => {
       expect(await stage.run(connectionId)).toMatchObject({ outcome: 'delayed' });
       expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'running', error: null });
       const connection = await stage.store.connections.get(connectionId);
-      expect(connection).toMatchObject({ status: 'active', lastError: expect.stringMatching(/asked to wait/) });
+      expect(connection).toMatchObject({ status: 'active', lastError: { code: 'asked_to_wait' } });
       expect(connection!.delayedUntil!.getTime()).toBeGreaterThan(began + 3_590_000);
 
       // No request is sent for this connection before that.
@@ -261,7 +262,7 @@ describe('a connection that ends during a sync', () => {
     const running = stage.run(connectionId);
     await until('the second page to be asked for', async () => (await stage.listings(companyId)) === 2);
     await until('the first page to be recorded', async () => (await stage.ids(companyId)).length === 100);
-    expect(await stage.store.connections.end(connectionId, 'as a test')).toBeDefined();
+    expect(await stage.store.connections.end(connectionId, byOperator)).toBeDefined();
     expect(await running).toMatchObject({ outcome: 'handed_back' });
     await stage.admin.clearFaults();
     expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 0 });

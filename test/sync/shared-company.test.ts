@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { leaseOf } from '../../src/store/assets/leases.ts';
+import { byOperator } from '../support/reasons.ts';
 import { connectAs, newStage, type Stage } from '../support/stage.ts';
 import { dispatched } from './dispatched.ts';
 
@@ -85,8 +86,8 @@ describe('a company that two connections can read', () => {
 
   test('assets wait when all their connections have ended, and continue with the first that reconnects', async () => {
     const { companyId, first, second, ids } = await shared();
-    await stage.store.connections.end(second.connectionId, 'as a test');
-    await stage.store.connections.end(first.connectionId, 'as a test');
+    await stage.store.connections.end(second.connectionId, byOperator);
+    await stage.store.connections.end(first.connectionId, byOperator);
     expect(await dispatched(stage, ...ids)).toEqual([]);
     await connectAs(stage.mirror, second.userId);
     await stage.handOver();
@@ -97,7 +98,7 @@ describe('a company that two connections can read', () => {
   test('assets of an ended connection get another one in batches, as there may be a million', async () => {
     const { companyId, first, second } = await shared(5);
     await stage.query(`UPDATE assets SET state = 'mirrored', next_at = NULL WHERE company_id = $1`, [companyId]);
-    await stage.store.connections.end(first.connectionId, 'as a test');
+    await stage.store.connections.end(first.connectionId, byOperator);
     await stage.sync(second.connectionId);
     expect(await owners(companyId)).toEqual([first.connectionId]);
     const moved = [];
@@ -109,8 +110,8 @@ describe('a company that two connections can read', () => {
   test('assets without a connection go to a connection that can read their company later', async () => {
     const { companyId, first, second, ids } = await shared();
     await Promise.all([
-      stage.store.connections.end(first.connectionId, 'as a test'),
-      stage.store.connections.end(second.connectionId, 'as a test'),
+      stage.store.connections.end(first.connectionId, byOperator),
+      stage.store.connections.end(second.connectionId, byOperator),
     ]);
     const third = await stage.person();
     await stage.admin.setAccess(companyId, third.userId, true);

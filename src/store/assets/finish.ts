@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from 'kysely';
-import { type Reason, renderReason, type SkippedByFilter } from '../../floor/reasons.ts';
+import { type Reason, reasonFields, type SkippedByFilter } from '../../floor/reasons.ts';
 import { jsonb } from '../database/jsonb.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
@@ -37,8 +37,7 @@ export async function failed(db: Database, lease: AssetLease, reason: Reason): P
     const { rows } = await sql`SELECT FROM assets WHERE id = ${lease.assetId} AND state = 'failed'`.execute(tx);
     // Otherwise a listing has changed it meanwhile, and it is tried again.
     const hasFailed = isEnded && rows.length > 0;
-    const data = { reason: renderReason(reason), reasonCode: reason.code };
-    if (hasFailed) await addAssetEvent(tx, 'asset.failed', lease.assetId, data);
+    if (hasFailed) await addAssetEvent(tx, 'asset.failed', lease.assetId, reasonFields(reason));
     return isEnded;
   });
 }

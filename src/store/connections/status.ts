@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { type Reason, renderReason } from '../../floor/reasons.ts';
+import { type Reason, reasonFields } from '../../floor/reasons.ts';
 import { inIndexOrder, isQueued } from '../assets/leases.ts';
 import { leaveWork } from '../companies/adopt-assets.ts';
 import { jsonb } from '../database/jsonb.ts';
@@ -17,7 +17,7 @@ import { request } from '../syncs/syncs.ts';
 export async function end(
   db: Database,
   id: string,
-  reason: string,
+  reason: Reason,
   refused?: { tokenVersion: number; owner: string },
 ): Promise<Pick<Connection, 'userId' | 'tokens'> | undefined> {
   return db.transaction().execute(async (tx) => {
@@ -40,7 +40,7 @@ export async function end(
         refreshUntil: null,
         syncOwner: null,
         syncUntil: null,
-        lastError: reason,
+        lastError: jsonb(reason),
       })
       .where('id', '=', id)
       .where('status', '<>', 'disconnected')
@@ -53,13 +53,13 @@ export async function end(
     await leaveWork(tx, id);
     await tx
       .updateTable('syncs')
-      .set({ status: 'failed', error: reason, finishedAt: sql`now()` })
+      .set({ status: 'failed', error: jsonb(reason), finishedAt: sql`now()` })
       .where('connectionId', '=', id)
       .where('status', 'in', ['waiting', 'running'])
       .execute();
     await sql`
       DELETE FROM sightings USING syncs WHERE syncs.id = sync_id AND syncs.connection_id = ${id}`.execute(tx);
-    await addEvent(tx, { kind: 'connection.disconnected', connectionId: id, data: { reason } });
+    await addEvent(tx, { kind: 'connection.disconnected', connectionId: id, data: reasonFields(reason) });
     await notify(tx, { connectionId: id });
     return before;
   });
@@ -110,8 +110,7 @@ export async function resume(db: Database, id: string): Promise<boolean> {
 /** Stops all requests of a connection for `waitMs`; the reason becomes its last error until a sync ends. False: it already waits as long. */
 export async function delay(db: Database, id: string, waitMs: number, reason: Reason): Promise<boolean> {
   const result = await sql`
-    UPDATE connections SET delayed_until = ${inMs(waitMs)}, delayed_reason = ${jsonb(reason)},
-      last_error = ${renderReason(reason)}
+    UPDATE connections SET delayed_until = ${inMs(waitMs)}, delayed_reason = ${jsonb(reason)}, last_error = ${jsonb(reason)}
     WHERE id = ${id} AND status <> 'disconnected'
       AND (delayed_until IS NULL OR delayed_until < ${inMs(waitMs)})`.execute(db);
   return wroteAny(result);

@@ -31,7 +31,7 @@ const connections = `
     connected_at timestamptz NOT NULL DEFAULT now(),
     last_sync_at timestamptz,
     news_at timestamptz,
-    last_error text,
+    last_error jsonb,
     -- When an operator last disconnected it: earlier connect links no longer work.
     links_since timestamptz
   );
@@ -453,9 +453,10 @@ const syncs = `
     new integer NOT NULL DEFAULT 0,
     changed integer NOT NULL DEFAULT 0,
     gone integer NOT NULL DEFAULT 0,
-    error text,
-    -- Which companies it has held, and how to accept that.
-    held text,
+    -- What it could not do: a code with data.
+    error jsonb,
+    -- Which companies it has held.
+    held jsonb,
     -- Whether a scheduled verification follows, and which.
     with_bucket boolean NOT NULL DEFAULT false,
     verification_id text,

@@ -70,7 +70,7 @@ interface ConnectionTable {
   lastSyncAt: Date | null;
   /** When a sync last found new or changed assets. */
   newsAt: Date | null;
-  lastError: string | null;
+  lastError: Reason | null;
   /** When an operator last disconnected it: earlier connect links no longer work. */
   linksSince: Date | null;
 }
@@ -344,9 +344,9 @@ interface SyncTable {
   withBucket: Generated<boolean>;
   /** The verification of `withBucket`, once the sync has ended. It may be deleted before the sync. */
   verificationId: Generated<string | null>;
-  error: string | null;
-  /** The companies whose changes the sync has held, and how to accept the changes. */
-  held: string | null;
+  error: Reason | null;
+  /** The companies whose changes the sync has held. */
+  held: Reason | null;
   /** Its trace (W3C Trace Context), if there is one. */
   traceparent: string | null;
   requestedAt: Generated<Date>;

@@ -1,4 +1,6 @@
 import { sql } from 'kysely';
+import { type Reason, reasonFields } from '../../floor/reasons.ts';
+import { jsonb } from '../database/jsonb.ts';
 import type { Database, Sync } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
 import { requestScheduledOf } from '../verifications/verifications.ts';
@@ -16,9 +18,9 @@ export type EndedSync = Pick<Sync, 'pages' | 'seen' | 'new' | 'changed' | 'gone'
 
 export interface SyncOutcome {
   status: 'done' | 'failed';
-  error: string | null;
+  error: Reason | null;
   /** The companies whose changes the sync has held. */
-  held?: string | null;
+  held?: Reason | null;
 }
 
 /**
@@ -81,7 +83,7 @@ async function writeEnd(
       AND finished_at >= (SELECT connected_at FROM connections WHERE id = ${connectionId})
     ORDER BY finished_at DESC LIMIT 1)`;
   const errorAfterFull = sql`CASE WHEN EXISTS (SELECT FROM syncs WHERE id = ${sync.id} AND ${full}) THEN NULL ELSE ${errorOfLastFull} END`;
-  const lastError = error !== null ? sql`${error}::text` : sync.mode === 'full' ? errorAfterFull : errorOfLastFull;
+  const lastError = error !== null ? jsonb(error) : sync.mode === 'full' ? errorAfterFull : errorOfLastFull;
   // A sync requested at this moment finds the lease released, or the dispatcher starts it.
   const { rows } = await sql<EndedSync & { lastSyncAt: Date | null; connectedAt: Date }>`
     WITH before AS (
@@ -98,7 +100,7 @@ async function writeEnd(
         AND EXISTS (SELECT FROM syncs WHERE syncs.id = ${sync.id} AND syncs.status = 'running')
       RETURNING before.*
     ), run AS (
-      UPDATE syncs SET status = ${status}, error = ${error}, held = ${held}, position = '{}', finished_at = now()
+      UPDATE syncs SET status = ${status}, error = ${jsonb(error)}, held = ${jsonb(held)}, position = '{}', finished_at = now()
       FROM ended WHERE syncs.id = ${sync.id} AND syncs.status = 'running'
       RETURNING pages, seen, new, changed, gone
     )
@@ -115,7 +117,7 @@ function isWhole({ scope: { acceptGone: _, acceptReplaced: __, acceptRemoved: __
 }
 
 /** Adds an event, unless the last sync of everything had failed, too: it would be repeated every few minutes. */
-async function reportFailure(tx: Database, { id, connectionId, mode }: Sync, reason: string | null): Promise<void> {
+async function reportFailure(tx: Database, { id, connectionId, mode }: Sync, error: Reason | null): Promise<void> {
   const before = await tx
     .selectFrom('syncs')
     .select('status')
@@ -127,7 +129,11 @@ async function reportFailure(tx: Database, { id, connectionId, mode }: Sync, rea
     .limit(1)
     .executeTakeFirst();
   if (before?.status === 'failed') return;
-  await addEvent(tx, { kind: 'sync.failed', connectionId, data: { syncId: id, mode, reason } });
+  await addEvent(tx, {
+    kind: 'sync.failed',
+    connectionId,
+    data: { syncId: id, mode, ...(error && reasonFields(error)) },
+  });
 }
 
 /** Null if it is no valid date. */

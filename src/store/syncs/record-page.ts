@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import pg from 'pg';
 import { reasonOf } from '../../floor/errors.ts';
+import { type Reason, renderReason } from '../../floor/reasons.ts';
 import { hasReplacements } from '../companies/held-changes.ts';
 import {
   type CompanyPosition,
@@ -92,10 +93,10 @@ async function recordOneByOne(tx: Database, page: ListedPage): Promise<Counts> {
   for (const asset of page.assets) {
     const error = await record(asset);
     if (error === undefined) continue;
-    const problem = `cannot be recorded: ${reasonOf(error)}`;
-    counts.refused.push({ id: asset.id, problem });
+    const reason: Reason = { code: 'not_recorded', error: reasonOf(error) };
+    counts.refused.push({ id: asset.id, reason });
     const empty = { projectId: null, assetType: null, name: null, size: null, uploadDate: null, listed: {} };
-    await record({ id: asset.id, ...empty, problem });
+    await record({ id: asset.id, ...empty, problem: renderReason(reason) });
   }
   return counts;
 }

@@ -59,7 +59,7 @@ export interface Counts {
   /** Written although no field has changed, such as failed assets that a full sync fetches again. */
   again: number;
   /** Assets that are not recorded as listed: the database refuses a value, or another company has the id. */
-  refused: { id: string; problem: string }[];
+  refused: { id: string; reason: Reason }[];
 }
 export type Decide = (
   before: KnownAsset | undefined,
@@ -113,8 +113,7 @@ export async function recordListed(tx: Database, page: ListedPage): Promise<Coun
       const isConflict = asset.problem === undefined && (!isFree || isAnother);
       if (isConflict) await reportConflict(tx, page, before.companyId, asset.id);
       if (!isFree) {
-        const problem = `company ${before.companyId} has an asset with this id, and only that one is mirrored`;
-        if (isConflict) refused.push({ id: asset.id, problem });
+        if (isConflict) refused.push({ id: asset.id, reason: { code: 'id_conflict', companyId: before.companyId } });
         continue;
       }
       // The file in the bucket belongs to the other company.

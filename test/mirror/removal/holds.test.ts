@@ -2,6 +2,7 @@ import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { currentCopy } from '../../../src/verify/copy/select-copies.ts';
+import { byOperator } from '../../support/reasons.ts';
 import { newStage, type Stage } from '../../support/stage.ts';
 import { until } from '../../support/until.ts';
 import { workerOf } from '../../support/worker.ts';
@@ -31,7 +32,7 @@ test('what a hold on a connection protects stays protected when another connecti
   await worker.complete(id!);
   await store.removals.hold({ kind: 'connection', ids: [connectionId], reason: 'case 42', by: 'ada' });
 
-  await store.connections.end(connectionId, 'she left');
+  await store.connections.end(connectionId, byOperator);
   await stage.admin.changeAsset(id!, { name: 'another name' });
   await stage.sync(other.connectionId, 'full');
   await worker.complete(id!);

@@ -4,6 +4,7 @@ import { Superseded } from '../../../src/floor/errors.ts';
 import type { Consent } from '../../../src/store/database/schema.ts';
 import { openStore } from '../../../src/store/store.ts';
 import { ask } from '../../support/database.ts';
+import { byOperator } from '../../support/reasons.ts';
 import { until } from '../../support/until.ts';
 import { consented, listed, newStore, running, silent } from '../records.ts';
 
@@ -36,11 +37,11 @@ describe('a grant', () => {
     const userId = randomUUID();
     const { id } = await store.connections.connect(consented(userId));
     await store.connections.delay(id, 60_000, { code: 'error', text: 'asked to wait' });
-    await store.connections.end(id, 'why');
+    await store.connections.end(id, byOperator);
     expect(await store.connections.get(id)).toMatchObject({
       status: 'disconnected',
       tokens: null,
-      lastError: 'why',
+      lastError: byOperator,
     });
     expect(await store.connections.connect(consented(userId))).toEqual({ id, created: false, recovered: true });
     expect(await store.connections.get(id)).toMatchObject({
@@ -105,7 +106,7 @@ describe('a grant', () => {
 describe('the end of a connection', () => {
   test('the end of a connection is reported to exactly one of many callers', async () => {
     const { connectionId } = await running(store, 'acme');
-    const ended = await Promise.all(Array.from({ length: 20 }, () => store.connections.end(connectionId, 'why')));
+    const ended = await Promise.all(Array.from({ length: 20 }, () => store.connections.end(connectionId, byOperator)));
     expect(ended.filter(Boolean)).toHaveLength(1);
     expect(await store.syncs.open()).toEqual({ waiting: 0, running: 0 });
   });
@@ -116,10 +117,10 @@ describe('the end of a connection', () => {
     await store.connections.connect(consented(userId, 'newer'));
     await store.connections.leaseRefresh(id, 2, 'owner', 60_000);
     const owner = 'owner';
-    expect(await store.connections.end(id, 'of the pair before', { tokenVersion: 1, owner })).toBeUndefined();
-    expect(await store.connections.end(id, 'of a lease before', { tokenVersion: 2, owner: 'other' })).toBeUndefined();
+    expect(await store.connections.end(id, byOperator, { tokenVersion: 1, owner })).toBeUndefined();
+    expect(await store.connections.end(id, byOperator, { tokenVersion: 2, owner: 'other' })).toBeUndefined();
     expect(await store.connections.get(id)).toMatchObject({ status: 'active', tokens: 'newer' });
-    expect(await store.connections.end(id, 'of this one', { tokenVersion: 2, owner })).toEqual({
+    expect(await store.connections.end(id, byOperator, { tokenVersion: 2, owner })).toEqual({
       userId,
       tokens: 'newer',
     });
@@ -133,13 +134,13 @@ describe('the end of a connection', () => {
       const { connectionId, lease, sync } = await running(store, 'acme');
       await until('the other to listen', () => notices.size > 0);
       const waiting = (await store.syncs.request(connectionId, 'full'))!;
-      await store.connections.end(connectionId, 'why');
+      await store.connections.end(connectionId, byOperator);
       await until('the notice', () => notices.has(connectionId));
       for (const id of [sync.id, waiting])
-        expect(await store.syncs.get(id)).toMatchObject({ status: 'failed', error: 'why' });
+        expect(await store.syncs.get(id)).toMatchObject({ status: 'failed', error: byOperator });
       expect(await store.syncs.renew(lease)).toBe(false);
       await store.syncs.finish(sync, lease, { status: 'done', error: null });
-      expect(await store.connections.get(connectionId)).toMatchObject({ lastSyncAt: null, lastError: 'why' });
+      expect(await store.connections.get(connectionId)).toMatchObject({ lastSyncAt: null, lastError: byOperator });
     } finally {
       await other.close();
     }
@@ -174,7 +175,7 @@ describe('the refresh lease', () => {
 
   test('an ended connection gets no refresh lease, and no tokens are saved for it', async () => {
     const { id } = await store.connections.connect(consented());
-    await store.connections.end(id, 'why');
+    await store.connections.end(id, byOperator);
     expect(await store.connections.leaseRefresh(id, 1, 'late', 60_000)).toBeUndefined();
     expect(await store.connections.saveRefreshed(id, 1, 'late', 60_000)).toBe(false);
   });

@@ -1,6 +1,7 @@
 import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openStore, type Store } from '../../../src/store/store.ts';
+import { byOperator } from '../../support/reasons.ts';
 import { until } from '../../support/until.ts';
 import { leaseTo, newStore, running, silent } from '../records.ts';
 
@@ -143,7 +144,7 @@ test('a restore of all assets reads each version a few times, however many pages
 
 test('adopting assets of an ended connection reads neither all of its assets nor those of the adopter', async () => {
   const ended = (await running(opened.store, 'acme', 'elsewhere')).connectionId;
-  await opened.store.connections.end(ended, 'as a test');
+  await opened.store.connections.end(ended, byOperator);
   await client.query(
     `INSERT INTO assets (id, connection_id, company_id, name, listed, state)
      SELECT 'other ' || i, $1, 'elsewhere', 'film', '{}', 'mirrored' FROM generate_series(1, $2::int) AS i`,

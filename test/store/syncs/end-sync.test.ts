@@ -3,6 +3,7 @@ import { afterAll, expect, test } from 'vitest';
 import type { SyncScope } from '../../../src/store/database/schema.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { ask } from '../../support/database.ts';
+import { byOperator, why } from '../../support/reasons.ts';
 import { consented, leaseTo, newStore } from '../records.ts';
 
 const opened = await newStore();
@@ -14,7 +15,7 @@ async function sync(connectionId: string, status: 'done' | 'failed', scope: Sync
   await store.syncs.request(connectionId, 'incremental', scope);
   const taken = await store.syncs.takeNext(lease);
   if (taken === undefined || taken === 'busy') throw new Error('no sync was taken');
-  await store.syncs.finish(taken, lease, { status, error: status === 'failed' ? 'why' : null });
+  await store.syncs.finish(taken, lease, { status, error: status === 'failed' ? why : null });
   await store.syncs.release(lease);
 }
 
@@ -37,7 +38,7 @@ test('the first failure after a reconnect makes an event, although the disconnec
   const userId = randomUUID();
   const { id } = await store.connections.connect(consented(userId));
   await store.syncs.request(id, 'incremental');
-  await store.connections.end(id, 'why');
+  await store.connections.end(id, byOperator);
   await store.connections.connect(consented(userId));
   await sync(id, 'failed');
   expect(await failures(id)).toBe(1);

@@ -106,8 +106,9 @@ test('an asset that the database refuses gets a problem, and the rest of the pag
   const bad = { name: 'another', projectId: long };
   const written = await page([listed(one), listed(two, bad), listed(long), listed(known, bad), listed(three)]);
   expect(written).toMatchObject({ new: 3, changed: 1 });
+  const notRecorded = { code: 'not_recorded', error: expect.stringMatching(/^index row (size|requires)/) };
   const refusal = expect.stringMatching(/^cannot be recorded: index row (size|requires)/);
-  expect(written.refused).toEqual([two, long, known].map((id) => ({ id, problem: refusal })));
+  expect(written.refused).toEqual([two, long, known].map((id) => ({ id, reason: notRecorded })));
   expect(await store.assets.get(one)).toMatchObject({ state: 'pending' });
   expect(await store.assets.get(two)).toMatchObject({ state: 'failed', reason: { problem: refusal }, projectId: null });
   expect(await store.assets.get(known)).toMatchObject({

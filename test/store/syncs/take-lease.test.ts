@@ -1,6 +1,8 @@
 import { afterAll, expect, test } from 'vitest';
 import { LeaseLost } from '../../../src/floor/errors.ts';
+import type { Reason } from '../../../src/floor/reasons.ts';
 import type { TakenSync } from '../../../src/store/syncs/take-lease.ts';
+import { why } from '../../support/reasons.ts';
 import { until } from '../../support/until.ts';
 import { consented, leaseTo, listed, newStore, running } from '../records.ts';
 import { ids, recorder } from './pages.ts';
@@ -16,7 +18,7 @@ test('a sync that has lost its lease writes nothing', async () => {
   const next = await store.syncs.takeNext(leaseTo(run.connectionId, 'next'));
   expect(next).toMatchObject({ id: run.sync.id, status: 'running' });
   await expect(record(run, 'e', [listed('late')], { highWaterMark: 5 })).rejects.toThrow(LeaseLost);
-  await store.syncs.finish(run.sync, run.lease, { status: 'failed', error: 'late' });
+  await store.syncs.finish(run.sync, run.lease, { status: 'failed', error: why });
   expect(await store.assets.get('late')).toBeUndefined();
   expect(await store.syncs.get(run.sync.id)).toMatchObject({ status: 'running', pages: 0, error: null });
   expect(await store.syncs.takeNext(leaseTo(run.connectionId, 'third'))).toBe('busy');
@@ -69,7 +71,7 @@ test('a sync does not end twice, even if the lease is kept for a waiting one', a
   const { connectionId, lease, sync } = await running(store, 'twice ended');
   await store.syncs.request(connectionId, 'full');
   expect(await store.syncs.finish(sync, lease, { status: 'done', error: null })).toMatchObject({ more: true });
-  expect(await store.syncs.finish(sync, lease, { status: 'failed', error: 'no answer' })).toBeUndefined();
+  expect(await store.syncs.finish(sync, lease, { status: 'failed', error: why })).toBeUndefined();
   expect(await store.syncs.get(sync.id)).toMatchObject({ status: 'done', error: null });
   expect(await store.connections.get(connectionId)).toMatchObject({ lastError: null });
 });
@@ -77,15 +79,15 @@ test('a sync does not end twice, even if the lease is kept for a waiting one', a
 test('the first sync after a reconnect clears an earlier failure', async () => {
   const grant = consented('who reconnects');
   const { id } = await store.connections.connect(grant);
-  const run = async (mode: 'full' | 'incremental', outcome: { status: 'done' | 'failed'; error: string | null }) => {
+  const run = async (mode: 'full' | 'incremental', outcome: { status: 'done' | 'failed'; error: Reason | null }) => {
     await store.syncs.request(id, mode);
     const sync = (await store.syncs.takeNext(leaseTo(id, 'owner'))) as TakenSync;
     await store.syncs.finish(sync, leaseTo(id, 'owner'), outcome);
     return (await store.connections.get(id))!.lastError;
   };
   const done = { status: 'done', error: null } as const;
-  expect(await run('full', { status: 'failed', error: 'the grant has ended' })).toBe('the grant has ended');
-  expect(await run('incremental', done)).toBe('the grant has ended');
+  expect(await run('full', { status: 'failed', error: why })).toEqual(why);
+  expect(await run('incremental', done)).toEqual(why);
   await store.connections.connect(grant);
   expect(await run('incremental', done)).toBeNull();
 });

@@ -1,0 +1,6 @@
+import type { Reason } from '../../src/floor/reasons.ts';
+
+/** Any reason. */
+export const why: Reason = { code: 'error', text: 'why' };
+
+export const byOperator: Reason = { code: 'disconnected', by: 'operator' };
