@@ -3,12 +3,26 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { bucketAsText, databaseAsText, filesAsText, redisAsText } from './support/everything.ts';
+import { addFaultsOfSyncs, addFaultyAssets } from './support/indiscreet-library.ts';
 import { type Admin, type Library, startTestLibrary } from './support/library.ts';
 import { type Ground, grounds, newGround, spawnMirror } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
-import { attemptsInVain, canaries, connect, indiscreet, link, listen, readQueues, wrong } from './support/redaction.ts';
+import { attemptsInVain, canaries, connect, listen, readQueues, wrong } from './support/redaction.ts';
 import { until } from './support/until.ts';
 import { newWire } from './support/wire.ts';
+
+type Kind = ReturnType<typeof grounds>[number];
+type Mirror = Awaited<ReturnType<typeof spawnMirror>>;
+type EventStream = Awaited<ReturnType<typeof listen>>;
+type Wire = Awaited<ReturnType<typeof newWire>>;
+
+/** What the steps of a run share. `written`: everything in which a secret could be found, by its place. */
+interface Run {
+  ground: Ground;
+  admin: Admin;
+  web: Mirror;
+  written: Map<string, string>;
+}
 
 describe.each(grounds())('secrets in logs, records and files ($name)', { timeout: 240_000 }, (kind) => {
   const written = new Map<string, string>();
@@ -16,29 +30,16 @@ describe.each(grounds())('secrets in logs, records and files ($name)', { timeout
   let library: Library;
   let admin: Admin;
   let ground: Ground;
-  let wire: Awaited<ReturnType<typeof newWire>>;
-  const mirrors: Awaited<ReturnType<typeof spawnMirror>>[] = [];
+  let wire: Wire;
+  const mirrors: Mirror[] = [];
 
   beforeAll(async () => {
-    const port = await freePort();
-    ground = await newGround({
-      port,
-      redis: kind.redis,
-      s3: kind.s3,
-      environment: {
-        LOG_LEVEL: 'trace',
-        WEBHOOK_SECRET: `whsec_${randomBytes(24).toString('base64')}`,
-        // Nobody is there, which is reported.
-        WEBHOOK_URL: `http://127.0.0.1:1/hook?signature=${canaries.signature}`,
-        WEBHOOK_ALLOW_PRIVATE: 'true',
-      },
-    });
+    ground = await openGround(kind);
     ({ library, admin } = await startTestLibrary({ redirectUris: [`${ground.publicUrl}/oauth/callback`] }));
     wire = await newWire(library.apiUrl);
-    const { environment } = ground;
     const behindWire = { ...library, apiUrl: wire.url };
     const metricsPort = await freePort();
-    const working = { ...ground, environment: { ...environment, METRICS_PORT: String(metricsPort) } };
+    const working = { ...ground, environment: { ...ground.environment, METRICS_PORT: String(metricsPort) } };
     const [web, worker] = await Promise.all([
       spawnMirror(ground, behindWire, 'web'),
       spawnMirror(working, behindWire, 'worker'),
@@ -49,132 +50,25 @@ describe.each(grounds())('secrets in logs, records and files ($name)', { timeout
     const [user] = library.users;
     await admin.addCompany({ id: 'acme', name: 'Acme', userIds: [user!.id] });
 
-    // The connect flow with all of a browser's data, and its errors.
-    await connect(web.api, wire);
-    await fetch(`${ground.publicUrl}/connect?link=${canaries.access}`);
-    await fetch(`${ground.publicUrl}/oauth/callback?error=${canaries.access}&state=x`);
-    const odd = { authorization: `Bearer ${canaries.access}`, 'x-request-id': canaries.refresh };
-    const refused = await fetch(`${ground.publicUrl}/api/status`, { headers: odd });
-    written.set('a refusal', JSON.stringify([...refused.headers, await refused.text()]));
-    await web.quiet();
-
-    // All errors of assets, with a library that reveals too much about them.
-    const upload = (asset: object = {}) =>
-      admin
-        .addAsset({
-          companyId: 'acme',
-          name: 'file.bin',
-          mimeType: 'application/octet-stream',
-          assetType: 'documents',
-          uploadDate: Date.UTC(2024, 1, 29),
-          content: { seed: 'file', size: 300_000 },
-          ...asset,
-        })
-        .then(({ id }) => id);
-    const transcript = { language: 'de', durationSec: 3, text: 'Grüß Gott', vtt: 'WEBVTT\n\n', words: null };
-    await upload({ name: 'clip.mp4', mimeType: 'video/mp4', assetType: 'videos', hasTranscript: true, transcript });
-    const at = async (endpoint: 'asset' | 'media', fault: object) =>
-      admin.addFault({ endpoint, assetId: await upload(), ...fault });
-    await at('asset', { status: 500, body: indiscreet, times: 4 });
-    await at('asset', { status: 200, body: { asset: { id: 5, name: link, status: canaries.access } } });
-    await at('asset', { status: 200, body: JSON.stringify(indiscreet) });
-    await at('asset', { status: 404, body: indiscreet, times: 1 });
-    await at('media', { status: 403, body: indiscreet, times: 2 });
-    await at('media', {
-      status: 302,
-      headers: { location: `http://127.0.0.1:1/a?signature=${canaries.signature}` },
-      times: 1,
-    });
-    await at('media', {
-      status: 302,
-      headers: { location: `http://[${canaries.access}/?signature=${canaries.signature}` },
-      times: 1,
-    });
-    await at('media', { headers: { 'content-encoding': canaries.access }, times: 1 });
-    await at('media', { cutAfter: 100_000, times: 1 });
-    await at('media', { dropAnswer: true, times: 1 });
-    await admin.addFault({ endpoint: 'assets', status: 500, body: indiscreet, times: 1 });
-    await admin.addFault({ endpoint: 'me', status: 400, body: indiscreet, times: 1 });
-    await admin.addFault({ endpoint: 'token', status: 500, body: indiscreet, times: 1 });
-    await admin.expireTokens();
-    const [{ id: connectionId }] = (await web.api('GET', '/connections')).connections;
-    const resync = () => web.api('POST', `/connections/${connectionId}/resync`, { mode: 'full' });
-    await resync();
-    await until('a run to fail', async () => (await web.api('GET', `/connections/${connectionId}`)).lastError);
-    await resync();
-    await until('everything to come to rest', async () => {
-      const { assets, outstanding, syncs } = await web.api('GET', '/status');
-      return assets.total >= 11 && outstanding.assets + outstanding.sidecars + syncs.waiting + syncs.running === 0;
-    });
-
-    const { id: verifyId } = await web.api('POST', '/verify', { deep: true, all: true });
-    await until('the bucket to be compared', async () => {
-      return (await web.api('GET', `/verify/${verifyId}`)).status === 'done';
-    });
-    const idsOf = async (list: string): Promise<string[]> =>
-      (await web.api('GET', `/${list}?limit=250`))[list].map(({ id }: { id: string }) => id);
-    const paths = [
-      '/status',
-      '/connections',
-      `/connections/${connectionId}`,
-      '/assets?limit=250',
-      ...(await idsOf('assets')).map((id) => `/assets/${id}`),
-      '/settings',
-      '/syncs',
-      ...(await idsOf('syncs')).map((id) => `/syncs/${id}`),
-      `/verify/${verifyId}?limit=1000`,
-      '/history',
-      '/upcoming',
-    ];
-    for (const path of paths) {
-      written.set(`GET /api${path}`, JSON.stringify(await web.api('GET', path)));
-    }
+    const run: Run = { ground, admin, web, written };
+    await connectWithErrors(run, wire);
+    await addFaultyAssets(admin);
+    await addFaultsOfSyncs(admin);
+    const connectionId = await syncWithErrors(web);
+    const verifyId = await verifyAll(web);
+    await readApi(run, connectionId, verifyId);
     await readQueues(ground, written, secrets);
-    for (const [name, address] of [
-      ['web', ground.publicUrl],
-      ['worker', `http://127.0.0.1:${metricsPort}`],
-    ] as const) {
-      for (const path of ['metrics', 'readyz']) {
-        written.set(`${name} /${path}`, await (await fetch(`${address}/${path}`)).text());
-      }
-    }
-    await admin.expireTokens();
-    await admin.endConnections();
-    await resync();
-    await until('the connection to end', async () => {
-      return (await web.api('GET', `/connections/${connectionId}`)).status === 'disconnected';
-    });
-    await until('that event', () => stream.received().includes('connection.disconnected'));
-    written.set('the stream of events', stream.received());
-    stream.close();
-    const accept = { accept: 'application/json', authorization: `Bearer ${environment.ADMIN_TOKEN}` };
-    const events = await fetch(`${ground.publicUrl}/api/events?limit=250`, { headers: accept });
-    written.set('GET /api/events', await events.text());
+    await readMetrics(run, metricsPort);
+    await endConnection(run, connectionId, stream);
+    await readEvents(run);
 
     for (const [name, text] of await vain) written.set(name, text);
     for (const mirror of mirrors) await mirror.kill('SIGTERM');
     written.set('log of web', web.output());
     written.set('log of worker', worker.output());
-    for (const [table, text] of await databaseAsText(environment.DATABASE_URL!)) written.set(`table ${table}`, text);
-    if (kind.redis) written.set('Redis', await redisAsText(environment.REDIS_URL!));
-    if (kind.s3) written.set('bucket', await bucketAsText(environment));
-    written.set('files', await filesAsText(environment.DATA_DIR!));
-
+    await readStores(run, kind);
     for (const secret of wire.secrets) secrets.set(secret, 'seen on the way to the library');
-    for (const [name, secret] of Object.entries(canaries)) secrets.set(secret, `canary ${name}`);
-    for (const [name, secret] of Object.entries(wrong)) secrets.set(secret, `a wrong ${name}`);
-    for (const name of [
-      'ADMIN_TOKEN',
-      'ENCRYPTION_KEYS',
-      'WEBHOOK_SECRET',
-      ...(kind.s3 ? ['AWS_SECRET_ACCESS_KEY'] : []),
-    ]) {
-      secrets.set(environment[name]!, name);
-    }
-    const key = Buffer.from(environment.ENCRYPTION_KEYS!, 'base64');
-    for (const form of ['hex', 'base64url'] as const) secrets.set(key.toString(form), `the encryption key as ${form}`);
-    secrets.set(library.clientSecret, 'LIBRARY_CLIENT_SECRET');
-    secrets.set(new URL(environment.DATABASE_URL!).password, 'the password of the database');
+    addKnownSecrets(secrets, ground, library, kind);
   }, 240_000);
   afterAll(async () => {
     for (const mirror of mirrors) await mirror.kill('SIGKILL');
@@ -251,3 +145,131 @@ describe.each(grounds())('secrets in logs, records and files ($name)', { timeout
     for (const { syncId } of listings) expect(runs.size && syncId).toEqual(expect.any(String));
   });
 });
+
+async function openGround(kind: Kind): Promise<Ground> {
+  return newGround({
+    port: await freePort(),
+    redis: kind.redis,
+    s3: kind.s3,
+    environment: {
+      LOG_LEVEL: 'trace',
+      WEBHOOK_SECRET: `whsec_${randomBytes(24).toString('base64')}`,
+      // Nobody is there, which is reported.
+      WEBHOOK_URL: `http://127.0.0.1:1/hook?signature=${canaries.signature}`,
+      WEBHOOK_ALLOW_PRIVATE: 'true',
+    },
+  });
+}
+
+/** The connect flow with all of a browser's data, and its errors. */
+async function connectWithErrors({ ground, web, written }: Run, wire: Wire): Promise<void> {
+  await connect(web.api, wire);
+  await fetch(`${ground.publicUrl}/connect?link=${canaries.access}`);
+  await fetch(`${ground.publicUrl}/oauth/callback?error=${canaries.access}&state=x`);
+  const odd = { authorization: `Bearer ${canaries.access}`, 'x-request-id': canaries.refresh };
+  const refused = await fetch(`${ground.publicUrl}/api/status`, { headers: odd });
+  written.set('a refusal', JSON.stringify([...refused.headers, await refused.text()]));
+  await web.quiet();
+}
+
+const resync = (web: Mirror, connectionId: string) =>
+  web.api('POST', `/connections/${connectionId}/resync`, { mode: 'full' });
+
+/** A sync that fails, and one that does not. Returns the connection's id. */
+async function syncWithErrors(web: Mirror): Promise<string> {
+  const [{ id: connectionId }] = (await web.api('GET', '/connections')).connections;
+  await resync(web, connectionId);
+  await until('a run to fail', async () => (await web.api('GET', `/connections/${connectionId}`)).lastError);
+  await resync(web, connectionId);
+  await until('everything to come to rest', async () => {
+    const { assets, outstanding, syncs } = await web.api('GET', '/status');
+    return assets.total >= 11 && outstanding.assets + outstanding.sidecars + syncs.waiting + syncs.running === 0;
+  });
+  return connectionId;
+}
+
+/** Returns the id of the verification. */
+async function verifyAll(web: Mirror): Promise<string> {
+  const { id: verifyId } = await web.api('POST', '/verify', { deep: true, all: true });
+  await until('the bucket to be compared', async () => {
+    return (await web.api('GET', `/verify/${verifyId}`)).status === 'done';
+  });
+  return verifyId;
+}
+
+async function readApi({ web, written }: Run, connectionId: string, verifyId: string): Promise<void> {
+  const idsOf = async (list: string): Promise<string[]> =>
+    (await web.api('GET', `/${list}?limit=250`))[list].map(({ id }: { id: string }) => id);
+  const paths = [
+    '/status',
+    '/connections',
+    `/connections/${connectionId}`,
+    '/assets?limit=250',
+    ...(await idsOf('assets')).map((id) => `/assets/${id}`),
+    '/settings',
+    '/syncs',
+    ...(await idsOf('syncs')).map((id) => `/syncs/${id}`),
+    `/verify/${verifyId}?limit=1000`,
+    '/history',
+    '/upcoming',
+  ];
+  for (const path of paths) {
+    written.set(`GET /api${path}`, JSON.stringify(await web.api('GET', path)));
+  }
+}
+
+async function readMetrics({ ground, written }: Run, metricsPort: number): Promise<void> {
+  for (const [name, address] of [
+    ['web', ground.publicUrl],
+    ['worker', `http://127.0.0.1:${metricsPort}`],
+  ] as const) {
+    for (const path of ['metrics', 'readyz']) {
+      written.set(`${name} /${path}`, await (await fetch(`${address}/${path}`)).text());
+    }
+  }
+}
+
+/** The library ends the connection; the stream of events reports it, and is closed. */
+async function endConnection({ admin, web, written }: Run, id: string, stream: EventStream): Promise<void> {
+  await admin.expireTokens();
+  await admin.endConnections();
+  await resync(web, id);
+  await until('the connection to end', async () => {
+    return (await web.api('GET', `/connections/${id}`)).status === 'disconnected';
+  });
+  await until('that event', () => stream.received().includes('connection.disconnected'));
+  written.set('the stream of events', stream.received());
+  stream.close();
+}
+
+async function readEvents({ ground, written }: Run): Promise<void> {
+  const accept = { accept: 'application/json', authorization: `Bearer ${ground.environment.ADMIN_TOKEN}` };
+  const events = await fetch(`${ground.publicUrl}/api/events?limit=250`, { headers: accept });
+  written.set('GET /api/events', await events.text());
+}
+
+/** The content of the database, Redis, the bucket, and the directory of data. */
+async function readStores({ ground: { environment }, written }: Run, kind: Kind): Promise<void> {
+  for (const [table, text] of await databaseAsText(environment.DATABASE_URL!)) written.set(`table ${table}`, text);
+  if (kind.redis) written.set('Redis', await redisAsText(environment.REDIS_URL!));
+  if (kind.s3) written.set('bucket', await bucketAsText(environment));
+  written.set('files', await filesAsText(environment.DATA_DIR!));
+}
+
+/** The secrets of the settings, of the library's client, and of the errors. */
+function addKnownSecrets(secrets: Map<string, string>, { environment }: Ground, library: Library, kind: Kind): void {
+  for (const [name, secret] of Object.entries(canaries)) secrets.set(secret, `canary ${name}`);
+  for (const [name, secret] of Object.entries(wrong)) secrets.set(secret, `a wrong ${name}`);
+  for (const name of [
+    'ADMIN_TOKEN',
+    'ENCRYPTION_KEYS',
+    'WEBHOOK_SECRET',
+    ...(kind.s3 ? ['AWS_SECRET_ACCESS_KEY'] : []),
+  ]) {
+    secrets.set(environment[name]!, name);
+  }
+  const key = Buffer.from(environment.ENCRYPTION_KEYS!, 'base64');
+  for (const form of ['hex', 'base64url'] as const) secrets.set(key.toString(form), `the encryption key as ${form}`);
+  secrets.set(library.clientSecret, 'LIBRARY_CLIENT_SECRET');
+  secrets.set(new URL(environment.DATABASE_URL!).password, 'the password of the database');
+}
