@@ -49,17 +49,13 @@ test(`a rolling restart of web and workers during a sync loses no attempt, answe
   timeout: 400_000,
 }, async () => {
   const { ids, expected } = await fillLibrary();
-  // The first page arrives at once, the others slowly; of each large file some parts arrive, and then hardly a byte.
-  await admin.addFault({ endpoint: 'assets', skip: 1, latency: 40_000 });
-  for (const assetId of ids) await admin.addFault({ endpoint: 'media', assetId, skip: 3, stallAfter: 100_000 });
+  await slowDown(ids);
   const web = await Promise.all([start('web'), start('web')]);
   const workers = await Promise.all([start('worker'), start('worker'), start('worker')]);
   await rememberParts();
   const operator = operatorOf(ground);
   const connectionId = await operator.connect();
-  const owner = async () =>
-    (await database.query('SELECT sync_owner FROM connections')).rows[0].sync_owner as string | null;
-  await until('one of the workers to list', owner);
+  await until('one of the workers to list', syncOwner);
   const firstOfNew = start('worker');
   await until('parts of each large file to be stored', async () => {
     const { rows } = await database.query('SELECT asset_id FROM parts_seen GROUP BY asset_id HAVING count(*) >= 2');
@@ -69,36 +65,11 @@ test(`a rolling restart of web and workers during a sync loses no attempt, answe
   expect(run).toMatchObject({ status: 'running' });
 
   const asking = askAllTheTime();
-  const stop = async (mirror: Mirror) => {
-    service.leave(mirror);
-    expect(await mirror.kill('SIGTERM'), mirror.output()).toBe(0);
-  };
-  /** The process that lists now, if there is one. */
-  const lists = async (among: Mirror[]) => {
-    const id = await owner();
-    return among.find(({ child }) => id?.includes(`-${child.pid}-`));
-  };
   // It lists instead if the first one paused for longer than its lease.
   workers.push(await firstOfNew);
-  const began = await lists(workers);
+  const began = await whoLists(workers);
   expect(began).toBeDefined();
-  await Promise.all([
-    (async () => {
-      for (const mirror of web) {
-        await start('web');
-        await stop(mirror);
-      }
-    })(),
-    (async () => {
-      // The process that lists stops next.
-      for (const left = new Set(workers); left.size > 0; ) {
-        const mirror = (await lists([...left])) ?? [...left][0]!;
-        left.delete(mirror);
-        await stop(mirror);
-        if (left.size > 0) await start('worker');
-      }
-    })(),
-  ]);
+  await Promise.all([replaceWeb(web), replaceWorkers(workers)]);
   const answers = await asking.end();
   await admin.clearFaults();
   await operator.quiet();
@@ -109,37 +80,9 @@ test(`a rolling restart of web and workers during a sync loses no attempt, answe
   });
   const { rows: outcomes } = await database.query('SELECT state, attempts, count(*)::int FROM assets GROUP BY 1, 2');
   expect(outcomes).toEqual([{ state: 'mirrored', attempts: 0, count: ids.length + small }]);
-  const gone = [...web, ...workers];
-  for (const mirror of mirrors)
-    expect(mirror.output()).not.toMatch(/asset\.retry_scheduled|asset\.failed|part\.retry_scheduled/);
-  expect(gone.filter((mirror) => mirror.output().includes('work.handed_back'))).not.toEqual([]);
-  expect(mirrors.filter((mirror) => mirror.output().includes('transfer resumed'))).not.toEqual([]);
-  const ended = mirrors.filter((mirror) => mirror.output().includes('"sync done"'));
-  expect(ended).toHaveLength(1);
-  expect(ended[0]!.child.pid).not.toBe(began!.child.pid);
-
-  // At the source: stored bytes were not requested again.
-  const { rows: stored } = await database.query(
-    'SELECT asset_id, number, count(*)::int AS times, min(at) AS at FROM parts_seen GROUP BY 1, 2',
-  );
-  expect(stored).toHaveLength(ids.length * large.parts);
-  const asked = await admin.requests({ endpoint: 'media' });
-  for (const { asset_id: id, number, times, at } of stored) {
-    expect(times).toBe(1);
-    const again = asked.filter(
-      (entry) =>
-        entry.assetId === id && Math.floor(firstByte(entry.range) / part) + 1 === number && entry.at > at.getTime(),
-    );
-    expect(again, `part ${number} of ${id}`).toEqual([]);
-  }
-
-  for (const [index, id] of ids.entries()) {
-    const hash = createHash('sha256');
-    for await (const chunk of (await ground.storage.get(`acme/_/${id}/large.bin`))!) hash.update(chunk);
-    expect(hash.digest('hex')).toBe(expected[index]);
-  }
-  expect(await keysOf(ground.storage)).toHaveLength((ids.length + small) * 2);
-  expect(await ground.leftovers()).toEqual([]);
+  expectHandover([...web, ...workers], began!);
+  await expectPartsOnce(ids);
+  await expectFiles(ids, expected);
 
   expect(answers.failed).toEqual([]);
   expect(answers.taken).toBeGreaterThan(10);
@@ -171,6 +114,12 @@ async function fillLibrary() {
   return { ids, expected };
 }
 
+/** The first page arrives at once, the others slowly; of each large file some parts arrive, and then hardly a byte. */
+async function slowDown(ids: string[]): Promise<void> {
+  await admin.addFault({ endpoint: 'assets', skip: 1, latency: 40_000 });
+  for (const assetId of ids) await admin.addFault({ endpoint: 'media', assetId, skip: 3, stallAfter: 100_000 });
+}
+
 async function start(role: 'web' | 'worker'): Promise<Mirror> {
   const port = await freePort();
   const own = { ...ground, environment: { ...ground.environment, PORT: String(port) } };
@@ -178,6 +127,39 @@ async function start(role: 'web' | 'worker'): Promise<Mirror> {
   mirrors.push(mirror);
   if (role === 'web') service.join(mirror, port);
   return mirror;
+}
+
+async function stop(mirror: Mirror): Promise<void> {
+  service.leave(mirror);
+  expect(await mirror.kill('SIGTERM'), mirror.output()).toBe(0);
+}
+
+async function replaceWeb(web: Mirror[]): Promise<void> {
+  for (const mirror of web) {
+    await start('web');
+    await stop(mirror);
+  }
+}
+
+/** The process that lists stops next. */
+async function replaceWorkers(workers: Mirror[]): Promise<void> {
+  for (const left = new Set(workers); left.size > 0; ) {
+    const mirror = (await whoLists([...left])) ?? [...left][0]!;
+    left.delete(mirror);
+    await stop(mirror);
+    if (left.size > 0) await start('worker');
+  }
+}
+
+/** What identifies the process that lists now. */
+async function syncOwner(): Promise<string | null> {
+  return (await database.query('SELECT sync_owner FROM connections')).rows[0].sync_owner;
+}
+
+/** The process that lists now, if there is one. */
+async function whoLists(among: Mirror[]): Promise<Mirror | undefined> {
+  const id = await syncOwner();
+  return among.find(({ child }) => id?.includes(`-${child.pid}-`));
 }
 
 /** Parts are forgotten when their file is whole: each is written down when it is stored. */
@@ -190,6 +172,45 @@ async function rememberParts(): Promise<void> {
       RETURN NULL;
     END $$;
     CREATE TRIGGER remember_part AFTER INSERT ON upload_parts FOR EACH ROW EXECUTE FUNCTION remember_part();`);
+}
+
+/** Those that stopped handed over their work, and another process than the one that began ended the sync. */
+function expectHandover(gone: Mirror[], began: Mirror): void {
+  for (const mirror of mirrors)
+    expect(mirror.output()).not.toMatch(/asset\.retry_scheduled|asset\.failed|part\.retry_scheduled/);
+  expect(gone.filter((mirror) => mirror.output().includes('work.handed_back'))).not.toEqual([]);
+  expect(mirrors.filter((mirror) => mirror.output().includes('transfer resumed'))).not.toEqual([]);
+  const ended = mirrors.filter((mirror) => mirror.output().includes('"sync done"'));
+  expect(ended).toHaveLength(1);
+  expect(ended[0]!.child.pid).not.toBe(began.child.pid);
+}
+
+/** At the source: stored bytes were not requested again. */
+async function expectPartsOnce(ids: string[]): Promise<void> {
+  const { rows: stored } = await database.query(
+    'SELECT asset_id, number, count(*)::int AS times, min(at) AS at FROM parts_seen GROUP BY 1, 2',
+  );
+  expect(stored).toHaveLength(ids.length * large.parts);
+  const asked = await admin.requests({ endpoint: 'media' });
+  for (const { asset_id: id, number, times, at } of stored) {
+    expect(times).toBe(1);
+    const again = asked.filter(
+      (entry) =>
+        entry.assetId === id && Math.floor(firstByte(entry.range) / part) + 1 === number && entry.at > at.getTime(),
+    );
+    expect(again, `part ${number} of ${id}`).toEqual([]);
+  }
+}
+
+/** The content of each large file; everything is there, and nothing else. */
+async function expectFiles(ids: string[], expected: string[]): Promise<void> {
+  for (const [index, id] of ids.entries()) {
+    const hash = createHash('sha256');
+    for await (const chunk of (await ground.storage.get(`acme/_/${id}/large.bin`))!) hash.update(chunk);
+    expect(hash.digest('hex')).toBe(expected[index]);
+  }
+  expect(await keysOf(ground.storage)).toHaveLength((ids.length + small) * 2);
+  expect(await ground.leftovers()).toEqual([]);
 }
 
 const firstByte = (range: string | null) => Number(/^bytes=(\d+)-/.exec(range ?? '')?.[1] ?? 0);
