@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { startTestLibrary } from './support/library.ts';
+import { type Admin, startTestLibrary } from './support/library.ts';
 import { grounds, newGround, spawnMirror } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
 import { newWire } from './support/wire.ts';
@@ -52,6 +52,33 @@ async function startCollector() {
 const attributesOf = ({ attributes }: { attributes: { key: string; value: Record<string, unknown> }[] }) =>
   Object.fromEntries(attributes.map(({ key, value }) => [key, String(Object.values(value)[0])]));
 
+async function addAssets(admin: Admin): Promise<string[]> {
+  const ids: string[] = [];
+  for (const seed of ['a', 'b', 'c']) {
+    const content = { seed, size: 100_000 };
+    const upload = { companyId: 'acme', name: 'file.bin', mimeType: 'application/octet-stream', content };
+    const { id } = await admin.addAsset({ ...upload, assetType: 'documents', uploadDate: Date.UTC(2024, 1, 29) });
+    ids.push(id);
+  }
+  return ids;
+}
+
+/** The span of a sync, all spans of its trace, and what was done and requested in the course of each. */
+function traceOfSync(spans: Span[]) {
+  const run = spans.find(({ name, attributes }) => name === 'sync' && attributes.connectionId)!;
+  expect(run, [...new Set(spans.map(({ name }) => name))].join()).toBeDefined();
+  const trace = spans.filter(({ traceId }) => traceId === run.traceId);
+  const parents = new Map(trace.map((span) => [span.spanId, span.parentSpanId]));
+  /** Whether a span was made in the course of another. */
+  const within = ({ spanId }: Span, of: Span) => {
+    for (let id: string | undefined = spanId; id !== undefined; id = parents.get(id)) if (id === of.spanId) return true;
+    return false;
+  };
+  const addresses = (of: Span) =>
+    trace.flatMap((span) => (within(span, of) && span.attributes['url.full'] ? [span.attributes['url.full']] : []));
+  return { run, trace, within, addresses };
+}
+
 describe.each(grounds())('with a collector ($name)', (kind) => {
   test('a sync is one trace, from its listing to each object, without a link or token in it', async () => {
     const collector = await startCollector();
@@ -71,13 +98,7 @@ describe.each(grounds())('with a collector ($name)', (kind) => {
       );
       const [web, worker] = mirrors as [(typeof mirrors)[0], (typeof mirrors)[0]];
       await admin.addCompany({ id: 'acme', name: 'Acme', userIds: [library.users[0]!.id] });
-      const ids: string[] = [];
-      for (const seed of ['a', 'b', 'c']) {
-        const content = { seed, size: 100_000 };
-        const upload = { companyId: 'acme', name: 'file.bin', mimeType: 'application/octet-stream', content };
-        const { id } = await admin.addAsset({ ...upload, assetType: 'documents', uploadDate: Date.UTC(2024, 1, 29) });
-        ids.push(id);
-      }
+      const ids = await addAssets(admin);
       await admin.addFault({ endpoint: 'media', assetId: ids[0]!, status: 500, times: 1 });
       await web.connect();
       await web.quiet();
@@ -85,19 +106,7 @@ describe.each(grounds())('with a collector ($name)', (kind) => {
       expect(await worker.kill('SIGTERM'), worker.output()).toBe(0);
       expect(await web.kill('SIGTERM'), web.output()).toBe(0);
 
-      const { spans } = collector;
-      const run = spans.find(({ name, attributes }) => name === 'sync' && attributes.connectionId)!;
-      expect(run, [...new Set(spans.map(({ name }) => name))].join()).toBeDefined();
-      const trace = spans.filter(({ traceId }) => traceId === run.traceId);
-      const parents = new Map(trace.map((span) => [span.spanId, span.parentSpanId]));
-      /** Whether a span was made in the course of another. */
-      const within = ({ spanId }: Span, of: Span) => {
-        for (let id: string | undefined = spanId; id !== undefined; id = parents.get(id))
-          if (id === of.spanId) return true;
-        return false;
-      };
-      const addresses = (of: Span) =>
-        trace.flatMap((span) => (within(span, of) && span.attributes['url.full'] ? [span.attributes['url.full']] : []));
+      const { run, trace, within, addresses } = traceOfSync(collector.spans);
       expect(addresses(run)).toContainEqual(expect.stringMatching(/\/api\/v1\/companies\/acme\/assets\?…$/));
       const name = (span: Span) => span.name;
       // A statement may serve several leases at once; the span of one of them has it.
