@@ -1,11 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { S3Server } from '../test/support/services.ts';
 import { newBucket, removeObjects } from './buckets.ts';
 import type { Chart } from './chart.ts';
 import type { Mirror } from './mirror.ts';
 import { counted, ground, number, table, write } from './page.ts';
 import { bareClient, type Cost, cost, middle, rclones, s3Flags } from './peers.ts';
 import { cpuSeconds, mebibytes } from './proc.ts';
-import { newStage } from './stage.ts';
+import { newStage, type Stage } from './stage.ts';
 
 /**
  * One large file over HTTP into S3: through the whole mirror, by rclone in both of its ways, and by curl into curl, which is
@@ -18,6 +19,13 @@ const bytes = Math.round(gib * 2 ** 30);
 let postgresVersion = '';
 const withoutHashName = 'asset-mirror, no content hash';
 
+interface Client {
+  name: string;
+  once: () => Promise<Cost>;
+  /** Of each round. */
+  costs: Cost[];
+}
+
 async function measure(tls: boolean): Promise<({ name: string } & Cost)[]> {
   await using stage = await newStage({
     source: { files: 1, bytes, newest: Date.now() - 86_400_000, stepMs: 1000 },
@@ -29,7 +37,24 @@ async function measure(tls: boolean): Promise<({ name: string } & Cost)[]> {
   await stage.migrate();
   const s3 = stage.s3!;
   await newBucket(s3, 'others');
-  const link = `${stage.origin}/files/file-0.bin`;
+  const clients = [...clientsOfMirror(stage, s3), ...(await otherClients(stage, s3))];
+
+  for (let round = 1; round <= rounds; round++) {
+    for (const { name, once, costs } of clients) {
+      const found = await once();
+      costs.push(found);
+      // The stored bytes are few: a virtual machine gets new memory page by page, which would double the
+      // time of the store.
+      await removeObjects(s3, 'mirror', 'company-');
+      await removeObjects(s3, 'others', '');
+      console.log(`${name}: ${number(found.seconds, 1)} s, ${number(found.cpu, 2)} CPU s, ${number(found.rss)} MiB`);
+    }
+  }
+  return clients.map(({ name, costs }) => ({ name, ...middle(costs) }));
+}
+
+/** The mirror, started twice: with its first files, and without a content hash. They run in this order. */
+function clientsOfMirror(stage: Stage, s3: S3Server): Client[] {
   let user = 0;
   let mirror: Mirror;
 
@@ -63,13 +88,19 @@ async function measure(tls: boolean): Promise<({ name: string } & Cost)[]> {
     return last();
   }
 
-  const clients: { name: string; once: () => Promise<Cost>; costs: Cost[] }[] = [
+  return [
     { name: 'asset-mirror, just started', once: () => justStarted(), costs: [] },
     { name: 'asset-mirror, its second', once: mirrored, costs: [] },
     { name: 'asset-mirror, its third', once: mirrored, costs: [] },
     { name: 'asset-mirror, its fourth', once: last, costs: [] },
     { name: withoutHashName, once: withoutHash, costs: [] },
   ];
+}
+
+/** Clients that do the same without the mirror, into a bucket of their own. */
+async function otherClients(stage: Stage, s3: S3Server): Promise<Client[]> {
+  const clients: Client[] = [];
+  const link = `${stage.origin}/files/file-0.bin`;
   for (const { name, path } of await rclones()) {
     const flags = `${s3Flags(s3)}${stage.ca ? ` --ca-cert ${stage.ca}` : ''}`;
     const from = `--http-url ${stage.origin}/files/`;
@@ -87,19 +118,7 @@ async function measure(tls: boolean): Promise<({ name: string } & Cost)[]> {
     `--header 'Transfer-Encoding:' --header 'Content-Length: ${bytes}' --header 'x-amz-content-sha256: UNSIGNED-PAYLOAD' ` +
     `--aws-sigv4 aws:amz:${s3.region}:s3 --user ${s3.accessKey}:${s3.secretKey} ${s3.endpoint}/others/curl.bin`;
   clients.push({ name: 'curl | curl', once: () => cost(curls), costs: [] });
-
-  for (let round = 1; round <= rounds; round++) {
-    for (const { name, once, costs } of clients) {
-      const found = await once();
-      costs.push(found);
-      // The stored bytes are few: a virtual machine gets new memory page by page, which would double the
-      // time of the store.
-      await removeObjects(s3, 'mirror', 'company-');
-      await removeObjects(s3, 'others', '');
-      console.log(`${name}: ${number(found.seconds, 1)} s, ${number(found.cpu, 2)} CPU s, ${number(found.rss)} MiB`);
-    }
-  }
-  return clients.map(({ name, costs }) => ({ name, ...middle(costs) }));
+  return clients;
 }
 
 type Rows = Awaited<ReturnType<typeof measure>>;
