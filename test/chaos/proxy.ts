@@ -35,124 +35,49 @@ export interface Trouble {
 
 export type Line = Awaited<ReturnType<typeof startProxy>>;
 
+interface State {
+  open: boolean;
+  passed: Passed[];
+  /** The faults that are injected now, each with its end. */
+  troubles: Map<Trouble, Promise<void>>;
+  inFlight: Set<ServerResponse>;
+}
+
+/** A request to the proxy, with its answer. */
+interface Exchange {
+  incoming: IncomingMessage;
+  outgoing: ServerResponse;
+  entry: Passed;
+  trouble: Trouble;
+}
+
 /**
  * A proxy between the mirror and a server: records the requests, injects faults, and keeps its address when the server is
  * killed. `random` decides which requests are hit.
  */
 export async function startProxy(options: { port: number; target: number; random: () => number }) {
-  const passed: Passed[] = [];
-  const troubles = new Map<Trouble, Promise<void>>();
-  const inFlight = new Set<ServerResponse>();
-  let open = true;
-
-  const hit = () => {
-    const hits = [...troubles.keys()].filter(({ share }) => options.random() < share);
-    return { ...Object.assign({}, ...hits), over: Promise.all(hits.map((one) => troubles.get(one))) } as Trouble & {
-      over: Promise<unknown>;
-    };
-  };
-
-  async function pass(incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
-    const entry: Passed = {
-      at: Date.now(),
-      ended: Number.POSITIVE_INFINITY,
-      method: incoming.method!,
-      path: incoming.url!.split('?')[0]!,
-      range: incoming.headers.range,
-      status: 0,
-      bytes: 0,
-      whole: false,
-    };
-    passed.push(entry);
-    inFlight.add(outgoing);
-    outgoing.on('error', () => {});
-    incoming.on('error', () => {});
-    outgoing.once('close', () => {
-      inFlight.delete(outgoing);
-      entry.ended = Date.now();
-      entry.whole = outgoing.writableFinished;
-    });
-    const cut = () => incoming.socket.resetAndDestroy();
-    if (!open) return void cut();
-
-    const trouble = hit();
-    if (trouble.latency) await new Promise((resolve) => setTimeout(resolve, trouble.latency));
-    if (trouble.stall) await Promise.race([trouble.over, once(outgoing, 'close')]);
-    if (outgoing.destroyed) return;
-    if (trouble.status !== undefined) {
-      entry.status = trouble.status;
-      incoming.resume();
-      outgoing.writeHead(trouble.status, { 'content-length': 0, connection: 'close' }).end();
-      return;
-    }
-
-    const { connection: _, expect: __, 'keep-alive': ___, ...headers } = incoming.headers;
-    const upstream = request({
-      host: '127.0.0.1',
-      port: options.target,
-      method: incoming.method,
-      path: incoming.url,
-      headers: { ...headers, connection: 'close' },
-    });
-    outgoing.once('close', () => upstream.destroy());
-    upstream.on('error', cut);
-    upstream.on('response', (answer) => {
-      answer.on('error', cut);
-      if (trouble.loseAnswer) {
-        answer.resume().once('close', cut);
-        return;
-      }
-      entry.status = answer.statusCode!;
-      const kept = answer.rawHeaders.filter(
-        (_, i, all) => !/^(connection|keep-alive|transfer-encoding)$/i.test(all[i - (i % 2)]!),
-      );
-      outgoing.writeHead(answer.statusCode!, answer.statusMessage, kept);
-      answer.on('data', (chunk: Buffer) => {
-        entry.bytes += chunk.length;
-        if (trouble.resetAfter !== undefined && entry.bytes > trouble.resetAfter) cut();
-      });
-      // An interrupted answer must not look complete.
-      answer.once('close', () => answer.complete || cut());
-      answer.pipe(outgoing);
-    });
-    let sent = 0;
-    incoming.on('data', (chunk: Buffer) => {
-      sent += chunk.length;
-      if (trouble.resetAfter !== undefined && sent > trouble.resetAfter) cut();
-    });
-    incoming.pipe(upstream);
-  }
+  const state: State = { open: true, passed: [], troubles: new Map(), inFlight: new Set() };
 
   const server = createServer({ keepAliveTimeout: 60_000, requestTimeout: 0 }, (incoming, outgoing) => {
-    void pass(incoming, outgoing);
+    void pass(state, options, incoming, outgoing);
   });
   server.listen(options.port, '127.0.0.1');
   await once(server, 'listening');
 
   return {
     url: `http://127.0.0.1:${options.port}`,
-    passed,
+    passed: state.passed,
     /** When closed, it resets all connections, like a machine without a server. */
     set open(value: boolean) {
-      open = value;
+      state.open = value;
     },
     /** Injects a fault until the returned function is called. */
     trouble(trouble: Trouble): () => void {
-      let end = () => {};
-      troubles.set(
-        trouble,
-        new Promise((resolve) => {
-          end = resolve;
-        }),
-      );
-      return () => {
-        troubles.delete(trouble);
-        end();
-      };
+      return inject(state.troubles, trouble);
     },
     /** Resets every connection in use. Returns how many. */
     cut(): number {
-      const lines = [...inFlight];
+      const lines = [...state.inFlight];
       for (const outgoing of lines) outgoing.socket?.resetAndDestroy();
       return lines.length;
     },
@@ -161,4 +86,112 @@ export async function startProxy(options: { port: number; target: number; random
       server.closeAllConnections();
     },
   };
+}
+
+function inject(troubles: State['troubles'], trouble: Trouble): () => void {
+  const { promise: over, resolve: end } = Promise.withResolvers<void>();
+  troubles.set(trouble, over);
+  return () => {
+    troubles.delete(trouble);
+    end();
+  };
+}
+
+async function pass(
+  state: State,
+  { target, random }: { target: number; random: () => number },
+  incoming: IncomingMessage,
+  outgoing: ServerResponse,
+): Promise<void> {
+  const entry = record(state, incoming, outgoing);
+  if (!state.open) return reset(incoming);
+
+  const trouble = hit(state.troubles, random);
+  if (trouble.latency) await new Promise((resolve) => setTimeout(resolve, trouble.latency));
+  if (trouble.stall) await Promise.race([trouble.over, once(outgoing, 'close')]);
+  if (outgoing.destroyed) return;
+  if (trouble.status !== undefined) {
+    entry.status = trouble.status;
+    incoming.resume();
+    outgoing.writeHead(trouble.status, { 'content-length': 0, connection: 'close' }).end();
+    return;
+  }
+  forward(target, { incoming, outgoing, entry, trouble });
+}
+
+/** Adds a request to those that passed; its entry is completed when the connection closes. */
+function record({ passed, inFlight }: State, incoming: IncomingMessage, outgoing: ServerResponse): Passed {
+  const entry: Passed = {
+    at: Date.now(),
+    ended: Number.POSITIVE_INFINITY,
+    method: incoming.method!,
+    path: incoming.url!.split('?')[0]!,
+    range: incoming.headers.range,
+    status: 0,
+    bytes: 0,
+    whole: false,
+  };
+  passed.push(entry);
+  inFlight.add(outgoing);
+  outgoing.on('error', () => {});
+  incoming.on('error', () => {});
+  outgoing.once('close', () => {
+    inFlight.delete(outgoing);
+    entry.ended = Date.now();
+    entry.whole = outgoing.writableFinished;
+  });
+  return entry;
+}
+
+function reset(incoming: IncomingMessage): void {
+  incoming.socket.resetAndDestroy();
+}
+
+/** All faults that hit one request, as one fault, and their end. */
+function hit(troubles: State['troubles'], random: () => number): Trouble & { over: Promise<unknown> } {
+  const hits = [...troubles.keys()].filter(({ share }) => random() < share);
+  return { ...Object.assign({}, ...hits), over: Promise.all(hits.map((one) => troubles.get(one))) };
+}
+
+/** Sends the request to the server, and the server's answer to the client. */
+function forward(target: number, exchange: Exchange): void {
+  const { incoming, outgoing, trouble } = exchange;
+  const { connection: _, expect: __, 'keep-alive': ___, ...headers } = incoming.headers;
+  const upstream = request({
+    host: '127.0.0.1',
+    port: target,
+    method: incoming.method,
+    path: incoming.url,
+    headers: { ...headers, connection: 'close' },
+  });
+  outgoing.once('close', () => upstream.destroy());
+  upstream.on('error', () => reset(incoming));
+  upstream.on('response', (answer) => forwardAnswer(answer, exchange));
+  let sent = 0;
+  incoming.on('data', (chunk: Buffer) => {
+    sent += chunk.length;
+    if (trouble.resetAfter !== undefined && sent > trouble.resetAfter) reset(incoming);
+  });
+  incoming.pipe(upstream);
+}
+
+function forwardAnswer(answer: IncomingMessage, { incoming, outgoing, entry, trouble }: Exchange): void {
+  const cut = () => reset(incoming);
+  answer.on('error', cut);
+  if (trouble.loseAnswer) {
+    answer.resume().once('close', cut);
+    return;
+  }
+  entry.status = answer.statusCode!;
+  const kept = answer.rawHeaders.filter(
+    (_, i, all) => !/^(connection|keep-alive|transfer-encoding)$/i.test(all[i - (i % 2)]!),
+  );
+  outgoing.writeHead(answer.statusCode!, answer.statusMessage, kept);
+  answer.on('data', (chunk: Buffer) => {
+    entry.bytes += chunk.length;
+    if (trouble.resetAfter !== undefined && entry.bytes > trouble.resetAfter) cut();
+  });
+  // An interrupted answer must not look complete.
+  answer.once('close', () => answer.complete || cut());
+  answer.pipe(outgoing);
 }
