@@ -17,19 +17,26 @@ type Asking = {
   verifier?: string;
 } & Partial<Decision>;
 
+/** How a request to the token endpoint is sent. */
+type How = { client?: Client; json?: boolean; inBody?: boolean };
+
 const BY_HAND_TIMEOUT = 10 * 60_000;
 
 export type OAuth = ReturnType<typeof openOAuth>;
 
 /** The consent of a user, and the tokens of connections. */
 export function openOAuth(service: Service) {
-  const { options, send, own, person } = service;
-  const { api, app } = options;
-  let consents = 0;
-  let kept: { grant: Grant; since: number; moves: number } | undefined;
-  const granted = new Map<string, Client>();
+  const consent = openConsent(service);
+  const endpoint = openTokenEndpoint(service);
+  return { ...consent, ...endpoint, ...openConnections(service, consent, endpoint) };
+}
 
-  const oauth = {
+/** The pages on which a user decides, and the codes that result. */
+function openConsent(service: Service) {
+  const { options, send, own, person } = service;
+  let consents = 0;
+
+  const consent = {
     authorizeUrl(asking: Asking & { challenge: string; state: string }): string {
       const { query = {}, redirectUri = options.redirectUri, client, challenge, state } = asking;
       const parameters = {
@@ -44,14 +51,14 @@ export function openOAuth(service: Service) {
         ...query,
       };
       const given = Object.entries(parameters).filter((pair): pair is [string, string] => pair[1] !== undefined);
-      return `${app}/oauth/authorize?${new URLSearchParams(given)}`;
+      return `${options.app}/oauth/authorize?${new URLSearchParams(given)}`;
     },
 
     /** Follows the authorize endpoint to the app or to a page. */
     async authorize(asking: Asking = {}): Promise<Walk & { verifier: string; state: string }> {
       const state = asking.query?.state ?? randomBytes(16).toString('base64url');
       const verifier = asking.verifier ?? randomBytes(32).toString('base64url');
-      const url = oauth.authorizeUrl({ ...asking, challenge: challengeOf(verifier), state });
+      const url = consent.authorizeUrl({ ...asking, challenge: challengeOf(verifier), state });
       const redirectUri = asking.query?.redirect_uri ?? asking.redirectUri ?? options.redirectUri;
       const { decision = 'allow', companies } = asking;
       const wanted: Decision = { decision, ...(companies && { companies }) };
@@ -70,7 +77,7 @@ export function openOAuth(service: Service) {
     /** The pages of the flow. With --by-hand, only the user sees them. */
     async pagesOf(asking: Asking = {}): Promise<Walk['pages']> {
       service.needPages();
-      const { pages } = await oauth.authorize({ decision: 'cancel', ...asking });
+      const { pages } = await consent.authorize({ decision: 'cancel', ...asking });
       if (pages.length === 0) throw new NotTried('this service consents automatically and shows no page');
       return pages;
     },
@@ -79,7 +86,7 @@ export function openOAuth(service: Service) {
       if (!options.byHand && !asking.person && !person) {
         throw new NotTried('needs a consent: --user and --password, or --by-hand');
       }
-      const { landed, page, verifier } = await oauth.authorize(asking);
+      const { landed, page, verifier } = await consent.authorize(asking);
       if (page && page.status < 400 && !person) throw new NotTried('needs --user and --password');
       const code = landed?.searchParams.get('code');
       if (!code) {
@@ -88,9 +95,19 @@ export function openOAuth(service: Service) {
       }
       return { code, verifier, redirectUri: asking.redirectUri ?? options.redirectUri, landed: landed! };
     },
+  };
+  return consent;
+}
 
+/** The endpoints for tokens. */
+function openTokenEndpoint(service: Service) {
+  const { options, send } = service;
+  const { api } = options;
+  const granted = new Map<string, Client>();
+
+  const endpoint = {
     /** A request to the token endpoint, by default as a form with HTTP Basic. */
-    async token(fields: Record<string, string>, how: { client?: Client; json?: boolean; inBody?: boolean } = {}) {
+    async token(fields: Record<string, string>, how: How = {}) {
       const { clientId, clientSecret } = how.client ?? service.client();
       const all = how.inBody ? { ...fields, client_id: clientId, client_secret: clientSecret } : fields;
       const answer = await send(`${api}/api/oauth/token`, {
@@ -106,14 +123,14 @@ export function openOAuth(service: Service) {
       return answer;
     },
 
-    exchange: (
-      { code, verifier, redirectUri }: Omit<Code, 'landed'>,
-      how: { client?: Client; json?: boolean; inBody?: boolean } = {},
-    ) =>
-      oauth.token({ grant_type: 'authorization_code', code, redirect_uri: redirectUri, code_verifier: verifier }, how),
+    exchange: ({ code, verifier, redirectUri }: Omit<Code, 'landed'>, how: How = {}) =>
+      endpoint.token(
+        { grant_type: 'authorization_code', code, redirect_uri: redirectUri, code_verifier: verifier },
+        how,
+      ),
 
-    refresh: (token: string, how: { client?: Client; json?: boolean; inBody?: boolean } = {}) =>
-      oauth.token({ grant_type: 'refresh_token', refresh_token: token }, how),
+    refresh: (token: string, how: How = {}) =>
+      endpoint.token({ grant_type: 'refresh_token', refresh_token: token }, how),
 
     revoke(token: string, client: Client = service.client(), inBody = false): Promise<Answer> {
       const { clientId, clientSecret } = client;
@@ -124,10 +141,26 @@ export function openOAuth(service: Service) {
       });
     },
 
+    async revokeAll(): Promise<void> {
+      for (const [token, client] of granted) await endpoint.revoke(token, client).catch(() => {});
+    },
+  };
+  return endpoint;
+}
+
+/** The connections of the user. */
+function openConnections(
+  service: Service,
+  consent: ReturnType<typeof openConsent>,
+  endpoint: ReturnType<typeof openTokenEndpoint>,
+) {
+  let kept: { grant: Grant; since: number; moves: number } | undefined;
+
+  const connections = {
     /** A separate connection, for a check that ends it. */
     async grant(asking: Asking = {}): Promise<Grant> {
       const client = asking.client ?? service.client();
-      const answer = await oauth.exchange(await oauth.newCode(asking), { client });
+      const answer = await endpoint.exchange(await consent.newCode(asking), { client });
       if (answer.status !== 200) throw new Failure('tokens for a code', describeAnswer(answer));
       return { ...shaped('the token response', TokenResponse, answer.json), client };
     },
@@ -136,13 +169,13 @@ export function openOAuth(service: Service) {
     async session(): Promise<Grant> {
       const isStale = kept && (kept.moves !== service.moves() || Date.now() - kept.since > 50 * 60_000);
       if (kept && isStale) {
-        const answer = await oauth.refresh(kept.grant.refresh_token);
+        const answer = await endpoint.refresh(kept.grant.refresh_token);
         const tokens = TokenResponse.safeParse(answer.json);
         kept = tokens.success
           ? { grant: { ...tokens.data, client: kept.grant.client }, since: Date.now(), moves: service.moves() }
           : undefined;
       }
-      kept ??= { grant: await oauth.grant(), since: Date.now(), moves: service.moves() };
+      kept ??= { grant: await connections.grant(), since: Date.now(), moves: service.moves() };
       return kept.grant;
     },
 
@@ -150,12 +183,8 @@ export function openOAuth(service: Service) {
     forget(): void {
       kept = undefined;
     },
-
-    async revokeAll(): Promise<void> {
-      for (const [token, client] of granted) await oauth.revoke(token, client).catch(() => {});
-    },
   };
-  return oauth;
+  return connections;
 }
 
 export function challengeOf(verifier: string): string {

@@ -10,17 +10,15 @@ const CANDIDATES = 60;
 
 /** The library as the user of the shared connection reads it. */
 export function openReading(service: Service, oauth: OAuth) {
-  const { options, send, own, made } = service;
+  const requests = openRequests(service, oauth);
+  return { ...requests, ...openAssets(service, requests) };
+}
+
+/** The requests of an app: to the API and to signed links. */
+function openRequests({ options, send }: Service, oauth: OAuth) {
   const { api, app } = options;
-  let listing: Promise<Asset[]> | undefined;
 
-  async function newest(): Promise<Asset[]> {
-    const found: Asset[] = [];
-    for (const { id } of (await library.companies()).slice(0, 10)) found.push(...(await library.list(id)));
-    return found;
-  }
-
-  const library = {
+  const requests = {
     /** GET of the API, by default with the shared connection. */
     async get(path: string, token?: string): Promise<Answer> {
       const bearer = token ?? (await oauth.session()).access_token;
@@ -28,20 +26,20 @@ export function openReading(service: Service, oauth: OAuth) {
     },
 
     async read<T extends z.ZodType>(path: string, shape: T): Promise<z.output<T>> {
-      const answer = await library.get(path);
+      const answer = await requests.get(path);
       if (answer.status !== 200)
         throw new Failure(`GET /api/v1${path.split('?')[0]} with status 200`, describeAnswer(answer));
       return shaped(answer.request, shape, answer.json);
     },
 
     async companies(): Promise<Company[]> {
-      const { companies } = await library.read('/me', Me);
+      const { companies } = await requests.read('/me', Me);
       if (companies.length === 0) throw new NotTried('this user can read no company');
       return companies;
     },
 
     page: (companyId: string, query: Record<string, string | number> = {}): Promise<Page> =>
-      library.read(`/companies/${segment(companyId)}/assets?${queryOf(query)}`, Page),
+      requests.read(`/companies/${segment(companyId)}/assets?${queryOf(query)}`, Page),
 
     /** A list, page by page, up to `most` assets. */
     async list(companyId: string, query: Record<string, string | number> = {}, most = options.scan): Promise<Asset[]> {
@@ -49,7 +47,7 @@ export function openReading(service: Service, oauth: OAuth) {
       const cursors = new Set<string>();
       let cursor: string | null | undefined;
       do {
-        const page = await library.page(companyId, { limit: 100, ...query, ...(cursor && { cursor }) });
+        const page = await requests.page(companyId, { limit: 100, ...query, ...(cursor && { cursor }) });
         assets.push(...page.assets);
         cursor = page.nextCursor;
         if (cursor && cursors.has(cursor)) throw new Failure('a list that ends', `cursor ${cursor} a second time`);
@@ -58,24 +56,51 @@ export function openReading(service: Service, oauth: OAuth) {
       return assets;
     },
 
+    detail: async (id: string): Promise<DetailedAsset> => (await requests.read(`/assets/${segment(id)}`, Detail)).asset,
+
+    /** A request to a signed link, as an app sends it: with Referer, without token. */
+    download(
+      url: string,
+      { headers = {}, method, limit = 1024 * 1024, referer = app }: Downloading = {},
+    ): Promise<Answer> {
+      return send(url, {
+        ...(method && { method }),
+        limit,
+        headers: { 'accept-encoding': 'identity', ...(referer !== null && { referer }), ...headers },
+      });
+    },
+  };
+  return requests;
+}
+
+/** The assets for checks: made by the admin API, or found in the library. */
+function openAssets(service: Service, requests: ReturnType<typeof openRequests>) {
+  const { own, made } = service;
+  let listing: Promise<Asset[]> | undefined;
+
+  async function newest(): Promise<Asset[]> {
+    const found: Asset[] = [];
+    for (const { id } of (await requests.companies()).slice(0, 10)) found.push(...(await requests.list(id)));
+    return found;
+  }
+
+  const assets = {
     /** The company whose list is read. It has more than a hundred assets, if there is one. */
     async listed(): Promise<Company> {
       if (own) {
         await service.needOwn().fill(made);
         return { id: own.companyId, name: own.companyName };
       }
-      const companies = await library.companies();
+      const companies = await requests.companies();
       let largest = { company: companies[0]!, count: -1 };
       for (const company of companies.slice(0, 10)) {
-        const { length } = await library.list(company.id, {}, 101);
+        const { length } = await requests.list(company.id, {}, 101);
         if (length > largest.count) largest = { company, count: length };
         if (length > 100) break;
       }
       if (largest.count < 1) throw new NotTried('no company of this user has assets');
       return largest.company;
     },
-
-    detail: async (id: string): Promise<DetailedAsset> => (await library.read(`/assets/${segment(id)}`, Detail)).asset,
 
     /** An asset with certain properties: made by the admin API, or found among the newest. `proves` tests a candidate. */
     async asset(
@@ -84,7 +109,7 @@ export function openReading(service: Service, oauth: OAuth) {
       fits: (asset: Asset) => boolean,
       proves: (asset: Asset) => Promise<boolean> = async () => true,
     ): Promise<Asset> {
-      if (own) return library.detail(await library.upload(make));
+      if (own) return requests.detail(await assets.upload(make));
       listing ??= newest();
       for (const asset of (await listing).filter(fits).slice(0, CANDIDATES)) {
         if (await proves(asset)) return asset;
@@ -101,24 +126,12 @@ export function openReading(service: Service, oauth: OAuth) {
       return id;
     },
 
-    /** A request to a signed link, as an app sends it: with Referer, without token. */
-    download(
-      url: string,
-      { headers = {}, method, limit = 1024 * 1024, referer = app }: Downloading = {},
-    ): Promise<Answer> {
-      return send(url, {
-        ...(method && { method }),
-        limit,
-        headers: { 'accept-encoding': 'identity', ...(referer !== null && { referer }), ...headers },
-      });
-    },
-
     /** The assets are listed again for the next check. */
     forget(): void {
       listing = undefined;
     },
   };
-  return library;
+  return assets;
 }
 
 export type Downloading = {
