@@ -3,17 +3,17 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { Writable } from 'node:stream';
 import pg from 'pg';
 import { expect, inject } from 'vitest';
-import { createLog } from '../../src/floor/log.ts';
+import { createLog, type Log } from '../../src/floor/log.ts';
 import { reasonFields, renderReason } from '../../src/floor/reasons.ts';
 import { OAuthClient } from '../../src/oauth/client.ts';
-import { createSealer } from '../../src/oauth/seal.ts';
+import { createSealer, type Sealer } from '../../src/oauth/seal.ts';
 import { Tokens, type TokensOptions } from '../../src/oauth/tokens.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { newDatabase } from '../support/database.ts';
-import { connect, startTestLibrary } from '../support/library.ts';
+import { connect, type Library, startTestLibrary } from '../support/library.ts';
 import { until } from '../support/until.ts';
 import type { Order } from './refresher.ts';
-import { startRelay } from './relay.ts';
+import { type Relay, startRelay } from './relay.ts';
 
 export const lost = /the answer to an earlier token refresh was lost/;
 
@@ -50,41 +50,7 @@ export async function newTokensGround() {
   const server = new pg.Client({ connectionString: inject('postgres') });
   await Promise.all([sql.connect(), server.connect()]);
 
-  /** The tokens as one process has them. */
-  function tokensOf(options: Options = {}) {
-    const { apiUrl = relay.url, timeoutMs = 60_000 } = options;
-    const client = new OAuthClient({ ...library, apiUrl, timeoutMs });
-    return new Tokens({ store, client, sealer, log, instance: 'this process', ...options });
-  }
-
-  const seal = (userId: string, grant: { access_token: string; refresh_token: string }) =>
-    tokensOf().seal(userId, { accessToken: grant.access_token, refreshToken: grant.refresh_token });
-
-  /** A connection whose access token has expired, as it was saved by the connect flow. */
-  async function newConnection(accessExpiresAt = new Date(Date.now() - 1000)) {
-    const user = { id: `user ${randomUUID()}`, name: 'Ada', email: 'ada@example.com' };
-    const grant = await connect(library);
-    const { id } = await store.connections.connect({ user, tokens: seal(user.id, grant), accessExpiresAt });
-    return { id, user, grant };
-  }
-
-  /** The user connects again. */
-  async function reconnect(connection: { user: { id: string; name: string; email: string } }) {
-    const grant = await connect(library);
-    await store.connections.connect({
-      user: connection.user,
-      tokens: seal(connection.user.id, grant),
-      accessExpiresAt: new Date(Date.now() + 3_600_000),
-    });
-    return grant;
-  }
-
   const name = () => new URL(database.url).pathname.slice(1);
-
-  const refreshes = () => relay.requests.filter(({ body }) => body.includes('grant_type=refresh_token')).length;
-  const works = async (accessToken: string) =>
-    (await fetch(`${library.apiUrl}/api/v1/me`, { headers: { authorization: `Bearer ${accessToken}` } })).status ===
-    200;
 
   return {
     admin,
@@ -96,13 +62,9 @@ export async function newTokensGround() {
     lines,
     sealer,
     name,
-    tokensOf,
-    seal,
-    newConnection,
-    reconnect,
-    works,
-    refreshes,
 
+    ...inLibrary({ library, relay }),
+    ...inConnections({ library, relay, store, sealer, log }),
     ...inRecords({ store, sql, sealer, lines }),
 
     /** A process of its own that asks for the same token. */
@@ -140,6 +102,51 @@ export async function newTokensGround() {
   };
 }
 
+/** Tokens as the library and the relay see them. */
+function inLibrary({ library, relay }: { library: Library; relay: Relay }) {
+  const refreshes = () => relay.requests.filter(({ body }) => body.includes('grant_type=refresh_token')).length;
+  const works = async (accessToken: string) =>
+    (await fetch(`${library.apiUrl}/api/v1/me`, { headers: { authorization: `Bearer ${accessToken}` } })).status ===
+    200;
+  return { works, refreshes };
+}
+
+/** The connections of users, and their tokens in this process. */
+function inConnections(of: { library: Library; relay: Relay; store: Store; sealer: Sealer; log: Log }) {
+  const { library, relay, store, sealer, log } = of;
+
+  /** The tokens as one process has them. */
+  function tokensOf(options: Options = {}) {
+    const { apiUrl = relay.url, timeoutMs = 60_000 } = options;
+    const client = new OAuthClient({ ...library, apiUrl, timeoutMs });
+    return new Tokens({ store, client, sealer, log, instance: 'this process', ...options });
+  }
+
+  const seal = (userId: string, grant: { access_token: string; refresh_token: string }) =>
+    tokensOf().seal(userId, { accessToken: grant.access_token, refreshToken: grant.refresh_token });
+
+  /** A connection whose access token has expired, as it was saved by the connect flow. */
+  async function newConnection(accessExpiresAt = new Date(Date.now() - 1000)) {
+    const user = { id: `user ${randomUUID()}`, name: 'Ada', email: 'ada@example.com' };
+    const grant = await connect(library);
+    const { id } = await store.connections.connect({ user, tokens: seal(user.id, grant), accessExpiresAt });
+    return { id, user, grant };
+  }
+
+  /** The user connects again. */
+  async function reconnect(connection: { user: { id: string; name: string; email: string } }) {
+    const grant = await connect(library);
+    await store.connections.connect({
+      user: connection.user,
+      tokens: seal(connection.user.id, grant),
+      accessExpiresAt: new Date(Date.now() + 3_600_000),
+    });
+    return grant;
+  }
+
+  return { tokensOf, seal, newConnection, reconnect };
+}
+
 /** A log whose lines are kept. */
 function newLog() {
   const lines: Line[] = [];
@@ -162,7 +169,7 @@ function newLog() {
 }
 
 /** What the database and the log have of a connection. */
-function inRecords(of: { store: Store; sql: pg.Client; sealer: ReturnType<typeof createSealer>; lines: Line[] }) {
+function inRecords(of: { store: Store; sql: pg.Client; sealer: Sealer; lines: Line[] }) {
   const { store, sql, sealer, lines } = of;
 
   /** The pair in the records. */
