@@ -33,120 +33,176 @@ export const sum = (counts: number[]) => counts.reduce((all, count) => all + cou
 
 /** Runs the adaptive limit and rate of each connection against a simulated library. */
 export function simulate(conditions: Conditions): Simulated[] {
-  const { latency, perSecond, workers = 0, workMs = 0, transferMs } = conditions;
-  const { ceiling = 128, seconds = 60, begin = [0] } = conditions;
-  let { seed = 1 } = conditions;
-  const start = 1e6;
-  const events: { at: number; run: () => void }[] = [];
-  let now = start;
-  const random = () => {
-    seed = (seed * 16_807) % 2_147_483_647;
-    return seed / 2_147_483_647;
-  };
-  const after = (ms: number, run: () => void) => {
-    const index = events.findLastIndex(({ at }) => at <= now + ms);
-    events.splice(index + 1, 0, { at: now + ms, run });
-  };
-
-  const limitedTo = (allowed: number) => {
-    let [tokens, filledAt] = [allowed, now];
-    return (): boolean => {
-      tokens = Math.min(allowed, tokens + ((now - filledAt) / 1000) * allowed);
-      filledAt = now;
-      if (tokens < 1) return false;
-      tokens--;
-      return true;
-    };
-  };
-  const forAll = typeof perSecond === 'number' ? limitedTo(perSecond) : () => true;
-  const freeAt = Array.from({ length: workers }, () => now);
-  const work = (): number => {
-    if (workers === 0) return 0;
-    freeAt.sort((a, b) => a - b);
-    freeAt[0] = Math.max(freeAt[0]!, now) + workMs;
-    return freeAt[0] - now;
-  };
-
+  const { seconds = 60, begin = [0], seed = 1 } = conditions;
+  const timeline = createTimeline(seed);
+  const library = createLibrary(conditions, timeline);
   const rates = begin.map(() => new RequestRate());
   const connections = begin.map((beginsAt, index) => {
-    const takeToken = Array.isArray(perSecond) ? limitedTo(perSecond[index]!) : forAll;
-    const seen: Simulated = { mirrored: [], limits: [], refused: [] };
-    const count = (what: number[]) => {
-      const second = Math.floor((now - start) / 1000);
-      what[second] = (what[second] ?? 0) + 1;
-    };
-    let adaptiveLimit: AdaptiveLimit = { limit: 16, limitAtObjection: null, strikes: 0, slowedAt: 0 };
-    const [times, rate] = [new ResponseTimes(), rates[index]!];
-    let inFlight = 0;
-    let pausedUntil = 0;
-    const concurrency = () => {
-      const limit = limitOf(adaptiveLimit, ceiling);
-      return { adaptiveLimit, ceiling, limit, queued: inFlight, now };
-    };
-
-    function fill(): void {
-      if (now < pausedUntil) return;
-      for (; inFlight < concurrency().limit; inFlight++) ask();
-    }
-
-    function ask(askedAt = now): void {
-      const wait = rate.reserve(now, longWaitMs);
-      if (wait === Number.POSITIVE_INFINITY) {
-        after(longWaitMs * (0.5 + random() / 2), () => ask(askedAt));
-        return;
-      }
-      const sentAt = now + wait;
-      const waitMs = sentAt - askedAt;
-      after(wait + latency / 2, () => {
-        if (!takeToken()) return after(latency / 2, refused);
-        after(work() + (latency / 2) * (1 + random() / 5), () => answered(now - sentAt, waitMs));
-      });
-    }
-
-    function refused(): void {
-      count(seen.refused);
-      inFlight--;
-      rate.refused(now);
-      RequestRate.share(rates, now);
-      const until = now + 1050 + random() * 250;
-      if (until <= pausedUntil) return;
-      pausedUntil = until;
-      after(until - now + random() * 500, fill);
-    }
-
-    function answered(ms: number, waitMs: number): void {
-      rate.answered(now);
-      const period = times.add({ waitedMs: waitMs, answerMs: ms }, now);
-      if (period) adapt(times.judge(period, concurrency().limit));
-      after(transferMs * (0.8 + random() * 0.4), () => {
-        inFlight--;
-        count(seen.mirrored);
-        after(5, fill);
-      });
-      fill();
-    }
-
-    function adapt(verdict: ReturnType<ResponseTimes['judge']>): void {
-      const at = concurrency();
-      const slowed = verdict === 'slower' && at.limit > 1 ? slower(at, 'latency') : undefined;
-      if (slowed) adaptiveLimit = slowed.adaptiveLimit;
-      if (verdict === 'faster' && inFlight >= at.limit) adaptiveLimit = faster(at);
-      if (concurrency().limit !== at.limit) times.restart(now);
-    }
-
-    for (let second = 0; second < seconds; second++) after(second * 1000, () => seen.limits.push(concurrency().limit));
-    after(beginsAt * 1000, fill);
+    const { seen, limit, fill } = createConnection(conditions, { timeline, library, rates, index });
+    for (let second = 0; second < seconds; second++) timeline.after(second * 1000, () => seen.limits.push(limit()));
+    timeline.after(beginsAt * 1000, fill);
     return seen;
   });
+  timeline.run(seconds * 1000);
 
-  for (let event = events.shift(); event && event.at < start + seconds * 1000; event = events.shift()) {
-    now = event.at;
-    event.run();
-  }
   const bySecond = (counts: number[]) => Array.from({ length: seconds }, (_, second) => counts[second] ?? 0);
   return connections.map(({ mirrored, limits, refused }) => ({
     mirrored: bySecond(mirrored),
     limits,
     refused: bySecond(refused),
   }));
+}
+
+type Timeline = ReturnType<typeof createTimeline>;
+
+/** Simulated time, its events in order, and the random numbers of the simulation. */
+function createTimeline(seed: number) {
+  const start = 1e6;
+  const events: { at: number; run: () => void }[] = [];
+  let now = start;
+  let lastRandom = seed;
+
+  return {
+    now: () => now,
+
+    /** Seconds since the start. */
+    second: () => Math.floor((now - start) / 1000),
+
+    /** From 0 to 1. */
+    random(): number {
+      lastRandom = (lastRandom * 16_807) % 2_147_483_647;
+      return lastRandom / 2_147_483_647;
+    },
+
+    after(ms: number, run: () => void): void {
+      const index = events.findLastIndex(({ at }) => at <= now + ms);
+      events.splice(index + 1, 0, { at: now + ms, run });
+    },
+
+    /** Runs all events of this time, and those that they cause. */
+    run(ms: number): void {
+      for (let event = events.shift(); event && event.at < start + ms; event = events.shift()) {
+        now = event.at;
+        event.run();
+      }
+    },
+  };
+}
+
+type Library = ReturnType<typeof createLibrary>;
+
+/** Which requests the library refuses, and how long it works on the others. */
+function createLibrary({ perSecond, workers = 0, workMs = 0 }: Conditions, { now }: Timeline) {
+  const forAll = typeof perSecond === 'number' ? limitTo(perSecond, now) : () => true;
+  const freeAt = Array.from({ length: workers }, () => now());
+
+  return {
+    /** The limit for a connection: returns false for each request that is refused. */
+    limitFor: (index: number) => (Array.isArray(perSecond) ? limitTo(perSecond[index]!, now) : forAll),
+
+    /** Gives a request to the worker that is free first. Returns when it is done, in ms from now. */
+    work(): number {
+      if (workers === 0) return 0;
+      freeAt.sort((a, b) => a - b);
+      freeAt[0] = Math.max(freeAt[0]!, now()) + workMs;
+      return freeAt[0] - now();
+    },
+  };
+}
+
+/** A token bucket. */
+function limitTo(perSecond: number, now: () => number): () => boolean {
+  let [tokens, filledAt] = [perSecond, now()];
+  return () => {
+    tokens = Math.min(perSecond, tokens + ((now() - filledAt) / 1000) * perSecond);
+    filledAt = now();
+    if (tokens < 1) return false;
+    tokens--;
+    return true;
+  };
+}
+
+/** One connection: asks the library for assets, as many at once as its limit allows. */
+function createConnection(
+  { latency, transferMs, ceiling = 128 }: Conditions,
+  on: { timeline: Timeline; library: Library; rates: RequestRate[]; index: number },
+) {
+  const { timeline, library, rates } = on;
+  const { now, after, random } = timeline;
+  const seen: Simulated = { mirrored: [], limits: [], refused: [] };
+  const takeToken = library.limitFor(on.index);
+  const rate = rates[on.index]!;
+  const adaptive = createAdaptiveLimit(ceiling, now);
+  let inFlight = 0;
+  let pausedUntil = 0;
+
+  function count(what: number[]): void {
+    const second = timeline.second();
+    what[second] = (what[second] ?? 0) + 1;
+  }
+
+  function fill(): void {
+    if (now() < pausedUntil) return;
+    for (; inFlight < adaptive.limit(); inFlight++) ask();
+  }
+
+  function ask(askedAt = now()): void {
+    const wait = rate.reserve(now(), longWaitMs);
+    if (wait === Number.POSITIVE_INFINITY) {
+      after(longWaitMs * (0.5 + random() / 2), () => ask(askedAt));
+      return;
+    }
+    const sentAt = now() + wait;
+    const waitedMs = sentAt - askedAt;
+    after(wait + latency / 2, () => {
+      if (!takeToken()) return after(latency / 2, refused);
+      after(library.work() + (latency / 2) * (1 + random() / 5), () => answered(now() - sentAt, waitedMs));
+    });
+  }
+
+  function refused(): void {
+    count(seen.refused);
+    inFlight--;
+    rate.refused(now());
+    RequestRate.share(rates, now());
+    const until = now() + 1050 + random() * 250;
+    if (until <= pausedUntil) return;
+    pausedUntil = until;
+    after(until - now() + random() * 500, fill);
+  }
+
+  function answered(answerMs: number, waitedMs: number): void {
+    rate.answered(now());
+    adaptive.answered({ answerMs, waitedMs }, inFlight);
+    after(transferMs * (0.8 + random() * 0.4), () => {
+      inFlight--;
+      count(seen.mirrored);
+      after(5, fill);
+    });
+    fill();
+  }
+
+  return { seen, limit: adaptive.limit, fill };
+}
+
+/** The adaptive limit of one connection, which follows the times of its answers. */
+function createAdaptiveLimit(ceiling: number, now: () => number) {
+  const times = new ResponseTimes();
+  let adaptiveLimit: AdaptiveLimit = { limit: 16, limitAtObjection: null, strikes: 0, slowedAt: 0 };
+  const limit = () => limitOf(adaptiveLimit, ceiling);
+
+  return {
+    limit,
+
+    answered(took: { answerMs: number; waitedMs: number }, inFlight: number): void {
+      const period = times.add(took, now());
+      if (!period) return;
+      const at = { adaptiveLimit, ceiling, limit: limit(), queued: inFlight, now: now() };
+      const verdict = times.judge(period, at.limit);
+      const slowed = verdict === 'slower' && at.limit > 1 ? slower(at, 'latency') : undefined;
+      if (slowed) adaptiveLimit = slowed.adaptiveLimit;
+      if (verdict === 'faster' && inFlight >= at.limit) adaptiveLimit = faster(at);
+      if (limit() !== at.limit) times.restart(now());
+    },
+  };
 }
