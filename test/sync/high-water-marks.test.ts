@@ -66,76 +66,103 @@ interface Person {
   readable: boolean;
 }
 
+type Company = { id: string; name: string };
+
+/** Someone who has connected and can read the company. */
+async function newPerson(company: Company): Promise<Person> {
+  const grant = consented();
+  const { id } = await store.connections.connect(grant);
+  await store.connections.setCompanies(id, [company], { complete: true });
+  return { connectionId: id, grant, readable: true };
+}
+
+function applyEntry(model: Model, entry: HistoryEntry | undefined): void {
+  if (entry?.kind === 'upload') model.upload(entry);
+  else if (entry?.kind === 'time') model.passes(entry.ms);
+  else if (entry?.kind === 'remove') model.remove(entry.index);
+  else if (entry?.kind === 'cursors are forgotten') model.forgetCursors();
+}
+
+/** Runs at each call of the library: something happens between two calls, and the sync may end at one. */
+function createInterruption(of: {
+  model: Model;
+  between: HistoryEntry[];
+  end: End;
+  stop: AbortController;
+}): () => void {
+  const { model, end, stop } = of;
+  const waiting = [...of.between];
+  let calls = 0;
+  return () => {
+    if (++calls > 1) applyEntry(model, waiting.shift());
+    if (end.kind === 'stop' && calls === end.at) stop.abort(new Error('stop'));
+    stop.signal.throwIfAborted();
+    if (end.kind === 'fault' && calls === end.at) throw new HttpError('the library', 500);
+  };
+}
+
+/** The library of the model, as a person can read it. */
+function clientOf(of: { model: Model; company: Company; person: Person; beforeCall: () => void }): SyncDeps['client'] {
+  const { model, company, beforeCall } = of;
+  const { grant, readable } = of.person;
+  return {
+    me: async () => ({ user: grant.user, companies: readable ? [company] : [], problems: [] }),
+    listAssets: async (call: { cursor?: string; since?: number }) => {
+      beforeCall();
+      return model.page(call);
+    },
+    getAsset: async ({ assetId }: { assetId: string }) => {
+      beforeCall();
+      return model.detail(assetId);
+    },
+  } as never as SyncDeps['client'];
+}
+
+function depsOf(store: Store, client: SyncDeps['client']): SyncDeps {
+  return {
+    store,
+    client,
+    withToken: (_, call) => call('token'),
+    log: silent,
+    timings: defaultTimings,
+    instance: 'test',
+    overlap,
+    goneRetention: Number.POSITIVE_INFINITY,
+    filters: { includeTypes: [], excludeTypes: [] },
+    transcripts: true,
+    thumbnails: true,
+    endless: new Set(),
+    onEnd: () => {},
+    onNews: async () => {},
+    onWork: () => {},
+  };
+}
+
 async function scene(paging: Paging, people: number) {
   const companyId = `c-${randomUUID().slice(0, 8)}`;
   const model = createModel({ companyId, paging, pageSize: 3, start });
   const company = { id: companyId, name: 'Acme' };
   const all: Person[] = [];
-  for (let i = 0; i < people; i++) {
-    const grant = consented();
-    const { id } = await store.connections.connect(grant);
-    await store.connections.setCompanies(id, [company], { complete: true });
-    all.push({ connectionId: id, grant, readable: true });
-  }
-
-  function happens(what: HistoryEntry | undefined): void {
-    if (what?.kind === 'upload') model.upload(what);
-    else if (what?.kind === 'time') model.passes(what.ms);
-    else if (what?.kind === 'remove') model.remove(what.index);
-    else if (what?.kind === 'cursors are forgotten') model.forgetCursors();
-  }
+  for (let i = 0; i < people; i++) all.push(await newPerson(company));
 
   return {
     companyId,
     model,
     people: all,
-    happens,
+    happens: (what: HistoryEntry | undefined): void => applyEntry(model, what),
 
     async run(
-      { connectionId, grant, readable }: Person,
+      person: Person,
       mode: 'incremental' | 'full',
       options: { between?: HistoryEntry[]; end?: End; acceptGone?: true } = {},
     ): Promise<void> {
+      const { connectionId } = person;
       const { between = [], end = { kind: 'whole' } } = options;
       const stop = new AbortController();
-      const waiting = [...between];
-      let calls = 0;
-      const meets = () => {
-        if (++calls > 1) happens(waiting.shift());
-        if (end.kind === 'stop' && calls === end.at) stop.abort(new Error('stop'));
-        stop.signal.throwIfAborted();
-        if (end.kind === 'fault' && calls === end.at) throw new HttpError('the library', 500);
-      };
-      const client = {
-        me: async () => ({ user: grant.user, companies: readable ? [company] : [], problems: [] }),
-        listAssets: async (call: { cursor?: string; since?: number }) => {
-          meets();
-          return model.page(call);
-        },
-        getAsset: async ({ assetId }: { assetId: string }) => {
-          meets();
-          return model.detail(assetId);
-        },
-      } as never as SyncDeps['client'];
+      const beforeCall = createInterruption({ model, between, end, stop });
       await store.syncs.request(connectionId, mode, options.acceptGone && { acceptGone: true });
       await runSyncs(
-        {
-          store: mortal(end),
-          client,
-          withToken: (_, call) => call('token'),
-          log: silent,
-          timings: defaultTimings,
-          instance: 'test',
-          overlap,
-          goneRetention: Number.POSITIVE_INFINITY,
-          filters: { includeTypes: [], excludeTypes: [] },
-          transcripts: true,
-          thumbnails: true,
-          endless: new Set(),
-          onEnd: () => {},
-          onNews: async () => {},
-          onWork: () => {},
-        },
+        depsOf(mortal(end), clientOf({ model, company, person, beforeCall })),
         connectionId,
         stop.signal,
       ).catch((error) => {
