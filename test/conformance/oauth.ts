@@ -6,8 +6,8 @@ import { type Answer, describeAnswer } from './http.ts';
 import type { Client, Service } from './service.ts';
 import { TokenResponse, type Tokens } from './shapes.ts';
 
-export type Code = { code: string; verifier: string; redirectUri: string; landed: URL };
-export type Grant = Tokens & { client: Client };
+type Code = { code: string; verifier: string; redirectUri: string; landed: URL };
+type Grant = Tokens & { client: Client };
 
 type Asking = {
   query?: Record<string, string | undefined>;

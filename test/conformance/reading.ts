@@ -134,7 +134,7 @@ function openAssets(service: Service, requests: ReturnType<typeof openRequests>)
   return assets;
 }
 
-export type Downloading = {
+type Downloading = {
   headers?: Record<string, string>;
   method?: 'GET' | 'HEAD';
   limit?: number;
