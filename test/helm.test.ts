@@ -14,10 +14,10 @@ import {
   inDirectory,
   type Manifest,
   pods,
+  problemsOf,
   render,
   renderChart,
   renderWith,
-  validate,
 } from './support/helm.ts';
 import { installed } from './support/installed.ts';
 import { newGround } from './support/mirror.ts';
@@ -32,8 +32,10 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
     'the chart renders valid Kubernetes objects with the values %s',
     async (name) => {
       await helm('lint', '--strict', '--quiet', chart, '--values', ci(name));
+      const oldest = await render(ci(name), '--kube-version', '1.30.0');
+      expect(await problemsOf(oldest)).toEqual([]);
       const manifests = await render(ci(name));
-      for (const manifest of manifests) await validate(manifest);
+      expect(await problemsOf(manifests)).toEqual([]);
       const kinds = ['ConfigMap', 'Service', 'Deployment', 'ServiceAccount', 'Pod', 'PodDisruptionBudget'];
       expect(manifests.map((it) => it.kind)).toEqual(expect.arrayContaining(kinds));
       if (name !== 'everything') return;
@@ -42,6 +44,21 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
       expect(manifests.map((it) => it.kind)).toEqual(expect.arrayContaining([...optional, ...scaling]));
     },
   );
+
+  test('a manifest with a field that Kubernetes does not know, or a wrong value, is found', async () => {
+    const manifest = (unknown: object, port: unknown) => ({
+      apiVersion: 'v1',
+      kind: 'Service',
+      metadata: { name: 'web' },
+      spec: { ports: [{ port, ...unknown }] },
+    });
+    expect(await problemsOf([manifest({}, 80)])).toEqual([]);
+    expect(await problemsOf([manifest({ containerPort: 80 }, 80)])).toEqual([expect.stringContaining('containerPort')]);
+    expect(await problemsOf([manifest({}, '80')])).toEqual([
+      expect.stringMatching(/Service web: .*port/),
+      expect.stringContaining("'string' is not assignable"),
+    ]);
+  });
 
   test('the chart sets known variables only, to valid values', async () => {
     const manifests = await render(ci('everything'));

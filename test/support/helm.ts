@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
-import { expect } from 'vitest';
+import ts from 'typescript';
 import { parseAllDocuments, stringify } from 'yaml';
 
 /** Renders the Helm chart, and validates what it renders. */
@@ -55,22 +55,48 @@ export const refusal = (name: string, values: object): Promise<string> =>
     (error) => error.stderr,
   );
 
-/** Validates a manifest with the schema of its kind. */
-export async function validate(manifest: Manifest): Promise<void> {
-  const [group, version] = manifest.apiVersion.includes('/')
-    ? manifest.apiVersion.split('/')
-    : ['', manifest.apiVersion];
+/** What is wrong with these manifests, by the schemas and the types of their kinds. The schemas allow unknown fields; the types do not. */
+export async function problemsOf(manifests: Manifest[]): Promise<string[]> {
+  const problems: string[] = [];
+  for (const manifest of manifests) {
+    const Model = (await import(moduleOf(manifest)))[manifest.kind];
+    try {
+      new Model(manifest).validate();
+    } catch (error) {
+      problems.push(`${manifest.kind} ${manifest.metadata.name}: ${(error as Error).message}`);
+    }
+  }
+  return [...problems, ...typeErrors(manifests)];
+}
+
+/** The module with the schema and the type of a manifest. */
+function moduleOf({ apiVersion }: Manifest): string {
+  const [group, version] = apiVersion.includes('/') ? apiVersion.split('/') : ['', apiVersion];
   const own: Record<string, string> = {
     'keda.sh': 'keda',
     'monitoring.coreos.com': 'prometheus-operator',
     'gateway.networking.k8s.io': 'gateway-api',
   };
-  const place = own[group]
+  return own[group]
     ? `@kubernetes-models/${own[group]}/${group}/${version}`
     : `kubernetes-models/${[group, version].filter(Boolean).join('/')}`;
-  const Model = (await import(place))[manifest.kind];
-  expect(Model, `${manifest.apiVersion} ${manifest.kind}`).toBeDefined();
-  new Model(manifest).validate();
+}
+
+/** Compiles the manifests as constants of their types. */
+function typeErrors(manifests: Manifest[]): string[] {
+  const constants = manifests.map((manifest, i) => {
+    const type = `import('${moduleOf(manifest)}').I${manifest.kind}`;
+    return `export const manifest${i}: ${type} = ${JSON.stringify(manifest, null, 1)};`;
+  });
+  // In the project, so that the types are found. It exists in memory only.
+  const path = resolve('manifests.ts');
+  const options: ts.CompilerOptions = { module: ts.ModuleKind.NodeNext, strict: true, skipLibCheck: true, types: [] };
+  const host = ts.createCompilerHost(options);
+  const { readFile, fileExists } = host;
+  host.readFile = (name) => (name === path ? constants.join('\n') : readFile(name));
+  host.fileExists = (name) => name === path || fileExists(name);
+  const errors = ts.getPreEmitDiagnostics(ts.createProgram([path], options, host));
+  return errors.map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'));
 }
 
 export const find = (manifests: Manifest[], kind: string, name = '') =>

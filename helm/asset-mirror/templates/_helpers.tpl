@@ -155,6 +155,7 @@ spec:
             {{- with $root.Values.extraEnvFrom }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
+          {{- if or $root.Values.caCertificates.configMap $root.Values.extraEnv }}
           env:
             {{- if $root.Values.caCertificates.configMap }}
             - { name: NODE_EXTRA_CA_CERTS, value: /etc/asset-mirror/ca/{{ $root.Values.caCertificates.key }} }
@@ -162,6 +163,7 @@ spec:
             {{- with $root.Values.extraEnv }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
+          {{- end }}
           # A process listens after the migrations, which one process runs while the others wait.
           startupProbe:
             httpGet: { path: /healthz, port: metrics }
