@@ -46,14 +46,14 @@ export function fencedPuts(open: () => Ground): void {
     const fence = async () => stop.abort(reason);
     await expect(storage.put('at hand', text, { fence, signal: stop.signal })).rejects.toBe(reason);
     await expect(storage.put('at hand', text, { signal: stop.signal })).rejects.toBe(reason);
-    // The server does not answer.
+    // A fence that never answers does not keep the abort from ending the put.
     const again = new AbortController();
     const hanging = () => {
       void setImmediate().then(() => again.abort(reason));
       return new Promise<void>(() => {});
     };
     await expect(storage.put('at hand', text, { fence: hanging, signal: again.signal })).rejects.toBe(reason);
-    // The client cannot reach the store.
+    // The error of a fence is passed on, although it looks like that of a store that cannot be reached.
     const lost = Object.assign(new Error('no database'), { code: 'ECONNREFUSED' });
     await expect(storage.put('at hand', text, { fence: () => Promise.reject(lost) })).rejects.toBe(lost);
     expect((await read('at hand'))!.toString()).toBe('before');

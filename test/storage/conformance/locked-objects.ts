@@ -3,6 +3,7 @@ import { partLength, type Storage } from '../../../src/storage/storage.ts';
 import { bytesOf, collected, MiB, streaming } from '../bodies.ts';
 
 const media = { media: true } as const;
+/** From 0.4 to 1.4: some time has passed, and a store may round up. */
 const lasting = { share: expect.closeTo(0.9, 0) };
 
 /** The guarantees of S3_OBJECT_LOCK, for a store that was opened with it. */
@@ -25,7 +26,7 @@ function lockedWrites(open: () => Storage): void {
       storage.uploads.put(upload, number, streaming(bytesOf(partLength(upload, number)))),
     );
     await storage.uploads.complete(upload, await Promise.all(parts));
-    const found = (await locksBelow(storage, 'locks/written/')).toSorted((a, b) => a.key.localeCompare(b.key));
+    const found = (await purgeAndReportLocks(storage, 'locks/written/')).toSorted((a, b) => a.key.localeCompare(b.key));
     expect(found).toEqual([
       { key: 'locks/written/bytes', bytes: 4, ...lasting },
       { key: 'locks/written/record', bytes: 2, share: undefined },
@@ -40,7 +41,9 @@ function lockedVersions(open: () => Storage): void {
     const storage = open();
     await storage.put('locks/purged/film', 'film', media);
     const kept = (await storage.keep('locks/purged/film', 'locks/copy'))!;
-    expect(await locksBelow(storage, 'locks/purged/')).toEqual([{ key: 'locks/purged/film', bytes: 4, ...lasting }]);
+    expect(await purgeAndReportLocks(storage, 'locks/purged/')).toEqual([
+      { key: 'locks/purged/film', bytes: 4, ...lasting },
+    ]);
     const again = await Array.fromAsync(storage.purge('locks/purged/'));
     expect(again).toMatchObject([{ key: 'locks/purged/film', bytes: 4, left: {} }]);
     expect(await storage.head('locks/purged/film')).toBeUndefined();
@@ -78,7 +81,7 @@ function extendedLocks(open: () => Storage): void {
     expect(shareOf(await extend('locks/extended/film'))).toBeCloseTo(0.9, 0);
     expect(shareOf(await extend(kept.key, { ...kept, atMost: soon }))).toBeCloseTo(0.9, 0);
     expect(await extend('locks/extended/nothing')).toBeUndefined();
-    const found = (await locksBelow(storage, 'locks/extended/')).toSorted((a, b) => a.bytes - b.bytes);
+    const found = (await purgeAndReportLocks(storage, 'locks/extended/')).toSorted((a, b) => a.bytes - b.bytes);
     expect(found).toMatchObject([
       { bytes: 5, share: undefined },
       { bytes: 6, ...lasting },
@@ -87,8 +90,8 @@ function extendedLocks(open: () => Storage): void {
   });
 }
 
-/** Until when each object below a folder is locked, as a share of the time of the setting; undefined: it is not. */
-async function locksBelow(storage: Storage, at: string) {
+/** Purges a folder. Returns for each object how long it is still locked, as a share of the time of the setting; undefined: it was not. */
+async function purgeAndReportLocks(storage: Storage, at: string) {
   const purged = await Array.fromAsync(storage.purge(at));
   return purged.map(({ key, bytes, left }) => ({
     ...{ key, bytes },
