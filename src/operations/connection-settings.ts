@@ -12,6 +12,7 @@ import { text } from './fields.ts';
 import { bandwidth, showBandwidth, shownBandwidth } from './settings.ts';
 import { changedTags, tagsChange } from './tags.ts';
 import { type NamedField, type NamesDeps, unknownNames, unknownNamesRefused } from './unknown-names.ts';
+import { updateQueue } from './update-queue.ts';
 
 /** How long an answer waits until changed filters are applied; after that they are applied in the background. */
 const patienceMs = 3000;
@@ -199,7 +200,7 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
         different = wider || isWider(is, was);
         return { settings, tags: changedTags(tags, tagChange), applyFilters: different, fullSync: wider };
       });
-      if (syncId !== undefined) await within(2000, queues.addSync(id)).catch(() => {});
+      if (syncId !== undefined) await updateQueue(queues.addSync(id));
       // If this process ends, the dispatcher continues.
       const applied = different
         ? await within(patienceMs, applyFilters({ store, log, filters: defaults }, id, new AbortController().signal))

@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import type { HeldKind } from '../floor/held-changes.ts';
-import { within } from '../floor/within.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import { limitOf } from '../pacing/concurrency-limit.ts';
 import { byState, expectedOf, skipped } from '../store/assets/counts.ts';
@@ -13,6 +12,7 @@ import { count, isoOf, reasonAnswer, shownReason, stateCounts, text, time } from
 import { nextCursor, pageOf, positionOf, rowsOfPage } from './pagination.ts';
 import { Refused } from './refused.ts';
 import { tagFilter, tagsAnswer, tagsIn } from './tags.ts';
+import { updateQueue } from './update-queue.ts';
 
 /** Assets per statement. */
 const retriedAtOnce = 5000;
@@ -120,8 +120,8 @@ export async function existingConnection(store: Store, id: string): Promise<Conn
   return connection;
 }
 
-/** The error for a connection that is not active. */
-export function stopped(connection: Connection): Refused {
+/** The refusal of work for a connection that is not active. */
+export function notActive(connection: Connection): Refused {
   return connection.status === 'paused'
     ? new Refused(
         409,
@@ -192,9 +192,6 @@ async function describe(deps: Deps, connections: Connection[]) {
   });
 }
 
-/** Updates the queue sooner than the dispatcher, which finds the change in the database. */
-const soon = (work: Promise<unknown>) => within(2000, work).catch(() => {});
-
 export function connectionOperations(deps: Deps) {
   const { store, queues, schedule } = deps;
   const connection = async (id: string) => (await describe(deps, [await existingConnection(store, id)]))[0]!;
@@ -214,18 +211,18 @@ export function connectionOperations(deps: Deps) {
     /** Stops all work for it, in all processes, until it is resumed. */
     async pause(id: string) {
       const paused = await store.connections.pause(id);
-      const now = await existingConnection(store, id);
-      if (!paused && now.status === 'disconnected') throw stopped(now);
-      if (paused) await soon(schedule.alignOne(id));
+      const current = await existingConnection(store, id);
+      if (!paused && current.status === 'disconnected') throw notActive(current);
+      if (paused) await updateQueue(schedule.alignOne(id));
       return connection(id);
     },
 
     /** Resumes it, with a sync for new assets. */
     async resume(id: string) {
       const resumed = await store.connections.resume(id);
-      const now = await existingConnection(store, id);
-      if (!resumed && now.status === 'disconnected') throw stopped(now);
-      if (resumed) await soon(Promise.all([schedule.alignOne(id), queues.addSync(id)]));
+      const current = await existingConnection(store, id);
+      if (!resumed && current.status === 'disconnected') throw notActive(current);
+      if (resumed) await updateQueue(Promise.all([schedule.alignOne(id), queues.addSync(id)]));
       return connection(id);
     },
 
@@ -233,14 +230,14 @@ export function connectionOperations(deps: Deps) {
     async disconnect(id: string) {
       await existingConnection(store, id);
       const { ended, revoked } = await deps.tokens.disconnect(id);
-      if (ended) await soon(schedule.alignOne(id));
+      if (ended) await updateQueue(schedule.alignOne(id));
       return { ...(await connection(id)), revoked: ended ? revoked : null };
     },
 
     /** Retries all its failed assets, with all their attempts. */
     async retryFailed(id: string): Promise<{ retried: number }> {
-      const now = await existingConnection(store, id);
-      if (now.status === 'disconnected') throw stopped(now);
+      const current = await existingConnection(store, id);
+      if (current.status === 'disconnected') throw notActive(current);
       let retried = 0;
       for (;;) {
         const some = await store.assets.retryFailed(id, retriedAtOnce);

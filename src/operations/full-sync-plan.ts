@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { bandwidthAt, bandwidthIn } from '../floor/bandwidth-limit.ts';
 import type { Connection } from '../store/database/schema.ts';
 import { type Amount, fetched, type PlanKind, type PlanProgress, plan, planKinds } from '../sync/plan-full-sync.ts';
-import { existingConnection, stopped } from './connections.ts';
+import { existingConnection, notActive } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text } from './fields.ts';
 
@@ -95,7 +95,7 @@ export function planOperations(deps: Deps) {
           : [await existingConnection(store, connectionId)];
       const [connection] = connections;
       if (connection && connection.status !== 'active') {
-        throw stopped(connection);
+        throw notActive(connection);
       }
       return async (options: { signal: AbortSignal; report: (progress: PlanProgress) => void }): Promise<Plan> => {
         const { rows, ...rest } = await plan({ ...deps, withToken: deps.access }, connections, options);

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { reasonOf } from '../floor/errors.ts';
-import { existingConnection, stopped } from './connections.ts';
+import { existingConnection, notActive } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { Refused } from './refused.ts';
 
@@ -21,7 +21,7 @@ export function projectOperations({ store, client, access }: Pick<OperationsDeps
     /** The projects that a connection can read, from the library: the database has only their ids. */
     async projects(connectionId: string) {
       const connection = await existingConnection(store, connectionId);
-      if (connection.status !== 'active') throw stopped(connection);
+      if (connection.status !== 'active') throw notActive(connection);
       const signal = AbortSignal.timeout(patienceMs);
       const companies = await store.connections.companies([connectionId]);
       try {

@@ -1,17 +1,17 @@
 import { z } from 'zod';
 import { allOf } from '../floor/reasons.ts';
-import { within } from '../floor/within.ts';
 import type { Sync } from '../store/database/schema.ts';
-import { existingConnection, stopped } from './connections.ts';
+import { existingConnection, notActive } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, isoOf, isoTimes, reasonAnswer, shownReason, text, time } from './fields.ts';
 import { nextCursor, pageOf, positionOf, rowsOfPage } from './pagination.ts';
 import { Refused } from './refused.ts';
 import { type NamesDeps, unknownNames, unknownNamesRefused } from './unknown-names.ts';
+import { updateQueue } from './update-queue.ts';
 
 const syncModes = ['incremental', 'full'] as const;
 
-/** What a sync is limited to. */
+/** What a sync is limited to, and which held changes it accepts. */
 const scope = {
   since: z.iso.datetime({ offset: true }).optional().describe('Only uploads after this time.'),
   companyId: text.optional(),
@@ -114,14 +114,13 @@ export function syncOperations(deps: Pick<OperationsDeps, 'store' | 'queues'> & 
     /** Requests a sync. It is in the database when this returns. */
     async resync(connectionId: string, request: ResyncRequest): Promise<{ syncId: string }> {
       const connection = await existingConnection(store, connectionId);
-      if (connection.status !== 'active') throw stopped(connection);
+      if (connection.status !== 'active') throw notActive(connection);
       const { mode, since, ...part } = resyncRequest.parse(request);
       const scope = { ...part, ...(since !== undefined && { since: Math.max(0, new Date(since).getTime()) }) };
       await refuseUnknown(deps, connectionId, scope);
       const syncId = await store.syncs.request(connectionId, mode, scope, { bucket: isWhole(request) });
-      if (syncId === undefined) throw stopped(await existingConnection(store, connectionId));
-      // If the queue is unreachable, the dispatcher finds the sync in the database.
-      await within(2000, queues.addSync(connectionId)).catch(() => {});
+      if (syncId === undefined) throw notActive(await existingConnection(store, connectionId));
+      await updateQueue(queues.addSync(connectionId));
       return { syncId };
     },
 
