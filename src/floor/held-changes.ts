@@ -50,7 +50,7 @@ export function isTooMany(
 /** A company whose changes are held. */
 export type Held = Pick<HeldChanges, 'count' | 'known'> & { kind: HeldKind; connectionId: string; companyId: string };
 
-/** The part of a log that takes warnings. Log itself would be a circular import: it redacts errors, which have reasons. */
+/** The part of `Log` that is needed here. An import of log.ts would be circular: it imports errors.ts, and that imports reasons.ts. */
 interface Warnings {
   warn(fields: object, message: string): void;
 }

@@ -74,11 +74,11 @@ interface DataOf {
 
   no_transcript: object;
 
-  /** A sync could not record an asset, or not as listed. `asset`: its id; if that is unreadable, words that describe it. */
-  asset_problem: { asset: string; reason: Reason };
+  /** What a sync could not do with an asset. `assetId`: null if it is unreadable; then `name` is its name, if it has one. */
+  asset_problem: { assetId: string | null; name?: string | null; reason: Reason };
   unknown_asset: object;
   /** The connection cannot read the company of the asset. */
-  asset_out_of_reach: { companyId: string };
+  asset_company_not_readable: { companyId: string };
   /** Another company has an asset with the same id. */
   id_conflict: { companyId: string };
   /** The database refused the values of the asset. */
@@ -86,11 +86,21 @@ interface DataOf {
   company_not_readable: { companyId: string };
   company_skipped: { companyId: string };
   /** The last cursor led back to an earlier page, or the library refused it after it had given it twice. */
-  listing_incomplete: { companyId: string; cursor: 'repeated' | 'refused' };
+  listing_incomplete: { companyId: string; cursor: 'to_earlier_page' | 'refused' };
+  /** `idlePages`: pages without a new asset. */
+  endless_listing: { request: string; idlePages: number };
+  /** `/me` answers for another user than the one who connected. */
+  another_user: object;
   /** Changes of a company wait until an operator accepts them. */
   changes_held: Held;
-  /** `lost_answer`: the library no longer takes the token, and the answer that had the next one was lost. */
-  disconnected: { by: 'operator' | 'library' | 'lost_answer' };
+  disconnected_by_operator: object;
+  /** By the user, or by the library. */
+  grant_ended: object;
+  /** The library no longer takes the token, and the answer that had the next one was lost. */
+  refresh_answer_lost: object;
+
+  /** The last attempt of a drill did not end. */
+  process_died: { attempt: number };
 
   /** `more`: how many others there were. */
   several: { reasons: Reason[]; more?: number };
@@ -99,7 +109,7 @@ interface DataOf {
 export type ReasonCode = keyof DataOf;
 /**
  * Why an asset is not mirrored, or is tried again; why a connection waits or is disconnected; what a sync could not do; why a
- * version was superseded; or what a verification found.
+ * version was superseded; what a verification found; or why a verification or a drill failed.
  */
 export type Reason = { [Code in ReasonCode]: { code: Code } & DataOf[Code] }[ReasonCode];
 export type SkippedByFilter = Extract<Reason, { code: 'skipped_by_filter' }>;
@@ -170,9 +180,12 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
 
   no_transcript: () => 'no transcript was available before the deadline',
 
-  asset_problem: ({ asset, reason }) => `asset ${asset}: ${renderReason(reason)}`,
+  asset_problem: ({ assetId, name, reason }) => {
+    const label = name ? ` (${JSON.stringify(name.slice(0, 100))})` : '';
+    return `asset ${assetId ?? `without a readable id${label}`}: ${renderReason(reason)}`;
+  },
   unknown_asset: () => 'not in the database; unless it was erased, a full sync of its company finds it',
-  asset_out_of_reach: ({ companyId }) =>
+  asset_company_not_readable: ({ companyId }) =>
     `this connection cannot read its company ${companyId}; if the asset has moved to another one, a full resync finds it there`,
   id_conflict: ({ companyId }) => `company ${companyId} has an asset with this id, and only that one is mirrored`,
   not_recorded: ({ error }) => `cannot be recorded: ${error}`,
@@ -181,18 +194,21 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
   listing_incomplete: ({ companyId, cursor }) =>
     `company ${companyId}: ${
       {
-        repeated: 'the last cursor leads back to an earlier page, so the listing ended here and may be incomplete',
+        to_earlier_page:
+          'the last cursor leads back to an earlier page, so the listing ended here and may be incomplete',
         refused: 'the library refused a cursor that it gave twice; the listing ended there',
       }[cursor]
     }`,
+  endless_listing: ({ request, idlePages }) =>
+    `${request}: the listing does not end: ${idlePages} of its pages had no new asset`,
+  another_user: () => '/me: the library answers for another user than the one who connected',
   changes_held: (held) => heldText(held, `company ${held.companyId}`),
-  disconnected: ({ by }) =>
-    ({
-      operator: 'disconnected by the operator',
-      library: 'the user disconnected the app or lost access at the library; connect again',
-      lost_answer:
-        'the answer to an earlier token refresh was lost, and the library no longer takes the old token; connect again',
-    })[by],
+  disconnected_by_operator: () => 'disconnected by the operator',
+  grant_ended: () => 'the user disconnected the app or lost access at the library; connect again',
+  refresh_answer_lost: () =>
+    'the answer to an earlier token refresh was lost, and the library no longer takes the old token; connect again',
+
+  process_died: ({ attempt }) => `the process died, or lost its lease, in attempt ${attempt}`,
 
   several: ({ reasons, more = 0 }) =>
     [...reasons.map(renderReason), ...(more > 0 ? [`and ${more} more`] : [])].join('; '),
@@ -214,9 +230,9 @@ export function renderReason(reason: Reason): string {
 }
 
 /** Several reasons as one; null: there is none. `more`: how many others there were. */
-export function allOf(found: (Reason | null)[], more = 0): Reason | null {
+export function combineReasons(found: (Reason | null)[], more = 0): Reason | null {
   const reasons = found.filter((reason) => reason !== null);
-  if (reasons.length <= 1) return reasons[0] ?? null;
+  if (reasons.length <= 1 && more === 0) return reasons[0] ?? null;
   return { code: 'several', reasons, ...(more > 0 && { more }) };
 }
 

@@ -130,7 +130,7 @@ async function untilSaved<T>(log: Log, connectionId: string | null, save: () => 
 async function endRefused(deps: RefreshDeps, pair: LeasedPair): Promise<undefined> {
   const { connectionId, version, owner } = pair;
   if (await isReplaced(deps, pair)) return;
-  const reason: Reason = { code: 'disconnected', by: pair.lostAnswer ? 'lost_answer' : 'library' };
+  const reason: Reason = { code: pair.lostAnswer ? 'refresh_answer_lost' : 'grant_ended' };
   // After a reconnect, or if another process has the lease, the answer is about an earlier token: the connection goes on.
   if (!(await deps.store.connections.end(connectionId, reason, { tokenVersion: version, owner }))) {
     deps.log.info({ event: 'token.refusal_ignored', connectionId }, 'refusal of an earlier token ignored');

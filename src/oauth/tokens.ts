@@ -81,7 +81,7 @@ export class Tokens {
   /** Ends the connection here, and at the library if that can be reached. `ended`: it had not ended before. */
   async disconnect(connectionId: string): Promise<{ ended: boolean; revoked: boolean }> {
     const { store, sealer, log } = this.#deps;
-    const reason: Reason = { code: 'disconnected', by: 'operator' };
+    const reason: Reason = { code: 'disconnected_by_operator' };
     const ended = await store.connections.end(connectionId, reason);
     if (!ended) return { ended: false, revoked: false };
     log.warn({ event: 'connection.disconnected', connectionId, ...reasonFields(reason) }, 'connection disconnected');

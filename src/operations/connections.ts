@@ -82,7 +82,9 @@ export const connectionAnswer = z
     lastError: z.string().nullable(),
     reason: reasonAnswer
       .nullable()
-      .describe('Why it waits or is disconnected, or what its last sync could not do; lastError is its text.'),
+      .describe(
+        'Why it waits, last waited or is disconnected, or what its last sync could not do; lastError is its text.',
+      ),
   })
   .meta({ id: 'Connection' });
 
@@ -157,7 +159,9 @@ async function describe(deps: Deps, connections: Connection[]) {
     const settings = settingsOf(connection, deps);
     const polling = schedule.pollInterval(connection, now);
     const readable = companiesOf.get(connection.id) ?? [];
-    const reason = shownReason(adaptiveLimit.delayedUntil === null ? connection.lastError : connection.delayedReason);
+    const reason = shownReason(
+      (adaptiveLimit.delayedUntil === null ? null : connection.delayedReason) ?? connection.lastError,
+    );
     return {
       id: connection.id,
       status: connection.status,

@@ -4,7 +4,7 @@ import { drillFailures, failureText, losses } from '../store/drills/drill-report
 import type { Drill } from '../store/drills/drills.ts';
 import { usualSample } from '../verify/drill/run-drills.ts';
 import type { OperationsDeps } from './deps.ts';
-import { count, isoTimes, numberOf, time } from './fields.ts';
+import { count, isoTimes, numberOf, reasonAnswer, shownReason, time } from './fields.ts';
 import { rowsOfPage } from './pagination.ts';
 import { Refused } from './refused.ts';
 
@@ -28,6 +28,7 @@ export const drillSummary = z
     startedAt: time.nullable(),
     finishedAt: time.nullable(),
     error: z.string().nullable().describe('Why the drill, or its last attempt, failed.'),
+    reason: reasonAnswer.nullable().describe('The same as a code with data.'),
     key: z.string().nullable().describe('The key of the report in the bucket.'),
     failures: z.array(z.object({ code: z.enum(drillFailures), count, text: z.string() })),
     recovery: z
@@ -118,8 +119,11 @@ export function drillOperations({ store }: Pick<OperationsDeps, 'store'>) {
 export function drillSummaryOf({ report, sample: _, ...drill }: Drill) {
   const failures = report?.failures.map((failure) => ({ ...failure, text: failureText(failure) })) ?? [];
   const lost = failures.reduce((sum, { code, count }) => (losses.has(code) ? sum + count : sum), 0);
+  const reason = shownReason(drill.error);
   const summary = {
     ...isoTimes(drill),
+    error: reason?.text ?? null,
+    reason,
     failures,
     recovery: report?.recovery ?? null,
     lost: report ? lost : null,

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { allOf } from '../floor/reasons.ts';
+import { combineReasons } from '../floor/reasons.ts';
 import type { Sync } from '../store/database/schema.ts';
 import { existingConnection, notActive } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
@@ -149,7 +149,7 @@ export function syncOperations(deps: Pick<OperationsDeps, 'store' | 'queues'> & 
 }
 
 function describeSync({ scope, error, held, ...sync }: Sync) {
-  const reason = shownReason(allOf([error, held]));
+  const reason = shownReason(combineReasons([error, held]));
   return {
     ...isoTimes(sync),
     scope: { ...scope, since: isoOf(scope.since ?? null) ?? undefined },

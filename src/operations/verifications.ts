@@ -3,7 +3,7 @@ import { type Verification, verificationPhases } from '../store/database/schema.
 import { differencesIn, nothingFound } from '../verify/counts.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
-import { count, text, time } from './fields.ts';
+import { count, reasonAnswer, shownReason, text, time } from './fields.ts';
 import { numberIn, rowsOfPage } from './pagination.ts';
 import { Refused } from './refused.ts';
 
@@ -55,7 +55,8 @@ const verificationSummary = z
       repaired: count,
     }),
     differences: count,
-    error: z.string().nullable(),
+    error: z.string().nullable().describe('Why it, or its last attempt, failed.'),
+    reason: reasonAnswer.nullable().describe('The same as a code with data.'),
     requestedAt: time,
     startedAt: time.nullable(),
     finishedAt: time.nullable(),
@@ -126,6 +127,7 @@ export function verificationOperations({ store }: Pick<OperationsDeps, 'store'>)
 export function summaryOf(run: Verification) {
   const { lines: _, assets = 0, assetsTotal = 0, ...counts } = { ...nothingFound, ...run.counts };
   const { scheduled, ...requested } = run.options;
+  const reason = shownReason(run.error);
   return {
     id: run.id,
     connectionId: run.connectionId,
@@ -136,7 +138,8 @@ export function summaryOf(run: Verification) {
     progress: { done: assets, total: assetsTotal },
     counts,
     differences: differencesIn(counts, run.options),
-    error: run.error,
+    error: reason?.text ?? null,
+    reason,
     requestedAt: run.requestedAt.toISOString(),
     startedAt: run.startedAt?.toISOString() ?? null,
     finishedAt: run.finishedAt?.toISOString() ?? null,

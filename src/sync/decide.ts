@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Reason, SkippedByFilter } from '../floor/reasons.ts';
+import type { SkippedByFilter } from '../floor/reasons.ts';
 import { mayHaveTranscript } from '../source/schemas.ts';
 import type { ListedAsset } from '../store/database/schema.ts';
 import type { Decision, KnownAsset } from '../store/syncs/write-assets.ts';
@@ -37,7 +37,7 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
     if (decision !== 'ignore filter') return decision;
   }
   if (listed.problem !== undefined) {
-    const reason: Reason = { code: 'unreadable_listing', problem: listed.problem };
+    const reason = listed.problem;
     if (!before) return { state: 'failed', reason, reset: true, due: false };
     if (before.skipped) return undefined;
     // It is in the library again, so its file must not be removed. The library may describe it better by itself.
@@ -66,7 +66,7 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
         (before.transcriptState === 'none' || (before.transcriptState === 'gave_up' && mayRetry));
       const thumbnail =
         options.thumbnails && listed.listed.hasThumbnail === true && before.thumbnailState === 'gave_up' && mayRetry;
-      const isReadableAgain = before.reason?.code === 'unreadable_listing';
+      const isReadableAgain = before.reason?.code === 'unreadable_listing' || before.reason?.code === 'not_recorded';
       // The last follow-up check has failed: the record may have an old name.
       const hasFailed = before.reason !== null && !isReadableAgain;
       const isDue = changed || transcript || thumbnail || (options.full && hasFailed);

@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { NamedError } from '../floor/errors.ts';
+import { KnownError } from '../floor/errors.ts';
 
 /** A listing is given up after more than this many pages in a row without a new asset. */
 const mostIdlePages = 1000;
 
 /** A listing does not end, although it has no new assets. */
-export class EndlessListing extends NamedError {}
+export class EndlessListing extends KnownError {}
 
 /** The progress of a listing: its assets so far, and its pages without a new one. */
 export interface Progress {
@@ -50,7 +50,7 @@ export function followCursors(what: string, before: Progress = { assets: 0, idle
       }
       // A whole listing may have at most `idlePages` more idle pages than assets.
       if (pages.size > idlePages || idleInAll > idlePages + before.assets + assets.size) {
-        throw new EndlessListing(`${what}: the listing does not end: ${idleInAll} of its pages had no new asset`);
+        throw new EndlessListing({ code: 'endless_listing', request: what, idlePages: idleInAll });
       }
       return { next: nextCursor, isNew, repeats, isDoubtful: false };
     },

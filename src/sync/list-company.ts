@@ -124,7 +124,7 @@ function readPage({ sync, problems }: Run, listing: Listing, page: AssetPage) {
   const { next, repeats, isDoubtful } = listing.cursors.after(listing.cursor, { ids, nextCursor: page.nextCursor });
   if (isDoubtful) {
     problems.add(
-      { code: 'listing_incomplete', companyId: listing.company.id, cursor: 'repeated' },
+      { code: 'listing_incomplete', companyId: listing.company.id, cursor: 'to_earlier_page' },
       { failsRun: false },
     );
     listing.isDoubtful = true;
@@ -172,12 +172,14 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, { ids, ass
     })
     .catch((error) => interruptListing(error, listing.pages - 1));
   run.settings = counts.settings;
-  const addProblem = (asset: string, reason: Reason) =>
-    problems.add({ code: 'asset_problem', asset, reason }, { failsRun: false });
-  for (const { id, reason } of counts.refused) addProblem(id, reason);
+  const addProblem = ({ id, name }: Pick<ListedAsset, 'id' | 'name'>, reason: Reason) => {
+    const asset = id.startsWith(unreadablePrefix) ? { assetId: null, name } : { assetId: id };
+    problems.add({ code: 'asset_problem', ...asset, reason }, { failsRun: false });
+  };
+  for (const { id, reason } of counts.refused) addProblem({ id, name: null }, reason);
   for (const asset of assets) {
     if (asset.problem === undefined || skipReasonOf(asset, run.settings) !== null) continue;
-    addProblem(labelOf(asset), { code: 'unreadable_listing', problem: asset.problem });
+    addProblem(asset, asset.problem);
   }
   if (counts.new + counts.changed + counts.again > 0) deps.onWork();
   return counts.toJudge;
@@ -218,9 +220,4 @@ function inScope(asset: ListedAsset, scopeType: string | undefined): boolean {
   // An unreadable asset may be of the requested type.
   if (asset.problem !== undefined && asset.assetType === null) return true;
   return scopeType === undefined || asset.assetType === scopeType;
-}
-
-function labelOf({ id, name }: ListedAsset): string {
-  if (!id.startsWith(unreadablePrefix)) return id;
-  return `without a readable id${name ? ` (${JSON.stringify(name.slice(0, 100))})` : ''}`;
 }

@@ -51,6 +51,6 @@ function brokenOf(item: unknown, problem: string): ListedAsset {
     size: null,
     uploadDate: read('uploadDate') ?? null,
     listed: {},
-    problem: storable(problem),
+    problem: { code: 'unreadable_listing', problem: storable(problem) },
   };
 }

@@ -127,7 +127,7 @@ class Planner {
     const { signal } = this.#options;
     if (connection.status !== 'active') throw new Error(`it is ${connection.status}`);
     const me = storable(await this.#request(connection, null, (token) => client.me({ token, signal })));
-    for (const problem of me.problems) this.#add({ code: 'invalid_answer', request: '/me', problem });
+    for (const problem of me.problems) this.#add({ code: 'invalid_answer', request: 'read /me', problem });
     const highWaterMarks = new Map(
       (await store.connections.companies([connection.id])).map(({ id, highWaterMark }) => [id, highWaterMark]),
     );
@@ -176,7 +176,7 @@ class Planner {
       }
       this.result.pages++;
       this.result.listed += listed.length;
-      if (isDoubtful) this.#add({ code: 'listing_incomplete', companyId: company.id, cursor: 'repeated' });
+      if (isDoubtful) this.#add({ code: 'listing_incomplete', companyId: company.id, cursor: 'to_earlier_page' });
       this.#report(connection, company.id);
     }
   }

@@ -1,6 +1,6 @@
 import { Disconnected, LeaseLost, NamedError, Rejected, RetryLater, reasonOf } from '../floor/errors.ts';
 import type { Held } from '../floor/held-changes.ts';
-import { allOf, type Reason } from '../floor/reasons.ts';
+import { combineReasons, type Reason } from '../floor/reasons.ts';
 import { HttpError } from '../source/http.ts';
 
 /** The first five reasons, and the number of others. */
@@ -13,8 +13,8 @@ class FirstReasons {
     else this.#more++;
   }
 
-  get all(): Reason | null {
-    return allOf(this.#reasons, this.#more);
+  get combined(): Reason | null {
+    return combineReasons(this.#reasons, this.#more);
   }
 }
 
@@ -30,23 +30,23 @@ export class Problems {
   }
 
   /** Changes that an operator must accept first. */
-  addHeld(changes: Held): void {
-    this.#held.add({ code: 'changes_held', ...changes });
+  addHeld({ kind, count, known, connectionId, companyId }: Held): void {
+    this.#held.add({ code: 'changes_held', kind, count, known, connectionId, companyId });
   }
 
   get found(): Reason | null {
-    return this.#problems.all;
+    return this.#problems.combined;
   }
 
   get held(): Reason | null {
-    return this.#held.all;
+    return this.#held.combined;
   }
 }
 
 /** An error after at least one page of a listing: the next run resumes at its cursor. */
 export class ListingInterrupted extends NamedError {}
 
-/** @throws ListingInterrupted if resuming may help; otherwise `error`: without a page of progress, or if the answer would be the same */
+/** @throws ListingInterrupted if pages were recorded and another try may succeed; otherwise `error` itself */
 export function interruptListing(error: unknown, pages: number): never {
   const final = error instanceof Rejected || (error instanceof HttpError && error.status < 500);
   if (pages === 0 || final || concernsConnection(error)) throw error;

@@ -19,7 +19,7 @@ export async function requestAssets(deps: SyncDeps, run: Run, readable: Readable
       const reason: Reason | undefined = known
         ? await requestAsset(deps, run, known, readable)
         : { code: 'unknown_asset' };
-      if (reason) problems.add({ code: 'asset_problem', asset: assetId, reason }, { failsRun: true });
+      if (reason) problems.add({ code: 'asset_problem', assetId, reason }, { failsRun: true });
     } catch (error) {
       if (stopsRun(error, signal)) throw error;
       problems.add(toReason(error), { failsRun: true });
@@ -41,9 +41,10 @@ async function requestAsset(
   const { download: _, ...asset } = detail;
   const companyId = companyNow(known, readable);
   if (companyId === undefined) {
-    return { code: 'asset_out_of_reach', companyId: known.companyId };
+    return { code: 'asset_company_not_readable', companyId: known.companyId };
   }
   const listed = listedOf(asset);
+  // An asset that is stored already is checked, also if a filter skips it now.
   if (known.media === null) {
     const settings = (await store.connections.get(connectionId))?.settings ?? {};
     const reason = skippedBy(filtersOf(settings, deps.filters), selectable(companyId, listed));

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { filtersOf, skipsCompany } from '../filters/filters.ts';
 import { concurrently } from '../floor/concurrently.ts';
-import { Disconnected, LeaseLost, RetryLater, toReason } from '../floor/errors.ts';
+import { Disconnected, KnownError, LeaseLost, RetryLater, toReason } from '../floor/errors.ts';
 import { keepLease } from '../floor/keep-lease.ts';
 import { withFields } from '../floor/log.ts';
-import { allOf, reasonFields } from '../floor/reasons.ts';
+import { combineReasons, reasonFields } from '../floor/reasons.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import { HttpError } from '../source/http.ts';
 import { storable } from '../source/schemas.ts';
@@ -40,7 +40,7 @@ export async function runSyncs(
   const { syncs } = deps.store;
   const owner = `${deps.instance} ${randomUUID()}`;
   const lease = { connectionId, owner, leaseMs: deps.timings.syncLease };
-  // A notice that comes before the lease is taken is of an earlier change.
+  // Before the lease is taken, it cannot be renewed, and notices are of earlier changes.
   let isTaken = false;
   const renew = async () => !isTaken || syncs.renew(lease);
   const kept = keepLease(`the sync of connection ${connectionId}`, lease.leaseMs, renew);
@@ -58,12 +58,14 @@ export async function runSyncs(
       if (sync === 'busy') return { outcome: 'busy', done };
       if (sync === undefined) return { outcome: 'done', done };
       isTaken = true;
-      // The request to /me refreshes any other token, and the listing must not use the old one.
+      // A token that is about to expire is refreshed by the request to /me, and then the listing must not use the old one.
       const storedTokens = sync.storedTokens?.isFresh ? sync.storedTokens : undefined;
       const run: Run = { sync, settings: sync.settings, lease, problems: new Problems(), storedTokens, signal };
       const end = await runSync(deps, run).catch((error) => endEarly(deps, run, error));
-      isReleased = end === 'done';
-      if (isReleased) return { outcome: 'done', done: done + 1 };
+      if (end === 'released') {
+        isReleased = true;
+        return { outcome: 'done', done: done + 1 };
+      }
       if (end !== 'more_wait') return { outcome: end, done };
     }
   } finally {
@@ -74,8 +76,8 @@ export async function runSyncs(
   }
 }
 
-/** Runs one sync to its end. `done`: no other waits, and the lease is released; `more_wait`: others wait. */
-async function runSync(deps: SyncDeps, run: Run): Promise<'done' | 'more_wait' | 'handed_back'> {
+/** Runs one sync to its end. `released`: no other waits, and the lease is released; `more_wait`: others wait. */
+async function runSync(deps: SyncDeps, run: Run): Promise<'released' | 'more_wait' | 'handed_back'> {
   const { store, log } = deps;
   const { sync, lease, problems } = run;
   const { connectionId } = sync;
@@ -97,11 +99,11 @@ async function runSync(deps: SyncDeps, run: Run): Promise<'done' | 'more_wait' |
   const { more, caughtUp, pages, seen, new: isNew, changed, gone } = ended;
   if (caughtUp) log.info({ event: 'connection.caught_up', connectionId, ...caughtUp }, 'caught up after reconnect');
   const ms = Math.round(performance.now() - started);
-  const reason = allOf([error, held]);
+  const reason = combineReasons([error, held]);
   const found = { mode: sync.mode, pages, seen, new: isNew, changed, gone, ms, ...(reason && reasonFields(reason)) };
   if (problems.failsRun) log.warn({ event: 'sync.failed', ...fields, ...found }, 'sync failed');
   else log.info({ event: 'sync.done', ...fields, ...found }, 'sync done');
-  return more ? 'more_wait' : 'done';
+  return more ? 'more_wait' : 'released';
 }
 
 /** Decides about a sync that an error has stopped. */
@@ -130,11 +132,12 @@ async function endEarly(
     return 'interrupted';
   }
   const { found, held } = problems;
-  const outcome = { status: 'failed', error: allOf([reason, found]), held } as const;
+  const all = combineReasons([reason, found])!;
+  const outcome = { status: 'failed', error: all, held } as const;
   // If only the database's answer was lost, the run has ended already: then there is nothing to log.
   if (!(await store.syncs.finish(sync, lease, outcome))) return 'handed_back';
   onEnd('failed');
-  log.warn({ event: 'sync.failed', ...fields, err: error }, 'sync failed');
+  log.warn({ event: 'sync.failed', ...fields, ...reasonFields(all), err: error }, 'sync failed');
   return 'failed';
 }
 
@@ -166,7 +169,7 @@ async function readCompanies(
     await withToken(connectionId, (token) => client.me({ token, signal }), { stored: sync.storedTokens }),
   );
   if (me.user.id !== sync.userId) {
-    throw new Error('/me: the library answers for another user than the one who connected');
+    throw new KnownError({ code: 'another_user' });
   }
   const { gained, lost, readable } = await store.connections.setCompanies(connectionId, me.companies, {
     complete: me.problems.length === 0,
@@ -178,7 +181,7 @@ async function readCompanies(
   for (const id of gained)
     log.info({ event: 'company.gained', connectionId, companyId: id }, 'connection gained access to a company');
   for (const problem of me.problems) {
-    problems.add({ code: 'invalid_answer', request: '/me', problem }, { failsRun: false });
+    problems.add({ code: 'invalid_answer', request: 'read /me', problem }, { failsRun: false });
   }
   return readable;
 }
@@ -197,7 +200,8 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
   const listed = companies.filter((company) => !skipped.includes(company));
   const stopping = new AbortController();
   const stoppable = { ...run, signal: AbortSignal.any([run.signal, stopping.signal]) };
-  // A project belongs to one company; for the others the library may answer that there is no such project.
+  // A project belongs to one company. For the others the library may answer that there is no such project: an error only if it
+  // says so for all of them.
   const searching = projectId !== undefined && companyId === undefined;
   const isFound = Object.values(sync.position).some(({ done }) => done);
   let withoutProject = 0;

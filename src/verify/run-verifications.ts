@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { LeaseLost, RetryLater, reasonOf, StorageUnavailable } from '../floor/errors.ts';
+import { LeaseLost, RetryLater, StorageUnavailable, toReason } from '../floor/errors.ts';
 import { every } from '../floor/every.ts';
 import { keepLease } from '../floor/keep-lease.ts';
 import type { Log } from '../floor/log.ts';
@@ -79,7 +79,7 @@ async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<
       await store.verifications.release(run.id, owner);
       return;
     }
-    const reason = reasonOf(error);
+    const reason = toReason(error);
     const failures = await store.verifications.postpone(run.id, owner, reason, verificationRetry);
     if (failures === 1) {
       log.warn(

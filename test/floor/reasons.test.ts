@@ -133,16 +133,20 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
   no_transcript: [[{ code: 'no_transcript' }, 'no transcript was available before the deadline']],
   asset_problem: [
     [
-      { code: 'asset_problem', asset: 'a', reason: { code: 'unreadable_listing', problem: 'size: x' } },
+      { code: 'asset_problem', assetId: 'a', reason: { code: 'unreadable_listing', problem: 'size: x' } },
       'asset a: its listing cannot be read: size: x',
+    ],
+    [
+      { code: 'asset_problem', assetId: null, name: 'film', reason: { code: 'empty' } },
+      'asset without a readable id ("film"): the download is empty',
     ],
   ],
   unknown_asset: [
     [{ code: 'unknown_asset' }, 'not in the database; unless it was erased, a full sync of its company finds it'],
   ],
-  asset_out_of_reach: [
+  asset_company_not_readable: [
     [
-      { code: 'asset_out_of_reach', companyId: 'c' },
+      { code: 'asset_company_not_readable', companyId: 'c' },
       'this connection cannot read its company c; if the asset has moved to another one, a full resync finds it there',
     ],
   ],
@@ -156,7 +160,7 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
   company_skipped: [[{ code: 'company_skipped', companyId: 'c' }, 'company c is skipped by a filter']],
   listing_incomplete: [
     [
-      { code: 'listing_incomplete', companyId: 'c', cursor: 'repeated' },
+      { code: 'listing_incomplete', companyId: 'c', cursor: 'to_earlier_page' },
       'company c: the last cursor leads back to an earlier page, so the listing ended here and may be incomplete',
     ],
     [
@@ -164,6 +168,13 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
       'company c: the library refused a cursor that it gave twice; the listing ended there',
     ],
   ],
+  endless_listing: [
+    [
+      { code: 'endless_listing', request: 'list', idlePages: 9 },
+      'list: the listing does not end: 9 of its pages had no new asset',
+    ],
+  ],
+  another_user: [[{ code: 'another_user' }, '/me: the library answers for another user than the one who connected']],
   changes_held: [
     [
       { code: 'changes_held', kind: 'missing', count: 3, known: 5, connectionId: 'n', companyId: 'c' },
@@ -171,11 +182,10 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
         'asset-mirror resync n --company c --accept-gone',
     ],
   ],
-  disconnected: [
-    [{ code: 'disconnected', by: 'operator' }, 'disconnected by the operator'],
-    [{ code: 'disconnected', by: 'library' }, expect.stringContaining('connect again')],
-    [{ code: 'disconnected', by: 'lost_answer' }, expect.stringContaining('refresh was lost')],
-  ],
+  disconnected_by_operator: [[{ code: 'disconnected_by_operator' }, 'disconnected by the operator']],
+  grant_ended: [[{ code: 'grant_ended' }, expect.stringContaining('connect again')]],
+  refresh_answer_lost: [[{ code: 'refresh_answer_lost' }, expect.stringContaining('refresh was lost')]],
+  process_died: [[{ code: 'process_died', attempt: 3 }, 'the process died, or lost its lease, in attempt 3']],
   several: [
     [
       { code: 'several', reasons: [{ code: 'empty' }, { code: 'no_link' }], more: 3 },

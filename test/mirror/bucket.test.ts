@@ -1,6 +1,7 @@
 import { rename } from 'node:fs/promises';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Reason, renderReason } from '../../src/floor/reasons.ts';
 import { contentOf, grounds, keysOf } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
@@ -48,10 +49,10 @@ describe.each(grounds())('a bucket that has lost objects ($name)', { timeout: 30
   /** Why postponed verifications wait. Another one may wait behind them, because the store was wrong. */
   const waiting = async () =>
     (
-      await query<{ error: string }>(
+      await query<{ error: Reason }>(
         `SELECT error FROM verifications WHERE status IN ('waiting', 'running') AND error IS NOT NULL`,
       )
-    ).map(({ error }) => error);
+    ).map(({ error }) => renderReason(error));
   const events = () =>
     query<{ connection_id: string | null; data: Record<string, unknown> }>(
       `SELECT connection_id, data FROM events WHERE kind = 'bucket.differs' ORDER BY id`,

@@ -5,7 +5,17 @@ import { textsOf } from '../../src/operations/assurance-texts.ts';
 type Answers = Parameters<typeof textsOf>[0];
 
 const drill: NonNullable<Answers['drill']> = {
-  ...{ ok: true, id: 'a', status: 'passed', scheduled: true, error: null, key: 'k', failures: [], lost: 0 },
+  ...{
+    ok: true,
+    id: 'a',
+    status: 'passed',
+    scheduled: true,
+    error: null,
+    reason: null,
+    key: 'k',
+    failures: [],
+    lost: 0,
+  },
   ...{ requestedAt: '2026-10-31T00:00:00Z', startedAt: '2026-10-31T00:00:00Z', finishedAt: '2026-10-31T00:00:00Z' },
   ...{ recovery: { recordsMs: 1500, mediaMs: null, mediaBytes: 0 }, oldestLoss: null, text: 'All is restored' },
 };

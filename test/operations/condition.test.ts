@@ -1,5 +1,4 @@
 // @module-tag slow
-
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { conditionOf } from '../../src/operations/condition.ts';
 import { byState } from '../../src/store/assets/counts.ts';

@@ -1,4 +1,5 @@
 // @module-tag slow
+
 import { afterEach, describe, expect, inject, test, vi } from 'vitest';
 import { RetryLater } from '../../src/floor/errors.ts';
 import { Limiter } from '../../src/pacing/adaptive-concurrency.ts';
@@ -6,6 +7,7 @@ import { HttpError } from '../../src/source/http.ts';
 import { startTestLibrary } from '../support/library.ts';
 import { newGround, startMirror } from '../support/mirror.ts';
 import { freePort } from '../support/ports.ts';
+import { byOperator } from '../support/reasons.ts';
 import { connectAs, newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 
@@ -77,7 +79,7 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
     });
   });
 
-  test('a connection that waits gives the reason of its wait, and after it the problem of its last sync', async () => {
+  test('a connection that waits gives the reason of its wait, then the problem of its last sync or the end of its grant', async () => {
     await open();
     const { connectionId } = await stage.company();
     await stage.store.connections.delay(connectionId, 60_000, { code: 'no_reader' });
@@ -95,6 +97,12 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
     await stage.query(`UPDATE connections SET delayed_until = now() + interval '1 min'`);
     const { lastError, reason } = await shown(connectionId);
     expect(reason).toEqual({ code: 'no_reader', text: lastError });
+
+    await stage.store.connections.end(connectionId, byOperator);
+    expect(await shown(connectionId)).toMatchObject({
+      adaptiveLimit: { delayedUntil: null },
+      reason: { code: 'disconnected_by_operator' },
+    });
   });
 
   test('work that is under way sends no more requests while its connection waits', async () => {

@@ -1,5 +1,4 @@
 // @module-tag slow
-
 import { describe, expect, inject, test, vi } from 'vitest';
 import { startMirror } from '../support/mirror.ts';
 import { byOperator } from '../support/reasons.ts';

@@ -55,7 +55,10 @@ export const refusal = (name: string, values: object): Promise<string> =>
     (error) => error.stderr,
   );
 
-/** What is wrong with these manifests, by the schemas and the types of their kinds. The schemas allow unknown fields; the types do not. */
+/**
+ * What is wrong with these manifests, by the schemas and the types of their kinds, of one recent version of Kubernetes. The schemas
+ * allow unknown fields; the types do not.
+ */
 export async function problemsOf(manifests: Manifest[]): Promise<string[]> {
   const problems: string[] = [];
   for (const manifest of manifests) {

@@ -3,4 +3,4 @@ import type { Reason } from '../../src/floor/reasons.ts';
 /** Any reason. */
 export const why: Reason = { code: 'error', text: 'why' };
 
-export const byOperator: Reason = { code: 'disconnected', by: 'operator' };
+export const byOperator: Reason = { code: 'disconnected_by_operator' };

@@ -25,14 +25,14 @@ export function listing(change: Record<string, unknown> = {}): ListedAsset {
   };
 }
 
-/** A listed asset whose size cannot be read. */
-export const unreadable: ListedAsset = { ...listing(), listed: {}, problem: 'size: expected number, received string' };
-
-/** The reason of an asset that is listed like that. */
+/** The reason of an asset whose size cannot be read. */
 export const unreadableListing: Reason = {
   code: 'unreadable_listing',
   problem: 'size: expected number, received string',
 };
+
+/** An asset that is listed like that. */
+export const unreadable: ListedAsset = { ...listing(), listed: {}, problem: unreadableListing };
 
 /** Any reason. */
 

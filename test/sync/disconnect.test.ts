@@ -37,7 +37,7 @@ describe('invalid_grant for a refresh', () => {
       return found.status === 'disconnected' && found;
     });
     expect(connection.lastError).toMatch(/disconnected the app or lost access/);
-    expect(connection.reason).toEqual({ code: 'disconnected', by: 'library', text: connection.lastError });
+    expect(connection.reason).toEqual({ code: 'grant_ended', text: connection.lastError });
     await until('all jobs to stop', async () => {
       const { queues, assets } = await scene.mirror.api('GET', '/status');
       return queues.assets.active === 0 && assets.byState.transferring === 0;

@@ -172,7 +172,7 @@ describe('the pages of a listing', () => {
     for (let i = 0; i < 3; i++) await stage.run(connectionId, { idlePages });
     expect(await stage.store.syncs.get(run)).toMatchObject({
       status: 'failed',
-      error: { text: expect.stringMatching(/pages had no new asset/) },
+      error: { code: 'endless_listing', idlePages: expect.any(Number) },
     });
   });
 

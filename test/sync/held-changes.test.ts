@@ -78,7 +78,8 @@ describe('a listing in which many mirrored files are others', () => {
     const shown = await stage.mirror.api('GET', `/connections/${connectionId}`);
     expect(shown).toMatchObject({ condition: { code: 'held' }, lastError: null, reason: null });
     const { syncs } = await stage.mirror.api('GET', `/syncs?connectionId=${connectionId}&limit=1`);
-    expect(syncs[0].reason).toMatchObject({ code: 'changes_held', kind: 'replaced', count: 60, known: 60, companyId });
+    const held = { code: 'changes_held', kind: 'replaced', count: 60, known: 60, connectionId, companyId };
+    expect(syncs[0].reason).toEqual({ ...held, text: syncs[0].error });
     const { explanation } = await stage.mirror.api('GET', `/assets/${ids[0]}`);
     expect(explanation.join(' ')).toMatch(/has had another file for it since .*--accept-replaced/);
 

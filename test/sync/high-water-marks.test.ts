@@ -1,5 +1,4 @@
 // @module-tag slow
-
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import pg from 'pg';

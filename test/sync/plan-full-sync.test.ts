@@ -44,7 +44,12 @@ describe('the plan for one asset', () => {
     ['processing', undefined, listing({ status: 'processing' }), wanted],
     ['processing', row('processing'), listing({ status: 'processing' }), wanted],
     ['unavailable', row('unavailable'), listing({ status: 'unavailable' }), wanted],
-    ['unreadable', undefined, { ...listing(), problem: 'size: wrong' }, wanted],
+    [
+      'unreadable',
+      undefined,
+      { ...listing(), problem: { code: 'unreadable_listing', problem: 'size: wrong' } },
+      wanted,
+    ],
     ['skipped', undefined, listing(), out],
     ['skipped', row('pending', { skipped: true }), listing(), out],
     ['same', row('mirrored', { media }), listing({ size: 8 }), out],
@@ -127,7 +132,10 @@ describe('a plan', () => {
       body: { user: { id: userId, name: 'x', email: 'x@example.com' }, companies },
     });
     const { result } = await planned(connectionId);
-    expect(result).toMatchObject({ listed: 1, problems: [expect.stringMatching(/^\/me: .* company .* was skipped/)] });
+    expect(result).toMatchObject({
+      listed: 1,
+      problems: [expect.stringMatching(/^read \/me: .* company .* was skipped/)],
+    });
     await stage.admin.clearFaults();
   });
 

@@ -278,7 +278,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect(run.lines.filter(({ mark }: Line) => mark === '!')).toEqual([
       expect.objectContaining({
         text: expect.stringMatching(
-          /^the library was not fully compared for connection .*: \/me: .* company .* was skipped/,
+          /^the library was not fully compared for connection .*: read \/me: .* company .* was skipped/,
         ),
       }),
     ]);

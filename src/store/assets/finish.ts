@@ -8,8 +8,6 @@ import { addAssetEvent } from '../events/add-event.ts';
 import { type LeaseEnd, leaseRow } from './history.ts';
 import { type AssetLease, stillLeased } from './leases.ts';
 
-/** Null becomes NULL, and not the JSON value. */
-
 const notTransferring = sql`CASE state WHEN 'transferring' THEN 'pending' ELSE state END`;
 
 /** A listing has not changed it since the lease began. */

@@ -40,6 +40,8 @@ export async function end(
         refreshUntil: null,
         syncOwner: null,
         syncUntil: null,
+        delayedUntil: null,
+        delayedReason: null,
         lastError: jsonb(reason),
       })
       .where('id', '=', id)

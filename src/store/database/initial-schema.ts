@@ -511,7 +511,8 @@ const bucket = `
     -- Where an interrupted verification continues, and its counts so far.
     position jsonb NOT NULL DEFAULT '{}',
     counts jsonb NOT NULL DEFAULT '{}',
-    error text,
+    -- Why it, or its last attempt, failed: a code with data.
+    error jsonb,
     -- The lease of the one process that runs it.
     owner text,
     until timestamptz,
@@ -576,9 +577,9 @@ const bucket = `
     -- The lease of the one process that runs it.
     owner text,
     until timestamptz,
-    -- How often it was begun, except by processes that were shut down, and why the last attempt failed.
+    -- How often it was begun, except by processes that were shut down, and why the last attempt failed (a code with data).
     attempts integer NOT NULL DEFAULT 0,
-    error text,
+    error jsonb,
     report jsonb,
     -- Where the report is in the bucket.
     key text,

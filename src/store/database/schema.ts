@@ -258,7 +258,7 @@ export interface ListedAsset {
   /** The listed asset without signed links; `hasThumbnail` replaces the link to the thumbnail. */
   listed: Record<string, unknown>;
   /** Why the asset breaks the API's schema. */
-  problem?: string;
+  problem?: Reason;
 }
 
 /** An object of a version. */
@@ -421,7 +421,7 @@ interface VerificationTable {
   status: 'waiting' | 'running' | 'done' | 'failed';
   position: Generated<VerificationPosition>;
   counts: Generated<Partial<VerificationCounts>>;
-  error: string | null;
+  error: Reason | null;
   owner: string | null;
   until: Date | null;
   requestedAt: Generated<Date>;

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { type RawBuilder, sql } from 'kysely';
+import { type Reason, reasonFields } from '../../floor/reasons.ts';
 import { dayMs } from '../../floor/units.ts';
 import { jsonb } from '../database/jsonb.ts';
 import { wroteAny } from '../database/results.ts';
@@ -17,7 +18,7 @@ export interface Drill {
   /** The schedule requested it. */
   scheduled: boolean;
   status: 'waiting' | 'running' | 'passed' | 'failed';
-  error: string | null;
+  error: Reason | null;
   report: DrillReport | null;
   /** The key of the report in the bucket. */
   key: string | null;
@@ -30,7 +31,6 @@ export interface Drill {
 const kept = 100;
 /** An attempt also ends when its process dies, as when a damaged record takes all its memory. */
 const mostAttempts = 3;
-const abandonedText = `the process died, or lost its lease, in attempt ${mostAttempts}`;
 
 const columns = sql`id, sample, scheduled, status, error, report, key, requested_at, started_at, finished_at`;
 
@@ -101,30 +101,35 @@ export async function finish(db: Database, owner: string, report: DrillReport, k
 /** An attempt failed. It is tried again after `waitMs`; after several, the drill has failed. Returns whether it has. */
 export async function attemptFailed(
   db: Database,
-  { id, owner, error, waitMs }: { id: string; owner: string; error: string; waitMs: number },
+  { id, owner, error, waitMs }: { id: string; owner: string; error: Reason; waitMs: number },
 ): Promise<boolean> {
   const isOwn = sql`id = ${id} AND owner = ${owner}`;
   if (await endAfterLastAttempt(db, isOwn, error)) return true;
-  await sql`UPDATE drills SET error = ${error}, owner = NULL, until = ${inMs(waitMs)} WHERE ${isOwn}`.execute(db);
+  await sql`UPDATE drills SET error = ${jsonb(error)}, owner = NULL, until = ${inMs(waitMs)} WHERE ${isOwn}`.execute(
+    db,
+  );
   return false;
 }
 
 /** Ends the drill whose process died in the last attempt. Returns its id. */
 export async function failAbandoned(db: Database): Promise<string | undefined> {
-  return endAfterLastAttempt(db, sql`owner IS NOT NULL AND until < now()`, abandonedText);
+  return endAfterLastAttempt(db, sql`owner IS NOT NULL AND until < now()`, {
+    code: 'process_died',
+    attempt: mostAttempts,
+  });
 }
 
 async function endAfterLastAttempt(
   db: Database,
   which: RawBuilder<unknown>,
-  error: string,
+  error: Reason,
 ): Promise<string | undefined> {
   return db.transaction().execute(async (tx) => {
     const { rows } = await sql<{ id: string }>`
-      UPDATE drills SET status = 'failed', error = ${error}, owner = NULL, until = NULL, finished_at = now()
+      UPDATE drills SET status = 'failed', error = ${jsonb(error)}, owner = NULL, until = NULL, finished_at = now()
       WHERE status = 'running' AND attempts >= ${mostAttempts} AND ${which} RETURNING id`.execute(tx);
     const [ended] = rows;
-    if (ended) await addEvent(tx, { kind: 'drill.failed', data: { drillId: ended.id, reason: error } });
+    if (ended) await addEvent(tx, { kind: 'drill.failed', data: { drillId: ended.id, ...reasonFields(error) } });
     return ended?.id;
   });
 }

@@ -44,7 +44,7 @@ export async function endSync(
       const verificationId = await requestScheduledOf(tx, connectionId);
       await tx.updateTable('syncs').set({ verificationId }).where('id', '=', sync.id).execute();
     }
-    const isFirstAfterReconnect = last && last < connectedAt && isWhole(sync) && outcome.status === 'done';
+    const isFirstAfterReconnect = last && last < connectedAt && isUnlimited(sync) && outcome.status === 'done';
     return isFirstAfterReconnect ? { ...ended, caughtUp: await reportCaughtUp(tx, connectionId, last) } : ended;
   });
 }
@@ -61,8 +61,8 @@ async function reportCaughtUp(tx: Database, connectionId: string, last: Date): P
 }
 
 /**
- * Writes the end of a sync, and returns the earlier `lastSyncAt`. The connection gets the error of this sync. A full sync without
- * one clears it. A smaller one leaves that of the last full sync, because it does not show that the problem is over.
+ * Writes the end of a sync, and returns the earlier `lastSyncAt`. The connection gets the error of this sync. Without one, a full
+ * sync of everything clears it; any other leaves the error of the last such sync, because it does not show that the problem is over.
  */
 async function writeEnd(
   tx: Database,
@@ -71,18 +71,18 @@ async function writeEnd(
   { status, error, held = null }: SyncOutcome,
 ): Promise<(EndedSync & { lastSyncAt: Date | null; connectedAt: Date }) | undefined> {
   const { connectionId } = sync;
-  // A sync of one company is full if the connection could read only that one.
-  const full = sql`mode = 'full' AND (${syncLimits} = '{}' OR ${syncLimits} = (
+  // A sync of one company is one of everything if the connection could read only that one.
+  const fullOfEverything = sql`mode = 'full' AND (${syncLimits} = '{}' OR ${syncLimits} = (
       SELECT jsonb_build_object('companyId', min(company_id)) FROM access
       WHERE connection_id = ${connectionId} AND gained_at <= coalesce(finished_at, now())
         AND (lost_at IS NULL OR lost_at > coalesce(finished_at, now()))
       HAVING count(*) = 1))`;
   const errorOfLastFull = sql`(
     SELECT error FROM syncs
-    WHERE connection_id = ${connectionId} AND ${full} AND finished_at IS NOT NULL
+    WHERE connection_id = ${connectionId} AND ${fullOfEverything} AND finished_at IS NOT NULL
       AND finished_at >= (SELECT connected_at FROM connections WHERE id = ${connectionId})
     ORDER BY finished_at DESC LIMIT 1)`;
-  const errorAfterFull = sql`CASE WHEN EXISTS (SELECT FROM syncs WHERE id = ${sync.id} AND ${full}) THEN NULL ELSE ${errorOfLastFull} END`;
+  const errorAfterFull = sql`CASE WHEN EXISTS (SELECT FROM syncs WHERE id = ${sync.id} AND ${fullOfEverything}) THEN NULL ELSE ${errorOfLastFull} END`;
   const lastError = error !== null ? jsonb(error) : sync.mode === 'full' ? errorAfterFull : errorOfLastFull;
   // A sync requested at this moment finds the lease released, or the dispatcher starts it.
   const { rows } = await sql<EndedSync & { lastSyncAt: Date | null; connectedAt: Date }>`
@@ -92,7 +92,7 @@ async function writeEnd(
         WHERE connection_id = ${connectionId} AND status IN ('waiting', 'running') AND id <> ${sync.id}) AS more
       FROM connections WHERE id = ${connectionId} AND sync_owner = ${owner} FOR UPDATE
     ), ended AS (
-      UPDATE connections SET last_error = ${lastError}, ${status === 'done' && isWhole(sync) ? sql`last_sync_at = now(),` : sql``}
+      UPDATE connections SET last_error = ${lastError}, ${status === 'done' && isUnlimited(sync) ? sql`last_sync_at = now(),` : sql``}
         news_at = CASE WHEN before.news THEN now() ELSE news_at END,
         sync_owner = CASE WHEN before.more THEN sync_owner END, sync_until = CASE WHEN before.more THEN sync_until END
       FROM before
@@ -112,7 +112,7 @@ async function writeEnd(
 export const syncLimits = sql`(scope - '{acceptGone,acceptReplaced,acceptRemoved}'::text[])`;
 
 /** The sync covers everything that its connection can read. */
-function isWhole({ scope: { acceptGone: _, acceptReplaced: __, acceptRemoved: ___, ...limits } }: Sync): boolean {
+function isUnlimited({ scope: { acceptGone: _, acceptReplaced: __, acceptRemoved: ___, ...limits } }: Sync): boolean {
   return Object.keys(limits).length === 0;
 }
 

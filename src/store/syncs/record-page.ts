@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import pg from 'pg';
 import { reasonOf } from '../../floor/errors.ts';
-import { type Reason, renderReason } from '../../floor/reasons.ts';
+import type { Reason } from '../../floor/reasons.ts';
 import { hasReplacements } from '../companies/held-changes.ts';
 import {
   type CompanyPosition,
@@ -96,7 +96,7 @@ async function recordOneByOne(tx: Database, page: ListedPage): Promise<Counts> {
     const reason: Reason = { code: 'not_recorded', error: reasonOf(error) };
     counts.refused.push({ id: asset.id, reason });
     const empty = { projectId: null, assetType: null, name: null, size: null, uploadDate: null, listed: {} };
-    await record({ id: asset.id, ...empty, problem: renderReason(reason) });
+    await record({ id: asset.id, ...empty, problem: reason });
   }
   return counts;
 }

@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
+import type { Reason } from '../../floor/reasons.ts';
+import { jsonb } from '../database/jsonb.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database, Verification, VerificationOptions } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
@@ -101,11 +103,11 @@ export async function postpone(
   db: Database,
   id: string,
   owner: string,
-  error: string,
+  error: Reason,
   waitMs: number,
 ): Promise<number> {
   const { rows } = await sql<{ failures: number }>`
-    UPDATE verifications SET owner = NULL, until = ${inMs(waitMs)}, error = ${error},
+    UPDATE verifications SET owner = NULL, until = ${inMs(waitMs)}, error = ${jsonb(error)},
       position = position || jsonb_build_object('failures', coalesce((position->>'failures')::int, 0) + 1)
     WHERE id = ${id} AND owner = ${owner} RETURNING (position->>'failures')::int AS failures`.execute(db);
   return rows[0]?.failures ?? 0;
@@ -129,9 +131,9 @@ export async function done(db: Database, id: string, owner: string, differs?: Re
 }
 
 /** Ends a verification that cannot continue, after its lease was released. */
-export async function failed(db: Database, id: string, error: string): Promise<void> {
+export async function failed(db: Database, id: string, error: Reason): Promise<void> {
   await sql`
-    UPDATE verifications SET status = 'failed', error = ${error}, until = NULL, finished_at = now()
+    UPDATE verifications SET status = 'failed', error = ${jsonb(error)}, until = NULL, finished_at = now()
     WHERE id = ${id} AND owner IS NULL`.execute(db);
 }
 

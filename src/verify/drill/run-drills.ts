@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { LeaseLost, reasonOf } from '../../floor/errors.ts';
+import { LeaseLost, toReason } from '../../floor/errors.ts';
 import { every } from '../../floor/every.ts';
 import { keepLease } from '../../floor/keep-lease.ts';
 import type { Timings } from '../../floor/timings.ts';
@@ -69,7 +69,7 @@ async function runNextDrill(deps: ScheduledDrillDeps, stop: AbortSignal): Promis
   } catch (error) {
     if (error instanceof LeaseLost) return;
     if (signal.aborted) return await store.drills.release(id, owner);
-    const hasFailed = await store.drills.attemptFailed({ id, owner, error: reasonOf(error), waitMs });
+    const hasFailed = await store.drills.attemptFailed({ id, owner, error: toReason(error), waitMs });
     if (hasFailed) log.error({ event: 'drill.failed', drillId: id, err: error }, 'restore drill failed');
     else log.warn({ event: 'drill.interrupted', drillId: id, err: error }, 'restore drill interrupted, will retry');
   } finally {

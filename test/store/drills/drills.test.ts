@@ -42,7 +42,7 @@ test('a drill that kills its process ends after three attempts, and a shutdown d
   expect(await drills.failAbandoned()).toBe(id);
   expect(await drills.failAbandoned()).toBeUndefined();
   expect(await drills.take('fourth', 60_000)).toBeUndefined();
-  expect(await drills.get(id)).toMatchObject({ status: 'failed', error: expect.stringContaining('died') });
+  expect(await drills.get(id)).toMatchObject({ status: 'failed', error: { code: 'process_died', attempt: 3 } });
   expect(await ask(database.url, `SELECT kind FROM events WHERE kind LIKE 'drill.%'`)).toEqual([
     { kind: 'drill.failed' },
   ]);

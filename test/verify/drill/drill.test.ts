@@ -3,10 +3,12 @@ import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { reasonFields } from '../../../src/floor/reasons.ts';
 import { sidecarKeys } from '../../../src/storage/keys.ts';
 import { extrapolate, readSample } from '../../../src/verify/drill/read-sample.ts';
 import { scrape } from '../../metrics/scrape.ts';
 import { contentOf, grounds, keysOf, richest } from '../../support/mirror.ts';
+import { why } from '../../support/reasons.ts';
 import { newScene, type Scene } from '../../support/scene.ts';
 import { spawned } from '../../support/spawned.ts';
 import { until } from '../../support/until.ts';
@@ -196,17 +198,17 @@ describe('a restore drill', () => {
       const failed = await scene.mirror.store.drills.attemptFailed({
         id: taken.id,
         owner: 'me',
-        error: 'no bucket',
+        error: why,
         waitMs: 0,
       });
       expect(failed).toBe(attempt === 3);
     }
     expect(await scene.mirror.store.drills.last()).toMatchObject({
       status: 'failed',
-      error: 'no bucket',
+      error: why,
       report: null,
     });
-    expect(await eventsOf(scene, 'drill.failed')).toMatchObject([{ data: { reason: 'no bucket' } }]);
+    expect(await eventsOf(scene, 'drill.failed')).toMatchObject([{ data: reasonFields(why) }]);
   });
 
   test('a drill that lost its lease ends without a result', async () => {
