@@ -1,7 +1,7 @@
 import type { Operations } from '../operations/operations.ts';
 
-export type { EventFilter } from '../operations/events.ts';
-export type { Plan, PlanProgress } from '../operations/full-sync-plan.ts';
+export type { Plan, PlanProgress } from '../operations/connections/full-sync-plan.ts';
+export type { EventFilter } from '../operations/events/events.ts';
 
 export type Verb = keyof Operations;
 /** The answer of an operation. */

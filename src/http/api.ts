@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import type { Operations } from '../operations/operations.ts';
-import type { Permissions } from '../operations/permissions.ts';
+import type { Permissions } from '../operations/operators/permissions.ts';
 import type { EventStreams } from './event-stream.ts';
 import { accessRoutes } from './routes/access.ts';
 import { assetFileRoutes, assetRoutes } from './routes/assets.ts';

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { FastifyRequest } from 'fastify';
 import type { Operations } from '../operations/operations.ts';
-import type { Asker } from '../operations/sessions.ts';
+import type { Asker } from '../operations/operators/sessions.ts';
 import { operationIdOf } from './sign-in/access.ts';
 
 type Values = Record<string, unknown>;

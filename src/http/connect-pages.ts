@@ -1,5 +1,5 @@
 import type { ConnectOutcome } from '../oauth/return-url.ts';
-import type { Finished } from '../operations/finish-consent.ts';
+import type { Finished } from '../operations/connections/finish-consent.ts';
 import type { page } from './pages.ts';
 
 /** An answer of the connect flow: a status, and a page that says what to do. */

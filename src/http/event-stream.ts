@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Log } from '../floor/log.ts';
-import type { EventFilter } from '../operations/events.ts';
+import type { EventFilter } from '../operations/events/events.ts';
 import type { Operations } from '../operations/operations.ts';
 import { Refused } from '../operations/refused.ts';
 import type { Authenticated } from './sign-in/authenticate.ts';

@@ -1,7 +1,7 @@
 import swagger from '@fastify/swagger';
 import type { FastifyInstance } from 'fastify';
 import { jsonSchemaTransform, jsonSchemaTransformObject } from 'fastify-type-provider-zod';
-import { leastRoles, type OperationId } from '../operations/permissions.ts';
+import { leastRoles, type OperationId } from '../operations/operators/permissions.ts';
 import { problem } from './problems.ts';
 
 const problems = (description: string) => ({

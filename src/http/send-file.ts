@@ -2,8 +2,8 @@ import { Readable, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Log } from '../floor/log.ts';
-import type { FileKind, FileQuery } from '../operations/asset-files.ts';
-import type { ZipQuery } from '../operations/asset-zip.ts';
+import type { FileKind, FileQuery } from '../operations/assets/asset-files.ts';
+import type { ZipQuery } from '../operations/assets/asset-zip.ts';
 import type { Operations } from '../operations/operations.ts';
 import { Refused } from '../operations/refused.ts';
 

@@ -2,7 +2,7 @@ import cookie from '@fastify/cookie';
 import fastify from 'fastify';
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod';
 import type { Operations } from '../operations/operations.ts';
-import type { Permissions } from '../operations/permissions.ts';
+import type { Permissions } from '../operations/operators/permissions.ts';
 import { Refused } from '../operations/refused.ts';
 import type { Queues } from '../queue/queues.ts';
 import { apiRoutes } from './api.ts';

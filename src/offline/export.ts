@@ -5,7 +5,7 @@ import { pipeline } from 'node:stream/promises';
 import type { CopyConfig } from '../config/config.ts';
 import type { StorageTarget } from '../config/parsers.ts';
 import type { Log } from '../floor/log.ts';
-import { type FacetQuery, filterFrom } from '../operations/asset-search.ts';
+import { type FacetQuery, filterFrom } from '../operations/assets/asset-search.ts';
 import { countSelected } from '../verify/copy/copy-each.ts';
 import { idOfConnection, WrongSelection } from '../verify/copy/select-copies.ts';
 import { type ExportDeps, type Exporting, type ExportOptions, exportAssets } from '../verify/export/export-assets.ts';

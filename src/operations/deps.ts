@@ -12,7 +12,7 @@ import type { Storage } from '../storage/storage.ts';
 import type { VerificationLine } from '../store/database/schema.ts';
 import type { Endpoint } from '../store/events/endpoints.ts';
 import type { Store } from '../store/store.ts';
-import type { Permissions } from './permissions.ts';
+import type { Permissions } from './operators/permissions.ts';
 
 /** The dependencies of the operations. Each picks what it uses. */
 export interface OperationsDeps {

@@ -7,7 +7,7 @@ import { createApiClient } from '../../src/cli/client.ts';
 import { RefusedByService } from '../../src/cli/failures.ts';
 import { program } from '../../src/cli/program.ts';
 import { hasRole } from '../../src/floor/roles.ts';
-import { leastRoles, type OperationId } from '../../src/operations/permissions.ts';
+import { leastRoles, type OperationId } from '../../src/operations/operators/permissions.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 
 let scene: Scene;

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { hasRole, type Role, roles } from '../../src/floor/roles.ts';
-import { leastRoles } from '../../src/operations/permissions.ts';
+import { leastRoles } from '../../src/operations/operators/permissions.ts';
 import { startMirror } from '../support/mirror.ts';
 import { freePort } from '../support/ports.ts';
 import { newScene, type Scene } from '../support/scene.ts';

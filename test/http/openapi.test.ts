@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { leastRoles, type OperationId } from '../../src/operations/permissions.ts';
+import { leastRoles, type OperationId } from '../../src/operations/operators/permissions.ts';
 import { contract } from '../support/contract.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { dayMs } from '../../src/floor/units.ts';
-import { textsOf } from '../../src/operations/assurance-texts.ts';
+import { textsOf } from '../../src/operations/assurance/assurance-texts.ts';
 
 type Answers = Parameters<typeof textsOf>[0];
 

@@ -1,6 +1,6 @@
 // @module-tag slow
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { conditionOf } from '../../src/operations/condition.ts';
+import { conditionOf } from '../../src/operations/connections/condition.ts';
 import { byState } from '../../src/store/assets/counts.ts';
 import type { Connection } from '../../src/store/database/schema.ts';
 import { why } from '../support/reasons.ts';

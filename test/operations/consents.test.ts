@@ -1,6 +1,6 @@
 // @module-tag slow
 import { afterEach, expect, test } from 'vitest';
-import { finishConsents } from '../../src/operations/consents.ts';
+import { finishConsents } from '../../src/operations/connections/consents.ts';
 import { newBrowser } from '../support/browser.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Reason } from '../../src/floor/reasons.ts';
-import { type Circumstances, explanationOf } from '../../src/operations/explanation.ts';
+import { type Circumstances, explanationOf } from '../../src/operations/assets/explanation.ts';
 import type { Asset, Connection } from '../../src/store/database/schema.ts';
 
 const now = new Date('2026-03-01T12:00:00Z');

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { expect, test } from 'vitest';
-import { manifestInBucket } from '../../src/operations/manifest-in-bucket.ts';
+import { manifestInBucket } from '../../src/operations/assurance/manifest-in-bucket.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 
 const link = { number: 7, envelope: 'signed\n' };

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { timeLeft } from '../../src/operations/status.ts';
+import { timeLeft } from '../../src/operations/status/status.ts';
 
 test.each([
   [{ count: 0, bytes: 0 }, { assetsPerSecond: 0, bytesPerSecond: 0 }, 0],

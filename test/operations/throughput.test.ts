@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import type { History, Upcoming } from '../../src/http/dashboard/types.d.ts';
-import { historyOperations, widthAfter } from '../../src/operations/throughput.ts';
+import { historyOperations, widthAfter } from '../../src/operations/status/throughput.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { timelineOf } from '../../src/operations/timeline.ts';
+import { timelineOf } from '../../src/operations/assets/timeline.ts';
 
 const at = new Date('2026-01-31T12:00:00Z');
 const asset = { firstSeenAt: at, mirroredAt: at, verifiedAt: null, syncId: null };

@@ -1,5 +1,5 @@
 import { formatBytes } from '../../floor/units.ts';
-import type { MonthReport } from '../../operations/assurance-report.ts';
+import type { MonthReport } from '../../operations/assurance/assurance-report.ts';
 import type { Answer } from '../answers.ts';
 import { counted, number } from '../output.ts';
 

@@ -1,6 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { MonthReport } from '../../operations/assurance-report.ts';
+import type { MonthReport } from '../../operations/assurance/assurance-report.ts';
 import type { ApiClient } from '../client.ts';
 import { findOptional } from '../find-connection.ts';
 import { print, printError, printJson } from '../output.ts';

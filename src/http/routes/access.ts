@@ -1,8 +1,8 @@
-import { createdToken, revokedToken, tokenList, tokenRequest } from '../../operations/api-tokens.ts';
-import { auditList, auditQuery } from '../../operations/audit.ts';
-import { meAnswer } from '../../operations/me.ts';
 import type { Operations } from '../../operations/operations.ts';
-import { endedSession, sessionList } from '../../operations/sessions.ts';
+import { createdToken, revokedToken, tokenList, tokenRequest } from '../../operations/operators/api-tokens.ts';
+import { auditList, auditQuery } from '../../operations/operators/audit.ts';
+import { meAnswer } from '../../operations/operators/me.ts';
+import { endedSession, sessionList } from '../../operations/operators/sessions.ts';
 import { refused } from '../openapi.ts';
 import { type Api, answering, ofOne, routesOf } from './route.ts';
 

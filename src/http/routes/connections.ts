@@ -1,5 +1,5 @@
-import { connectLink, connectLinkRequest } from '../../operations/connect-links.ts';
-import { connectionSettingsRequest } from '../../operations/connection-settings.ts';
+import { connectLink, connectLinkRequest } from '../../operations/connections/connect-links.ts';
+import { connectionSettingsRequest } from '../../operations/connections/connection-settings.ts';
 import {
   changedConnection,
   connectionAnswer,
@@ -7,12 +7,12 @@ import {
   connectionQuery,
   disconnectAnswer,
   retriedAnswer,
-} from '../../operations/connections.ts';
+} from '../../operations/connections/connections.ts';
+import { projectList } from '../../operations/connections/projects.ts';
+import { acceptsChanges, resyncAnswer, resyncRequest } from '../../operations/connections/syncs.ts';
 import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
-import type { Permissions } from '../../operations/permissions.ts';
-import { projectList } from '../../operations/projects.ts';
-import { acceptsChanges, resyncAnswer, resyncRequest } from '../../operations/syncs.ts';
+import type { Permissions } from '../../operations/operators/permissions.ts';
 import { refused } from '../openapi.ts';
 import { type Api, ofOne, routesOf } from './route.ts';
 

@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { changeList, changeQuery } from '../../operations/changes.ts';
-import { eventList, eventQuery } from '../../operations/events.ts';
+import { changeList, changeQuery } from '../../operations/events/changes.ts';
+import { eventList, eventQuery } from '../../operations/events/events.ts';
 import type { Operations } from '../../operations/operations.ts';
-import { historyAnswer, historyQuery } from '../../operations/throughput.ts';
+import { historyAnswer, historyQuery } from '../../operations/status/throughput.ts';
 import type { EventStreams } from '../event-stream.ts';
 import { refused } from '../openapi.ts';
 import { type Api, routesOf } from './route.ts';

@@ -1,3 +1,4 @@
+import type { Operations } from '../../operations/operations.ts';
 import {
   certificateAnswer,
   erasureAnswer,
@@ -5,9 +6,14 @@ import {
   erasurePreview,
   erasureRequest,
   erasureScope,
-} from '../../operations/erasures.ts';
-import type { Operations } from '../../operations/operations.ts';
-import { changedHolds, holdList, holdRequest, releaseRequest, removalsAnswer } from '../../operations/removals.ts';
+} from '../../operations/removal/erasures.ts';
+import {
+  changedHolds,
+  holdList,
+  holdRequest,
+  releaseRequest,
+  removalsAnswer,
+} from '../../operations/removal/removals.ts';
 import { refused } from '../openapi.ts';
 import { type Api, answering, ofOne, routesOf } from './route.ts';
 

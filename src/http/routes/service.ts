@@ -1,8 +1,8 @@
-import { rotatedKeysAnswer } from '../../operations/encryption-keys.ts';
+import { scrubAnswer } from '../../operations/assurance/scrub.ts';
 import type { Operations } from '../../operations/operations.ts';
-import { scrubAnswer } from '../../operations/scrub.ts';
-import { settingsAnswer, settingsRequest } from '../../operations/settings.ts';
-import { statusAnswer } from '../../operations/status.ts';
+import { rotatedKeysAnswer } from '../../operations/operators/encryption-keys.ts';
+import { settingsAnswer, settingsRequest } from '../../operations/status/settings.ts';
+import { statusAnswer } from '../../operations/status/status.ts';
 import { type Api, answering, routesOf } from './route.ts';
 
 const route = routesOf('service');

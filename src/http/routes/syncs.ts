@@ -1,6 +1,6 @@
-import { planLine, planQuery } from '../../operations/full-sync-plan.ts';
+import { planLine, planQuery } from '../../operations/connections/full-sync-plan.ts';
+import { syncAnswer, syncList, syncQuery } from '../../operations/connections/syncs.ts';
 import type { Operations } from '../../operations/operations.ts';
-import { syncAnswer, syncList, syncQuery } from '../../operations/syncs.ts';
 import { refused } from '../openapi.ts';
 import { streamWork } from '../stream-progress.ts';
 import { type Api, ofOne, routesOf } from './route.ts';

@@ -1,8 +1,6 @@
-import { assuranceAnswer, assuranceQuery } from '../../operations/assurance.ts';
-import { reportAnswer, reportQuery } from '../../operations/assurance-report.ts';
-import { drillAccepted, drillAnswer, drillList, drillQuery, drillRequest } from '../../operations/drills.ts';
-import { idParams } from '../../operations/fields.ts';
-import type { Operations } from '../../operations/operations.ts';
+import { assuranceAnswer, assuranceQuery } from '../../operations/assurance/assurance.ts';
+import { reportAnswer, reportQuery } from '../../operations/assurance/assurance-report.ts';
+import { drillAccepted, drillAnswer, drillList, drillQuery, drillRequest } from '../../operations/assurance/drills.ts';
 import {
   linesQuery,
   verificationAnswer,
@@ -10,7 +8,9 @@ import {
   verificationQuery,
   verifyAnswer,
   verifyRequest,
-} from '../../operations/verifications.ts';
+} from '../../operations/assurance/verifications.ts';
+import { idParams } from '../../operations/fields.ts';
+import type { Operations } from '../../operations/operations.ts';
 import { refused } from '../openapi.ts';
 import { type Api, ofOne, routesOf } from './route.ts';
 

@@ -1,6 +1,4 @@
-import { deliveryList, deliveryQuery, redeliverAnswer, redeliverRequest } from '../../operations/deliveries.ts';
-import { idParams } from '../../operations/fields.ts';
-import type { Operations } from '../../operations/operations.ts';
+import { deliveryList, deliveryQuery, redeliverAnswer, redeliverRequest } from '../../operations/events/deliveries.ts';
 import {
   changedWebhook,
   removedWebhook,
@@ -8,7 +6,9 @@ import {
   webhookChange,
   webhookList,
   webhookRequest,
-} from '../../operations/webhooks.ts';
+} from '../../operations/events/webhooks.ts';
+import { idParams } from '../../operations/fields.ts';
+import type { Operations } from '../../operations/operations.ts';
 import { refused } from '../openapi.ts';
 import { type Api, answering, ofOne, routesOf } from './route.ts';
 

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { Permissions } from '../../operations/permissions.ts';
+import type { Permissions } from '../../operations/operators/permissions.ts';
 import { Refused } from '../../operations/refused.ts';
 import { basePath } from '../base-path.ts';
 import type { Authentication } from './authenticate.ts';

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Operator } from '../../floor/roles.ts';
-import { hashOf } from '../../operations/api-tokens.ts';
+import { hashOf } from '../../operations/operators/api-tokens.ts';
 import { Refused } from '../../operations/refused.ts';
 import type { ApiToken, Session } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';

@@ -3,7 +3,7 @@ import type { CookieSerializeOptions } from '@fastify/cookie';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { storableText } from '../../floor/errors.ts';
 import type { Operator } from '../../floor/roles.ts';
-import { hashOf, newSecret } from '../../operations/api-tokens.ts';
+import { hashOf, newSecret } from '../../operations/operators/api-tokens.ts';
 import type { Session } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
 import { basePath } from '../base-path.ts';

@@ -1,0 +1,110 @@
+import type { z } from 'zod';
+import { dayMs, formatBytes, formatDuration } from '../../floor/units.ts';
+import type { drillSummary } from './drills.ts';
+import type { inBucketStates } from './manifest-in-bucket.ts';
+import type { scrubStatus } from './scrub.ts';
+
+/** The facts that the sentences state. */
+interface Answers {
+  at: string;
+  completeness: { expected: number; mirrored: number; bytes: number };
+  onlyInLibrary: { assets: number; bytes: number; unknownSize: number };
+  freshness: { connections: number; late: number };
+  findings: { objects: number; oldest: string | null };
+  verification: z.infer<typeof scrubStatus> & {
+    results: { since: string; verified: number; found: number; repaired: number };
+  };
+  inventory: { number: number; day: string; keyId: string | null; inBucket: (typeof inBucketStates)[number] } | null;
+  drill: (z.infer<typeof drillSummary> & { ok: boolean }) | null;
+}
+
+/** The six answers as sentences, for the dashboard and the report. An answer that is not good says why. */
+export function textsOf(answers: Answers, drillInterval: number | undefined) {
+  const now = Date.parse(answers.at);
+  return {
+    completeness: completenessText(answers.completeness, answers.findings),
+    onlyInLibrary: onlyInLibraryText(answers.onlyInLibrary),
+    freshness: freshnessText(answers.freshness),
+    verification: verificationText(answers.verification, answers.findings),
+    inventory: inventoryText(answers.inventory, now),
+    drill: drillText(answers.drill, now, drillInterval),
+  };
+}
+
+const number = (n: number) => n.toLocaleString('en');
+const counted = (n: number, one: string) => `${number(n)} ${one}${n === 1 ? '' : 's'}`;
+const period = (ms: number) => (ms < 2 * dayMs ? formatDuration(ms) : counted(Math.floor(ms / dayMs), 'day'));
+
+const foundText = ({ objects }: Answers['findings']) =>
+  `${counted(objects, 'object')} missing, different or unreadable in the bucket`;
+
+function completenessText({ expected, mirrored, bytes }: Answers['completeness'], findings: Answers['findings']) {
+  // Rounded down: 100 % means all.
+  const share = expected === 0 ? '' : ` (${Math.floor((1000 * mirrored) / expected) / 10} %)`;
+  const text = `${number(mirrored)} of ${counted(expected, 'asset')} with a file are mirrored${share}, ${formatBytes(bytes)}`;
+  return findings.objects > 0 ? `${text}, but ${foundText(findings)}` : text;
+}
+
+function onlyInLibraryText({ assets, bytes, unknownSize }: Answers['onlyInLibrary']): string {
+  if (assets === 0) return 'Nothing: everything that is not skipped is in the bucket';
+  const unknown = unknownSize > 0 ? `, ${number(unknownSize)} of them of unknown size` : '';
+  return `${formatBytes(bytes)} in ${counted(assets, 'asset')}${unknown}`;
+}
+
+function freshnessText({ connections, late }: Answers['freshness']): string {
+  if (connections === 0) return 'No connection is active';
+  if (late > 0) return `${number(late)} of ${counted(connections, 'active connection')} not synced in time`;
+  return connections === 1
+    ? 'The active connection was synced in time'
+    : `All ${number(connections)} active connections were synced in time`;
+}
+
+function verificationText(verification: Answers['verification'], findings: Answers['findings']): string {
+  const { cycle, onTime, unverifiable, results } = verification;
+  const text = [
+    ...(findings.objects > 0 ? [`${foundText(findings)} since ${findings.oldest?.slice(0, 10)}`] : []),
+    scrubText(cycle, onTime),
+    resultsText(results),
+    ...(unverifiable > 0 ? [`${counted(unverifiable, 'file')} cannot be verified`] : []),
+  ].join('; ');
+  return `${text[0]?.toUpperCase()}${text.slice(1)}`;
+}
+
+function resultsText({ since, verified, found, repaired }: Answers['verification']['results']): string {
+  const damage = found > 0 ? `${counted(found, 'object')} damaged, ${number(repaired)} repaired` : 'no damage found';
+  return `since ${since.slice(0, 10)}: ${counted(verified, 'file')} intact when stored or read back, ${damage}`;
+}
+
+function scrubText(cycle: number | null, onTime: boolean | null): string {
+  if (cycle === null) return 'the scrub is off: files are not read back';
+  return onTime
+    ? `each file is read back within ${period(cycle)}`
+    : `the scrub is late: not every file is read back within ${period(cycle)}`;
+}
+
+function inventoryText(inventory: Answers['inventory'], now: number): string {
+  if (!inventory) return 'There is no inventory yet';
+  const name = `Inventory ${number(inventory.number)} of ${inventory.day}`;
+  if (inventory.inBucket === 'missing')
+    return `The manifest of inventory ${number(inventory.number)} is missing in the bucket`;
+  if (inventory.inBucket === 'different') {
+    return `The manifest of inventory ${number(inventory.number)} in the bucket differs from the one that was written`;
+  }
+  const known =
+    inventory.inBucket === 'unknown'
+      ? '; the bucket does not answer, so it is unknown whether the manifest is there'
+      : '';
+  if (inventory.keyId === null) return `${name} is not signed${known}`;
+  const age = now - Date.parse(inventory.day);
+  return age < 2 * dayMs ? `${name} is signed${known}` : `${name} is signed, but ${period(age)} old${known}`;
+}
+
+function drillText(drill: Answers['drill'], now: number, interval: number | undefined): string {
+  if (drill) {
+    const isOld = !drill.ok && drill.status === 'passed';
+    return `${drill.text}${isOld ? `; but this drill is ${period(now - Date.parse(drill.finishedAt ?? ''))} old` : ''}`;
+  }
+  return interval === undefined
+    ? 'No restore drill has ended yet, and none is scheduled: DRILL_INTERVAL is off'
+    : 'No restore drill has ended yet; the first one runs within a day of the first connection';
+}

@@ -1,0 +1,58 @@
+import { z } from 'zod';
+import { expectedOf } from '../../store/assets/counts.ts';
+import { isLate } from '../../store/connections/lateness.ts';
+import type { AssetState, Connection } from '../../store/database/schema.ts';
+import { time } from '../fields.ts';
+
+const texts = {
+  disconnected: 'Disconnected',
+  paused: 'Paused',
+  waiting: 'Waiting',
+  held: 'Held',
+  error: 'Problem',
+  late: 'Late',
+  all_skipped: 'All skipped',
+  first_sync: 'First sync',
+  mirroring: 'Mirroring',
+  assets_failed: 'Assets failed',
+  up_to_date: 'Up to date',
+};
+type Code = keyof typeof texts;
+
+export const condition = z
+  .object({
+    code: z.enum(Object.keys(texts) as [Code, ...Code[]]),
+    text: z.string(),
+    until: time.nullable().describe('When a waiting connection continues.'),
+  })
+  .describe('Summary of its status, its last sync, its failed assets, and whether a sync is overdue.');
+
+/** The condition of a connection, for API, CLI and dashboard. `now`: epoch ms by the database's clock. */
+export function conditionOf(
+  connection: Connection,
+  options: {
+    byState: Record<AssetState, number>;
+    /** A company of it is held. */
+    isHeld: boolean;
+    skipped: number;
+    syncInterval: number;
+    delayedUntil: string | null;
+    now: number;
+  },
+): z.infer<typeof condition> {
+  const code = codeOf(connection, options);
+  return { code, text: texts[code], until: code === 'waiting' ? options.delayedUntil : null };
+}
+
+function codeOf(connection: Connection, options: Parameters<typeof conditionOf>[1]): Code {
+  const { byState, skipped, delayedUntil } = options;
+  if (connection.status !== 'active') return connection.status;
+  if (delayedUntil !== null) return 'waiting';
+  if (options.isHeld) return 'held';
+  if (connection.lastError !== null) return 'error';
+  if (isLate(connection, options)) return 'late';
+  if (skipped > 0 && expectedOf(byState) === 0) return 'all_skipped';
+  if (byState.pending + byState.transferring > 0) return 'mirroring';
+  if (connection.lastSyncAt === null) return 'first_sync';
+  return byState.failed > 0 ? 'assets_failed' : 'up_to_date';
+}

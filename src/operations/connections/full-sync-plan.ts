@@ -1,0 +1,128 @@
+import { z } from 'zod';
+import { bandwidthAt, bandwidthIn } from '../../floor/bandwidth-limit.ts';
+import type { Connection } from '../../store/database/schema.ts';
+import { type Amount, fetched, type PlanKind, type PlanProgress, plan, planKinds } from '../../sync/plan-full-sync.ts';
+import type { OperationsDeps } from '../deps.ts';
+import { text } from '../fields.ts';
+import { existingConnection, notActive } from './connections.ts';
+
+export const planQuery = z.strictObject({ connectionId: text.optional() });
+export type { PlanProgress };
+
+const amount = z.object({ assets: z.int(), bytes: z.int() });
+const seconds = z.number().nullable();
+
+export const planAnswer = z
+  .object({
+    connections: z.int(),
+    pages: z.int(),
+    listed: z.int(),
+    sizeUnknown: z.int().describe('Assets to transfer of unknown size; `bytes` does not include them.'),
+    problems: z.array(z.string()).meta({ description: 'What could not be listed, and why' }),
+    skippedCompanies: z.array(z.string()).meta({ description: 'Skipped by a filter as a whole, so not listed' }),
+    byKind: z.object(Object.fromEntries(planKinds.map((kind) => [kind, amount])) as Record<PlanKind, typeof amount>),
+    rows: z.array(
+      amount.extend({
+        companyId: z.string(),
+        companyName: z.string(),
+        type: z.string().nullable(),
+        kind: z.enum(planKinds),
+      }),
+    ),
+    toMove: amount.meta({ description: 'New, missing, changed and waiting together' }),
+    time: z
+      .object({ seconds, bytesPerSecond: seconds, from: z.enum(['measured', 'limit']).nullable() })
+      .meta({ description: 'At the rate of the last minute, or at the bandwidth limit; null: unknown' }),
+  })
+  .meta({ id: 'Plan' });
+export type Plan = z.infer<typeof planAnswer>;
+
+export const planProgress = z
+  .object({
+    connectionId: z.string(),
+    companyId: z.string().nullable(),
+    pages: z.int(),
+    listed: z.int(),
+    waitsUntil: z.iso.datetime().nullable(),
+  })
+  .meta({ id: 'PlanProgress' });
+
+export const planLine = z.object({
+  progress: planProgress.nullish(),
+  result: planAnswer.optional(),
+  error: z.object({ detail: z.string() }).optional(),
+});
+
+type Deps = Pick<
+  OperationsDeps,
+  'store' | 'client' | 'access' | 'filters' | 'transcripts' | 'thumbnails' | 'traffic' | 'ownBandwidth'
+>;
+
+/** Transfers of this time determine the estimated rate. */
+const recentMs = 60_000;
+const soonestEstimate = 5;
+
+export function planOperations(deps: Deps) {
+  const { store } = deps;
+
+  /** Bytes per second: measured while there are transfers, otherwise the limit of one process; null: unknown. */
+  async function rate(connections: Connection[]) {
+    const recent = await store.assets.recent(recentMs);
+    const flowing = Math.max(recent.bytes / recent.seconds, deps.traffic());
+    if (recent.seconds >= soonestEstimate && flowing > 0) return { bytesPerSecond: flowing, from: 'measured' as const };
+    const ofProcess = bandwidthAt((await store.settings.bandwidth()) ?? deps.ownBandwidth) ?? Number.POSITIVE_INFINITY;
+    const ofConnections = connections.reduce(
+      (sum, { settings }) => sum + (bandwidthAt(bandwidthIn(settings.bandwidth)) ?? Number.POSITIVE_INFINITY),
+      0,
+    );
+    const limit = Math.min(ofProcess, ofConnections);
+    return Number.isFinite(limit)
+      ? { bytesPerSecond: limit, from: 'limit' as const }
+      : { bytesPerSecond: null, from: null };
+  }
+
+  return {
+    /**
+     * Plans what a full sync of one connection, or of all active ones, would transfer. Returns a function that lists the
+     * library and reports its progress. Nothing is written.
+     * @throws Refused when there is nothing to list
+     */
+    async plan(query: z.input<typeof planQuery> = {}) {
+      const { connectionId } = planQuery.parse(query);
+      const connections =
+        connectionId === undefined
+          ? (await store.connections.list()).filter(({ status }) => status === 'active')
+          : [await existingConnection(store, connectionId)];
+      const [connection] = connections;
+      if (connection && connection.status !== 'active') {
+        throw notActive(connection);
+      }
+      return async (options: { signal: AbortSignal; report: (progress: PlanProgress) => void }): Promise<Plan> => {
+        const { rows, ...rest } = await plan({ ...deps, withToken: deps.access }, connections, options);
+        const byKind = Object.fromEntries(planKinds.map((kind) => [kind, { assets: 0, bytes: 0 }])) as Record<
+          PlanKind,
+          Amount
+        >;
+        const toMove: Amount = { assets: 0, bytes: 0 };
+        for (const { kind, assets, bytes } of rows) {
+          for (const sum of fetched.includes(kind) ? [byKind[kind], toMove] : [byKind[kind]]) {
+            sum.assets += assets;
+            sum.bytes += bytes;
+          }
+        }
+        const { bytesPerSecond, from } = await rate(connections);
+        return {
+          connections: connections.length,
+          ...rest,
+          byKind,
+          /** By company, type and kind. */
+          rows,
+          /** New, missing, changed and waiting together. */
+          toMove,
+          /** Seconds at `bytesPerSecond`, which is measured or a limit; null: unknown. */
+          time: { seconds: bytesPerSecond === null ? null : toMove.bytes / bytesPerSecond, bytesPerSecond, from },
+        };
+      };
+    },
+  };
+}

@@ -1,0 +1,47 @@
+import { z } from 'zod';
+import { reasonOf } from '../../floor/errors.ts';
+import type { OperationsDeps } from '../deps.ts';
+import { Refused } from '../refused.ts';
+import { existingConnection, notActive } from './connections.ts';
+
+export const projectList = z
+  .object({
+    projects: z
+      .array(z.object({ id: z.string(), name: z.string(), companyId: z.string() }))
+      .describe('By company, then by name.'),
+  })
+  .meta({ id: 'ProjectList' });
+
+const patienceMs = 10_000;
+
+const byName = new Intl.Collator('en', { numeric: true });
+
+export function projectOperations({ store, client, access }: Pick<OperationsDeps, 'store' | 'client' | 'access'>) {
+  return {
+    /** The projects that a connection can read, from the library: the database has only their ids. */
+    async projects(connectionId: string) {
+      const connection = await existingConnection(store, connectionId);
+      if (connection.status !== 'active') throw notActive(connection);
+      const signal = AbortSignal.timeout(patienceMs);
+      const companies = await store.connections.companies([connectionId]);
+      try {
+        const lists = await Promise.all(
+          companies.map(async ({ id: companyId }) => {
+            const list = (token: string) => client.listProjects({ token, signal, companyId });
+            const projects = await access(connectionId, list);
+            return projects
+              .sort((a, b) => byName.compare(a.name, b.name))
+              .map(({ id, name }) => ({ id, name, companyId }));
+          }),
+        );
+        return { projects: lists.flat() };
+      } catch (error) {
+        throw new Refused(
+          503,
+          'library_not_available',
+          `The library does not list its projects now: ${reasonOf(error)}. Try again later, or use the id of the project.`,
+        );
+      }
+    },
+  };
+}
