@@ -36,16 +36,20 @@ export const modules = {
   library: [[], 'is the service of the specification, and shares nothing with the mirror but the floor'],
 };
 
-/** Only these folders import these libraries. */
+/** Only these folders import these libraries, and why. */
 const homes = {
-  bullmq: ['bullmq', 'queue'],
-  ioredis: ['ioredis', 'queue'],
-  'aws-sdk': ['@aws-sdk|@smithy', 'storage/s3'],
-  sql: ['kysely|pg', 'store|library/database'],
-  fastify: ['fastify|@fastify|fastify-type-provider-zod|@bull-board', 'http|library'],
-  parquet: ['hyparquet-writer', 'verify'],
-  openid: ['openid-client', 'http/sign-in'],
-  opentelemetry: ['@opentelemetry|bullmq-otel', 'tracing'],
+  bullmq: ['bullmq', 'queue', 'another queue would be one change'],
+  ioredis: ['ioredis', 'queue', 'connections to Redis are opened and closed in one place'],
+  'aws-sdk': ['@aws-sdk|@smithy', 'storage/s3', 'the rest knows stores, not S3'],
+  sql: ['kysely|pg', 'store|library/database', 'whoever reads a table finds all statements there'],
+  fastify: [
+    'fastify|@fastify|fastify-type-provider-zod|@bull-board',
+    'http|library',
+    'operations can be called without HTTP',
+  ],
+  parquet: ['hyparquet-writer', 'verify', 'only the inventory is written so'],
+  openid: ['openid-client', 'http/sign-in', 'only people who sign in need it'],
+  opentelemetry: ['@opentelemetry|bullmq-otel', 'tracing', 'tracing is optional'],
 };
 
 /** The folders of the store: each may import those before it, so that there are no circles. */
@@ -79,14 +83,14 @@ export default {
     })),
     ...storeFolders.map((folder, index) => ({
       name: `store/${folder}`,
-      comment: `It may import ${storeFolders.slice(0, index).join(', ') || 'no other folder'}.`,
+      comment: `It may import ${storeFolders.slice(0, index).join(', ') || 'no other folder'}, so that there are no circles.`,
       severity: 'error',
       from: { path: `^src/store/${folder}/` },
       to: { path: '^src/store/', pathNot: `^src/store/(${storeFolders.slice(0, index + 1).join('|')})/` },
     })),
-    ...Object.entries(homes).map(([name, [packages, places]]) => ({
+    ...Object.entries(homes).map(([name, [packages, places, reason]]) => ({
       name: `home-of-${name}`,
-      comment: `Only src/${places} imports ${packages}.`,
+      comment: `Only src/${places} imports ${packages}: ${reason}.`,
       severity: 'error',
       from: { path: '^src/', pathNot: `^src/(${places})` },
       to: { path: `node_modules/(${packages})(/|$)` },
