@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { contentsOf } from '../../src/library/content/body.ts';
 import { readMetadata } from '../../src/library/content/metadata/metadata.ts';
 import { samples } from '../../src/library/content/samples.ts';
+import { contentsOf } from './contents-of.ts';
 
 function facts(file: Buffer, mimeType: string): Promise<object> {
   return readMetadata(async (offset, length) => file.subarray(offset, offset + length), file.length, mimeType);

@@ -4,10 +4,10 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { contentsOf } from '../../src/library/content/body.ts';
 import { samples } from '../../src/library/content/samples.ts';
 import { ASSET_TYPES, type Asset, statusAt, transcriptAt } from '../../src/library/model.ts';
 import { connect, type DetailedAsset, type ListedAsset, startTestLibrary } from '../support/library.ts';
+import { contentsOf } from './contents-of.ts';
 
 const started = Date.UTC(2030, 0);
 const make = (seed = 1) => samples(300, seed, started, { transcode: 5000, transcript: 20_000 });

@@ -43,12 +43,6 @@ export function resized(body: Body, by: number): Body {
   };
 }
 
-export async function contentsOf(body: Body): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of body.chunks(0, body.size)) chunks.push(chunk);
-  return Buffer.concat(chunks);
-}
-
 function* readParts(parts: Part[], start: number, end: number): Generator<Buffer> {
   let offset = 0;
   for (const part of parts) {
