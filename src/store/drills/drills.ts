@@ -92,7 +92,7 @@ export async function finish(db: Database, owner: string, report: DrillReport, k
     const { recovery, failures } = report;
     const data = passed
       ? { drillId: id, recordsMs: recovery.recordsMs, mediaMs: recovery.mediaMs }
-      : { drillId: id, reason: failures.map(failureText).join('; ') };
+      : { drillId: id, reason: failures.map(failureText).join('; '), failures };
     await addEvent(tx, { kind: passed ? 'drill.passed' : 'drill.failed', data });
     return true;
   });
