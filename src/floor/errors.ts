@@ -11,17 +11,24 @@ export class NamedError extends Error {
   override readonly name: string = this.constructor.name;
 }
 
+/** An error that the mirror recognized. It is retried like any other error. */
+export class KnownError extends NamedError {
+  readonly reason: Reason;
+
+  constructor(reason: Reason, options?: ErrorOptions) {
+    super(renderReason(reason), options);
+    this.reason = reason;
+  }
+}
+
 /** Nothing is wrong: try again after `waitMs`. Spends no attempt. */
-export class RetryLater extends NamedError {
+export class RetryLater extends KnownError {
   readonly waitMs: number;
   /** `connection`: all its requests wait: the library asked for it (429, 503 with Retry-After), or no token can be used. */
   readonly scope: 'asset' | 'connection';
-  /** Undefined: only the message says why. `object_refused`: the bucket failed, perhaps for this object only. */
-  readonly reason: Reason | undefined;
 
-  constructor(why: string | Reason, waitMs: number, options: { scope?: 'asset' | 'connection'; cause?: unknown } = {}) {
-    super(typeof why === 'string' ? why : renderReason(why), { cause: options.cause });
-    this.reason = typeof why === 'string' ? undefined : why;
+  constructor(reason: Reason, waitMs: number, options: { scope?: 'asset' | 'connection'; cause?: unknown } = {}) {
+    super(reason, { cause: options.cause });
     this.waitMs = waitMs;
     this.scope = options.scope ?? 'asset';
   }
@@ -78,16 +85,6 @@ export class Superseded extends NamedError {
   }
 }
 
-/** An error that the mirror recognized. It is retried like any other error. */
-export class KnownError extends NamedError {
-  readonly reason: Reason;
-
-  constructor(reason: Reason, options?: ErrorOptions) {
-    super(renderReason(reason), options);
-    this.reason = reason;
-  }
-}
-
 /** Can never work as it is: the asset fails at once. */
 export class Rejected extends KnownError {}
 
@@ -138,8 +135,7 @@ export class ConfigurationError extends NamedError {
 
 /** Why something failed, to be stored; without secrets (see `redact`). */
 export function toReason(error: unknown): Reason {
-  const known = error instanceof KnownError || error instanceof RetryLater ? error.reason : undefined;
-  return known ? storableReason(known) : { code: 'error', text: reasonOf(error) };
+  return error instanceof KnownError ? storableReason(error.reason) : { code: 'error', text: reasonOf(error) };
 }
 
 const storableReason = (reason: Reason): Reason =>

@@ -1,5 +1,5 @@
 import { type Held, heldText } from './held-changes.ts';
-import { formatDuration } from './units.ts';
+import { formatBytes, formatDuration } from './units.ts';
 
 /** Milliseconds that the library asked to wait; null: it gave no time. `retryInMs`: the maximum, only if `askedMs` is longer. */
 export interface AskedWait {
@@ -35,6 +35,16 @@ interface DataOf {
   bucket_unavailable: { error: string };
   /** The bucket does not accept this object at present. */
   object_refused: { error: string };
+  /** The tokens of the connection cannot be refreshed at present. */
+  no_access_token: { error: string };
+  /** The library refuses an access token that it has just issued. */
+  new_token_refused: object;
+  connection_waits: object;
+  shutting_down: object;
+  /** The store asked to slow down. */
+  store_busy: { store: string };
+  /** A file came more slowly than TRANSFER_MIN_RATE (`least`), as a mean over `windowMs`. */
+  too_slow: { bytesPerSecond: number; least: number; windowMs: number };
   /** The tokens of the connection cannot be decrypted. */
   tokens_unreadable: { connectionId: string; error: string };
   no_reader: object;
@@ -126,6 +136,13 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
       : `${error}; next request in ${formatDuration(retryInMs)}`,
   bucket_unavailable: ({ error }) => error,
   object_refused: ({ error }) => error,
+  no_access_token: ({ error }) => `no access token for now: ${error}`,
+  new_token_refused: () => 'the library refuses an access token that it has just issued',
+  connection_waits: () => 'its connection waits',
+  shutting_down: () => 'shutting down',
+  store_busy: ({ store }) => `${store}: the store asked to slow down`,
+  too_slow: ({ bytesPerSecond, least, windowMs }) =>
+    `the file came at ${formatBytes(bytesPerSecond)}/s for ${formatDuration(windowMs)}, below TRANSFER_MIN_RATE (${formatBytes(least)}/s)`,
   tokens_unreadable: ({ connectionId, error }) => `connection ${connectionId}: ${error}`,
   no_reader: () => 'no connection can read its company now',
 

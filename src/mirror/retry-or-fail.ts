@@ -92,7 +92,7 @@ async function classify(deps: RetryDeps, { asset, signal }: LeasedAsset, error: 
   }
   if (error instanceof StorageUnavailable) return judgeRefusal(deps, asset, error);
   if (error instanceof RetryLater) {
-    if (error.reason?.code === 'object_refused') return judgeRefusal(deps, asset, error);
+    if (error.reason.code === 'object_refused') return judgeRefusal(deps, asset, error);
     await limiter.adaptTo(asset.connectionId, error);
     return { outcome: 'later', waitMs: error.waitMs, reason: toReason(error) };
   }

@@ -73,7 +73,7 @@ export async function transferInParts(
     if (gone || error instanceof OtherVersion || error instanceof UploadLost) await forgetUpload(deps, leased, upload);
     // An attempt that has stored a part made progress, so it is not counted.
     if (error instanceof TooSlow && done.size > resumedParts) {
-      throw new RetryLater(error.message, withMargin(2 * error.windowMs));
+      throw new RetryLater(error.reason, withMargin(2 * error.windowMs));
     }
     // After some parts it may be one server of several, with other ETags: after the first attempt, parts are tried once more.
     if (error instanceof RangeRefused && (done.size === 0 || leased.asset.attempts > 0))

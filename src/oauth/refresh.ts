@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { backoff } from '../floor/backoff.ts';
-import { Disconnected, RetryLater } from '../floor/errors.ts';
+import { Disconnected, RetryLater, reasonOf } from '../floor/errors.ts';
 import type { Log } from '../floor/log.ts';
 import { type Reason, reasonFields, renderReason } from '../floor/reasons.ts';
 import type { Store } from '../store/store.ts';
@@ -174,7 +174,7 @@ async function retryLater(deps: RefreshDeps, pair: LeasedPair, cause: unknown): 
   const waitMs = requestedMs ?? backoff(before, 2000, 120_000);
   const retryInMs = Math.round(waitMs);
   log.warn({ event: 'token.refresh_failed', connectionId, unanswered, retryInMs, err: cause }, 'token refresh failed');
-  return new RetryLater('no access token for now', waitMs, { scope: 'connection', cause });
+  return new RetryLater({ code: 'no_access_token', error: reasonOf(cause) }, waitMs, { scope: 'connection', cause });
 }
 
 /** Revokes the grant at the library. False: the library could not be reached or refused. */

@@ -122,7 +122,7 @@ export class Tokens {
     const { store, leaseMs } = this.#deps;
     for (let stored = known; ; stored = undefined) {
       const { connection, accessToken, refreshToken } = await this.#read(connectionId, stored);
-      if (connection.delayMs > 0) throw new RetryLater('its connection waits', connection.delayMs);
+      if (connection.delayMs > 0) throw new RetryLater({ code: 'connection_waits' }, connection.delayMs);
       const { tokenVersion: version, userId } = connection;
       if (connection.isFresh && version !== stale) return { value: accessToken, version };
 

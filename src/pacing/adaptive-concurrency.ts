@@ -66,7 +66,7 @@ export class Limiter {
 
   async #sleep(ms: number): Promise<void> {
     await sleep(ms, undefined, { signal: this.#stopping.signal }).catch(() => {
-      throw new RetryLater('shutting down', 0);
+      throw new RetryLater({ code: 'shutting_down' }, 0);
     });
   }
 
@@ -111,7 +111,7 @@ export class Limiter {
       if (error.scope !== 'connection' || this.#adaptedTo.has(error)) return;
       this.#adaptedTo.add(error);
       await this.#tolerant(connectionId, this.#pause(connectionId, error.waitMs, toReason(error)));
-      if (error.reason?.code === 'asked_to_wait') this.#lowerRate(connectionId, performance.now());
+      if (error.reason.code === 'asked_to_wait') this.#lowerRate(connectionId, performance.now());
     } else if (isTemporary(error)) {
       await this.#tolerant(connectionId, this.#slowDown(connectionId, 'failure', error));
     } else if (error instanceof HttpError) {

@@ -43,10 +43,7 @@ export function createOutageDetector() {
           }
           // A link is renewed by a request to the API, whose errors count for the API only.
           if (!targetsOf.has(error as object)) targetsOf.set(error as object, targets);
-        } else if (
-          error instanceof HttpError ||
-          (error instanceof RetryLater && error.reason?.code === 'asked_to_wait')
-        )
+        } else if (error instanceof HttpError || (error instanceof RetryLater && error.reason.code === 'asked_to_wait'))
           isAnswered();
         throw error;
       }

@@ -51,10 +51,7 @@ export function createAccess(tokens: Tokens, limiter?: Limiter, client?: Pick<Li
         if (!(again instanceof HttpError && again.status === 401) || (await isAccepted(next.value))) throw again;
         // Without a wait, each request would use up a new token.
         const waitMs = refusedMs * (1 + Math.random() / 4);
-        throw new RetryLater('the library refuses an access token that it has just issued', waitMs, {
-          scope: 'connection',
-          cause: again,
-        });
+        throw new RetryLater({ code: 'new_token_refused' }, waitMs, { scope: 'connection', cause: again });
       }
     }
   };

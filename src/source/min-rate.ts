@@ -1,5 +1,4 @@
-import { NamedError } from '../floor/errors.ts';
-import { formatBytes, formatDuration } from '../floor/units.ts';
+import { KnownError } from '../floor/errors.ts';
 
 /** The minimum rate of a file, as a mean over `windowMs` of waiting for the source. */
 export interface MinRate {
@@ -8,14 +7,11 @@ export interface MinRate {
 }
 
 /** A file was slower than the minimum rate. Other files get its slot, and it is tried again later. */
-export class TooSlow extends NamedError {
+export class TooSlow extends KnownError {
   readonly windowMs: number;
 
   constructor(bytesPerSecond: number, { bytesPerSecond: least, windowMs }: MinRate) {
-    super(
-      `the file came at ${formatBytes(Math.round(bytesPerSecond))}/s for ${formatDuration(windowMs)}, ` +
-        `below TRANSFER_MIN_RATE (${formatBytes(least)}/s)`,
-    );
+    super({ code: 'too_slow', bytesPerSecond: Math.round(bytesPerSecond), least, windowMs });
     this.windowMs = windowMs;
   }
 }

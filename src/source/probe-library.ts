@@ -94,7 +94,7 @@ export async function* probeConnection(
   } catch (error) {
     const again = `asset-mirror connect-link --connection ${connectionId}`;
     if (error instanceof Disconnected) yield not('wrong', 'token', reasonOf(error), again);
-    else if (error instanceof RetryLater && error.reason?.code === 'tokens_unreadable') {
+    else if (error instanceof RetryLater && error.reason.code === 'tokens_unreadable') {
       yield not('wrong', 'token', reasonOf(error), 'add the key that encrypted it to ENCRYPTION_KEYS again');
     } else yield not('wrong', 'token', reasonOf(error), 'check the library; the connection is not lost');
     return;

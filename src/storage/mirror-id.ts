@@ -132,7 +132,7 @@ class MirrorId {
     await this.ready(signal, body);
     return work().catch(async (error) => {
       if (error instanceof UploadLost) await this.confirmNow();
-      const isRefused = error instanceof RetryLater && error.reason?.code === 'object_refused';
+      const isRefused = error instanceof RetryLater && error.reason.code === 'object_refused';
       if (isOfWholeStore(error) || isRefused) this.#writesFail = true;
       return this.doubt(error);
     });

@@ -191,7 +191,7 @@ class Planner {
       try {
         return await this.#deps.withToken(connection.id, call);
       } catch (error) {
-        if (!(error instanceof RetryLater) || error.reason?.code === 'tokens_unreadable') throw error;
+        if (!(error instanceof RetryLater) || error.reason.code === 'tokens_unreadable') throw error;
         this.#report(connection, companyId, error.waitMs);
         await sleep(error.waitMs, undefined, { signal: this.#options.signal });
       }

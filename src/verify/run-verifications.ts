@@ -89,7 +89,7 @@ async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<
     }
     // Waits while the bucket is unavailable or asks to slow down. Other errors end the verification if they repeat.
     const waits =
-      error instanceof StorageUnavailable || (error instanceof RetryLater && error.reason?.code !== 'object_refused');
+      error instanceof StorageUnavailable || (error instanceof RetryLater && error.reason.code !== 'object_refused');
     if (failures >= mostFailures && !waits) {
       await store.verifications.failed(run.id, reason);
       log.error({ event: 'verification.failed', verificationId: run.id, err: error }, 'verification failed');

@@ -11,13 +11,14 @@ import {
   retryAfter,
 } from '../../src/floor/errors.ts';
 import { growth } from '../support/growth.ts';
+import { why } from '../support/reasons.ts';
 
 describe('errors of asset-mirror', () => {
   it('an error of asset-mirror has a name, and keeps its cause', () => {
     const cause = new Error('why');
     expect(new Disconnected('x').name).toBe('Disconnected');
     expect(new Rejected({ code: 'empty' }, { cause }).cause).toBe(cause);
-    expect(new RetryLater('x', 5, { cause })).toMatchObject({ waitMs: 5, scope: 'asset', cause });
+    expect(new RetryLater(why, 5, { cause })).toMatchObject({ waitMs: 5, scope: 'asset', cause });
     expect(new ConfigurationError(['One.', 'Two.'])).toMatchObject({
       message: 'One.\nTwo.',
       problems: ['One.', 'Two.'],

@@ -33,6 +33,17 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
   ],
   bucket_unavailable: [[{ code: 'bucket_unavailable', error: 'the store is full' }, 'the store is full']],
   object_refused: [[{ code: 'object_refused', error: 'no space for k' }, 'no space for k']],
+  no_access_token: [[{ code: 'no_access_token', error: 'no answer' }, 'no access token for now: no answer']],
+  new_token_refused: [[{ code: 'new_token_refused' }, expect.stringContaining('just issued')]],
+  connection_waits: [[{ code: 'connection_waits' }, 'its connection waits']],
+  shutting_down: [[{ code: 'shutting_down' }, 'shutting down']],
+  store_busy: [[{ code: 'store_busy', store: 'b' }, 'b: the store asked to slow down']],
+  too_slow: [
+    [
+      { code: 'too_slow', bytesPerSecond: 1024, least: 10_240, windowMs: 60_000 },
+      'the file came at 1.0 KiB/s for 1m 00s, below TRANSFER_MIN_RATE (10.0 KiB/s)',
+    ],
+  ],
   tokens_unreadable: [
     [{ code: 'tokens_unreadable', connectionId: 'c', error: 'sealed with key k' }, 'connection c: sealed with key k'],
   ],
@@ -219,7 +230,6 @@ describe('the reason code of an error', () => {
       new RetryLater({ code: 'asked_to_wait', request: 'read', status: 429, askedMs: null }, 1),
       { code: 'asked_to_wait', request: 'read', status: 429, askedMs: null },
     ],
-    ['a wait without a code', new RetryLater('busy', 1), { code: 'error', text: 'busy' }],
     ['of any other kind', new Error('read', { cause: new Error('reset') }), { code: 'error', text: 'read: reset' }],
   ];
   it.each(cases)('an error that is %s has its reason code', (_, error, reason) =>

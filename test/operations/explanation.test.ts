@@ -96,8 +96,8 @@ describe('the explanation of an asset', () => {
     [
       'waits because its connection waits for another reason',
       asset('pending'),
-      { connection: delayed({ code: 'error', text: 'no access token for now' }) },
-      /^It is not in the bucket yet\. Its connection waits until 2026-03-01T12:10\S* \(no access token for now\)\. It then continues/,
+      { connection: delayed({ code: 'no_access_token', error: 'no answer' }) },
+      /^It is not in the bucket yet\. Its connection waits until 2026-03-01T12:10\S* \(no access token for now: no answer\)\. It then continues/,
     ],
     [
       'is in the bucket, which was asked',

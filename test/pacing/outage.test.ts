@@ -57,7 +57,7 @@ describe('outage detection', () => {
     const outages = createOutageDetector();
     for (const id of ['a', 'b', 'c', 'd']) await fails(outages, 'links', id);
     await fails(outages, 'links', 'x', new DOMException('stop', 'AbortError'));
-    await fails(outages, 'links', 'x', new RetryLater('its connection waits', 0));
+    await fails(outages, 'links', 'x', new RetryLater({ code: 'connection_waits' }, 0));
     expect(await fails(outages, 'links', 'e')).toBe(true);
     const asked = { code: 'asked_to_wait', request: 'read', status: 429, askedMs: 0 } as const;
     await fails(outages, 'links', 'y', new HttpError('download', 403));

@@ -89,7 +89,7 @@ export function classify(error: unknown, name: string): unknown {
     return new Rejected({ code: 'store_unsupported', store: name, error: `${code || status}` }, { cause: error });
   }
   if (code === 'SlowDown' || code === 'ServiceUnavailable' || status === 503 || status === 429) {
-    return new RetryLater(`${name}: the store asked to slow down`, 2000 + Math.random() * 8000, { cause: error });
+    return new RetryLater({ code: 'store_busy', store: name }, 2000 + Math.random() * 8000, { cause: error });
   }
   if (status !== undefined && status >= 500) {
     const reason = { code: 'object_refused', error: `${name}: the store answered ${status}` } as const;

@@ -174,7 +174,7 @@ describe('GONE_RETENTION', () => {
   test.each([
     { what: 'with an error', error: new Error('this may not be removed') },
     { what: 'as if the whole bucket were closed', error: new StorageUnavailable('this may not be removed') },
-    { what: 'for now', error: new RetryLater('this may not be removed', 60_000) },
+    { what: 'for now', error: new RetryLater({ code: 'error', text: 'this may not be removed' }, 60_000) },
   ])('an asset that is refused $what delays no other, and is removed in the next pass', async ({ error }) => {
     // More are removed within the day than the limit, above which a company is held.
     await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { holdReplaced: '100%,0' });
