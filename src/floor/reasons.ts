@@ -1,3 +1,4 @@
+import { type ComparedObject, goneText, objectText, storedOrKept } from './compared-object.ts';
 import { type Held, heldText } from './held-changes.ts';
 import { formatBytes, formatDuration } from './units.ts';
 
@@ -63,16 +64,26 @@ interface DataOf {
   /** `where`: the host, followed by its IP address if the host is a name. */
   link_not_public: { host: string; where: string };
 
-  /** Length of a download against the library, of an object against its record, or of a record against its asset. */
-  wrong_length: { of: 'download' | 'object' | 'record'; expected: number; got: number };
+  /**
+   * Length of a download against the library, of an object against its record, or of a record against its asset. With `kind`: of
+   * an object against the database.
+   */
+  wrong_length: { of: 'download' | 'object' | 'record'; expected: number; got: number } & Partial<ComparedObject>;
   empty: object;
   /** Neither a length nor a chunked end. */
   no_length: { of: 'file' | 'thumbnail' };
   /** `got`: a media type or `an error page`; null: unknown. */
   wrong_content: { of: 'file' | 'mp4' | 'thumbnail' | 'object'; got: string | null };
-  missing_object: object;
-  /** The bucket has an object in a storage class that cannot be read without a restore. */
-  archived: object;
+  /** An object has another checksum than the database. */
+  wrong_checksum: { checksum: 'CRC-32' | 'SHA-256'; expected: string; got: string } & ComparedObject;
+  /** Without `kind`: a rebuild found no media at the key of its record. */
+  missing_object: Partial<ComparedObject>;
+  /** The bucket has an object in a storage class that cannot be read without a restore. With `kind`: its length was compared. */
+  archived: Partial<ComparedObject>;
+  /** A verification could not read an object. */
+  unreadable_object: { error: string } & ComparedObject;
+  /** No record names this object. */
+  foreign_object: object;
 
   too_large: { store: string };
   /** `other`: the key that differs only in case. */
@@ -108,6 +119,24 @@ interface DataOf {
   grant_ended: object;
   /** The library no longer takes the token, and the answer that had the next one was lost. */
   refresh_answer_lost: object;
+
+  /** A verification found an asset that is not in the bucket. `nextAt`: if the next try is later. */
+  not_mirrored: {
+    name: string | null;
+    state: 'skipped' | 'gone' | 'unavailable' | 'processing' | 'failed' | 'transferring' | 'pending';
+    reason: Reason | null;
+    nextAt?: string;
+  };
+  /**
+   * A verification could not list the library for a connection, or not all of it. `status`: of the full sync, or of the connection
+   * if it has none. `minutes`: how long a stalled sync made no progress.
+   */
+  library_not_compared: {
+    connectionId: string;
+    status: 'incomplete' | 'failed' | 'stalled' | 'active' | 'paused' | 'disconnected' | 'gone';
+    reason?: Reason;
+    minutes?: number;
+  };
 
   /** The last attempt of a drill did not end. */
   process_died: { attempt: number };
@@ -165,12 +194,14 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
   link_not_public: ({ host, where }) =>
     `the download link leads to ${where}, which is not a public address; add ${host} to DOWNLOAD_ALLOW_PRIVATE to allow it`,
 
-  wrong_length: ({ of, expected, got }) =>
-    ({
-      download: `wrong size: the library says ${expected} bytes, the download has ${got}`,
-      object: `has ${got} bytes, but its record says ${expected}; it is fetched again`,
-      record: `has ${got} bytes, but the asset has ${expected}; it is fetched again`,
-    })[of],
+  wrong_length: ({ of, expected, got, kind, ...object }) =>
+    kind
+      ? `has ${got} bytes, but ${expected} were ${storedOrKept(object)}${objectText({ kind, ...object })}`
+      : {
+          download: `wrong size: the library says ${expected} bytes, the download has ${got}`,
+          object: `has ${got} bytes, but its record says ${expected}; it is fetched again`,
+          record: `has ${got} bytes, but the asset has ${expected}; it is fetched again`,
+        }[of],
   empty: () => 'the download is empty',
   no_length: ({ of }) => `the ${of} has no declared length, so a truncated one would not be noticed`,
   wrong_content: ({ of, got }) =>
@@ -180,8 +211,19 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
       thumbnail: `the thumbnail is ${got}, not a picture`,
       object: 'differs from the content in its record; it is fetched again',
     })[of],
-  missing_object: () => 'is missing, and is fetched again',
-  archived: () => 'the bucket has archived it: it cannot be read before it is restored there',
+  wrong_checksum: ({ checksum, expected, got, ...object }) =>
+    `has ${checksum} ${got}, but ${expected} was ${storedOrKept(object)}${objectText(object)}`,
+  missing_object: ({ kind, ...object }) =>
+    kind ? `missing in the bucket${objectText({ kind, ...object })}` : 'is missing, and is fetched again',
+  archived: ({ kind, gone }) =>
+    kind
+      ? `the bucket has archived it; only its length was compared${goneText(gone)}`
+      : 'the bucket has archived it: it cannot be read before it is restored there',
+  unreadable_object: ({ error, ...object }) =>
+    object.version === undefined
+      ? `cannot be read: ${error}${goneText(object.gone)}`
+      : `cannot be read (${error})${objectText(object)}`,
+  foreign_object: () => 'no record names it',
 
   too_large: ({ store }) => `${store}: the file is larger than the store accepts`,
   key_refused: ({ key, problem, other }) =>
@@ -225,6 +267,14 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
   refresh_answer_lost: () =>
     'the answer to an earlier token refresh was lost, and the library no longer takes the old token; connect again',
 
+  not_mirrored: ({ name, ...why }) => `${name ? `${name}: ` : ''}${notMirroredText(why)}`,
+  library_not_compared: ({ connectionId, status, reason, minutes }) => {
+    const fully = status === 'incomplete' ? 'fully ' : '';
+    const sync = status === 'failed' ? 'failed' : `has made no progress for ${minutes} minutes`;
+    const why = status === 'failed' || status === 'stalled' ? `its full sync ${sync}` : `it is ${status}`;
+    return `the library was not ${fully}compared for connection ${connectionId}${because(reason) || `: ${why}`}`;
+  },
+
   process_died: ({ attempt }) => `the process died, or lost its lease, in attempt ${attempt}`,
 
   several: ({ reasons, more = 0 }) =>
@@ -237,6 +287,21 @@ function askedWaitText({ askedMs, retryInMs }: AskedWait): string {
   if (askedMs === null) return 'without a time';
   if (retryInMs === undefined) return `for ${formatDuration(askedMs)}`;
   return `for ${formatDuration(askedMs)}, longer than the maximum; next request after ${formatDuration(retryInMs)}`;
+}
+
+function notMirroredText({ state, reason, nextAt }: Omit<DataOf['not_mirrored'], 'name'>): string {
+  switch (state) {
+    case 'processing':
+      return `still transcoding at the library${because(reason)}`;
+    case 'failed':
+      return `failed${because(reason) || ', without a reason'}`;
+    case 'transferring':
+      return `in transfer${because(reason)}`;
+    case 'pending':
+      return `not mirrored yet${because(reason) || ': waits for a free slot'}${nextAt ? `; next try ${nextAt}` : ''}`;
+    default:
+      return reason ? renderReason(reason) : state;
+  }
 }
 
 /** The sentence of a reason, without a capital letter and a full stop. */

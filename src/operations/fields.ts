@@ -38,7 +38,8 @@ export const reasonAnswer = z
   .meta({ id: 'Reason' });
 
 /** A reason as answers have it: the code, its data, and the sentence. */
-export const shownReason = (reason: Reason | null) => reason && { ...reason, text: renderReason(reason) };
+export const withText = (reason: Reason) => ({ ...reason, text: renderReason(reason) });
+export const shownReason = (reason: Reason | null) => reason && withText(reason);
 
 export const stateCounts = z.object(
   Object.fromEntries(assetStates.map((state) => [state, count])) as Record<AssetState, typeof count>,

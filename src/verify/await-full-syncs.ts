@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { renderReason } from '../floor/reasons.ts';
+import type { Reason } from '../floor/reasons.ts';
 import type { Queues } from '../queue/queues.ts';
 import type { Connection, VerificationLine } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
@@ -52,23 +52,25 @@ async function waitForSync(
   connection: Connection,
   syncId: string | undefined,
   signal: AbortSignal,
-): Promise<string | undefined> {
-  const notCompared = (why: string) => `the library was not compared for connection ${connection.id}: ${why}`;
+): Promise<Reason | undefined> {
+  const notCompared = (
+    why: Omit<Extract<Reason, { code: 'library_not_compared' }>, 'code' | 'connectionId'>,
+  ): Reason => ({
+    code: 'library_not_compared',
+    connectionId: connection.id,
+    ...why,
+  });
   let progress = { pages: -1, at: performance.now() };
   for (;;) {
     const sync = syncId === undefined ? undefined : await store.syncs.get(syncId);
-    if (sync?.status === 'done') {
-      const { error } = sync;
-      return error === null
-        ? undefined
-        : `the library was not fully compared for connection ${connection.id}: ${renderReason(error)}`;
-    }
-    if (sync?.status === 'failed') return notCompared(sync.error ? renderReason(sync.error) : 'its full sync failed');
+    const reason = sync?.error ? { reason: sync.error } : {};
+    if (sync?.status === 'done') return sync.error ? notCompared({ status: 'incomplete', ...reason }) : undefined;
+    if (sync?.status === 'failed') return notCompared({ status: 'failed', ...reason });
     const now = await store.connections.get(connection.id);
-    if (!sync || now?.status !== 'active') return notCompared(`it is ${now?.status ?? 'gone'}`);
+    if (!sync || now?.status !== 'active') return notCompared({ status: now?.status ?? 'gone' });
     if (sync.pages !== progress.pages) progress = { pages: sync.pages, at: performance.now() };
     if (performance.now() - progress.at > patienceMs) {
-      return notCompared(`its full sync has made no progress for ${patienceMs / 60_000} minutes`);
+      return notCompared({ status: 'stalled', minutes: patienceMs / 60_000 });
     }
     await sleep(pollMs, undefined, { signal });
   }

@@ -1,11 +1,13 @@
+import type { ComparedObject } from '../floor/compared-object.ts';
 import { concurrently } from '../floor/concurrently.ts';
 import { Archived, reasonOf } from '../floor/errors.ts';
+import type { Reason } from '../floor/reasons.ts';
 import { storable } from '../source/schemas.ts';
 import { idSegment, isDigested } from '../storage/keys.ts';
 import { type Checksums, measure } from '../storage/meter.ts';
 import type { Storage, StoredObject } from '../storage/storage.ts';
 import { throwIfUnavailable } from '../storage/throw-if-unavailable.ts';
-import type { ObjectKind, Remedy, VerificationCounts, VerificationLine } from '../store/database/schema.ts';
+import type { Remedy, VerificationCounts, VerificationLine } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
 import { type Expected, expectedOf, isSettled } from './expected-objects.ts';
@@ -50,7 +52,7 @@ export async function inspect(deps: InspectDeps, batch: Pair[], options: Inspect
   const findings = await concurrently(batch, readers, async ({ key, left, right }): Promise<ObjectResult> => {
     if (left) return judge(deps, left, right, options);
     if (options.skipForeign || owned.has(key)) return undefined;
-    return { ...verificationLine('+', 'no record names it'), key: storable(key) };
+    return { ...verificationLine('+', { code: 'foreign_object' }), key: storable(key) };
   });
   return batch.flatMap(({ left }, index) => (left || findings[index] ? [findings[index]] : []));
 }
@@ -71,7 +73,7 @@ async function judge(
   for (let tries = 0; tries < 3; tries++) {
     const finding = await compare(deps, expected, object, options);
     if (finding.mark === '=') {
-      if (options.deep && expected.kind === 'media' && finding.text === null) {
+      if (options.deep && expected.kind === 'media' && finding.reason?.code !== 'archived') {
         options.verified.push({ id: expected.asset.id, lease: expected.asset.lease });
       }
       return finding;
@@ -96,7 +98,7 @@ async function compare(
   const { key, asset, kind, bytes, etag, crc32, sha256 } = expected;
   const line = (
     mark: VerificationLine['mark'],
-    text: string | null,
+    reason: Reason | null,
     remedy: Remedy | null = null,
   ): VerificationLine => ({
     mark,
@@ -104,32 +106,35 @@ async function compare(
     assetId: asset.id,
     kind,
     remedy: asset.state === 'gone' ? null : remedy,
-    text:
-      text && asset.state === 'gone' ? `${text}; it is no longer in the library, so it cannot be fetched again` : text,
+    reason,
     difference: mark !== '=',
   });
+  const compared: ComparedObject = { kind, ...(asset.state === 'gone' && { gone: true }) };
+  const lost: Remedy = kind === 'media' ? 'check' : 'write';
+  const missing = () => line('-', { code: 'missing_object', ...compared }, lost);
   /** Compared without reading it. */
   const archived = () => {
     counts.archived++;
-    return line('=', 'the bucket has archived it; only its length was compared');
+    return line('=', { code: 'archived', ...compared });
   };
-  const lost: Remedy = kind === 'media' ? 'check' : 'write';
   try {
     const object = listed === 'unlisted' ? await storage.head(key, { signal }) : listed;
-    if (!object) return line('-', `missing in the bucket: ${names[kind]}`, lost);
+    if (!object) return missing();
     if (bytes !== undefined && object.bytes !== bytes) {
-      return line('*', `has ${object.bytes} bytes, but ${bytes} were stored: ${names[kind]}`, lost);
+      const lengths = { expected: bytes, got: object.bytes };
+      return line('*', { code: 'wrong_length', of: 'object', ...lengths, ...compared }, lost);
     }
     // A copied bucket has other ETags: then the content decides.
     const touched = etag !== undefined && object.etag !== undefined && etag !== object.etag;
     if (!deep && !touched) return object.archived ? archived() : line('=', null);
     const body = await storage.get(key, { signal });
-    if (!body) return line('-', `missing in the bucket: ${names[kind]}`, lost);
+    if (!body) return missing();
     const found = await measure(body, signal, { hashed: storage.hashes || sha256 !== undefined });
     counts.bytesRead += object.bytes;
     const difference = differenceOf(found, expected);
     if (difference) {
-      return line('*', `has ${difference} was stored: ${names[kind]}`, kind === 'media' ? 'fetch' : 'write');
+      const remedy = kind === 'media' ? 'fetch' : 'write';
+      return line('*', { code: 'wrong_checksum', ...difference, ...compared }, remedy);
     }
     const at = { id: asset.id, lease: asset.lease, key };
     if (touched) copied.push({ ...at, etag: object.etag! });
@@ -140,25 +145,18 @@ async function compare(
     if (error instanceof Archived) return archived();
     if (signal.aborted) throw error;
     await throwIfUnavailable(storage, error);
-    return line('!', `cannot be read: ${reasonOf(error)}`);
+    return line('!', { code: 'unreadable_object', error: reasonOf(error), ...compared });
   }
 }
 
-/** `SHA-256 a, but b`: what an object has, and what is expected. Undefined: no known checksum differs. */
+/** The first checksum that differs. Undefined: no known one does. */
 export function differenceOf(found: Checksums, expected: { crc32?: string | undefined; sha256?: string | undefined }) {
-  for (const [name, title] of [['crc32', 'CRC-32'] as const, ['sha256', 'SHA-256'] as const]) {
+  for (const [name, checksum] of [['crc32', 'CRC-32'] as const, ['sha256', 'SHA-256'] as const]) {
     const known = expected[name];
-    if (known !== undefined && found[name] !== known) return `${title} ${found[name]}, but ${known}`;
+    if (known !== undefined && found[name] !== known) return { checksum, expected: known, got: String(found[name]) };
   }
   return undefined;
 }
-
-const names: Record<ObjectKind, string> = {
-  media: 'the media',
-  record: 'the record',
-  transcript: 'the transcript',
-  thumbnail: 'the thumbnail',
-};
 
 /**
  * Returns the keys that belong to an asset: its row names them by now, or the file is being stored or removed. Keys contain the
@@ -203,12 +201,12 @@ function mayHave(asset: AssetContents, key: string): boolean | null {
   return of || asset.nextAt !== null;
 }
 
-export const verificationLine = (mark: VerificationLine['mark'], text: string): VerificationLine => ({
+export const verificationLine = (mark: VerificationLine['mark'], reason: Reason): VerificationLine => ({
   mark,
   key: null,
   assetId: null,
   kind: null,
   remedy: null,
-  text,
+  reason,
   difference: mark !== '=',
 });

@@ -1,5 +1,7 @@
+import type { ComparedObject } from '../floor/compared-object.ts';
 import { concurrently } from '../floor/concurrently.ts';
 import { Archived, reasonOf } from '../floor/errors.ts';
+import type { Reason } from '../floor/reasons.ts';
 import { versionKeys } from '../storage/keys.ts';
 import { measure } from '../storage/meter.ts';
 import type { Storage } from '../storage/storage.ts';
@@ -69,34 +71,39 @@ async function compare(
   { at, versionId, kind, bytes, etag, crc32, sha256 }: Part,
   { deep, signal, counts }: Comparing,
 ): Promise<VerificationLine> {
-  const line = (mark: VerificationLine['mark'], text: string | null = null): VerificationLine => ({
-    ...{ mark, key: at, assetId, kind, remedy: null, difference: mark !== '=' },
-    text:
-      mark === '=' ? text : `${text}: the ${kind} of version ${versionName(replacedAt)}, which cannot be fetched again`,
+  const line = (mark: VerificationLine['mark'], reason: Reason | null = null): VerificationLine => ({
+    mark,
+    key: at,
+    assetId,
+    kind,
+    remedy: null,
+    reason,
+    difference: mark !== '=',
   });
+  const compared: ComparedObject = { kind, version: versionName(replacedAt) };
   /** Compared without reading it. */
   const archived = () => {
     counts.archived++;
-    return line('=', 'the bucket has archived it; only its length was compared');
+    return line('=', { code: 'archived', ...compared });
   };
   try {
     const object = await storage.head(at, { signal, versionId });
-    if (!object) return line('-', 'missing in the bucket');
+    if (!object) return line('-', { code: 'missing_object', ...compared });
     if (bytes !== undefined && object.bytes !== bytes)
-      return line('*', `has ${object.bytes} bytes, but ${bytes} were kept`);
+      return line('*', { code: 'wrong_length', of: 'object', expected: bytes, got: object.bytes, ...compared });
     // A copied bucket has other ETags: then the content decides.
     const isOther = etag !== null && object.etag !== undefined && object.etag !== etag;
     if (crc32 === undefined || !(deep || isOther)) return object.archived ? archived() : line('=');
     const body = await storage.get(at, { signal, versionId });
-    if (!body) return line('-', 'missing in the bucket');
+    if (!body) return line('-', { code: 'missing_object', ...compared });
     const found = await measure(body, signal, { hashed: sha256 !== undefined });
     counts.bytesRead += object.bytes;
     const difference = differenceOf(found, { crc32, sha256 });
-    return difference ? line('*', `has ${difference} was kept`) : line('=');
+    return difference ? line('*', { code: 'wrong_checksum', ...difference, ...compared }) : line('=');
   } catch (error) {
     if (error instanceof Archived) return archived();
     if (signal.aborted) throw error;
     await throwIfUnavailable(storage, error);
-    return line('!', `cannot be read (${reasonOf(error)})`);
+    return line('!', { code: 'unreadable_object', error: reasonOf(error), ...compared });
   }
 }

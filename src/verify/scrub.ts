@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { every } from '../floor/every.ts';
 import { keepLease } from '../floor/keep-lease.ts';
 import type { Log } from '../floor/log.ts';
+import { reasonFields, renderReason } from '../floor/reasons.ts';
 import type { Timings } from '../floor/timings.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import { createThrottle } from '../source/bandwidth.ts';
@@ -158,7 +159,7 @@ export class Scrubber {
     const damaged = differences.filter(({ mark }) => mark !== '!');
     const repairs = damaged.flatMap(({ kind, remedy }) => (kind && remedy ? [{ kind, remedy }] : []));
     const unreadable = differences.find(({ mark }) => mark === '!');
-    const objects = damaged.map(({ key, text }) => ({ key, text }));
+    const objects = damaged.flatMap(({ key, reason }) => (reason ? [{ key, text: renderReason(reason), reason }] : []));
     const found = { ...inspection, damaged: objects, repairs, isUnreadable: unreadable !== undefined };
     const { isRepaired, isMoving } = await store.scrub.save(asset, found);
     if (damaged.length > 0) {
@@ -167,7 +168,7 @@ export class Scrubber {
     }
     if (unreadable) {
       log.warn(
-        { event: 'object.unreadable', assetId: id, key: unreadable.key, reason: unreadable.text },
+        { event: 'object.unreadable', assetId: id, key: unreadable.key, ...reasonFields(unreadable.reason!) },
         'object not read, will retry',
       );
       return this.#leaveAlone(id, unreadableMs);

@@ -216,10 +216,9 @@ async function* objectsAfter(storage: Storage, after: string, signal: AbortSigna
 function missingAsset(asset: AssetContents): ObjectResult {
   const why = whyNot(asset);
   if (why === null) return undefined;
-  const name = asset.name ? `${asset.name}: ` : '';
-  const { skipped } = asset;
+  const { name, skipped } = asset;
   return {
-    ...verificationLine('-', `${name}${why}`),
+    ...verificationLine('-', { ...why, name }),
     assetId: asset.id,
     difference: !skipped && !isAbsent(asset),
     skipped,

@@ -1,27 +1,27 @@
-import { because, renderReason } from '../floor/reasons.ts';
+import type { Reason } from '../floor/reasons.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
 
-/** Why an asset is not in the bucket, as exactly as the records know; null: it is there. */
-export function whyNot({ state, reason, skipped, nextAt, media, hasNoReader }: AssetContents): string | null {
-  if (skipped) return renderReason(reason!);
+type NotMirrored = Extract<Reason, { code: 'not_mirrored' }>;
+
+/** Why an asset is not in the bucket, as exactly as the records know, without its name; null: it is there. */
+export function whyNot({ state, reason, skipped, nextAt, media, hasNoReader }: AssetContents): NotMirrored | null {
+  const code = 'not_mirrored';
+  const name = null;
+  if (skipped) return { code, name, state: 'skipped', reason };
   switch (state) {
     case 'mirrored':
       return null;
     case 'gone':
-      return media ? null : renderReason({ code: 'gone', inBucket: false });
+      return media ? null : { code, name, state, reason: { code: 'gone', inBucket: false } };
     case 'unavailable':
-      return renderReason(reason ?? { code: 'no_file', status: state });
-    case 'processing':
-      return `still transcoding at the library${because(reason)}`;
-    case 'failed':
-      return `failed${because(reason) || ', without a reason'}`;
-    case 'transferring':
-      return `in transfer${because(reason)}`;
+      return { code, name, state, reason: reason ?? { code: 'no_file', status: state } };
     case 'pending': {
-      if (hasNoReader) return `not mirrored yet${because({ code: 'no_reader' })}`;
-      const later = reason && nextAt && nextAt.getTime() > Date.now() ? `; next try ${nextAt.toISOString()}` : '';
-      return `not mirrored yet${because(reason) || ': waits for a free slot'}${later}`;
+      if (hasNoReader) return { code, name, state, reason: { code: 'no_reader' } };
+      const isLater = reason && nextAt && nextAt.getTime() > Date.now();
+      return { code, name, state, reason, ...(isLater && { nextAt: nextAt.toISOString() }) };
     }
+    default:
+      return { code, name, state, reason };
   }
 }
 

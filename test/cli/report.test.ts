@@ -161,7 +161,7 @@ test.skipIf(!chromium)(
 
 test('the report shows what is damaged, and failed drills as failed', async () => {
   await scene.query(`INSERT INTO events (kind, asset_id, data, at)
-    SELECT 'asset.damaged', id, '{"objects":[{"key":"film.mov","text":"missing in the bucket"}],"repaired":false}', now() + interval '1 second'
+    SELECT 'asset.damaged', id, '{"objects":[{"key":"film.mov","reason":{"code":"missing_object","kind":"media"}}],"repaired":false}', now() + interval '1 second'
     FROM assets LIMIT 1`);
   await scene.query(`UPDATE drills SET status = 'failed'`);
   await report('--month', month);

@@ -102,6 +102,14 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
       { code: 'wrong_length', of: 'record', expected: 13, got: 12 },
       'has 12 bytes, but the asset has 13; it is fetched again',
     ],
+    [
+      { code: 'wrong_length', of: 'object', expected: 13, got: 12, kind: 'media', gone: true },
+      'has 12 bytes, but 13 were stored: the media; it is no longer in the library, so it cannot be fetched again',
+    ],
+    [
+      { code: 'wrong_length', of: 'object', expected: 13, got: 12, kind: 'record', version: 'v' },
+      'has 12 bytes, but 13 were kept: the record of version v, which cannot be fetched again',
+    ],
   ],
   empty: [[{ code: 'empty' }, 'the download is empty']],
   no_length: [
@@ -117,8 +125,52 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
     [{ code: 'wrong_content', of: 'thumbnail', got: 'text/html' }, 'the thumbnail is text/html, not a picture'],
     [{ code: 'wrong_content', of: 'object', got: null }, 'differs from the content in its record; it is fetched again'],
   ],
-  archived: [[{ code: 'archived' }, 'the bucket has archived it: it cannot be read before it is restored there']],
-  missing_object: [[{ code: 'missing_object' }, 'is missing, and is fetched again']],
+  wrong_checksum: [
+    [
+      { code: 'wrong_checksum', checksum: 'CRC-32', expected: 'b', got: 'a', kind: 'media' },
+      'has CRC-32 a, but b was stored: the media',
+    ],
+    [
+      { code: 'wrong_checksum', checksum: 'SHA-256', expected: 'b', got: 'a', kind: 'media', gone: true },
+      'has SHA-256 a, but b was stored: the media; it is no longer in the library, so it cannot be fetched again',
+    ],
+    [
+      { code: 'wrong_checksum', checksum: 'CRC-32', expected: 'b', got: 'a', kind: 'media', version: 'v' },
+      'has CRC-32 a, but b was kept: the media of version v, which cannot be fetched again',
+    ],
+  ],
+  missing_object: [
+    [{ code: 'missing_object' }, 'is missing, and is fetched again'],
+    [{ code: 'missing_object', kind: 'transcript' }, 'missing in the bucket: the transcript'],
+    [
+      { code: 'missing_object', kind: 'media', gone: true },
+      'missing in the bucket: the media; it is no longer in the library, so it cannot be fetched again',
+    ],
+    [
+      { code: 'missing_object', kind: 'thumbnail', version: 'v' },
+      'missing in the bucket: the thumbnail of version v, which cannot be fetched again',
+    ],
+  ],
+  archived: [
+    [{ code: 'archived' }, 'the bucket has archived it: it cannot be read before it is restored there'],
+    [{ code: 'archived', kind: 'media', version: 'v' }, 'the bucket has archived it; only its length was compared'],
+    [
+      { code: 'archived', kind: 'media', gone: true },
+      'the bucket has archived it; only its length was compared; it is no longer in the library, so it cannot be fetched again',
+    ],
+  ],
+  unreadable_object: [
+    [{ code: 'unreadable_object', error: 'reset', kind: 'media' }, 'cannot be read: reset'],
+    [
+      { code: 'unreadable_object', error: 'reset', kind: 'media', gone: true },
+      'cannot be read: reset; it is no longer in the library, so it cannot be fetched again',
+    ],
+    [
+      { code: 'unreadable_object', error: 'reset', kind: 'media', version: 'v' },
+      'cannot be read (reset): the media of version v, which cannot be fetched again',
+    ],
+  ],
+  foreign_object: [[{ code: 'foreign_object' }, 'no record names it']],
   too_large: [[{ code: 'too_large', store: 's3://b' }, 's3://b: the file is larger than the store accepts']],
   key_refused: [
     [{ code: 'key_refused', key: 'k', problem: 'too_long' }, expect.stringContaining('shorten KEY_TEMPLATE')],
@@ -196,6 +248,52 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
   disconnected_by_operator: [[{ code: 'disconnected_by_operator' }, 'disconnected by the operator']],
   grant_ended: [[{ code: 'grant_ended' }, expect.stringContaining('connect again')]],
   refresh_answer_lost: [[{ code: 'refresh_answer_lost' }, expect.stringContaining('refresh was lost')]],
+  not_mirrored: [
+    [
+      { code: 'not_mirrored', name: 'film', state: 'gone', reason: { code: 'gone', inBucket: false } },
+      'film: no longer in the library, and was never mirrored',
+    ],
+    [{ code: 'not_mirrored', name: null, state: 'processing', reason: null }, 'still transcoding at the library'],
+    [
+      { code: 'not_mirrored', name: 'film', state: 'failed', reason: { code: 'empty' } },
+      'film: failed: the download is empty',
+    ],
+    [{ code: 'not_mirrored', name: 'film', state: 'failed', reason: null }, 'film: failed, without a reason'],
+    [{ code: 'not_mirrored', name: null, state: 'transferring', reason: null }, 'in transfer'],
+    [{ code: 'not_mirrored', name: null, state: 'pending', reason: null }, 'not mirrored yet: waits for a free slot'],
+    [
+      {
+        code: 'not_mirrored',
+        name: '',
+        state: 'pending',
+        reason: { code: 'empty' },
+        nextAt: '2026-03-01T12:00:00.000Z',
+      },
+      'not mirrored yet: the download is empty; next try 2026-03-01T12:00:00.000Z',
+    ],
+  ],
+  library_not_compared: [
+    [
+      { code: 'library_not_compared', connectionId: 'c', status: 'incomplete', reason: { code: 'another_user' } },
+      'the library was not fully compared for connection c: /me: the library answers for another user than the one who connected',
+    ],
+    [
+      { code: 'library_not_compared', connectionId: 'c', status: 'failed', reason: { code: 'error', text: 'reset' } },
+      'the library was not compared for connection c: reset',
+    ],
+    [
+      { code: 'library_not_compared', connectionId: 'c', status: 'failed' },
+      'the library was not compared for connection c: its full sync failed',
+    ],
+    [
+      { code: 'library_not_compared', connectionId: 'c', status: 'stalled', minutes: 30 },
+      'the library was not compared for connection c: its full sync has made no progress for 30 minutes',
+    ],
+    [
+      { code: 'library_not_compared', connectionId: 'c', status: 'paused' },
+      'the library was not compared for connection c: it is paused',
+    ],
+  ],
   process_died: [[{ code: 'process_died', attempt: 3 }, 'the process died, or lost its lease, in attempt 3']],
   several: [
     [

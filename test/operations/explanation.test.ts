@@ -15,15 +15,15 @@ const circumstances: Circumstances = {
   objects: [],
   findings: [],
 };
-const there = { key: 'k/film.mp4', text: null, difference: false, mark: '=', remedy: null } as const;
+const there = { key: 'k/film.mp4', reason: null, difference: false, mark: '=', remedy: null } as const;
 const lost = {
   key: 'k/film.mp4',
-  text: 'missing in the bucket: the media',
+  reason: { code: 'missing_object', kind: 'media' },
   difference: true,
   mark: '-',
   remedy: 'fetch',
 } as const;
-const found = { verificationId: 'v', at: later, key: 'k/film.mp4', text: 'missing in the bucket: the media' };
+const found = { verificationId: 'v', at: later, key: 'k/film.mp4', reason: lost.reason };
 const delayed = (delayedReason: Reason): Connection => ({ ...connection, delayedUntil: later, delayedReason });
 const media = {
   key: 'k/film.mp4',
@@ -114,7 +114,16 @@ describe('the explanation of an asset', () => {
     [
       'cannot be checked, because the bucket is overloaded',
       asset('mirrored', { media, mirroredAt: now, nextAt: null }),
-      { objects: [{ ...there, text: 'cannot be read: slow down', difference: true, mark: '!' }] },
+      {
+        objects: [
+          {
+            ...there,
+            reason: { code: 'unreadable_object', error: 'slow down', kind: 'media' },
+            difference: true,
+            mark: '!',
+          },
+        ],
+      },
       /^It is in the bucket since .* just now: k\/film.mp4: cannot be read: slow down\.$/,
     ],
     [

@@ -122,9 +122,10 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     }
     const run = await verify({ repair: true });
     expect(brief(run)).toEqual(keys.map((key) => `* ${key}`).sort());
-    for (const { key, text } of run.lines) {
+    for (const { key, text, reason } of run.lines) {
       const now = key === plain.key ? 3 : 2 * lengths.get(key)!;
       expect(text).toMatch(new RegExp(`^has ${now} bytes, but ${lengths.get(key)} were stored`));
+      expect(reason).toMatchObject({ code: 'wrong_length', expected: lengths.get(key), got: now, text });
     }
     await scene.mirror.quiet();
     expect((await verify({ deep: true })).differences).toBe(0);
@@ -204,6 +205,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
       mark: '-',
       difference: false,
       text: expect.stringMatching(/the library says that no file is attached$/),
+      reason: { code: 'not_mirrored', state: 'unavailable', reason: { code: 'no_file' } },
     });
     expect(later.counts.absent).toBe(1);
     await scene.admin.clearFaults();
@@ -262,7 +264,10 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     await scene.admin.addFault({ endpoint: 'me', status: 500 });
     const run = await verify();
     expect(run.lines.filter(({ mark }: Line) => mark === '!')).toEqual([
-      expect.objectContaining({ text: expect.stringMatching(/^the library was not compared for connection /) }),
+      expect.objectContaining({
+        text: expect.stringMatching(/^the library was not compared for connection /),
+        reason: expect.objectContaining({ code: 'library_not_compared', status: 'failed' }),
+      }),
     ]);
     expect(run.differences).toBe(1);
   });

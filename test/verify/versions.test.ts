@@ -187,7 +187,9 @@ describe.each([
       [media.versionId ? '-' : '*', media.at],
       ['-', thumbnail.at],
     ]);
-    expect(found[1]!.text).toContain('which cannot be fetched again');
+    const code = media.versionId ? 'missing_object' : 'wrong_checksum';
+    const version = versionName(oldest!.replacedAt);
+    expect(found[1]!.reason).toMatchObject({ code, kind: 'media', version });
     const { id: run } = await stage.mirror.api('POST', '/verify', {});
     expect(run).toBeTruthy();
   });

@@ -12,7 +12,7 @@ export interface Circumstances {
   /** Why the bucket is unavailable; null if it is not. */
   bucketTrouble: string | null;
   /** The objects of the asset, as the bucket has them now; or why the bucket could not be checked. */
-  objects: Pick<VerificationLine, 'key' | 'text' | 'difference' | 'mark' | 'remedy'>[] | string;
+  objects: Pick<VerificationLine, 'key' | 'reason' | 'difference' | 'mark' | 'remedy'>[] | string;
   /** What the latest verification found about the asset. */
   findings: AssetFinding[];
   /** A hold protects the asset from removal. */
@@ -91,7 +91,9 @@ function whereItIs({ media, mirroredAt, verifiedAt }: Asset, at: Circumstances):
   return [
     `It ${isWrong ? 'should be' : 'is'} in the bucket${since}: ${media.key} (${what.join(', ')}).`,
     ...(verifiedAt ? [`Its checksum was last verified at ${iso(verifiedAt)}.`] : []),
-    ...at.findings.map(({ at: date, key, text }) => `The verification of ${iso(date)} found: ${key}: ${text}.`),
+    ...at.findings.map(
+      ({ at: date, key, reason }) => `The verification of ${iso(date)} found: ${key}${because(reason)}.`,
+    ),
     ...checkLines(at.objects),
     ...(canBeRepaired(at) ? ['Repair it with `asset-mirror verify --repair`.'] : []),
   ];
@@ -117,12 +119,13 @@ const canBeRepaired = ({ objects, findings }: Circumstances): boolean =>
 function checkLines(objects: Circumstances['objects']): string[] {
   if (typeof objects === 'string') return [`Its objects in the bucket could not be checked now: ${objects}.`];
   const wrong = objects.filter(({ difference }) => difference);
-  if (wrong.length > 0) return wrong.map(({ key, text }) => `Checked in the bucket just now: ${key}: ${text}.`);
+  if (wrong.length > 0)
+    return wrong.map(({ key, reason }) => `Checked in the bucket just now: ${key}${because(reason)}.`);
   if (objects.length === 0) return [];
-  const archived = objects.filter(({ text }) => text !== null);
+  const archived = objects.filter(({ reason }) => reason?.code === 'archived');
   return [
     ...archived.map(
-      ({ key, text }) => `Checked in the bucket just now: ${key}: ${text}. To read it, restore it there.`,
+      ({ key, reason }) => `Checked in the bucket just now: ${key}${because(reason)}. To read it, restore it there.`,
     ),
     `Checked in the bucket just now: ${objects.length === 1 ? 'the object is' : `all ${objects.length} objects are`} there.`,
   ];

@@ -7,7 +7,7 @@ import { remembered } from '../../store/prune.ts';
 import type { Missing } from '../../store/verifications/assurance.ts';
 import { existingConnection } from '../connections/connections.ts';
 import type { OperationsDeps } from '../deps.ts';
-import { count, isoTimes, reasonAnswer, shownReason, text, time } from '../fields.ts';
+import { count, isoTimes, reasonAnswer, shownReason, text, time, withText } from '../fields.ts';
 import { textsOf } from './assurance-texts.ts';
 import { drillSummary, drillSummaryOf } from './drills.ts';
 import { inBucketStates, manifestInBucket } from './manifest-in-bucket.ts';
@@ -37,7 +37,8 @@ const findings = z
         z.object({
           assetId: z.string(),
           key: z.string(),
-          text: z.string(),
+          text: z.string().describe('What was found.'),
+          reason: reasonAnswer.describe('The same as a code with data.'),
           at: time.describe('When it was found last.'),
           verificationId: z.string().nullable().describe('null: the scrub found it.'),
         }),
@@ -152,7 +153,10 @@ export async function assuranceOf(deps: Deps, connectionId: string | undefined):
       objects: found.objects,
       assets: found.assets,
       oldest: found.oldest?.toISOString() ?? null,
-      examples: found.examples.map(isoTimes),
+      examples: found.examples.map((example) => {
+        const reason = withText(example.reason);
+        return { ...isoTimes(example), text: reason.text, reason };
+      }),
     },
     onlyInLibrary: onlyInLibrary(missing),
     freshness: {

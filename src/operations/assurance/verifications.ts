@@ -78,7 +78,8 @@ export const verificationAnswer = verificationSummary
         key: z.string().nullable(),
         assetId: z.string().nullable(),
         kind: z.enum(['media', 'record', 'transcript', 'thumbnail']).nullable(),
-        text: z.string().nullable(),
+        text: z.string().nullable().describe('What was found; null: it is as expected.'),
+        reason: reasonAnswer.nullable().describe('The same as a code with data.'),
         difference: z.boolean(),
       }),
     ),
@@ -117,7 +118,10 @@ export function verificationOperations({ store }: Pick<OperationsDeps, 'store'>)
       const last = rows.at(-1)?.number;
       return {
         ...summaryOf(run),
-        lines: rows.map(({ remedy: _, ...line }) => line),
+        lines: rows.map(({ remedy: _, ...line }) => {
+          const reason = shownReason(line.reason);
+          return { ...line, text: reason?.text ?? null, reason };
+        }),
         next: last !== undefined && last < (run.counts.lines ?? 0) ? last : null,
       };
     },

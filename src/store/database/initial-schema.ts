@@ -534,7 +534,8 @@ const bucket = `
     -- Which of the asset's objects, and how to repair it.
     kind text,
     remedy text,
-    text text,
+    -- What was found; null: the object is as expected.
+    reason jsonb,
     difference boolean NOT NULL,
     PRIMARY KEY (verification_id, number)
   );

@@ -443,7 +443,8 @@ interface VerificationLineTable {
   assetId: string | null;
   kind: ObjectKind | null;
   remedy: Remedy | null;
-  text: string | null;
+  /** What was found; null: the object is as expected. */
+  reason: Reason | null;
   difference: boolean;
 }
 export type VerificationLine = Omit<Selectable<VerificationLineTable>, 'verificationId' | 'number'>;

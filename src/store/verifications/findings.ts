@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import type { Reason } from '../../floor/reasons.ts';
 import type { Database } from '../database/schema.ts';
 
 /** How many open findings are returned as examples. */
@@ -8,7 +9,7 @@ const mostExamples = 10;
 interface OpenFinding {
   assetId: string;
   key: string;
-  text: string;
+  reason: Reason;
   /** When it was found last. */
   at: Date;
   /** Null: the scrub found it. */
@@ -30,7 +31,7 @@ export interface Findings {
 
 /** All findings that are kept: lines of verifications, and events of the scrub. Events do not say how an object is repaired. */
 const found = sql`
-  SELECT l.asset_id, l.key, l.text, v.id AS verification_id, v.started_at AS begun,
+  SELECT l.asset_id, l.key, l.reason, v.id AS verification_id, v.started_at AS begun,
     coalesce(v.finished_at, 'infinity') AS ended, coalesce(v.finished_at, v.started_at) AS at,
     v.options @> '{"deep": true}' AND l.mark <> '-' AS needs_deep, l.remedy IS NOT NULL AS is_repairable,
     l.remedy IS NOT NULL AND EXISTS (
@@ -40,7 +41,7 @@ const found = sql`
   WHERE (v.counts->>'missing' <> '0' OR v.counts->>'different' <> '0' OR v.counts->>'errors' <> '0')
     AND l.difference AND l.asset_id IS NOT NULL AND l.key IS NOT NULL
   UNION ALL
-  SELECT e.asset_id, object->>'key', object->>'text', NULL, e.at, e.at, e.at, true, false,
+  SELECT e.asset_id, object->>'key', object->'reason', NULL, e.at, e.at, e.at, true, false,
     coalesce((e.data->>'repaired')::boolean, false)
   FROM events e CROSS JOIN jsonb_array_elements(e.data->'objects') AS object WHERE e.kind = 'asset.damaged'`;
 
@@ -69,7 +70,7 @@ export async function findings(
         f.is_repair_requested AND a.media->>'key' <> f.key AND ${isWritten} AS is_rewritten
       FROM found f JOIN assets a ON a.id = f.asset_id WHERE ${scope}
     ), objects AS (
-      SELECT asset_id, key, max(at) AS at, min(at) AS first_at, (array_agg(text ORDER BY begun DESC))[1] AS text,
+      SELECT asset_id, key, max(at) AS at, min(at) AS first_at, (array_agg(reason ORDER BY begun DESC))[1] AS reason,
         (array_agg(verification_id ORDER BY begun DESC) FILTER (WHERE is_open))[1] AS verification_id,
         coalesce(max(begun) FILTER (WHERE is_open)
           > coalesce(max(begun) FILTER (WHERE is_rewritten), '-infinity'), false) AS is_open
@@ -78,7 +79,7 @@ export async function findings(
     SELECT count(*) FILTER (WHERE is_open) AS objects, count(DISTINCT asset_id) FILTER (WHERE is_open) AS assets,
       min(first_at) FILTER (WHERE is_open) AS oldest,
       count(*) FILTER (WHERE at >= ${since}) AS found, count(*) FILTER (WHERE at >= ${since} AND NOT is_open) AS repaired,
-      (SELECT coalesce(jsonb_agg(jsonb_build_object('assetId', asset_id, 'key', key, 'text', text, 'at', at,
+      (SELECT coalesce(jsonb_agg(jsonb_build_object('assetId', asset_id, 'key', key, 'reason', reason, 'at', at,
           'verificationId', verification_id)), '[]')
         FROM (SELECT * FROM objects WHERE is_open ORDER BY at DESC, key LIMIT ${mostExamples}) AS newest) AS examples
     FROM objects`.execute(db);

@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import type { Reason } from '../../floor/reasons.ts';
 import { jsonb } from '../database/jsonb.ts';
 import { recordset } from '../database/recordset.ts';
 import { wroteAny } from '../database/results.ts';
@@ -37,10 +38,10 @@ export async function save(
     const first = found.counts.lines - found.lines.length;
     await sql`
       INSERT INTO verification_lines
-      SELECT ${id}, ${first} + r.ordinality, r.mark, r.key, r.asset_id, r.kind, r.remedy, r.text, r.difference
+      SELECT ${id}, ${first} + r.ordinality, r.mark, r.key, r.asset_id, r.kind, r.remedy, r.reason, r.difference
       FROM ROWS FROM (${recordset(lines)}
-        AS (mark text, key text, asset_id text, kind text, remedy text, text text, difference boolean))
-        WITH ORDINALITY AS r (mark, key, asset_id, kind, remedy, text, difference, ordinality)`.execute(tx);
+        AS (mark text, key text, asset_id text, kind text, remedy text, reason jsonb, difference boolean))
+        WITH ORDINALITY AS r (mark, key, asset_id, kind, remedy, reason, difference, ordinality)`.execute(tx);
     return true;
   });
 }
@@ -52,7 +53,7 @@ export async function lines(
   page: { after: number; limit: number },
 ): Promise<(VerificationLine & { number: number })[]> {
   const { rows } = await sql<VerificationLine & { number: number }>`
-    SELECT number, mark, key, asset_id, kind, remedy, text, difference FROM verification_lines
+    SELECT number, mark, key, asset_id, kind, remedy, reason, difference FROM verification_lines
     WHERE verification_id = ${id} AND number > ${page.after} ORDER BY number LIMIT ${page.limit}`.execute(db);
   return rows;
 }
@@ -76,7 +77,7 @@ export interface AssetFinding {
   verificationId: string;
   at: Date;
   key: string;
-  text: string;
+  reason: Reason;
 }
 
 /**
@@ -88,7 +89,7 @@ export async function latestOfAsset(
   { id, connectionId }: { id: string; connectionId: string | null },
 ): Promise<AssetFinding[]> {
   const { rows } = await sql<AssetFinding>`
-    SELECT l.verification_id, coalesce(v.finished_at, v.started_at) AS at, l.key, l.text
+    SELECT l.verification_id, coalesce(v.finished_at, v.started_at) AS at, l.key, l.reason
     FROM verifications v JOIN verification_lines l ON l.verification_id = v.id JOIN assets a ON a.id = l.asset_id
     WHERE l.asset_id = ${id} AND l.remedy IS NOT NULL AND v.started_at > coalesce(a.verified_at, '-infinity')
       AND v.started_at >= (

@@ -1,4 +1,5 @@
 import { type RawBuilder, sql } from 'kysely';
+import type { Reason } from '../../floor/reasons.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database, ObjectKind, Remedy } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
@@ -157,7 +158,7 @@ interface Found {
   verified: Parameters<typeof verified>[1];
   copied: Parameters<typeof copied>[1];
   hashed: Parameters<typeof hashed>[1];
-  damaged: { key: string | null; text: string | null }[];
+  damaged: { key: string | null; text: string; reason: Reason }[];
   repairs: { kind: ObjectKind; remedy: Remedy }[];
   isUnreadable: boolean;
 }

@@ -107,7 +107,10 @@ async function checkObject(
   if (bytes !== null && length !== bytes)
     return { what: 'altered', key, why: `has ${length} bytes, but ${bytes} were signed` };
   const difference = differenceOf(found, sha256 ? { sha256 } : { crc32: crc32 ?? undefined });
-  if (difference) return { what: 'altered', key, why: `has ${difference} was signed` };
+  if (difference) {
+    const { checksum, expected, got } = difference;
+    return { what: 'altered', key, why: `has ${checksum} ${got}, but ${expected} was signed` };
+  }
   return sha256 === null ? { what: 'unproven', key, why: 'no content hash was signed' } : undefined;
 }
 

@@ -1,3 +1,4 @@
+import { renderReason } from '../../floor/reasons.ts';
 import type { Storage } from '../../storage/storage.ts';
 import type { AssetVersion } from '../../store/database/schema.ts';
 import type { DrillReport } from '../../store/drills/drill-report.ts';
@@ -61,7 +62,7 @@ function addDifferences(
 ): void {
   for (const result of results) {
     if (!result?.difference) continue;
-    const object = { assetId, key: result.key ?? '', text: result.text ?? '' };
+    const object = { assetId, key: result.key ?? '', text: result.reason ? renderReason(result.reason) : '' };
     (result.mark === '!' ? unreadable : damaged).push(object);
   }
 }

@@ -1,3 +1,4 @@
+import { renderReason } from '../../floor/reasons.ts';
 import { versionName } from '../../storage/version-name.ts';
 import type { AssetVersion } from '../../store/database/schema.ts';
 import type { AssetContents } from '../../store/verifications/contents.ts';
@@ -13,6 +14,7 @@ export function lineOf(
   objects: Expected[],
   { versions, keepVersions, goneRetention }: { versions: AssetVersion[]; keepVersions: number; goneRetention: number },
 ) {
+  const why = whyNot(asset);
   return {
     id: asset.id,
     /** Null: restored from the bucket, and no connection can read its company yet. */
@@ -23,7 +25,7 @@ export function lineOf(
     uploadDate: isoOf(asset.uploadDate),
     state: asset.state,
     /** Why the current file is not in the bucket; null: it is. */
-    reason: whyNot(asset),
+    reason: why && renderReason(why),
     transcript: asset.transcriptState,
     thumbnail: asset.thumbnailState,
     mirroredAt: asset.mirroredAt?.toISOString() ?? null,

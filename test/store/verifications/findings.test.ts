@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import type { Reason } from '../../../src/floor/reasons.ts';
 import { dayMs } from '../../../src/floor/units.ts';
 import { ask } from '../../support/database.ts';
 import { newStore, running } from '../records.ts';
@@ -22,6 +23,7 @@ beforeEach(async () => {
     FROM unnest(ARRAY['film', 'other']) AS id`);
 });
 
+const differs: Reason = { code: 'wrong_checksum', checksum: 'CRC-32', expected: '0a', got: '0b', kind: 'media' };
 const since = new Date(Date.now() - 30 * dayMs);
 const findings = (of: string | undefined = undefined) => opened.store.assurance.findings({ since, connectionId: of });
 const openKeys = async () => (await findings()).examples.map(({ key }) => key);
@@ -37,12 +39,12 @@ async function verification(id: string, hoursAgo: number, options: object, lines
     const remedy = key.startsWith('_mirror/versions/') ? 'NULL' : `'${kind === 'media' ? 'fetch' : 'write'}'`;
     const assetId = key.startsWith('other') ? 'other' : 'film';
     await query(`INSERT INTO verification_lines VALUES
-      ('${id}', ${number}, '${mark}', '${key}', '${assetId}', '${kind}', ${remedy}, 'it differs', true)`);
+      ('${id}', ${number}, '${mark}', '${key}', '${assetId}', '${kind}', ${remedy}, '${JSON.stringify(differs)}', true)`);
   }
 }
 const damaged = (hoursAgo: number, key: string, repaired: boolean) =>
   query(`INSERT INTO events (kind, asset_id, at, data) VALUES ('asset.damaged', 'film', now() - interval '${hoursAgo} hours',
-    '{"objects": [{"key": "${key}", "text": "it differs"}], "repaired": ${repaired}}')`);
+    '{"objects": [{"key": "${key}", "reason": ${JSON.stringify(differs)}}], "repaired": ${repaired}}')`);
 const verified = (hoursAgo: number) =>
   query(`UPDATE assets SET verified_at = now() - interval '${hoursAgo} hours' WHERE id = 'film'`);
 
@@ -54,7 +56,7 @@ test('what a verification found is open until the media is stored or read back',
   expect(await findings()).toMatchObject({
     ...{ objects: 2, assets: 2, found: 2, repaired: 0, oldest: expect.any(Date) },
     examples: [
-      { assetId: 'film', key: 'film', text: 'it differs', at: expect.any(Date), verificationId: 'deep' },
+      { assetId: 'film', key: 'film', reason: differs, at: expect.any(Date), verificationId: 'deep' },
       { key: 'other' },
     ],
   });
@@ -118,8 +120,10 @@ test('old findings count as open, but not as found lately, and those of erased a
 test('the scrub requests a repair and reports the damage at once, or neither', async () => {
   const repairs = [{ kind: 'media' as const, remedy: 'fetch' as const }];
   const found = { verified: [], copied: [], hashed: [], repairs, isUnreadable: false };
-  const save = (text: string) =>
-    opened.store.scrub.save({ id: 'film', connectionId }, { ...found, damaged: [{ key: 'film', text }] });
+  const save = (text: string) => {
+    const damaged = [{ key: 'film', text, reason: differs }];
+    return opened.store.scrub.save({ id: 'film', connectionId }, { ...found, damaged });
+  };
   const saved = () => query(`SELECT state, (SELECT count(*)::int FROM events) AS events FROM assets WHERE id = 'film'`);
   // PostgreSQL stores no NUL, so the event fails.
   await expect(save('\0')).rejects.toThrow();
