@@ -26,6 +26,8 @@ export function lineOf(
     state: asset.state,
     /** Why the current file is not in the bucket; null: it is. */
     reason: why && renderReason(why),
+    /** The code of that reason; null: it has none, such as an asset that waits for a free slot. */
+    reasonCode: why?.reason?.code ?? null,
     transcript: asset.transcriptState,
     thumbnail: asset.thumbnailState,
     mirroredAt: asset.mirroredAt?.toISOString() ?? null,

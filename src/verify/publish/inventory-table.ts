@@ -68,6 +68,7 @@ const columns: [name: string, type: keyof typeof types, of: (row: Row) => unknow
   ['transcript_state', 'string', ({ line }) => line.transcript],
   ['transcript_keys', 'array<string>', (row) => keysOf(row, 'transcript')],
   ['sha256', 'string', (row) => mediaOf(row)?.checksums.sha256],
+  ['reason_code', 'string', ({ line }) => line.reasonCode],
 ];
 
 const schema: SchemaElement[] = [

@@ -103,6 +103,7 @@ describe('the inventory as a table', { timeout: 240_000 }, () => {
         uploaded_at: date(line.uploadDate),
         state: line.state,
         reason: line.reason,
+        reason_code: line.reasonCode,
         mirrored_at: date(line.mirroredAt),
         verified_at: date(line.verifiedAt),
         stored_bytes: media ? objects.reduce((sum, { bytes }) => sum + bytes!, 0) : null,

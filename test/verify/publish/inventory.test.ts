@@ -101,6 +101,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
       expect(line).toMatchObject({
         state: 'mirrored',
         reason: null,
+        reasonCode: null,
         companyId: 'acme',
         connectionId: scene.connectionId,
       });
@@ -115,6 +116,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
       state: 'unavailable',
       objects: [],
       reason: 'the library says that no file is attached',
+      reasonCode: 'no_file',
     });
     for (const { name, bytes, sha256: digest } of [...manifest.files, ...manifest.parquet]) {
       expect({ bytes, digest }).toEqual({ bytes: (await content(name)).length, digest: sha256(await content(name)) });
