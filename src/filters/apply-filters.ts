@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { every } from '../floor/every.ts';
 import type { Log } from '../floor/log.ts';
-import type { SkippedByFilter } from '../floor/reasons.ts';
+import type { SkippedByFilter } from '../floor/reason-codes.ts';
 import type { Timings } from '../floor/timings.ts';
 import type { SelectableRow } from '../store/assets/skip-by-filter.ts';
 import type { Store } from '../store/store.ts';

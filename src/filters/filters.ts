@@ -1,6 +1,6 @@
 /** Decides which of the assets that a connection can read are mirrored. Pure. */
 
-import type { SkippedByFilter } from '../floor/reasons.ts';
+import type { SkippedByFilter } from '../floor/reason-codes.ts';
 
 /** Ids and types, as the library names them. An empty list does not restrict anything. */
 export interface Choice {

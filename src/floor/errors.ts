@@ -1,5 +1,6 @@
 import { networkProblem } from './network-problem.ts';
-import { type AskedWait, type Reason, renderReason } from './reasons.ts';
+import type { AskedWait, Reason } from './reason-codes.ts';
+import { renderReason } from './reasons.ts';
 
 /**
  * Errors are classified once, where they occur; workers decide by class alone. Everything else (network, 5xx, database

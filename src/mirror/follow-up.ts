@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { longestWait } from '../floor/errors.ts';
-import type { Reason } from '../floor/reasons.ts';
+import type { Reason } from '../floor/reason-codes.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { type AssetDetail, mayHaveTranscript, storable, withoutLinks } from '../source/schemas.ts';
 import { isIntact } from '../storage/meter.ts';

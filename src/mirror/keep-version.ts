@@ -1,4 +1,4 @@
-import type { Reason } from '../floor/reasons.ts';
+import type { Reason } from '../floor/reason-codes.ts';
 import { type LeasedAsset, requireLease } from '../queue/leases.ts';
 import type { ApiAsset } from '../source/schemas.ts';
 import { versionKeys } from '../storage/keys.ts';

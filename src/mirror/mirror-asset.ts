@@ -1,6 +1,7 @@
 import { whyDueAssetIsSkipped } from '../filters/apply-filters.ts';
 import { Archived, Rejected, RetryLater, reasonOf } from '../floor/errors.ts';
-import { type Reason, reasonFields, type SkippedByFilter } from '../floor/reasons.ts';
+import type { Reason, SkippedByFilter } from '../floor/reason-codes.ts';
+import { reasonFields } from '../floor/reasons.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/schemas.ts';
 import { isIntact, measure } from '../storage/meter.ts';

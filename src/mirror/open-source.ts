@@ -1,6 +1,6 @@
 import mime from 'mime';
 import { KnownError } from '../floor/errors.ts';
-import type { Reason } from '../floor/reasons.ts';
+import type { Reason } from '../floor/reason-codes.ts';
 import type { LeasedAsset } from '../queue/leases.ts';
 import { type Download, type Link, Missing, OtherVersion, type Pinned } from '../source/download.ts';
 import { headBytes, isErrorPage, isMp4, isTextual } from '../source/recognize-content.ts';

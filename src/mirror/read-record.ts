@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Reason } from '../floor/reasons.ts';
+import type { Reason } from '../floor/reason-codes.ts';
 import { type ApiAsset, asset, download, problemOf, storable } from '../source/schemas.ts';
 import { sidecarKeys, versionKeys } from '../storage/keys.ts';
 import type { AssetVersion } from '../store/database/schema.ts';

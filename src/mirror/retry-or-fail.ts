@@ -8,7 +8,7 @@ import {
   StorageUnavailable,
   toReason,
 } from '../floor/errors.ts';
-import type { Reason } from '../floor/reasons.ts';
+import type { Reason } from '../floor/reason-codes.ts';
 import type { AssetResult } from '../metrics/metrics.ts';
 import { Interrupted, type LeasedAsset } from '../queue/leases.ts';
 import { isTemporary } from '../source/http.ts';

@@ -1,4 +1,4 @@
-import type { Reason } from '../floor/reasons.ts';
+import type { Reason } from '../floor/reason-codes.ts';
 import type { LeasedAsset } from '../queue/leases.ts';
 import { type AssetDetail, mayHaveTranscript } from '../source/schemas.ts';
 import { sidecarKeys } from '../storage/keys.ts';

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Disconnected, RetryLater, reasonOf } from '../floor/errors.ts';
-import { type Reason, reasonFields } from '../floor/reasons.ts';
+import type { Reason } from '../floor/reason-codes.ts';
+import { reasonFields } from '../floor/reasons.ts';
 import type { StoredTokens } from '../store/database/schema.ts';
 import { openPair, purposeOf, sealPair, type TokenPair } from './pair.ts';
 import { type KeyRotation, rotateKeys } from './reencrypt-tokens.ts';

@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { type Reason, renderReason } from '../floor/reasons.ts';
+import type { Reason } from '../floor/reason-codes.ts';
+import { renderReason } from '../floor/reasons.ts';
 import { assetStates } from '../store/assets/counts.ts';
 import type { AssetState } from '../store/database/schema.ts';
 

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { SkippedByFilter } from '../floor/reasons.ts';
+import type { SkippedByFilter } from '../floor/reason-codes.ts';
 import { mayHaveTranscript } from '../source/schemas.ts';
 import type { ListedAsset } from '../store/database/schema.ts';
 import type { Decision, KnownAsset } from '../store/syncs/write-assets.ts';

@@ -1,5 +1,5 @@
 import { filtersOf, skippedBy } from '../filters/filters.ts';
-import type { Reason } from '../floor/reasons.ts';
+import type { Reason } from '../floor/reason-codes.ts';
 import type { AssetPage } from '../source/client.ts';
 import { HttpError } from '../source/http.ts';
 import { storable } from '../source/schemas.ts';

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type FilterDefaults, type Filters, filtersOf, skippedBy, skipsCompany } from '../filters/filters.ts';
 import { Disconnected, RetryLater, reasonOf } from '../floor/errors.ts';
-import { type Reason, renderReason } from '../floor/reasons.ts';
+import type { Reason } from '../floor/reason-codes.ts';
+import { renderReason } from '../floor/reasons.ts';
 import type { Access } from '../pacing/with-token.ts';
 import type { AssetPage, LibraryClient } from '../source/client.ts';
 import { storable } from '../source/schemas.ts';

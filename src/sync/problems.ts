@@ -1,6 +1,7 @@
 import { Disconnected, LeaseLost, NamedError, Rejected, RetryLater, reasonOf } from '../floor/errors.ts';
 import type { Held } from '../floor/held-changes.ts';
-import { combineReasons, type Reason } from '../floor/reasons.ts';
+import type { Reason } from '../floor/reason-codes.ts';
+import { combineReasons } from '../floor/reasons.ts';
 import { HttpError } from '../source/http.ts';
 
 /** The first five reasons, and the number of others. */

@@ -1,6 +1,6 @@
 import { filtersOf, skippedBy } from '../filters/filters.ts';
 import { toReason } from '../floor/errors.ts';
-import type { Reason } from '../floor/reasons.ts';
+import type { Reason } from '../floor/reason-codes.ts';
 import type { ReadableCompany } from '../store/companies/readable-companies.ts';
 import type { Asset } from '../store/database/schema.ts';
 import { decide } from './decide.ts';

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Reason } from '../floor/reasons.ts';
+import type { Reason } from '../floor/reason-codes.ts';
 import type { Queues } from '../queue/queues.ts';
 import type { Connection, VerificationLine } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';

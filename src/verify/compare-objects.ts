@@ -1,7 +1,7 @@
 import type { ComparedObject } from '../floor/compared-object.ts';
 import { concurrently } from '../floor/concurrently.ts';
 import { Archived, reasonOf } from '../floor/errors.ts';
-import type { Reason } from '../floor/reasons.ts';
+import type { Reason } from '../floor/reason-codes.ts';
 import { storable } from '../source/schemas.ts';
 import { idSegment, isDigested } from '../storage/keys.ts';
 import { type Checksums, measure } from '../storage/meter.ts';

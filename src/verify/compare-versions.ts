@@ -1,7 +1,7 @@
 import type { ComparedObject } from '../floor/compared-object.ts';
 import { concurrently } from '../floor/concurrently.ts';
 import { Archived, reasonOf } from '../floor/errors.ts';
-import type { Reason } from '../floor/reasons.ts';
+import type { Reason } from '../floor/reason-codes.ts';
 import { versionKeys } from '../storage/keys.ts';
 import { measure } from '../storage/meter.ts';
 import type { Storage } from '../storage/storage.ts';

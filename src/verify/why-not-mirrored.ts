@@ -1,4 +1,4 @@
-import type { Reason } from '../floor/reasons.ts';
+import type { Reason } from '../floor/reason-codes.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
 
 type NotMirrored = Extract<Reason, { code: 'not_mirrored' }>;

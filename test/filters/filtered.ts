@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import type { FilterRule } from '../../src/floor/reasons.ts';
+import type { FilterRule } from '../../src/floor/reason-codes.ts';
 import type { SyncDeps } from '../../src/sync/deps.ts';
 import type { Stage } from '../support/stage.ts';
 

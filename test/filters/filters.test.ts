@@ -9,7 +9,7 @@ import {
   skippedBy,
   skipsCompany,
 } from '../../src/filters/filters.ts';
-import type { FilterRule } from '../../src/floor/reasons.ts';
+import type { FilterRule } from '../../src/floor/reason-codes.ts';
 
 const none: Choice = { companyIds: [], projectIds: [], assetTypes: [] };
 const select = (include: Partial<Choice>, exclude: Partial<Choice> = {}): Filters => ({

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it, test } from 'vitest';
 import { KnownError, Rejected, RetryLater, toReason } from '../../src/floor/errors.ts';
-import { because, type Reason, type ReasonCode, reasonCodes, renderReason } from '../../src/floor/reasons.ts';
+import type { Reason, ReasonCode } from '../../src/floor/reason-codes.ts';
+import { because, reasonCodes, renderReason } from '../../src/floor/reasons.ts';
 import { HttpError } from '../../src/source/http.ts';
 
 /** Each code with all its data, and its sentence. */

@@ -1,7 +1,8 @@
 import { rename } from 'node:fs/promises';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Reason, renderReason } from '../../src/floor/reasons.ts';
+import type { Reason } from '../../src/floor/reason-codes.ts';
+import { renderReason } from '../../src/floor/reasons.ts';
 import { contentOf, grounds, keysOf } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';

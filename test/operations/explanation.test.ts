@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { Reason } from '../../src/floor/reasons.ts';
+import type { Reason } from '../../src/floor/reason-codes.ts';
 import { type Circumstances, explanationOf } from '../../src/operations/assets/explanation.ts';
 import type { Asset, Connection } from '../../src/store/database/schema.ts';
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Reason } from '../../src/floor/reasons.ts';
+import type { Reason } from '../../src/floor/reason-codes.ts';
 import { leaseOf } from '../../src/store/assets/leases.ts';
 import { mirroredAlone as found } from '../support/mirrored.ts';
 import { byOperator } from '../support/reasons.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import type { Reason } from '../../src/floor/reasons.ts';
+import type { Reason } from '../../src/floor/reason-codes.ts';
 import { Queues } from '../../src/queue/queues.ts';
 import type { Sync } from '../../src/store/database/schema.ts';
 import { remembered } from '../../src/store/prune.ts';

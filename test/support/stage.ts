@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
-import { type Reason, renderReason } from '../../src/floor/reasons.ts';
+import type { Reason } from '../../src/floor/reason-codes.ts';
+import { renderReason } from '../../src/floor/reasons.ts';
 import { defaultTimings } from '../../src/floor/timings.ts';
 import { createAccess } from '../../src/pacing/with-token.ts';
 import type { Sync, SyncMode, SyncScope } from '../../src/store/database/schema.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { SkippedByFilter } from '../../src/floor/reasons.ts';
+import type { SkippedByFilter } from '../../src/floor/reason-codes.ts';
 import { decide } from '../../src/sync/decide.ts';
 import {
   full,

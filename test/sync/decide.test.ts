@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { type Reason, renderReason } from '../../src/floor/reasons.ts';
+import type { Reason } from '../../src/floor/reason-codes.ts';
+import { renderReason } from '../../src/floor/reasons.ts';
 import { decide } from '../../src/sync/decide.ts';
 import { why } from '../support/reasons.ts';
 import {

@@ -1,4 +1,4 @@
-import type { Reason } from '../../src/floor/reasons.ts';
+import type { Reason } from '../../src/floor/reason-codes.ts';
 import type { Asset, AssetState, ListedAsset } from '../../src/store/database/schema.ts';
 import type { KnownAsset } from '../../src/store/syncs/write-assets.ts';
 import type { decide } from '../../src/sync/decide.ts';

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { reasonOf } from '../../floor/errors.ts';
-import { type Reason, renderReason } from '../../floor/reasons.ts';
+import type { Reason } from '../../floor/reason-codes.ts';
+import { renderReason } from '../../floor/reasons.ts';
 import { within } from '../../floor/within.ts';
 import { assetStates } from '../../store/assets/counts.ts';
 import type { Asset, UploadPart } from '../../store/database/schema.ts';

@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { because, type Reason, renderReason } from '../../floor/reasons.ts';
+import type { Reason } from '../../floor/reason-codes.ts';
+import { because, renderReason } from '../../floor/reasons.ts';
 import { formatBytes, formatDuration } from '../../floor/units.ts';
 import type { Asset, Event, HistoryEntry, LeaseOutcome, Step } from '../../store/database/schema.ts';
 import { reasonAnswer, shownReason, time } from '../fields.ts';

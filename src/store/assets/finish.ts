@@ -1,5 +1,6 @@
 import { type RawBuilder, sql } from 'kysely';
-import { type Reason, reasonFields, type SkippedByFilter } from '../../floor/reasons.ts';
+import type { Reason, SkippedByFilter } from '../../floor/reason-codes.ts';
+import { reasonFields } from '../../floor/reasons.ts';
 import { jsonb } from '../database/jsonb.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { Reason } from '../../floor/reasons.ts';
+import type { Reason } from '../../floor/reason-codes.ts';
 import type { Asset, OwnedAsset, SidecarStates } from '../database/schema.ts';
 import { newStepLog, type StepLog } from './history.ts';
 

@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from 'kysely';
-import type { Reason } from '../../floor/reasons.ts';
+import type { Reason } from '../../floor/reason-codes.ts';
 import { recordset } from '../database/recordset.ts';
 import type { AssetState, Database, ListedAsset, Media, ThumbnailState, TranscriptState } from '../database/schema.ts';
 import { notLeased } from './leases.ts';

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { Reason, SkippedByFilter } from '../../floor/reasons.ts';
+import type { Reason, SkippedByFilter } from '../../floor/reason-codes.ts';
 import { recordset } from '../database/recordset.ts';
 import { rowsWritten } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';

@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
-import { type Reason, reasonFields } from '../../floor/reasons.ts';
+import type { Reason } from '../../floor/reason-codes.ts';
+import { reasonFields } from '../../floor/reasons.ts';
 import { inIndexOrder, isQueued } from '../assets/leases.ts';
 import { leaveWork } from '../companies/adopt-assets.ts';
 import { jsonb } from '../database/jsonb.ts';

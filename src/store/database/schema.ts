@@ -1,6 +1,6 @@
 import type { Generated, GeneratedAlways, Insertable, JSONColumnType, Kysely, Selectable } from 'kysely';
 import type { HeldChanges, HeldKind } from '../../floor/held-changes.ts';
-import type { Reason } from '../../floor/reasons.ts';
+import type { Reason } from '../../floor/reason-codes.ts';
 import type { Role, SignInMethod } from '../../floor/roles.ts';
 import type { Tags } from '../../floor/tags.ts';
 

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type RawBuilder, sql } from 'kysely';
-import { type Reason, reasonFields } from '../../floor/reasons.ts';
+import type { Reason } from '../../floor/reason-codes.ts';
+import { reasonFields } from '../../floor/reasons.ts';
 import { dayMs } from '../../floor/units.ts';
 import { jsonb } from '../database/jsonb.ts';
 import { wroteAny } from '../database/results.ts';

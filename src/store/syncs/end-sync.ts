@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
-import { type Reason, reasonFields } from '../../floor/reasons.ts';
+import type { Reason } from '../../floor/reason-codes.ts';
+import { reasonFields } from '../../floor/reasons.ts';
 import { jsonb } from '../database/jsonb.ts';
 import type { Database, Sync } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';

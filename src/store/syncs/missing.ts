@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import { clockToleranceMs } from '../../floor/clock.ts';
 import type { HeldChanges } from '../../floor/held-changes.ts';
-import type { Reason } from '../../floor/reasons.ts';
+import type { Reason } from '../../floor/reason-codes.ts';
 import { notLeased } from '../assets/leases.ts';
 import { setHeld } from '../companies/held-changes.ts';
 import { jsonb } from '../database/jsonb.ts';

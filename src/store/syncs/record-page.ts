@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import pg from 'pg';
 import { reasonOf } from '../../floor/errors.ts';
-import type { Reason } from '../../floor/reasons.ts';
+import type { Reason } from '../../floor/reason-codes.ts';
 import { hasReplacements } from '../companies/held-changes.ts';
 import {
   type CompanyPosition,

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { sql } from 'kysely';
-import type { Reason } from '../../floor/reasons.ts';
+import type { Reason } from '../../floor/reason-codes.ts';
 import { jsonb } from '../database/jsonb.ts';
 import { recordset } from '../database/recordset.ts';
 import type { Asset, AssetState, Database, ListedAsset, ThumbnailState, TranscriptState } from '../database/schema.ts';

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { Reason } from '../../floor/reasons.ts';
+import type { Reason } from '../../floor/reason-codes.ts';
 import type { AssetState, Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';
 import type { Link } from './manifests.ts';

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { Reason } from '../../floor/reasons.ts';
+import type { Reason } from '../../floor/reason-codes.ts';
 import { jsonb } from '../database/jsonb.ts';
 import { recordset } from '../database/recordset.ts';
 import { wroteAny } from '../database/results.ts';

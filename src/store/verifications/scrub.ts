@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from 'kysely';
-import type { Reason } from '../../floor/reasons.ts';
+import type { Reason } from '../../floor/reason-codes.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database, ObjectKind, Remedy } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';

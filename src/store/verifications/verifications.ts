@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
-import type { Reason } from '../../floor/reasons.ts';
+import type { Reason } from '../../floor/reason-codes.ts';
 import { jsonb } from '../database/jsonb.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database, Verification, VerificationOptions } from '../database/schema.ts';

@@ -1,5 +1,5 @@
 import { Archived, reasonOf, StorageUnavailable } from '../../floor/errors.ts';
-import type { Reason } from '../../floor/reasons.ts';
+import type { Reason } from '../../floor/reason-codes.ts';
 import { shortText } from '../../floor/short-text.ts';
 import { versionOf } from '../../mirror/media.ts';
 import { largestRecord, readRecord, readVersionRecord, type StoredRecord } from '../../mirror/read-record.ts';

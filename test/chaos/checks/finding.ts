@@ -1,4 +1,4 @@
-import type { Reason } from '../../../src/floor/reasons.ts';
+import type { Reason } from '../../../src/floor/reason-codes.ts';
 
 export interface Finding {
   what: string;

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { afterAll, expect, test } from 'vitest';
-import type { Reason } from '../../../src/floor/reasons.ts';
+import type { Reason } from '../../../src/floor/reason-codes.ts';
 import { note } from '../../../src/store/assets/history.ts';
 import { leaseOf } from '../../../src/store/assets/leases.ts';
 import { until } from '../../support/until.ts';

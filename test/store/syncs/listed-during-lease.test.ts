@@ -1,5 +1,5 @@
 import { afterAll, expect, test } from 'vitest';
-import type { Reason } from '../../../src/floor/reasons.ts';
+import type { Reason } from '../../../src/floor/reason-codes.ts';
 import { leaseOf } from '../../../src/store/assets/leases.ts';
 import { mirroredAlone as found } from '../../support/mirrored.ts';
 import { until } from '../../support/until.ts';

@@ -1,6 +1,6 @@
 import { afterAll, expect, test } from 'vitest';
 import { LeaseLost } from '../../../src/floor/errors.ts';
-import type { Reason } from '../../../src/floor/reasons.ts';
+import type { Reason } from '../../../src/floor/reason-codes.ts';
 import type { TakenSync } from '../../../src/store/syncs/take-lease.ts';
 import { why } from '../../support/reasons.ts';
 import { until } from '../../support/until.ts';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import type { Reason } from '../../../src/floor/reasons.ts';
+import type { Reason } from '../../../src/floor/reason-codes.ts';
 import { dayMs } from '../../../src/floor/units.ts';
 import { ask } from '../../support/database.ts';
 import { newStore, running } from '../records.ts';
