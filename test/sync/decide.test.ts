@@ -24,6 +24,7 @@ describe('the decision on a listed asset', () => {
   test('the decision on a listed asset depends on the code of its reason, not on the words', () => {
     const becomes = (reason: Reason) => decide(record('mirrored', { reason }), listing(), incremental);
     expect(becomes({ code: 'unreadable_listing', problem: 'in other words' })).toEqual(looked('mirrored', false));
+    expect(becomes({ code: 'not_recorded', error: 'index row size' })).toEqual(looked('mirrored', false));
     expect(becomes({ code: 'error', text: renderReason(unreadableListing) })).toBeUndefined();
   });
 
