@@ -11,6 +11,7 @@ import { newBrowser } from './browser.ts';
 import { type Admin, startTestLibrary, type Upload } from './library.ts';
 import { newGround, type operatorOf, startMirror } from './mirror.ts';
 import { freePort } from './ports.ts';
+import { syncDepsOf } from './sync-deps.ts';
 import { shortTimings } from './timings.ts';
 import { until } from './until.ts';
 
@@ -35,23 +36,15 @@ export async function newStage(options: Partial<Parameters<typeof newGround>[0]>
   const { library, admin } = await startTestLibrary({ redirectUris: [`${ground.publicUrl}/oauth/callback`] });
   const mirror = await startMirror(ground, library, 'web');
   const { store, client, tokens, schedule, log, timings } = mirror.service.context;
-  const deps: SyncDeps = {
+  const deps = syncDepsOf({
     store,
     client,
     withToken: createAccess(tokens),
     log,
     timings,
-    instance: 'test',
     overlap,
-    goneRetention: Number.POSITIVE_INFINITY,
-    filters: { includeTypes: [], excludeTypes: [] },
-    transcripts: true,
-    thumbnails: true,
-    endless: new Set(),
-    onEnd: () => {},
     onNews: (connectionId) => schedule.alignOne(connectionId),
-    onWork: () => {},
-  };
+  });
   const database = new pg.Pool({ connectionString: ground.environment.DATABASE_URL!, max: 2 });
   database.on('error', () => {});
   const query: Query = async (text, values = []) => (await database.query(text, values)).rows;

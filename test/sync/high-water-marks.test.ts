@@ -1,4 +1,5 @@
 // @module-tag slow
+
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import pg from 'pg';
@@ -11,6 +12,7 @@ import { runSyncs } from '../../src/sync/run-syncs.ts';
 import { consented, newStore, silent } from '../store/records.ts';
 import { createModel, type Model, type Paging } from '../support/model.ts';
 import { byOperator } from '../support/reasons.ts';
+import { syncDepsOf } from '../support/sync-deps.ts';
 import { type End, type HistoryEntry, happening, overlap, type Step, steps } from './histories.ts';
 
 /** High-water marks and paging: real syncs on a real database, against a model of a library that answers arbitrarily. */
@@ -117,25 +119,16 @@ function clientOf(of: { model: Model; company: Company; person: Person; beforeCa
   } as never as SyncDeps['client'];
 }
 
-function depsOf(store: Store, client: SyncDeps['client']): SyncDeps {
-  return {
+const depsOf = (store: Store, client: SyncDeps['client']): SyncDeps =>
+  syncDepsOf({
     store,
     client,
     withToken: (_, call) => call('token'),
     log: silent,
     timings: defaultTimings,
-    instance: 'test',
     overlap,
-    goneRetention: Number.POSITIVE_INFINITY,
-    filters: { includeTypes: [], excludeTypes: [] },
-    transcripts: true,
-    thumbnails: true,
-    endless: new Set(),
-    onEnd: () => {},
     onNews: async () => {},
-    onWork: () => {},
-  };
-}
+  });
 
 async function scene(paging: Paging, people: number) {
   const companyId = `c-${randomUUID().slice(0, 8)}`;
