@@ -7,7 +7,7 @@ export default defineConfig({
     // `npm test` leaves them out. A file is tagged by a comment: @module-tag.
     tags: [{ name: 'slow', description: 'Takes long, or tests a product of the release.' }],
     // Most of them wait most of the time.
-    maxWorkers: 4,
+    maxWorkers: 5,
     // For tests of what is held in memory.
     execArgv: ['--expose-gc'],
     // No test fails because the machine is slow; one that hangs does.

@@ -10,12 +10,3 @@ if (s3) {
 } else {
   test.skip('variants of S3 are not tested: no server is installed');
 }
-
-const modern = inject('s3modern');
-if (modern) {
-  for (const checksums of ['crc32', 'crc64nvme'] as const) {
-    conformance(`a bucket of ${modern.name}, with S3_CHECKSUMS=${checksums}`, () => newBucket(modern, { checksums }));
-  }
-} else {
-  test.skip('the CRC checksums of S3 are not tested: versitygw is not installed');
-}

@@ -15,7 +15,8 @@ const count = async (url: string, from: string) => Number((await ask(url, `SELEC
 describe('erasing assets', () => {
   let scene: Scene;
   beforeAll(async () => {
-    scene = await newScene({ redis: richest().redis, s3: richest().s3 });
+    const { redis, s3 } = richest();
+    scene = await newScene({ redis, s3, environment: { TRANSFER_STALL_TIMEOUT: '3s' } });
   });
   afterAll(() => scene?.close());
 
