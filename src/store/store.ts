@@ -27,7 +27,7 @@ import { setCompanies } from './companies/set-companies.ts';
 import * as connectionFilters from './connections/changed-filters.ts';
 import * as connections from './connections/connections.ts';
 import * as consents from './connections/consents.ts';
-import { countTroubled, freshness, lags, late } from './connections/lateness.ts';
+import { countTroubled, freshness, lags, late } from './connections/late-syncs.ts';
 import { changeSettings } from './connections/settings.ts';
 import * as status from './connections/status.ts';
 import { tagged, tagsOf, withTags } from './connections/tags.ts';

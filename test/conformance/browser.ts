@@ -1,5 +1,5 @@
+import { type Element, type Page, pageOf } from './html.ts';
 import type { Send, Sending } from './http.ts';
-import { type Element, type Page, pageOf } from './page.ts';
 
 /** Where navigation ended: at the app's redirect URI, which gets no request, or at a page. */
 export type Arrival = { landed: URL; page?: undefined } | { landed?: undefined; page: Page };

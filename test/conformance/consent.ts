@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
 import type { Arrival, Browser } from './browser.ts';
 import { NotTried } from './check.ts';
-import { boxesOf, buttonOf, type Element, elements, fieldsOf, labelOf, linkOf, type Page, typeOf } from './page.ts';
+import { boxesOf, buttonOf, type Element, elements, fieldsOf, labelOf, linkOf, type Page, typeOf } from './html.ts';
 
 const ALLOW = /\b(allow|approve|authori[sz]e|accept|grant|agree|confirm)\b/i;
 const CANCEL = /\b(cancel|deny|decline|reject|refuse|not now|don.t allow)\b/i;

@@ -1,10 +1,10 @@
 import { setTimeout as wait } from 'node:timers/promises';
+import { makeAccounts } from './accounts.ts';
 import { type Admin, createAdmin } from './admin.ts';
 import { createBrowser } from './browser.ts';
 import { NotTried } from './check.ts';
 import type { Person } from './consent.ts';
 import { createSend } from './http.ts';
-import { settle } from './own.ts';
 
 export type Options = {
   api: string;
@@ -39,7 +39,7 @@ export type Service = Awaited<ReturnType<typeof openService>>;
 export async function openService(given: Options) {
   const { send, close: disconnect } = createSend();
   const admin = given.admin === undefined ? undefined : createAdmin(given.admin, send);
-  const own = admin && (await settle(admin, given));
+  const own = admin && (await makeAccounts(admin, given));
   const options = { ...given, ...own?.app };
   const person =
     own?.person(send) ??

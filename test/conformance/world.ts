@@ -1,6 +1,6 @@
+import { newPerson } from './accounts.ts';
 import type { Person } from './consent.ts';
 import { openOAuth } from './oauth.ts';
-import { newPerson } from './own.ts';
 import { openReading } from './reading.ts';
 import { type Options, openService } from './service.ts';
 

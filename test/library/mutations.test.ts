@@ -1,6 +1,6 @@
 // @module-tag slow
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Broken, startBroken } from '../conformance/broken.ts';
+import { type BreakingProxy, startBreakingProxy } from '../conformance/breaking-proxy.ts';
 import { MUTATIONS } from '../conformance/mutations/index.ts';
 import { run } from '../conformance/run.ts';
 import { CHECKS } from '../conformance/sections/index.ts';
@@ -9,13 +9,13 @@ import { type Library, startTestLibrary } from '../support/library.ts';
 import { freePort } from '../support/ports.ts';
 
 describe('the conformance suite finds a library that breaks one rule:', () => {
-  let front: Broken;
-  let admin: Broken;
+  let front: BreakingProxy;
+  let admin: BreakingProxy;
   let library: Library;
   let world: World;
 
   beforeAll(async () => {
-    [front, admin] = [await startBroken(), await startBroken()];
+    [front, admin] = [await startBreakingProxy(), await startBreakingProxy()];
     const port = await freePort();
     ({ library } = await startTestLibrary({ autoConsent: false, port, publicUrl: front.url }));
     front.lead(`http://127.0.0.1:${port}`);

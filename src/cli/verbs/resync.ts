@@ -4,9 +4,9 @@ import type { Asked, ConnectionSummary, Status, Sync, Verification } from '../an
 import type { ApiClient } from '../client.ts';
 import { RefusedByService } from '../failures.ts';
 import { findConnection } from '../find-connection.ts';
-import { hindranceOf, stuckAssets, waitReporter } from '../hindrance.ts';
 import { liveLine } from '../live.ts';
 import { bar, counted, harmless, number, paint, print, printJson } from '../output.ts';
+import { waitReporter, whyAssetsWait, whyConnectionWaits } from '../why-waiting.ts';
 
 export interface ResyncOptions {
   full?: boolean;
@@ -111,12 +111,12 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
       const isOver = ended && compared && pending + transferring === 0;
       if (isOver && wasCompared) return { sync, connection, verification };
       wasCompared = ended && compared;
-      let hindrance = isOver ? undefined : hindranceOf(connection);
+      let waiting = isOver ? undefined : whyConnectionWaits(connection);
       if (ended && compared && performance.now() >= nextCheck) {
-        hindrance ??= await stuckAssets(api, connection);
+        waiting ??= await whyAssetsWait(api, connection);
         nextCheck = performance.now() + checkMs;
       }
-      if (hindrance) throw new Error(`stopped waiting: ${hindrance}`);
+      if (waiting) throw new Error(`stopped waiting: ${waiting}`);
       if (!reportWaits(status, connection)) live.show(progressLine({ sync, connection, status, verification }));
       await sleep(pollMs);
     }

@@ -5,8 +5,8 @@ import type { ConnectionSummary, Verification } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { UsageError } from '../failures.ts';
 import { findOptional } from '../find-connection.ts';
-import { hindranceOf, stuckAssets, waitReporter } from '../hindrance.ts';
 import { harmless, paint, print, printError, printJsonLine, speed } from '../output.ts';
+import { waitReporter, whyAssetsWait, whyConnectionWaits } from '../why-waiting.ts';
 
 export interface VerifyOptions {
   connection?: string;
@@ -86,8 +86,8 @@ async function untilRepaired(api: ApiClient, connectionId: string | undefined, s
     const connection = connectionId === undefined ? undefined : await api.connection(connectionId);
     const isTransferred = connection ? await hasNothingDue(api, connection) : outstanding.assets <= outstanding.later;
     if (isTransferred && outstanding.sidecars <= sidecarsBefore) return;
-    const hindrance = connection && hindranceOf(connection);
-    if (hindrance) throw new Error(`stopped waiting: ${hindrance}`);
+    const waiting = connection && whyConnectionWaits(connection);
+    if (waiting) throw new Error(`stopped waiting: ${waiting}`);
     reportWaits(status, connection);
     await sleep(pollMs);
   }
@@ -96,7 +96,7 @@ async function untilRepaired(api: ApiClient, connectionId: string | undefined, s
 /** Whether nothing of the connection is pending, or only assets that are tried again later. */
 async function hasNothingDue(api: ApiClient, connection: ConnectionSummary): Promise<boolean> {
   const { pending, transferring } = connection.counts.byState;
-  return pending + transferring === 0 || (await stuckAssets(api, connection)) !== undefined;
+  return pending + transferring === 0 || (await whyAssetsWait(api, connection)) !== undefined;
 }
 
 type Line = Verification['lines'][number];

@@ -8,9 +8,9 @@ import { differenceOf } from '../compare-objects.ts';
 import type { InventoryLine } from '../publish/inventory-line.ts';
 import type { Manifest } from '../publish/manifest.ts';
 import type { Entry } from './check-days.ts';
-import { isExcused, isWrittenAfter } from './excuses.ts';
 import type { Attesting, Finding, SignedObject } from './finding.ts';
 import { KeySet } from './key-set.ts';
+import { isLaterChange, isWrittenAfter } from './later-changes.ts';
 import { linesOf } from './read.ts';
 
 export interface ObjectCounts {
@@ -76,8 +76,8 @@ async function judged(
   manifest: Manifest,
   { line, object, finding }: { line: InventoryLine; object: SignedObject; finding: Difference },
 ): Promise<Difference> {
-  const excused = finding.what !== 'unproven' && (await isExcused(at, manifest, { line, object, ...finding }));
-  return excused ? changedOnPurpose(object.key) : finding;
+  const isLater = finding.what !== 'unproven' && (await isLaterChange(at, manifest, { line, object, ...finding }));
+  return isLater ? changedOnPurpose(object.key) : finding;
 }
 
 const changedOnPurpose = (key: string): Difference => ({

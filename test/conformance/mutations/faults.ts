@@ -1,4 +1,4 @@
-import type { Answered, Asked, Fault } from '../broken.ts';
+import type { Answered, Asked, Fault } from '../breaking-proxy.ts';
 import type { World } from '../world.ts';
 
 /** A service that breaks one rule, and the check that must detect it. */

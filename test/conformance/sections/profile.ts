@@ -1,6 +1,6 @@
 import { Failure, NotTried } from '../check.ts';
 import { isSignIn, type Person } from '../consent.ts';
-import { type Button, buttonOf, buttonsOf, elements, fieldsOf, rowOf, textOf } from '../page.ts';
+import { type Button, buttonOf, buttonsOf, elements, fieldsOf, rowOf, textOf } from '../html.ts';
 import type { World } from '../world.ts';
 
 const DISCONNECT = /\b(disconnect|remove|revoke)\b/i;

@@ -1,7 +1,7 @@
 import { check, Failure, NotTried, same, that } from '../check.ts';
 import { isConsent } from '../consent.ts';
+import { buttonOf, picturesOf } from '../html.ts';
 import { describeAnswer, isRefusal } from '../http.ts';
-import { buttonOf, picturesOf } from '../page.ts';
 import { InvalidGrant } from '../shapes.ts';
 import type { World } from '../world.ts';
 

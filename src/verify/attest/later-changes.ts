@@ -14,7 +14,7 @@ const longestKey = 1024;
  * Whether an object differs from the inventory because it was written, replaced or erased later, or had to be removed by now:
  * records, versions and tombstones say so. They are not signed, so this is no proof.
  */
-export async function isExcused(
+export async function isLaterChange(
   at: Attesting,
   manifest: Manifest,
   { line, object, what }: { line: InventoryLine; object: SignedObject } & Pick<Finding, 'what'>,

@@ -9,7 +9,7 @@ const LOGO = 'https://conformance.example/logo.png';
 const APP = 'Conformance <suite> & Co';
 
 /** With an admin API, a run makes its own app (unless one is given), user, companies and assets. */
-export async function settle(admin: Admin, given: Options) {
+export async function makeAccounts(admin: Admin, given: Options) {
   const app =
     given.clientId === undefined
       ? {

@@ -21,10 +21,10 @@ export type Fault = {
   repair?: () => void;
 };
 
-export type Broken = Awaited<ReturnType<typeof startBroken>>;
+export type BreakingProxy = Awaited<ReturnType<typeof startBreakingProxy>>;
 
 /** A proxy in front of a correct service that breaks one rule at a time. */
-export async function startBroken() {
+export async function startBreakingProxy() {
   const agent = new Agent();
   let target = '';
   let fault: Fault = {};

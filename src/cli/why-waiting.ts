@@ -8,7 +8,7 @@ const patienceMs = 5 * 60_000;
 const isFarOff = (time: string | null) => time !== null && Date.parse(time) > Date.now() + patienceMs;
 
 /** Says why a connection does no work for longer than `patienceMs`, and what to do. */
-export function hindranceOf(connection: ConnectionSummary): string | undefined {
+export function whyConnectionWaits(connection: ConnectionSummary): string | undefined {
   const { id, status, adaptiveLimit } = connection;
   if (status !== 'active') {
     const remedy = status === 'paused' ? 'resume' : 'connect-link --connection';
@@ -22,7 +22,7 @@ export function hindranceOf(connection: ConnectionSummary): string | undefined {
  * Says which pending assets of a connection are not mirrored soon, why, and what to do. Undefined: none is pending, or at
  * least one is due soon.
  */
-export async function stuckAssets(
+export async function whyAssetsWait(
   api: ApiClient,
   { id: connectionId, counts }: ConnectionSummary,
 ): Promise<string | undefined> {
