@@ -94,7 +94,9 @@ export function pageOf(outcome: Finished | { kind: 'later' }): ConnectPage {
         outcome: { connection: outcome.id, status: 'connected' },
         title: outcome.created ? 'You are connected' : 'You are connected again',
         paragraphs: [
-          `Everything in ${named(outcome.companies)} is being copied from now on.`,
+          outcome.paused
+            ? `Copying ${named(outcome.companies)} is paused. It goes on when the operator of this service resumes it.`
+            : `Everything in ${named(outcome.companies)} is being copied from now on.`,
           'You can close this page.',
         ],
       };

@@ -34,6 +34,15 @@ describe('connecting again', () => {
     expect(await connectAs(stage.mirror, userId)).toBe(connectionId);
   });
 
+  test('a reconnect leaves a paused connection paused, and its page says so', async () => {
+    const { connectionId, userId } = await stage.company();
+    await stage.mirror.api('POST', `/connections/${connectionId}/pause`);
+    const { browser, back } = await consented(userId, await linkFor(connectionId));
+    const page = await text(await browser.get(back));
+    expect(page).toMatchObject({ status: 200, text: expect.stringMatching(/You are connected again.* is paused/s) });
+    expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'paused' });
+  });
+
   test('a reconnect by another user is refused, and revokes the new grant', async () => {
     const owner = await stage.company();
     const stranger = await somebody();

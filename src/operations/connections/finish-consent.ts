@@ -25,7 +25,7 @@ export interface ConsentDeps {
 }
 
 export type Finished =
-  | { kind: 'connected'; id: string; created: boolean; companies: string[] }
+  | { kind: 'connected'; id: string; created: boolean; paused: boolean; companies: string[] }
   | { kind: 'another user'; expected: string; actual: string }
   /** An operator disconnected the user after the link was made. */
   | { kind: 'link ended' }
@@ -98,7 +98,8 @@ async function begin(deps: ConsentDeps, { id, created }: { id: string; created: 
   await within(2000, Promise.all([deps.schedule.alignOne(id), deps.queues.addSync(id)])).catch((err) =>
     log.warn({ event: 'sync.enqueue_failed', connectionId: id, err: reasonOf(err) }, 'first sync not queued'),
   );
-  return { id, created, companies: me.companies.map((company) => company.name) };
+  const paused = (await store.connections.get(id))?.status === 'paused';
+  return { id, created, paused, companies: me.companies.map((company) => company.name) };
 }
 
 /** @throws Superseded */
