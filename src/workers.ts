@@ -24,7 +24,7 @@ import type { SyncDeps } from './sync/deps.ts';
 import { startDrills } from './verify/drill/run-drills.ts';
 import { startWritingAuditLog } from './verify/publish/write-audit-log.ts';
 import { startWritingChanges } from './verify/publish/write-changes.ts';
-import { startScheduledVerification } from './verify/run-verifications.ts';
+import { startVerifications } from './verify/run-verifications.ts';
 import { startScrubbing } from './verify/scrub.ts';
 import { longestWebhookWait, Webhooks } from './webhooks/deliver.ts';
 import { startHeartbeat } from './webhooks/heartbeat.ts';
@@ -53,7 +53,7 @@ export async function startWorkers(context: Context) {
   const sync = syncDeps(context, withToken, () => dispatcher.wake());
 
   const jobs = openJobs(context, { mirror, sync, dispatcher, signal: stopping.signal });
-  const scheduled = startScheduledVerification({
+  const verifying = startVerifications({
     ...context,
     instance,
     keepVersions,
@@ -87,7 +87,7 @@ export async function startWorkers(context: Context) {
     async stop(graceMs: number): Promise<void> {
       const started = performance.now();
       stopping.abort(new Error('shutting down'));
-      const verified = Promise.all([scheduled.stop(), scrubbing?.stop(), drills.stop()]);
+      const verified = Promise.all([verifying.stop(), scrubbing?.stop(), drills.stop()]);
       await Promise.all([
         ...[dispatcher.stop(), filtering.stop(), sweeping.stop(), expiring.stop()],
         ...[writingChanges.stop(), writingAuditLog.stop(), reading.stop()],

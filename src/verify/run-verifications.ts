@@ -13,7 +13,7 @@ import { dayOf, writeInventory } from './publish/inventory.ts';
 import { unfinishedIn } from './publish/manifest.ts';
 import { verify } from './verify.ts';
 
-export interface ScheduledDeps {
+export interface RunVerificationsDeps {
   store: Store;
   storage: Storage;
   queues: Pick<Queues, 'addSync'>;
@@ -38,8 +38,8 @@ const mostFailures = 5;
  * Runs requested and scheduled verifications, and writes the inventory of each day. One process at a time does each, under a
  * lease in the database; when it dies, another continues.
  */
-export function startScheduledVerification(
-  deps: ScheduledDeps & {
+export function startVerifications(
+  deps: RunVerificationsDeps & {
     /** How often the whole bucket is compared with the records. */
     reconcileInterval: number;
   },
@@ -62,7 +62,7 @@ export function startScheduledVerification(
 }
 
 /** Runs the next verification that waits or was interrupted. */
-async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<void> {
+async function runVerification(deps: RunVerificationsDeps, stop: AbortSignal): Promise<void> {
   const { store, log } = deps;
   const { verificationLease: leaseMs, verificationRetry } = deps.timings;
   const owner = `${deps.instance} ${randomUUID()}`;
@@ -101,7 +101,7 @@ async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<
 
 /** Writes the inventory of the day if it is due, or with `onRequest` again. Returns whether it did. */
 export async function runInventory(
-  deps: ScheduledDeps,
+  deps: RunVerificationsDeps,
   stop: AbortSignal,
   options: { onRequest?: boolean } = {},
 ): Promise<boolean> {
@@ -131,7 +131,7 @@ export async function runInventory(
 }
 
 /** Writes the inventory of the day again, after another process that is writing it. Without assets there is none. */
-async function inventoryNow(deps: ScheduledDeps, signal: AbortSignal): Promise<void> {
+async function inventoryNow(deps: RunVerificationsDeps, signal: AbortSignal): Promise<void> {
   while (!(await runInventory(deps, signal, { onRequest: true }))) {
     if ((await deps.store.contents.byId({ after: '', limit: 1 })).length === 0) return;
     await sleep(1000, undefined, { signal });

@@ -9,7 +9,7 @@ import { LeaseLost } from '../../../src/floor/errors.ts';
 import { writeInventory } from '../../../src/verify/publish/inventory.ts';
 import type { InventoryLine } from '../../../src/verify/publish/inventory-line.ts';
 import type { Manifest } from '../../../src/verify/publish/manifest.ts';
-import { runInventory, type ScheduledDeps } from '../../../src/verify/run-verifications.ts';
+import { type RunVerificationsDeps, runInventory } from '../../../src/verify/run-verifications.ts';
 import { contentOf, grounds } from '../../support/mirror.ts';
 import { newScene, type Scene } from '../../support/scene.ts';
 import { until } from '../../support/until.ts';
@@ -20,7 +20,7 @@ const never = new AbortController().signal;
 
 describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) => {
   let scene: Scene;
-  let scheduled: ScheduledDeps;
+  let scheduled: RunVerificationsDeps;
   let ids: string[];
   let unavailable: string;
   let now: Date;
