@@ -1,5 +1,5 @@
 import type { Role } from '../floor/roles.ts';
-import type { Answer, Asked, ConnectionSummary, EventFilter, Plan, PlanProgress, Verb } from './answers.ts';
+import type { Answer, Asked, ConnectionSummary, EventFilter, OperationName, Plan, PlanProgress } from './answers.ts';
 import { type EventHandlers, followEvents } from './follow-events.ts';
 import { mostRows } from './options.ts';
 import { addressOf, call, followWork, type Service } from './request.ts';
@@ -14,12 +14,12 @@ interface BegunLogin {
 }
 type LoginAnswer = { pending: true } | { token: string; name: string; role: Role };
 
-/** Requests whose answers have the type of the verb `Name`. */
+/** Requests whose answers have the type of the operation `Name`. */
 function requestsTo(service: Service) {
   return {
-    get: <Name extends Verb>(path: string, query: object = {}) =>
+    get: <Name extends OperationName>(path: string, query: object = {}) =>
       call<Answer<Name>>(service, 'GET', addressOf(path, query)),
-    send: <Name extends Verb>(method: 'POST' | 'PATCH' | 'DELETE', path: string, body?: unknown) =>
+    send: <Name extends OperationName>(method: 'POST' | 'PATCH' | 'DELETE', path: string, body?: unknown) =>
       call<Answer<Name>>(service, method, path, body),
     part: (id: string) => encodeURIComponent(id),
   };
