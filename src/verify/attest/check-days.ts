@@ -1,6 +1,6 @@
 import { inventoryPrefix, ours } from '../../storage/keys.ts';
 import { hashOf as hashOfId } from '../../store/removals/tombstones.ts';
-import { hashOf } from '../publish/chain.ts';
+import { sha256Of } from '../publish/chain.ts';
 import { sumsOf } from '../publish/inventory.ts';
 import type { InventoryLine } from '../publish/inventory-line.ts';
 import type { Manifest } from '../publish/manifest.ts';
@@ -56,7 +56,7 @@ export async function checkDay(
   let isIntact = true;
   const wanted = [
     ...[...files, ...parquet, tombstones, { name: 'manifest.json', sha256 }],
-    { name: 'SHA256SUMS', sha256: hashOf(sumsOf(manifest, sha256)) },
+    { name: 'SHA256SUMS', sha256: sha256Of(sumsOf(manifest, sha256)) },
   ];
   for (const { name, sha256: signed } of wanted) {
     const key = `${prefix}${name}`;

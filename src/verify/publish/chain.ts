@@ -47,7 +47,7 @@ export async function addToChain(
     const content = `${JSON.stringify({ ...manifest, ...own } satisfies Manifest, null, 2)}\n`;
     const signature = signer?.[0].sign(content) ?? null;
     const link: Link = {
-      ...{ number: own.number, day: manifest.day, sha256: hashOf(content), keyId: own.keyId },
+      ...{ number: own.number, day: manifest.day, sha256: sha256Of(content), keyId: own.keyId },
       envelope: jsonOf({ manifest: content, keyId: own.keyId, signature }),
     };
     // Another process has added a manifest meanwhile: this one comes after it.
@@ -57,7 +57,7 @@ export async function addToChain(
   }
 }
 
-export const hashOf = (content: string) => createHash('sha256').update(content).digest('hex');
+export const sha256Of = (content: string) => createHash('sha256').update(content).digest('hex');
 const jsonOf = (envelope: Envelope) => `${JSON.stringify(envelope, null, 2)}\n`;
 
 async function publish(storage: Storage, { number, envelope }: Link, signal: AbortSignal): Promise<void> {
@@ -104,7 +104,7 @@ async function readLink(
   const signedBy = signer?.find((each) => each.keyId === keyId)?.publicKey;
   const isOwn = signer ? signedBy && isSignedBy(signedBy, manifest, signature ?? '') : true;
   if (!isNext || !isOwn) throw new ForeignManifest(key);
-  return { number, day: content.day!, sha256: hashOf(manifest), keyId, envelope };
+  return { number, day: content.day!, sha256: sha256Of(manifest), keyId, envelope };
 }
 
 /** The next manifest would confirm one that this mirror has not signed. */
