@@ -125,8 +125,8 @@ async function compare(
       return line('*', { code: 'wrong_length', of: 'object', ...lengths, ...compared }, lost);
     }
     // A copied bucket has other ETags: then the content decides.
-    const touched = etag !== undefined && object.etag !== undefined && etag !== object.etag;
-    if (!deep && !touched) return object.archived ? archived() : line('=', null);
+    const hasOtherEtag = etag !== undefined && object.etag !== undefined && etag !== object.etag;
+    if (!deep && !hasOtherEtag) return object.archived ? archived() : line('=', null);
     const body = await storage.get(key, { signal });
     if (!body) return missing();
     const found = await measure(body, signal, { hashed: storage.hashes || sha256 !== undefined });
@@ -137,7 +137,7 @@ async function compare(
       return line('*', { code: 'wrong_checksum', ...difference, ...compared }, remedy);
     }
     const at = { id: asset.id, lease: asset.lease, key };
-    if (touched) copied.push({ ...at, etag: object.etag! });
+    if (hasOtherEtag) copied.push({ ...at, etag: object.etag! });
     // The content hash is saved only if the CRC-32 was right: otherwise the content may be damaged.
     if (crc32 !== undefined && sha256 === undefined && found.sha256) hashed.push({ ...at, sha256: found.sha256 });
     return line('=', null);
@@ -192,13 +192,13 @@ function idsFrom(segment: string): string[] {
 
 function mayHave(asset: AssetContents, key: string): boolean | null {
   const { media, superseded } = asset;
-  const of = media && (key === media.key || key.startsWith(`${media.key}.`));
+  const isOfMedia = media && (key === media.key || key.startsWith(`${media.key}.`));
   if (asset.isMoving || superseded.includes(key)) return true;
   if (isSettled(asset)) {
-    return (of && asset.nextAt !== null) || expectedOf(asset).some((object) => object.key === key);
+    return (isOfMedia && asset.nextAt !== null) || expectedOf(asset).some((object) => object.key === key);
   }
   // The next attempt at an asset removes the remains of an earlier one.
-  return of || asset.nextAt !== null;
+  return isOfMedia || asset.nextAt !== null;
 }
 
 export const verificationLine = (mark: VerificationLine['mark'], reason: Reason): VerificationLine => ({

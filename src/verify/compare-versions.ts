@@ -92,8 +92,8 @@ async function compare(
     if (bytes !== undefined && object.bytes !== bytes)
       return line('*', { code: 'wrong_length', of: 'object', expected: bytes, got: object.bytes, ...compared });
     // A copied bucket has other ETags: then the content decides.
-    const isOther = etag !== null && object.etag !== undefined && object.etag !== etag;
-    if (crc32 === undefined || !(deep || isOther)) return object.archived ? archived() : line('=');
+    const hasOtherEtag = etag !== null && object.etag !== undefined && object.etag !== etag;
+    if (crc32 === undefined || !(deep || hasOtherEtag)) return object.archived ? archived() : line('=');
     const body = await storage.get(at, { signal, versionId });
     if (!body) return line('-', { code: 'missing_object', ...compared });
     const found = await measure(body, signal, { hashed: sha256 !== undefined });

@@ -40,7 +40,7 @@ const transfersMs = 1000;
 const movingMs = 60_000;
 const unreadableMs = 3_600_000;
 /** If more assets than this are left alone, the bucket or the workers have a problem. */
-const mostUnreadable = 1000;
+const mostLeftAlone = 1000;
 
 /**
  * Reads all mirrored files back within each cycle, the longest unverified first, each with its kept versions, and compares them
@@ -136,7 +136,7 @@ export class Scrubber {
   #leftAlone(): string[] {
     const now = performance.now();
     for (const [id, until] of this.#leftAloneUntil) if (until <= now) this.#leftAloneUntil.delete(id);
-    if (this.#leftAloneUntil.size > mostUnreadable)
+    if (this.#leftAloneUntil.size > mostLeftAlone)
       throw new Error(`${this.#leftAloneUntil.size} assets could not be checked`);
     return [...this.#leftAloneUntil.keys()];
   }

@@ -51,16 +51,16 @@ export const exportAssets = (
     ...options,
     ...{ verb: 'export', past: 'exported', doneOf: ({ exported }) => exported },
     initial: { total: undefined, exported: 0, bytes: 0, present: 0, failed: 0 },
-  }).catch(ofFilter);
+  }).catch(filterAsUsage);
 
 /** Writes the list of what would be exported. @throws UsageError */
 export async function writeManifest(lines: AsyncIterable<string>, to: string | undefined): Promise<void> {
   const target = to === undefined ? process.stdout : createWriteStream(resolve(to));
-  await pipeline(Readable.from(lines), target, { end: to !== undefined }).catch(ofFilter);
+  await pipeline(Readable.from(lines), target, { end: to !== undefined }).catch(filterAsUsage);
 }
 
 /** A wrong filter is a wrong use of the command line, too. */
-function ofFilter(error: unknown): never {
+function filterAsUsage(error: unknown): never {
   if (error instanceof z.ZodError) {
     const [{ path, message }] = error.issues as [z.core.$ZodIssue];
     throw new UsageError(`${path.join('.')}: ${message}`);

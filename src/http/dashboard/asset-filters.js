@@ -1,6 +1,6 @@
 /** @import { FacetList } from './types.d.ts' */
 import { api, queryOf } from './api.js';
-import { number, counted as numberOf } from './format.js';
+import { counted, number } from './format.js';
 import { may } from './permissions.js';
 import { chosen, searched, select } from './search-field.js';
 import { draw, state } from './state.js';
@@ -58,8 +58,8 @@ const sizes = {
   [10 * 2 ** 30]: '10 GiB',
 };
 
-/** @type {FacetList | undefined} */
-let counted;
+/** The counts of the last answer; undefined: there are none. @type {FacetList | undefined} */
+let facetCounts;
 let latest = 0;
 
 /** Counts what matches. A facet with a condition is counted without that condition, to show the other values. @param {Query} query */
@@ -75,10 +75,10 @@ export async function countFacets({ sort: _, ...query }) {
     const facets = { ...all.facets };
     for (const [index, facet] of filtered.entries())
       facets[facet] = /** @type {FacetList} */ (others[index]).facets[facet];
-    counted = { ...all, facets };
+    facetCounts = { ...all, facets };
   } catch {
     // The list shows why. The filters work without counts.
-    if (request === latest) counted = undefined;
+    if (request === latest) facetCounts = undefined;
   }
   draw();
 }
@@ -90,11 +90,11 @@ function ownCondition(facet, query) {
 }
 
 /** Whether the matching assets fit into one archive. */
-export const isFew = () => counted?.isComplete === true && counted.matching > 0 && counted.matching <= 1000;
+export const isFew = () => facetCounts?.isComplete === true && facetCounts.matching > 0 && facetCounts.matching <= 1000;
 
 /** How many match. */
 export const matchingWords = () =>
-  counted === undefined ? '' : `${counted.isComplete ? '' : 'more than '}${number(counted.matching)}`;
+  facetCounts === undefined ? '' : `${facetCounts.isComplete ? '' : 'more than '}${number(facetCounts.matching)}`;
 
 /** @param {Query} query @param {(change: Query) => void} change @param {() => void} searchSoon */
 export function assetFilters(query, change, searchSoon) {
@@ -143,7 +143,7 @@ export function assetFilters(query, change, searchSoon) {
 /** A search for spoken words misses transcripts that are not read yet. @param {Query} query */
 export function unreadNote({ said }) {
   const { waiting = 0 } = state.status?.transcriptSearch ?? {};
-  return said && waiting > 0 ? html`<p class="soft">${numberOf(waiting, 'transcript')} not searched yet.</p>` : nothing;
+  return said && waiting > 0 ? html`<p class="soft">${counted(waiting, 'transcript')} not searched yet.</p>` : nothing;
 }
 
 /**
@@ -151,7 +151,7 @@ export function unreadNote({ said }) {
  * @param {Facet} facet @param {string | undefined} selected @param {string[]} [always] @param {(value: string) => string} [toText]
  */
 function options(facet, selected, always = [], toText = (value) => value) {
-  const found = counted?.facets[facet] ?? [];
+  const found = facetCounts?.facets[facet] ?? [];
   const values = [...new Set([...found.map(({ value }) => value), ...always, ...(selected ? [selected] : [])])];
   return [
     ['', 'All'],

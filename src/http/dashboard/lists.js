@@ -1,8 +1,9 @@
 import { api, queryOf } from './api.js';
 import { draw } from './state.js';
 
-const page = 50;
-const most = 250;
+const pageSize = 50;
+/** The maximum rows of a page of the API. */
+const mostRows = 250;
 
 /**
  * The rows of a list of the API: the first page, and one page more with each call of `more`. A refresh reads all of them again.
@@ -11,7 +12,7 @@ const most = 250;
  * @param {string} field of the answer
  */
 export function listOf(path, field) {
-  let wantedRows = page;
+  let wantedRows = pageSize;
   /** @type {Record<string, string | undefined>} */
   let query = {};
   let latest = 0;
@@ -26,13 +27,13 @@ export function listOf(path, field) {
     filter(next) {
       if (JSON.stringify(next) === JSON.stringify(query) && list.rows) return list.refresh();
       query = next;
-      wantedRows = page;
+      wantedRows = pageSize;
       list.rows = undefined;
       return list.refresh();
     },
 
     more() {
-      wantedRows += page;
+      wantedRows += pageSize;
       return list.refresh();
     },
 
@@ -46,7 +47,7 @@ export function listOf(path, field) {
         do {
           /** @type {Record<string, any>} */
           const answer = await api(
-            `${path}${queryOf({ ...query, cursor, limit: Math.min(most, wantedRows - rows.length) })}`,
+            `${path}${queryOf({ ...query, cursor, limit: Math.min(mostRows, wantedRows - rows.length) })}`,
           );
           rows.push(...answer[field]);
           cursor = answer.nextCursor;

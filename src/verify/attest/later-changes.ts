@@ -32,10 +32,10 @@ export async function isLaterChange(
 }
 
 /** Whether the record of the media at `key` says that it was written after the inventory. */
-export async function isWrittenAfter(from: Attesting, key: string, manifest: Manifest): Promise<boolean> {
-  const at = sidecarKeys.record(key);
-  // Of an extra object with a long key, there can be no record.
-  const record = Buffer.byteLength(at) <= longestKey ? await jsonAt<AssetRecord>(from, at) : undefined;
+export async function isWrittenAfter(at: Attesting, key: string, manifest: Manifest): Promise<boolean> {
+  const recordKey = sidecarKeys.record(key);
+  // An extra object may have such a long key that it cannot have a record.
+  const record = Buffer.byteLength(recordKey) <= longestKey ? await jsonAt<AssetRecord>(at, recordKey) : undefined;
   return isAfter(record?.writtenAt, manifest);
 }
 

@@ -29,8 +29,8 @@ export interface InventoryDeps {
   rowGroupSize?: number;
 }
 
-/** What ends the work when its lease is lost. `fence`: called before files are written or removed; throws if the lease is lost. */
-interface Held {
+/** `signal`: ends the work when its lease is lost. `fence`: called before files are written or removed; throws if the lease is lost. */
+interface UnderLease {
   signal: AbortSignal;
   fence?: () => Promise<void>;
 }
@@ -41,11 +41,11 @@ interface Held {
  */
 export async function writeInventory(
   deps: InventoryDeps,
-  options: { day: string; now: Date } & Held,
+  options: { day: string; now: Date } & UnderLease,
 ): Promise<Manifest> {
   const { store, storage, keepVersions, goneRetention } = deps;
-  const { day, now, ...held } = options;
-  const { signal, fence } = held;
+  const { day, now, ...lease } = options;
+  const { signal, fence } = lease;
   const { pageSize = 1000, fileSize = 50_000, rowGroupSize = 5000 } = deps;
   const started = performance.now();
   const prefix = inventoryPrefix(day);
@@ -84,18 +84,18 @@ export async function writeInventory(
     const before = manifest.assets;
     const table = new InventoryTable(rowGroupSize);
     const put = async (name: string, content: Readable) => {
-      const written = await putHashed(storage, `${prefix}${name}`, content, held);
+      const written = await putHashed(storage, `${prefix}${name}`, content, lease);
       return { name, assets: manifest.assets - before, ...written };
     };
     manifest.files.push(await put(`${part}.jsonl.gz`, Readable.from(lines(table))));
     manifest.parquet.push(await put(`parquet/${part}.parquet`, Readable.from(table.finish())));
   } while (more);
-  const tombstones = await putTombstones(deps, prefix, tree, held);
+  const tombstones = await putTombstones(deps, prefix, tree, lease);
   const root = tree.root().toString('hex');
   await fence?.();
   const { link, text } = await addToChain(deps, { ...manifest, tombstones, root }, signal);
   const complete: Manifest = JSON.parse(text);
-  await finish(storage, prefix, { manifest: complete, text }, held);
+  await finish(storage, prefix, { manifest: complete, text }, lease);
   deps.log.info(
     {
       event: 'inventory.written',
@@ -143,7 +143,7 @@ async function putTombstones(
   { store, storage, pageSize = 1000 }: InventoryDeps,
   prefix: string,
   tree: MerkleTree,
-  held: Held,
+  lease: UnderLease,
 ): Promise<Manifest['tombstones']> {
   let count = 0;
   async function* lines(): AsyncGenerator<string> {
@@ -156,7 +156,7 @@ async function putTombstones(
     }
   }
   const name = 'tombstones.jsonl.gz';
-  const written = await putHashed(storage, `${prefix}${name}`, Readable.from(lines()), held);
+  const written = await putHashed(storage, `${prefix}${name}`, Readable.from(lines()), lease);
   return { name, count, ...written };
 }
 
@@ -180,17 +180,17 @@ async function finish(
   storage: Storage,
   prefix: string,
   { manifest, text }: { manifest: Manifest; text: string },
-  held: Held,
+  lease: UnderLease,
 ): Promise<void> {
-  const stated = await putHashed(storage, `${prefix}manifest.json`, Readable.from([Buffer.from(text)]), held);
+  const stated = await putHashed(storage, `${prefix}manifest.json`, Readable.from([Buffer.from(text)]), lease);
   const files = [...manifest.files, ...manifest.parquet, manifest.tombstones, { name: 'manifest.json', ...stated }];
   const wanted = new Set(files.map(({ name }) => `${prefix}${name}`));
-  for await (const { key } of storage.list(prefix, held)) {
+  for await (const { key } of storage.list(prefix, lease)) {
     if (wanted.has(key)) continue;
-    await held.fence?.();
+    await lease.fence?.();
     await storage.remove(key);
   }
-  await storage.put(`${prefix}SHA256SUMS`, sumsOf(manifest, stated.sha256), { contentType: 'text/plain', ...held });
+  await storage.put(`${prefix}SHA256SUMS`, sumsOf(manifest, stated.sha256), { contentType: 'text/plain', ...lease });
 }
 
 /** The `SHA256SUMS` of an inventory. `sha256`: of its `manifest.json`. */
