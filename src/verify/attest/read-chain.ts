@@ -1,6 +1,6 @@
 import { fingerprintOf, isSignedBy } from '../../floor/signing.ts';
 import { manifestKey, manifests, numberOf, publicKeyAt, publicKeys } from '../../storage/keys.ts';
-import { parsed } from '../json-object.ts';
+import { parseObject } from '../json-object.ts';
 import { type Envelope, sha256Of } from '../publish/chain.ts';
 import type { Manifest } from '../publish/manifest.ts';
 import { keyConfirmation, type PublishedKey } from '../publish/publish-signing-keys.ts';
@@ -79,7 +79,7 @@ async function readLinks(at: Attesting): Promise<Link[]> {
     if (number === undefined) continue;
     const { manifest = '', keyId = null, signature = null } = (await jsonAt<Envelope>(at, key)) ?? {};
     const envelope = { manifest: String(manifest), keyId, signature };
-    const content = parsed<Manifest>(envelope.manifest) as Manifest | undefined;
+    const content = parseObject<Manifest>(envelope.manifest) as Manifest | undefined;
     links.push({ number, envelope, sha256: sha256Of(envelope.manifest), manifest: content });
   }
   return links;

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { createGunzip } from 'node:zlib';
 import { shortText } from '../../floor/short-text.ts';
 import { inventoryPrefix } from '../../storage/keys.ts';
-import { parsed } from '../json-object.ts';
+import { parseObject } from '../json-object.ts';
 import type { Manifest } from '../publish/manifest.ts';
 import type { Attesting } from './finding.ts';
 
@@ -14,7 +14,7 @@ const largestJson = 16 * 2 ** 20;
 /** The JSON object at a key, whose fields may be anything; undefined: nothing is there, or something else. */
 export async function jsonAt<T>({ storage, signal }: From, key: string): Promise<Partial<T> | undefined> {
   const body = await storage.get(key, { signal });
-  return body && parsed<T>((await shortText(body, largestJson)) ?? '');
+  return body && parseObject<T>((await shortText(body, largestJson)) ?? '');
 }
 
 /** The SHA-256 of an object; undefined: there is none. */

@@ -7,7 +7,7 @@ import { manifestKey, manifests, numberOf, ours } from '../../storage/keys.ts';
 import type { Storage } from '../../storage/storage.ts';
 import type { Store } from '../../store/store.ts';
 import type { Link } from '../../store/verifications/manifests.ts';
-import { parsed } from '../json-object.ts';
+import { parseObject } from '../json-object.ts';
 import type { Manifest } from './manifest.ts';
 import { publishKeys } from './publish-signing-keys.ts';
 
@@ -98,8 +98,8 @@ async function readLink(
   const body = await storage.get(key, { signal });
   if (!body) return undefined;
   const envelope = await text(body);
-  const { manifest = '', keyId = null, signature } = parsed<Envelope>(envelope) ?? {};
-  const content = parsed<Manifest>(manifest) ?? {};
+  const { manifest = '', keyId = null, signature } = parseObject<Envelope>(envelope) ?? {};
+  const content = parseObject<Manifest>(manifest) ?? {};
   const isNext = content.number === number && (!previous || content.previous === previous.sha256);
   const signedBy = signer?.find((each) => each.keyId === keyId)?.publicKey;
   const isOwn = signer ? signedBy && isSignedBy(signedBy, manifest, signature ?? '') : true;

@@ -3,7 +3,7 @@ import { shortText } from '../../floor/short-text.ts';
 import { isSignedBy, type PublicKey, type Signer } from '../../floor/signing.ts';
 import { publicKeyAt } from '../../storage/keys.ts';
 import type { Storage } from '../../storage/storage.ts';
-import { parsed } from '../json-object.ts';
+import { parseObject } from '../json-object.ts';
 
 /** A public key as it is in the bucket. */
 export interface PublishedKey extends PublicKey {
@@ -28,7 +28,7 @@ export async function publishKeys(
     const older = signer[index + 1];
     const at = publicKeyAt(keyId);
     const body = await storage.get(at, { signal });
-    const found = body && parsed<PublishedKey>((await shortText(body, largestKey)) ?? '');
+    const found = body && parseObject<PublishedKey>((await shortText(body, largestKey)) ?? '');
     // If the older key is no longer configured, the signature that it made earlier stays.
     const isConfirmed =
       !older ||
