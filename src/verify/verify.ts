@@ -40,7 +40,7 @@ interface Verifying {
   batchSize: number;
 }
 
-/** Longer than any statement takes: the time at which an asset settled is when its statement began. */
+/** `settledAt` is the start of the statement that settled the asset. No statement takes longer than this. */
 const slackMs = 2 * 60_000;
 
 const scheduledPhases: readonly VerificationPhase[] = ['objects', 'repair', 'end'];
@@ -110,8 +110,9 @@ async function compareBucket(at: Verifying): Promise<void> {
   const after = progress.position.key ?? '';
   if (after === '') {
     progress.counts.assetsTotal = await store.contents.count(connectionId);
-    const since = run.options.scheduled ? {} : { since: (await store.now()) - slackMs };
-    await progress.save([], { phase: 'objects', ...since });
+    // Only the phase `assets` compares what settles from now on. Scheduled verifications do not have it.
+    const start = run.options.scheduled ? {} : { since: (await store.now()) - slackMs };
+    await progress.save([], { phase: 'objects', ...start });
   }
   const { since } = progress.position;
   const settledBefore = since === undefined ? undefined : new Date(since);
@@ -151,9 +152,8 @@ async function compareKeptVersions({ deps, run, progress, signal, batchSize }: V
   const connectionId = run.connectionId ?? undefined;
   const { assetId, replacedAt } = progress.position;
   let after = assetId && replacedAt ? { assetId, replacedAt: new Date(replacedAt) } : undefined;
-  for (let left = limit; left === limit; ) {
+  for (;;) {
     const page = await store.versions.page({ after, limit, connectionId });
-    left = page.length;
     after = page.at(-1);
     if (!after) return;
     const findings = await compareVersions(deps, page, { ...run.options, counts: progress.counts, signal });
@@ -163,6 +163,7 @@ async function compareKeptVersions({ deps, run, progress, signal, batchSize }: V
       assetId: after.assetId,
       replacedAt: after.replacedAt.getTime(),
     });
+    if (page.length < limit) return;
   }
 }
 

@@ -1,6 +1,7 @@
 import { NamedError } from '../../floor/errors.ts';
 import { leafHash, type MerklePath, MerklePathOf } from '../../storage/merkle.ts';
 import type { Envelope } from '../publish/chain.ts';
+import type { Manifest } from '../publish/manifest.ts';
 import type { PublishedKey } from '../publish/publish-signing-keys.ts';
 import { checkDay, type Entry } from './check-days.ts';
 import type { Attesting } from './finding.ts';
@@ -18,7 +19,7 @@ export interface Proof {
   keys: PublishedKey[];
 }
 
-/** The proof of an asset, of a day or of the last one. @throws NotProven */
+/** Proves what the copy had of an asset on `day`; default: the last day with a manifest. @throws NotProven */
 export async function prove(
   at: Attesting,
   { assetId, day, key }: { assetId: string; day?: string | undefined; key?: string | undefined },
@@ -37,7 +38,7 @@ export async function prove(
   return { version: 1, day: manifest.day, entry: found.entry, path: path.path(), manifest: envelope, keys };
 }
 
-async function find(at: Attesting, manifest: Parameters<typeof linesOf>[1], assetId: string) {
+async function find(at: Attesting, manifest: Manifest, assetId: string) {
   let index = 0;
   for await (const line of linesOf(at, manifest)) {
     const entry = line.toString();

@@ -106,6 +106,7 @@ function hasOwnFingerprint({ keyId, publicKey }: PublishedKey): boolean {
 /** The trusted key, and each key that a trusted one has signed; PEM by fingerprint. */
 function trustedBy(fingerprint: string | null, keys: PublishedKey[]): Map<string, string> {
   const trusted = new Map<string, string>();
+  // Repeats until no key is added: a key that was confirmed can confirm others.
   for (let before = -1; before < trusted.size; ) {
     before = trusted.size;
     for (const { keyId, publicKey, signedBy } of keys) {

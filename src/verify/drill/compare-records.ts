@@ -11,7 +11,7 @@ import type { Reservoir } from './reservoir.ts';
 const pageSize = 2000;
 const versionsPerPage = 100;
 const versionsAtOnce = 4;
-/** Assets per batch that are compared again, and how many are at most. */
+/** Assets that are compared again: per batch, and at most in total. */
 const againPerPage = 200;
 const mostAgain = 10_000;
 const mostExtra = 50;
@@ -40,7 +40,7 @@ export async function compareAssets(
   const differing: string[] = [];
   let compared = 0;
   let after = '';
-  for (let left = pageSize; left === pageSize; ) {
+  for (;;) {
     signal.throwIfAborted();
     const page = await store.drills.compare({ schema, startedAt, after, limit: pageSize });
     for (const asset of page) {
@@ -49,10 +49,9 @@ export async function compareAssets(
       else findings.addAsset(asset);
     }
     compared += page.length;
-    after = page.at(-1)?.id ?? after;
-    left = page.length;
+    if (page.length < pageSize) return { compared, differing };
+    after = page.at(-1)!.id;
   }
-  return { compared, differing };
 }
 
 /** Reads the records of these assets again, and compares them again. */
@@ -81,7 +80,7 @@ export async function compareKeptVersions(
   sample: Reservoir<AssetVersion>,
 ): Promise<void> {
   let after: AssetVersion | undefined;
-  for (let left = versionsPerPage; left === versionsPerPage; ) {
+  for (;;) {
     const page = await store.drills.versions({ schema, startedAt, after, limit: versionsPerPage });
     await concurrently(page, versionsAtOnce, async (version) => {
       sample.add(version);
@@ -93,13 +92,13 @@ export async function compareKeptVersions(
       findings.add('version_missing', { since });
       findings.addExample('version_missing', { id, key: damaged?.key ?? versionKeys.record(id, since), since });
     });
-    after = page.at(-1);
-    left = page.length;
     await pause();
+    if (page.length < versionsPerPage) return;
+    after = page.at(-1);
   }
 }
 
-/** Erased assets without tombstone, and assets that only the bucket has. */
+/** Reports erased assets without a tombstone, and assets that only the bucket has. */
 export async function compareOthers({ store, scratch, startedAt, findings }: Comparing): Promise<void> {
   const { schema } = scratch;
   const { count, oldest } = await store.drills.missingTombstones({ schema, startedAt });
