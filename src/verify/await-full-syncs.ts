@@ -9,7 +9,7 @@ const pollMs = 200;
 /** A full sync that makes no progress for this long is not waited for. */
 const patienceMs = 30 * 60_000;
 
-/** Full syncs, by connection. */
+/** The id of the full sync of each connection. */
 type SyncIds = Record<string, string>;
 
 /**
@@ -46,7 +46,7 @@ export async function listLibrary(
   return problems;
 }
 
-/** Returns what the sync did not compare, and why. Undefined: it has listed all. */
+/** Returns why the listing of a connection is not complete. Undefined: the sync has listed everything. */
 async function waitForSync(
   store: Store,
   connection: Connection,

@@ -130,7 +130,7 @@ export async function runInventory(
   }
 }
 
-/** Writes the inventory of the day again, after another process that is writing it. Without assets there is none. */
+/** Writes the day's inventory again. Waits while another process writes it. Without assets, no inventory is written. */
 async function inventoryNow(deps: RunVerificationsDeps, signal: AbortSignal): Promise<void> {
   while (!(await runInventory(deps, signal, { onRequest: true }))) {
     if ((await deps.store.contents.byId({ after: '', limit: 1 })).length === 0) return;

@@ -35,7 +35,7 @@ export async function checkDays(
     if (before && manifest) await compareDays(at, before, manifest);
     if (manifest) days++;
     last = manifest ?? last;
-    // An inventory that is not there may have said why an asset left.
+    // After a missing or altered inventory, the next one is not compared: the lost one may have said why an asset left.
     before = manifest;
   }
   for (const day of await daysIn(at)) {

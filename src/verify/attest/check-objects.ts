@@ -123,7 +123,7 @@ async function findExtra(at: Attesting, manifest: Manifest, known: KeySet): Prom
   }
 }
 
-/** An object is new if the record of its media is. The key of a sidecar is that of its media and one or two endings. */
+/** Whether the record of its media was written after the inventory. A sidecar's key is its media's key with one or two endings. */
 async function isNewer(at: Attesting, key: string, manifest: Manifest): Promise<boolean> {
   for (const media of [key, key.replace(/\.[^.]*$/, ''), key.replace(/\.[^.]*\.[^.]*$/, '')]) {
     if (await isWrittenAfter(at, media, manifest)) return true;

@@ -46,8 +46,8 @@ export async function countSelected<T extends { bytes: number }>(
 }
 
 /**
- * Copies the files of the selected assets, each verified, and notes it in `progress`. Files that are at the target already are
- * compared and stay, so that it can be continued. `onCopied`: called when all files of an asset are there.
+ * Copies the files of the selected assets, verifies each, and updates `progress`. Files that are at the target already are
+ * compared and stay, so that an interrupted copy can be continued. `onCopied`: called when all files of an asset are there.
  */
 export async function copyEach<T extends { assetId: string; files: FileToCopy[] }, Progress extends Copying>(
   places: { storage: Storage; target: Storage },
@@ -83,7 +83,7 @@ export async function copyEach<T extends { assetId: string; files: FileToCopy[] 
   await concurrently(waiting, atOnce, copy);
 }
 
-/** False: all files were there before. Length and checksum of each file are known afterwards. */
+/** False: all files were there before. Also sets length and checksum of each of `files`. */
 async function copyAsset<Progress extends Copying>(
   places: { storage: Storage; target: Storage },
   { files }: { files: FileToCopy[] },

@@ -13,7 +13,7 @@ export interface FileToCopy {
 }
 
 /**
- * Copies an object, verified by length and checksum. The same file at the target stays. `written`: it was not there.
+ * Copies an object, verified by length and checksum. The same file at the target stays: then `written` is false.
  * @throws Error if the object is missing or damaged, or if another file is at the target and `overwrite` is not set
  */
 export async function copyFile(
@@ -47,7 +47,7 @@ export async function described(
   return { bytes, crc32: known ?? (await crc32At(storage, at, { signal, versionId })) };
 }
 
-/** The bytes of an object. The last ones come only if length and checksum of all are right. */
+/** The bytes of an object. If length or checksum is wrong, the stream fails before the last bytes. */
 export async function verifiedBody(
   storage: Storage,
   { at, versionId, bytes, crc32 }: Omit<FileToCopy, 'to'>,

@@ -16,7 +16,7 @@ export interface Selection {
   connection?: string | undefined;
   /** The name of a version of the one asset. */
   version?: string | undefined;
-  /** The newest copy that was mirrored until then, of the assets that were not deleted before. */
+  /** Selects the newest copy that was mirrored by this time. Assets that were deleted by then are omitted. */
   asOf?: Date | undefined;
 }
 

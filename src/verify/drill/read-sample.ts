@@ -12,7 +12,7 @@ const longestMs = 10 * 60_000;
 
 /**
  * Reads all objects of these assets and versions, one after the other, and compares each byte by content hash, else by checksum.
- * The numbers and the time are those of the assets.
+ * `assets`, `objects`, `bytes` and `ms` do not include the versions.
  */
 export async function readSample(
   deps: { store: Store; storage: Storage },

@@ -17,7 +17,7 @@ export interface DrillDeps {
   store: Store;
   /** Opens the bucket with a client, credentials and connections of its own. */
   openBucket: () => Promise<Storage>;
-  /** Opens all that is sealed with the keys as they are now in the settings. */
+  /** Decrypts all tokens and secrets with the keys that the settings have now. */
   checkSecrets: () => Promise<DrillReport['secrets']>;
   thumbnails: { mirror: boolean };
   log: Log;

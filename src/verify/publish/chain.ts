@@ -28,6 +28,7 @@ export interface ChainDeps {
   signer?: Signer | undefined;
 }
 
+/** A manifest before it is added to the chain. */
 export type Unchained = Omit<Manifest, 'number' | 'previous' | 'keyId'>;
 
 /**
@@ -68,8 +69,8 @@ async function publish(storage: Storage, { number, envelope }: Link, signal: Abo
 }
 
 /**
- * The last manifest. The bucket has later ones than the database if a backup of that was restored, and all of them after a
- * rebuild. @throws ForeignManifest
+ * The last manifest of the chain. After a restored backup of the database, only the bucket has the later manifests; after a
+ * rebuild, only the bucket has any. @throws ForeignManifest
  */
 async function lastLink(deps: ChainDeps, signal: AbortSignal): Promise<Link | undefined> {
   const { store, storage } = deps;
@@ -87,7 +88,7 @@ async function lastLink(deps: ChainDeps, signal: AbortSignal): Promise<Link | un
   }
 }
 
-/** The manifest with this number in the bucket. The next one confirms it, so a key of the signer must have signed it. */
+/** The manifest with this number in the bucket. Our next manifest will confirm it, so one of our keys must have signed it. */
 async function readLink(
   { storage, signer }: ChainDeps,
   number: number,

@@ -1,6 +1,6 @@
 import type { Storage } from '../../storage/storage.ts';
 
-/** The first of the numbered keys at which nothing is: evidence of a day is never replaced. */
+/** The first numbered key without an object. A file that was written as evidence is never replaced. */
 export async function freeKey(storage: Storage, keyOf: (number: number) => string): Promise<string> {
   for (let number = 1; ; number++) {
     const key = keyOf(number);
