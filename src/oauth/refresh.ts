@@ -86,7 +86,7 @@ async function save(deps: RefreshDeps, pair: LeasedPair, issued: IssuedTokens): 
     deps.log.debug({ event: 'token.refreshed', connectionId }, 'access token refreshed');
     return { value: issued.accessToken, version: version + 1 };
   }
-  // The token of the disconnect was the previous one, so this one may still work.
+  // The disconnect was about the previous refresh token. This new one may still work.
   const connection = await connections.get(connectionId);
   if (issued.refreshToken !== undefined && connection?.status === 'disconnected') {
     await revoke(deps, connectionId, issued.refreshToken);
@@ -145,8 +145,8 @@ async function endRefused(deps: RefreshDeps, pair: LeasedPair): Promise<undefine
 }
 
 /**
- * Whether another pair was saved. After a takeover, waits: the previous lease holder may still be saving one, and first have to
- * notice that its connections to the database are dead (60 s).
+ * Whether another pair was saved. After a takeover, waits: the previous lease holder may still be saving one, and may first have
+ * to notice that its connections to the database are dead (60 s).
  */
 async function isReplaced({ store, leaseMs }: RefreshDeps, pair: LeasedPair): Promise<boolean> {
   const deadline = performance.now() + (pair.takenOver ? 4 * leaseMs : 0);

@@ -106,7 +106,7 @@ export function assetFileOperations({ store, storage }: Pick<OperationsDeps, 'st
   };
 }
 
-/** The answer of the bucket. A body in it may take longer, until `signal`. @throws Refused */
+/** Waits for the answer of the bucket, at most `answerMs`. Reading a body may take longer, until `signal`. @throws Refused */
 async function inTime<T>(ask: (stop: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T> {
   const late = new AbortController();
   const timer = setTimeout(() => late.abort(new Error(`no answer within ${answerMs / 1000} s`)), answerMs);

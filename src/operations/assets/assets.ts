@@ -103,7 +103,7 @@ export function assetOperations(deps: Deps) {
     /** The database's data about an asset, and whether its objects are in the bucket now. */
     asset: (id: string) => describe(deps, id),
 
-    /** Makes it due now, with all its attempts. A complete or leased asset stays as it is. */
+    /** Makes it due now, and counts its attempts from 0 again. A complete or leased asset stays as it is. */
     async retry(id: string) {
       checkRetry(await existingAsset(store, id));
       await store.assets.retry(id);

@@ -187,7 +187,7 @@ function onlyInLibrary(missing: Missing[]): Assurance['onlyInLibrary'] {
   return { ok: assets === 0, assets, bytes: sum((row) => row.bytes), unknownSize: sum((row) => row.unknown), since };
 }
 
-/** For one connection, too, `onTime` needs a scrub that is fast enough for the whole mirror. */
+/** Even for one connection, `onTime` is true only if the scrub is fast enough for the whole mirror. */
 async function scrubOf({ store, scrub }: Deps, connectionId: string | undefined, now: number) {
   const progress = await store.scrub.progress();
   const own = connectionId === undefined ? undefined : await store.assurance.verification(connectionId);

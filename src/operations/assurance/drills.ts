@@ -94,7 +94,7 @@ export const drillQuery = z.strictObject({ limit: rowsOfPage(20) });
 
 export function drillOperations({ store }: Pick<OperationsDeps, 'store'>) {
   return {
-    /** Requests a restore drill; a worker makes it. If one waits already, it is that one. */
+    /** Requests a restore drill; a worker runs it. If one waits already, returns the id of that one. */
     async startDrill(request: z.infer<typeof drillRequest> = {}): Promise<{ id: string }> {
       const { sample = usualSample } = drillRequest.parse(request);
       return { id: await store.drills.request({ sample }) };

@@ -238,7 +238,7 @@ export function connectionOperations(deps: Deps) {
       return { ...(await connection(id)), revoked: ended ? revoked : null };
     },
 
-    /** Retries all its failed assets, with all their attempts. */
+    /** Retries all its failed assets, and counts their attempts from 0 again. */
     async retryFailed(id: string): Promise<{ retried: number }> {
       const current = await existingConnection(store, id);
       if (current.status === 'disconnected') throw notActive(current);

@@ -25,7 +25,7 @@ const leaseMs = 60_000;
 /** Longer than a refresh and one attempt take. */
 const refreshLeaseMs = 180_000;
 const tickMs = 2000;
-/** Until a consent whose refresh token was refused is tried again. */
+/** How long a consent waits after the library refused its refresh token. */
 const refusedMs = 3_600_000;
 
 /** The attempt that a browser began with this state, from its sealed cookie. Each state works once. */
@@ -140,7 +140,7 @@ const isFinal = (error: unknown, { createdAt }: Consent) =>
 
 /** How long to wait after this error, in ms; undefined: as usual. */
 function waitOf(error: unknown): number | undefined {
-  // Another process may have rotated the token, and not have reached the database since: it still saves the new pair.
+  // Another process may have rotated the token, and may save the new pair when it reaches the database again.
   if (error instanceof OAuthError && error.invalidGrant) return refusedMs;
   return error instanceof RetryLater ? error.waitMs : undefined;
 }

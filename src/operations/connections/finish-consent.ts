@@ -32,9 +32,9 @@ export type Finished =
   /** The user connected again, or an operator disconnected the user, after this consent. */
   | { kind: 'superseded' };
 
-/** A consent that could not be finished, or its grant revoked, for this long is given up. */
+/** A consent is given up if for this long it could not be finished, or its grant could not be revoked. */
 export const giveUpMs = 24 * 3_600_000;
-/** Until a consent is tried again, unless the library named another time. */
+/** How long a consent waits for its next try, unless the library named another time. */
 export const retryMs = 15_000;
 
 export const openConsent = (sealer: Sealer, { id, tokens }: Consent) => openPair(sealer, purposeOf.consent(id), tokens);
@@ -47,7 +47,7 @@ export async function finishConsent(deps: ConsentDeps, consent: Consent, signal:
     return await finishFor(deps, consent, me);
   } catch (error) {
     if (!(error instanceof Superseded)) throw error;
-    // To revoke the grant could end a live connection of the user.
+    // Revoking the grant could end a live connection of the user.
     const own = await deps.store.connections.ofUser(me.user.id);
     if (isLive(own)) await deps.store.consents.remove(consent.id);
     else await revokeConsent(deps, consent);
@@ -62,7 +62,7 @@ async function finishFor(deps: ConsentDeps, consent: Consent, me: Me): Promise<F
     store.connections.ofUser(me.user.id),
     consent.connectionId === null ? undefined : store.connections.get(consent.connectionId),
   ]);
-  // An attempt before has saved the connection, and then failed.
+  // An earlier attempt saved the connection, and then failed.
   if (own?.connectedAt.getTime() === consent.createdAt.getTime()) {
     return { kind: 'connected', ...(await begin(deps, { id: own.id, created: false }, me)) };
   }
@@ -117,7 +117,7 @@ const saveConnection = (
     consent,
   });
 
-/** Ends a consent that can never be finished. Its user is unknown: to revoke the grant could end a live connection. */
+/** Ends a consent that can never be finished. Its user is unknown, so revoking the grant could end a live connection. */
 export async function giveUpConsent(deps: ConsentDeps, consent: Consent, reason: string): Promise<void> {
   const { connectionId } = consent;
   deps.log.warn({ event: 'consent.given_up', connectionId, reason }, 'consent given up');

@@ -60,6 +60,7 @@ type Deps = Pick<
 
 /** Transfers of this time determine the estimated rate. */
 const recentMs = 60_000;
+/** Seconds of transfers before a rate is estimated. */
 const soonestEstimate = 5;
 
 export function planOperations(deps: Deps) {
@@ -117,9 +118,7 @@ export function planOperations(deps: Deps) {
           byKind,
           /** By company, type and kind. */
           rows,
-          /** New, missing, changed and waiting together. */
           toMove,
-          /** Seconds at `bytesPerSecond`, which is measured or a limit; null: unknown. */
           time: { seconds: bytesPerSecond === null ? null : toMove.bytes / bytesPerSecond, bytesPerSecond, from },
         };
       };

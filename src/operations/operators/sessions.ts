@@ -49,7 +49,7 @@ export function sessionOperations({ store, sessionIdle }: Pick<OperationsDeps, '
   const isOwn = ({ subject, method }: Session, asker: Asker) =>
     subject === asker.subject && (method === 'admin_token') === (asker.method === 'admin_token');
 
-  /** An own session, for an admin any. */
+  /** A session of the asker; for an admin, any session. */
   async function session(id: string, asker: Asker) {
     const found = await store.sessions.get(id, sessionIdle);
     return found && (isAdmin(asker) || isOwn(found, asker)) ? shown(found, asker) : undefined;

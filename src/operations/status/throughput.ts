@@ -51,6 +51,7 @@ export function historyOperations({ store }: Pick<OperationsDeps, 'store'>) {
     for (const row of await store.throughput.minutes(start, end)) known.set(row.minute, row);
   }
 
+  /** Reads old minutes back to `wanted`, as far as the time allows. Returns the recent minutes, which may still change. */
   async function readUntil(wanted: number, now: number): Promise<Minute[]> {
     const settled = floor(now - settledMs, minute);
     if (to < settled - ranges.hour.span || to > settled) {
