@@ -55,7 +55,7 @@ export async function dashboard(
   }
 }
 
-/** In the order in which rules of later ones win. */
+/** The style sheets, in this order: the rules of later ones win. */
 const styles = ['base', 'header', 'figures', 'controls', 'files', 'tables', 'dialogs', 'narrow-screens', 'assurance'];
 
 const shell = (base: string, version: string) => `<!doctype html>

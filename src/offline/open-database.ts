@@ -6,7 +6,7 @@ import { openStore, type Store } from '../store/store.ts';
 
 /**
  * The database of the configuration, for a verb that works without the service. asset-mirror may run meanwhile, or be unable
- * to start. `open` closes it.
+ * to start. `open` closes it at the end.
  */
 export async function openDatabase(config: CopyConfig, log: Log, open: AsyncDisposableStack): Promise<Store> {
   const store = await openStore({ url: await urlOf(config, log, open), log });

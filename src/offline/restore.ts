@@ -52,7 +52,7 @@ export async function restoreFrom(
 
 interface Opening {
   log: Log;
-  /** Closes everything. */
+  /** Closes at the end what was opened. */
   open: AsyncDisposableStack;
 }
 
@@ -74,7 +74,7 @@ export async function openTarget(config: CopyConfig, to: StorageTarget, { log, o
     await target.close();
     if (to.kind === 'directory') await rmdir(join(to.path, draftFolder)).catch(() => {});
   });
-  // Perhaps this mirror under another name.
+  // It may be the bucket of this mirror under another name.
   if (await target.head(bucketIdKey))
     throw new WrongSelection(
       `The target belongs to a mirror: ${target.name} has ${bucketIdKey}. Name another directory or bucket.`,

@@ -99,7 +99,7 @@ export class Webhooks {
     this.#work.add(work);
   }
 
-  /** The endpoint in the environment gets events again from the start of a process, also after it answered 410. */
+  /** Enables the endpoint of WEBHOOK_URL when a process starts, even if the endpoint answered 410 before. */
   async #begin(): Promise<void> {
     const { store, environment } = this.#deps;
     await store.webhooks.begin();
@@ -135,7 +135,7 @@ export class Webhooks {
         if (!target) return;
         const delivery = await store.webhooks.lease(endpointId, leaseMs);
         if (!delivery) return;
-        // In the environment, another process may have another address.
+        // Another process may have another WEBHOOK_URL, so the stored address may not be the one that is used.
         await this.#deliver({ ...endpoint, url: shownAddress(target.url) }, target, delivery);
       }
     } catch (err) {

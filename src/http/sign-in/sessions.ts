@@ -39,7 +39,7 @@ export function createSessions({ store, adminToken, publicUrl, signIn }: Session
     sameSite: 'lax',
     secure: protocol === 'https:',
   };
-  // Another token, provider or other roles end the sessions that the old ones gave.
+  // If ADMIN_TOKEN, the provider or its roles change, the sessions that the old settings gave end.
   const ofToken = hashOf(`operator session\0${adminToken}`);
   const ofProvider = hashOf(JSON.stringify({ ...signIn.provider, clientSecret: undefined }));
   const givenBy = ({ method }: Operator) => (method === 'admin_token' ? ofToken : ofProvider);

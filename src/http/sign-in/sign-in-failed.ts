@@ -24,7 +24,7 @@ export class SignInFailed extends NamedError {
   }
 }
 
-/** The provider cannot be asked. */
+/** The provider does not answer, or OIDC_ISSUER is wrong. */
 export function unavailable(issuer: string, cause: unknown): SignInFailed {
   const where = `it must be exactly the issuer in ${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`;
   return new SignInFailed(
@@ -34,7 +34,7 @@ export function unavailable(issuer: string, cause: unknown): SignInFailed {
   );
 }
 
-/** Sorts an error of the provider's answer. */
+/** The error for the person who signs in, from an error of a request to the provider. */
 export function failureOf(cause: unknown): SignInFailed {
   if (cause instanceof AuthorizationResponseError && cause.error === 'access_denied') {
     return new SignInFailed('sign_in_denied', 'The provider reports that the sign-in was denied or cancelled.', {

@@ -21,8 +21,8 @@ export type TokenVerdict<T> = T | 'wrong' | { wait: number };
 export type TokenCheck = ReturnType<typeof createTokenCheck>;
 
 /**
- * Finds whose token it is, and limits wrong tokens by address: ADMIN_TOKEN, or one that `find` knows. A right token is always
- * accepted: an operator may share the address (a proxy, a NAT) with an attacker.
+ * Finds the operator of a token, which is ADMIN_TOKEN or one that `find` knows, and limits wrong tokens by address. A right token
+ * is always accepted: an operator may share the address (a proxy, a NAT) with an attacker.
  */
 export function createTokenCheck(adminToken: string) {
   const failures = new RateLimiterMemory({ points: mostFailures, duration: windowSeconds });
