@@ -169,7 +169,7 @@ const actionTexts = {
 const generalEventTexts = {
   'drill.passed': 'A restore drill passed',
   'drill.failed': 'A restore drill failed',
-  'bucket.differs': 'The bucket differs from the database; a repair has started',
+  'bucket.differs': 'A verification found that the bucket differs from the database',
   'webhook.gone': 'A webhook endpoint answered 410; its events wait until it is enabled again',
   'webhook.given_up': 'An event was given up: a webhook endpoint did not accept it for 3 days',
 };
