@@ -20,9 +20,9 @@ const syncConcurrency = 10;
 /** The BullMQ workers of both queues. `signal`: the process stops. */
 export function openJobs(
   { config, queues, limiter, log }: Context,
-  at: { mirror: MirrorDeps; sync: SyncDeps; dispatcher: Dispatcher; signal: AbortSignal },
+  deps: { mirror: MirrorDeps; sync: SyncDeps; dispatcher: Dispatcher; signal: AbortSignal },
 ) {
-  const { leases } = at.mirror;
+  const { leases } = deps.mirror;
   let running = 0;
   /** Counts the jobs that this process works on. */
   const counted =
@@ -38,12 +38,12 @@ export function openJobs(
   const workers = [
     queues.worker<AssetJob>(
       'assets',
-      counted((job) => assetJob(at.mirror, at.dispatcher, job)),
+      counted((job) => assetJob(deps.mirror, deps.dispatcher, job)),
       { concurrency: config.transfer.concurrency },
     ),
     queues.worker<SyncJob>(
       'syncs',
-      counted(({ data }) => runSyncs(at.sync, data.connectionId, at.signal, data.mode)),
+      counted(({ data }) => runSyncs(deps.sync, data.connectionId, deps.signal, data.mode)),
       { concurrency: syncConcurrency },
     ),
   ];
@@ -52,7 +52,7 @@ export function openJobs(
     run(): void {
       for (const worker of workers) {
         void worker.run().catch((err) => {
-          if (!at.signal.aborted) log.error({ event: 'worker.failed', err, queue: worker.name }, 'worker failed');
+          if (!deps.signal.aborted) log.error({ event: 'worker.failed', err, queue: worker.name }, 'worker failed');
         });
       }
     },
@@ -89,7 +89,7 @@ async function assetJob(mirror: MirrorDeps, dispatcher: Dispatcher, job: { data:
     const outcome = await whileLeased(leased, () => (isMedia ? mirrorAsset(mirror, leased) : followUp(mirror, leased)));
     const result = isMedia && resultOf(outcome);
     if (result) mirror.metrics.assets.inc({ result });
-    return shown(leased.asset.attempts + 1, outcome);
+    return resultOrThrow(leased.asset.attempts + 1, outcome);
   } finally {
     dispatcher.freed(leased.asset.connectionId);
   }
@@ -107,7 +107,7 @@ async function whileLeased({ asset, forget }: LeasedAsset, work: () => Promise<O
   }
 }
 
-function shown(attempt: number, { outcome, reason, retryInMs }: Outcome) {
+function resultOrThrow(attempt: number, { outcome, reason, retryInMs }: Outcome) {
   const next = outcome === 'attempt_failed' ? `; next try in ${formatDuration(retryInMs ?? 0)}` : '';
   if (next || outcome === 'failed') throw new Error(`attempt ${attempt}${because(reason)}${next}`);
   return { outcome, attempt, reason: reason && renderReason(reason), retryInMs };

@@ -40,7 +40,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   let stopBy = Number.POSITIVE_INFINITY;
   const readiness = createReadiness({ database: store.check, queue: () => queues.check(), bucket: storage.check });
   // Gauges from the database are the same in every process, so workers do not export them.
-  const records =
+  const gauges =
     role === 'worker'
       ? undefined
       : recordGauges(metrics.registry, {
@@ -52,7 +52,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
           drillInterval: config.drillInterval,
           tagKeys: config.metricsTags,
         });
-  const health = createHealth(readiness, createExposition({ metrics, readiness, refresh: records?.refresh }));
+  const health = createHealth(readiness, createExposition({ metrics, readiness, refresh: gauges?.refresh }));
   if (metricsPort !== undefined) {
     const server = await startHealthServer(health, { host, port: metricsPort });
     starting.defer(() => server.close());

@@ -87,7 +87,7 @@ export async function startWorkers(context: Context) {
     async stop(graceMs: number): Promise<void> {
       const started = performance.now();
       stopping.abort(new Error('shutting down'));
-      const verified = Promise.all([verifying.stop(), scrubbing?.stop(), drills.stop()]);
+      const verificationsStopped = Promise.all([verifying.stop(), scrubbing?.stop(), drills.stop()]);
       await Promise.all([
         ...[dispatcher.stop(), filtering.stop(), sweeping.stop(), expiring.stop()],
         ...[writingChanges.stop(), writingAuditLog.stop(), reading.stop()],
@@ -97,7 +97,7 @@ export async function startWorkers(context: Context) {
       await Promise.all([pruning.stop(), locks?.stop(), removing.stop(), webhooks.stop(), heartbeat?.stop()]);
       await breaker.stop();
       await leases.close();
-      await verified;
+      await verificationsStopped;
       log.info({ event: 'worker.stopped', ms: Math.round(performance.now() - started) }, 'workers stopped');
     },
   };

@@ -193,13 +193,13 @@ async function finish(
   const { detail, media, sidecars, reasons, isReplaced } = found;
   // The record keeps describing the version in the bucket.
   const api = isReplaced && asset.detail ? asset.detail : withoutLinks(detail);
-  const isNew =
+  const isChanged =
     sidecars.transcriptState !== asset.transcriptState ||
     !isDeepStrictEqual(sidecars.thumbnail, asset.thumbnail) ||
     !isDeepStrictEqual(asset.detail, storable(api));
   const mirroredAt = asset.mirroredAt?.getTime() ?? databaseTime(lease);
   const written =
-    isNew || !asset.recordKey ? await writeRecord(deps, leased, { media, api, sidecars, mirroredAt }) : undefined;
+    isChanged || !asset.recordKey ? await writeRecord(deps, leased, { media, api, sidecars, mirroredAt }) : undefined;
   const recordKey = written ?? asset.recordKey!;
   const checks = asset.followUps + 1;
   const waitMs = isReplaced ? null : nextFollowUp(deps, leased, sidecars, detail, checks);

@@ -169,7 +169,7 @@ async function movePart(
       requireLease(await deps.store.assets.savePart(lease, part));
       return part;
     } catch (error) {
-      if (signal.aborted || tries === triesPerPart || !isOwn(error)) throw error;
+      if (signal.aborted || tries === triesPerPart || !concernsOnlyPart(error)) throw error;
       const reason = toReason(error);
       const fields = { assetId: lease.assetId, part: number, reason: renderReason(reason) };
       deps.log.info({ event: 'part.retry_scheduled', ...fields }, 'part failed, will retry');
@@ -182,8 +182,8 @@ async function movePart(
 }
 
 /** Whether an error concerns this part alone, so that fetching it again may help. The downloader has retried the link already. */
-function isOwn(error: unknown): boolean {
-  const others = [
+function concernsOnlyPart(error: unknown): boolean {
+  const widerErrors = [
     HttpError,
     OtherVersion,
     UploadLost,
@@ -194,5 +194,5 @@ function isOwn(error: unknown): boolean {
     StorageUnavailable,
     TooSlow,
   ];
-  return !others.some((kind) => error instanceof kind);
+  return !widerErrors.some((kind) => error instanceof kind);
 }

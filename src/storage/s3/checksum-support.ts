@@ -91,11 +91,11 @@ export async function* findProofs(
     return checksum ? kept[checksum.algorithm] === (await checksum.base64()) : unquoted(etag) === body.etag;
   }
   const works = async (proof: Proof) =>
-    (await put(proof).catch(refused)) && (await ofPartsToo(client, target, partAlgorithmFor(proof, 1)!));
+    (await put(proof).catch(refused)) && (await worksInParts(client, target, partAlgorithmFor(proof, 1)!));
   let some = false;
   for (const proof of ['sha256', 'crc32', 'crc64nvme'] as const) {
     // Longer bodies have CRC-32. No object is written for it here: where versions are locked, each would stay.
-    if (!(await works(proof)) || (proof === 'sha256' && !(await ofPartsToo(client, target, 'crc32')))) continue;
+    if (!(await works(proof)) || (proof === 'sha256' && !(await worksInParts(client, target, 'crc32')))) continue;
     some = true;
     yield proof;
   }
@@ -123,7 +123,11 @@ export async function removeProbes(
 }
 
 /** Some stores keep another kind of checksum for an object in parts than they were asked for. */
-async function ofPartsToo(client: S3Client, target: PutObjectCommandInput, algorithm: NonNullable<Upload['checksum']>) {
+async function worksInParts(
+  client: S3Client,
+  target: PutObjectCommandInput,
+  algorithm: NonNullable<Upload['checksum']>,
+) {
   const { ContentLength: _, Body: __, ...rest } = target;
   const checksum = uploadChecksums[algorithm];
   const begun = await client.send(new CreateMultipartUploadCommand({ ...rest, ...checksum })).catch(refused);

@@ -21,7 +21,7 @@ import { memoryKeyOf, type S3Options } from './client.ts';
 import { codeOf, isUnsupported, statusOf } from './errors.ts';
 import { lifecycle } from './lifecycle.ts';
 import { objectLock } from './object-lock.ts';
-import { giveUp, openUploads, parts, storageClass } from './probe-uploads.ts';
+import { canAbortUploads, openUploads, parts, storageClass } from './probe-uploads.ts';
 import { ProbedBucket } from './probed-bucket.ts';
 
 /**
@@ -48,7 +48,7 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
     yield await mirrorId(bucket, knownId);
     yield* attempt(bucket, parts, 'wrong', 'parts', 's3:PutObject and s3:ListMultipartUploadParts');
     yield* attempt(bucket, storageClass, 'wrong', 'storage class', 's3:PutObject with this storage class');
-    yield* attempt(bucket, giveUp, 'wrong', 'abort uploads', 's3:AbortMultipartUpload');
+    yield* attempt(bucket, canAbortUploads, 'wrong', 'abort uploads', 's3:AbortMultipartUpload');
     yield* attempt(bucket, openUploads, 'note', 'open uploads', 's3:ListBucketMultipartUploads');
     yield* attempt(bucket, lifecycle, 'note', 'lifecycle', 's3:GetLifecycleConfiguration');
     if (bucket.behindMs !== undefined) yield clockFinding('bucket', bucket.behindMs, 'the store');

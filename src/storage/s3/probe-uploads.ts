@@ -94,7 +94,7 @@ export async function storageClass(bucket: ProbedBucket): Promise<Finding[]> {
 }
 
 /** Whether an upload in parts can be ended without an object. */
-export async function giveUp(bucket: ProbedBucket): Promise<Finding[]> {
+export async function canAbortUploads(bucket: ProbedBucket): Promise<Finding[]> {
   const { client, probe } = bucket;
   const UploadId = await bucket.beginUpload();
   try {

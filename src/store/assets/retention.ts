@@ -23,7 +23,7 @@ interface Page<T> {
   limit: number;
 }
 
-const isLibrarys = sql`state <> 'gone' AND media IS NOT NULL`;
+const isLockable = sql`state <> 'gone' AND media IS NOT NULL`;
 
 /** Saves where the locks are. If they were in another bucket before, no lock is known any more. */
 export async function setPlace(db: Database, place: string): Promise<void> {
@@ -48,7 +48,7 @@ export async function endingLocks(
 ): Promise<(LockedMedia & { until: Date })[]> {
   const { rows } = await sql<LockedMedia & { until: Date }>`
     SELECT id, lease, media->>'key' AS key, retained_until AS until FROM assets
-    WHERE retained_until IS NOT NULL AND ${isLibrarys} AND retained_until < ${inMs(ms)}
+    WHERE retained_until IS NOT NULL AND ${isLockable} AND retained_until < ${inMs(ms)}
       ${after ? sql`AND (retained_until, id) > (${after.until}, ${after.id})` : sql``}
     ORDER BY retained_until, id LIMIT ${limit}`.execute(db);
   return rows;
@@ -58,7 +58,7 @@ export async function endingLocks(
 export async function unknownLocks(db: Database, { after, limit }: Page<{ id: string }>): Promise<LockedMedia[]> {
   const { rows } = await sql<LockedMedia>`
     SELECT id, lease, media->>'key' AS key FROM assets
-    WHERE id > ${after?.id ?? ''} AND retained_until IS NULL AND ${isLibrarys} ORDER BY id LIMIT ${limit}`.execute(db);
+    WHERE id > ${after?.id ?? ''} AND retained_until IS NULL AND ${isLockable} ORDER BY id LIMIT ${limit}`.execute(db);
   return rows;
 }
 
