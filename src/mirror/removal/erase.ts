@@ -1,5 +1,6 @@
 import { idSegment, mediaKey, tombstoneKey } from '../../storage/keys.ts';
 import type { WaitingErasure } from '../../store/removals/erasures.ts';
+import { putJson } from '../record.ts';
 import { leaseForRemoval, type RemovalDeps, workOnEach } from './lease-for-removal.ts';
 import { type Held, purgeAsset, type Stored, withoutRow } from './purge-asset.ts';
 
@@ -16,7 +17,7 @@ interface EraseDeps extends RemovalDeps {
  * 1. The request saved a tombstone in the database.
  * 2. The asset is leased and becomes `gone`: no worker writes it, and because of the tombstone no sync records it again.
  * 3. A tombstone is written to the bucket, so no rebuild restores the asset.
- * 4. What the bucket has of it is counted and saved, then removed, the records first.
+ * 4. Its objects in the bucket are counted, the count is saved, and they are removed, the records first.
  * 5. The database deletes everything that it knows of the asset.
  */
 export async function eraseAssets(deps: EraseDeps): Promise<number> {
@@ -48,7 +49,7 @@ async function eraseAsset(deps: EraseDeps, waiting: WaitingErasure): Promise<boo
   return eraseLeased(deps, waiting, undefined, { signal });
 }
 
-/** With a key in the folder where its file would be stored: a worker may have died after it stored a file, and before it recorded that. */
+/** Adds a key in the folder of the asset's file: a worker may have stored a file there, and died before it recorded that. */
 const withUnrecordedKey = (asset: Stored, template: string): Stored => ({
   ...asset,
   earlierKeys: [...asset.earlierKeys, mediaKey(template, { ...asset, assetId: asset.id, filename: 'any' })],
@@ -83,6 +84,5 @@ async function writeTombstone(
 ): Promise<void> {
   if (await storage.head(tombstoneKey(hash))) return;
   const tombstone = await store.removals.tombstone(assetId);
-  const content = `${JSON.stringify({ version: 1, ...tombstone }, null, 2)}\n`;
-  await storage.put(tombstoneKey(hash), content, { contentType: 'application/json', signal });
+  await putJson(storage, tombstoneKey(hash), { version: 1, ...tombstone }, signal);
 }
