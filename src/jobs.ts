@@ -76,7 +76,6 @@ export function openJobs(
   };
 }
 
-/** Works on one asset, and returns what the queue dashboard shows. @throws the reason of a failed attempt */
 async function assetJob(mirror: MirrorDeps, dispatcher: Dispatcher, job: { data: AssetJob }) {
   const leased = await mirror.leases.take(job.data.assetId);
   if (!leased) {
@@ -107,6 +106,7 @@ async function whileLeased({ asset, forget }: LeasedAsset, work: () => Promise<O
   }
 }
 
+/** What the queue dashboard shows of a job. @throws for a failed attempt: the queue then counts the job as failed */
 function resultOrThrow(attempt: number, { outcome, reason, retryInMs }: Outcome) {
   const next = outcome === 'attempt_failed' ? `; next try in ${formatDuration(retryInMs ?? 0)}` : '';
   if (next || outcome === 'failed') throw new Error(`attempt ${attempt}${because(reason)}${next}`);

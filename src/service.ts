@@ -24,7 +24,8 @@ function logAwaited(log: Log, { bucket, queue }: Record<string, string>): void {
 }
 
 /**
- * Opens the context and starts a role; `stop` ends it in order, within the grace, except for token refreshes that still run.
+ * Opens the context and starts a role. `stop` closes everything in reverse order, and waits at most SHUTDOWN_GRACE for that;
+ * then it waits for token refreshes that still run.
  * @throws the reason of `signal` if it is aborted before everything has started; then all is closed again
  */
 export async function startService(config: Config, log: Log, role: Role = 'all', options: ContextOptions = {}) {

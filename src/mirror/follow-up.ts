@@ -148,8 +148,8 @@ async function completeThumbnail(
 }
 
 /**
- * Ends repairs of sidecars that the library no longer has. What is damaged is forgotten, or each verification would request its
- * repair again; its object stays, and then belongs to no record.
+ * Ends repairs of sidecars that the library no longer has. A damaged sidecar is removed from the records; otherwise
+ * each verification would request its repair again. Its object stays in the bucket.
  */
 async function endRepairs(
   deps: MirrorDeps,

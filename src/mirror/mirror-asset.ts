@@ -214,8 +214,10 @@ async function skip(
   return { outcome: 'skipped', reason };
 }
 
-/** Schedules the next check of a video that is still transcoding: after half the time so far, at most
- * ten minutes but at least `poll`, and never after the deadline. */
+/**
+ * Schedules the next check of a video that is still transcoding: after half the time so far, at most ten minutes but at least
+ * `poll`, and never after the deadline.
+ */
 async function waitForProcessing(deps: MirrorDeps, leased: LeasedAsset): Promise<Outcome> {
   const { asset, lease } = leased;
   const { poll, giveUp } = deps.processing;

@@ -36,7 +36,7 @@ export async function openSource(deps: MirrorDeps, leased: LeasedAsset, detail: 
   }
   if (!mp4) throw new KnownError({ code: 'no_link' });
   const download = await deps.downloader.open(mp4, leased.signal);
-  // `size` is the original's: of the rendition only the server knows the length.
+  // `size` is that of the original. Only the server knows the length of the rendition.
   const bytes = lengthOf(download, undefined, 'video/mp4');
   await refuseErrorPage(download, 'mp4');
   return pinnedIfLarge(deps, leased, { variant: 'mp4', link: mp4, bytes }, download);

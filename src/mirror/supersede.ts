@@ -24,8 +24,8 @@ export function isSameFile({ media, detail }: Pick<Asset, 'media' | 'detail'>, n
  * 4. The new bytes are written, and then the new record, last.
  * 5. `removeSuperseded` removes the objects that no version uses any longer.
  *
- * So the stored file or its version is complete at any time until the new file is, no record ever describes bytes that are not
- * its own, and no key is forgotten.
+ * At any time, at least one is complete: the stored file, its version or the new file. No record ever describes the bytes of
+ * another file, and no key is forgotten.
  */
 export async function prepareReplacement(deps: MirrorDeps, leased: LeasedAsset, next: FileIdentity): Promise<void> {
   const { asset, lease } = leased;

@@ -75,7 +75,7 @@ export async function transferInParts(
     if (error instanceof TooSlow && done.size > resumedParts) {
       throw new RetryLater(error.reason, withMargin(2 * error.windowMs));
     }
-    // After some parts it may be one server of several, with other ETags: after the first attempt, parts are tried once more.
+    // If some parts were stored, one of several servers may have other ETags: the second attempt then tries parts once more.
     if (error instanceof RangeRefused && (done.size === 0 || leased.asset.attempts > 0))
       throw new NotInParts(error.message, { cause: error });
     throw error;

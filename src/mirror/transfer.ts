@@ -100,7 +100,7 @@ async function transferPinned(
   try {
     return await transferInParts(deps, leased, upload, link);
   } catch (error) {
-    // The first time it may be one server of several; after that the file is transferred as one body.
+    // One of several servers may be the cause, so the second attempt tries parts again. If that fails, the file goes as one body.
     if (!(error instanceof NotInParts) || asset.attempts === 0) throw error;
   }
   const download = await deps.downloader.open(link, signal);

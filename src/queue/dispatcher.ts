@@ -112,6 +112,7 @@ export class Dispatcher {
     if (this.#options.breaker.openReason === undefined) await this.#dispatch();
     if (performance.now() - this.#lastSweep > this.#options.timings.sweep) {
       const began = performance.now();
+      // If more assets may need another connection, the next round sweeps again.
       this.#lastSweep = (await sweep(this.#options)) ? -Infinity : began;
     }
     await this.#alignChanged();

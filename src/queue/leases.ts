@@ -104,7 +104,7 @@ export class Leases {
     }
   }
 
-  /** When a lease ends that is taken now. */
+  /** The end of a lease that is taken or renewed now. */
   #ends(): Pick<Entry, 'until' | 'untilDate'> {
     const { assetLease } = this.#timings;
     return { until: performance.now() + assetLease, untilDate: Date.now() + assetLease };

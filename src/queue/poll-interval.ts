@@ -13,7 +13,7 @@ export interface Polled {
 /** After news, this many syncs follow at the shortest interval; then it doubles in periods of the same length. */
 const syncsAfterNews = 4;
 
-/** An interval that was set for a connection is kept. Others are short after news, and grow until they are idle again. */
+/** An interval that was set for a connection is kept. Other intervals are short after news, and then grow to the idle interval. */
 export function pollInterval(
   { settings, newsAt }: Polled,
   now: number,

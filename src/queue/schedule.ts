@@ -8,7 +8,10 @@ import type { Queues, SyncJob } from './queues.ts';
 
 type Scheduler = JobSchedulerJson<SyncJob>;
 
-/** A kept job may have the id of the next one, after the clock was set back: then BullMQ adds none (see bullmq-issues.md). */
+/**
+ * Finished jobs are deleted. Otherwise, after the clock was set back, one of them may have the id of the next job, and BullMQ
+ * does not add that job (see bullmq-issues.md).
+ */
 const freesItsId = { removeOnComplete: true, removeOnFail: true };
 
 export interface ScheduleOptions {

@@ -40,7 +40,7 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
     const reason = listed.problem;
     if (!before) return { state: 'failed', reason, reset: true, due: false };
     if (before.skipped) return undefined;
-    // It is in the library again, so its file must not be removed. The library may describe it better by itself.
+    // It is in the library again, so its file must not be removed. It is due, because a request for it alone may be readable.
     if (before.state === 'gone') return { ...pending, state: hasCopy(before) ? 'mirrored' : 'pending', reason };
     // A known asset keeps its state: an unreadable listing says nothing about the file.
     if (isDeepStrictEqual(before.reason, reason)) return undefined;

@@ -4,8 +4,9 @@ import { isTooMany, logHeld, sampleSize } from '../floor/held-changes.ts';
 import { HttpError } from '../source/http.ts';
 import type { Run, SyncDeps } from './deps.ts';
 
-/** Missing assets that are marked as gone at a time. If each is requested first, few: an interruption repeats these requests. */
+/** Missing assets per page. */
 const pageSize = 1000;
+/** The same if each asset is requested: an interrupted run repeats the requests of a page. */
 const requestedSize = 50;
 /** Requests to the library at a time. */
 const requestsAtOnce = 4;
@@ -65,6 +66,7 @@ async function goneOf(
       await withToken(connectionId, (token) => client.getAsset({ token, assetId, signal }));
     } catch (error) {
       if (error instanceof HttpError && (error.status === 404 || error.status === 410)) gone.push(assetId);
+      // Any other refusal confirms nothing: the asset stays.
       else if (!(error instanceof Rejected || (error instanceof HttpError && error.status < 500))) throw error;
     }
   });

@@ -186,7 +186,7 @@ class Planner {
     this.result.problems.push(renderReason(problem));
   }
 
-  /** Makes a request. If it has to wait, reports that, waits and repeats it, but does not wait for a missing key of the tokens. */
+  /** Makes a request. If it has to wait, reports that, waits and repeats it. @throws at once if the tokens cannot be decrypted */
   async #request<T>(connection: Connection, companyId: string | null, call: (token: string) => Promise<T>): Promise<T> {
     for (;;) {
       try {

@@ -21,21 +21,21 @@ export const proofs = ['sha256', 'crc32', 'crc64nvme', 'md5-etag', 'none'] as co
 export type Proof = (typeof proofs)[number];
 
 /**
- * The checksum of a body of `bytes`; undefined when a proof has none. A block of the content hash has its SHA-256, which is
- * computed anyway; longer bodies have CRC-32.
+ * The checksum to send with a body of `bytes`; undefined when a proof has none. With `sha256`, a body longer than a block of
+ * the content hash is sent with CRC-32: only the SHA-256 of each block is computed.
  */
 export function algorithmFor(proof: Proof, bytes: number): Algorithm | undefined {
   if (proof === 'md5-etag' || proof === 'none') return undefined;
   return proof === 'sha256' && bytes > blockBytes ? 'crc32' : proof;
 }
 
-/** The checksum of the parts of an upload. The CRC-32 of parts gives that of the whole object, CRC-64 does not. */
+/** The checksum of the parts of an upload. CRC-32 takes the place of CRC-64: `crc32Of` combines that of the parts. */
 export function partAlgorithmFor(proof: Proof, partBytes: number): Upload['checksum'] {
   const algorithm = algorithmFor(proof, partBytes);
   return algorithm === 'crc64nvme' ? 'crc32' : algorithm;
 }
 
-/** How an upload is begun. Of CRC-32 the store keeps that of the whole object; of SHA-256, S3 can only combine those of the parts. */
+/** The fields that begin an upload. S3 keeps one CRC-32 of the whole object; for SHA-256, it can only combine that of the parts. */
 export const uploadChecksums = {
   sha256: { ChecksumAlgorithm: 'SHA256', ChecksumType: 'COMPOSITE' },
   crc32: { ChecksumAlgorithm: 'CRC32', ChecksumType: 'FULL_OBJECT' },
@@ -122,7 +122,7 @@ export async function removeProbes(
   return written.size;
 }
 
-/** Some stores keep another kind of checksum for an object in parts than they were asked for. */
+/** Whether the store accepts the checksum for an upload, and will keep the requested type. Some stores keep another type. */
 async function worksInParts(
   client: S3Client,
   target: PutObjectCommandInput,

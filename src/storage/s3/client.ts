@@ -76,7 +76,7 @@ export function agentsTo({ connections, proxies }: Pick<S3Options, 'connections'
   const settings = {
     maxSockets: connections,
     keepAlive: true,
-    // Of idle sockets: each request sets its own.
+    // For idle sockets only: each request sets its own timeout.
     timeout: idleMs,
     ...(proxies && {
       proxyEnv: { HTTP_PROXY: proxies.http, HTTPS_PROXY: proxies.https, NO_PROXY: withSubdomains(proxies.no) },

@@ -20,7 +20,7 @@ import { readObject } from './read.ts';
 const largestCopy = 5 * 2 ** 30;
 const copyPartBytes = 2 ** 30;
 
-/** See `Storage.keep`. Within the store, nothing is transferred, unless only the content can prove the copy. */
+/** See `Storage.keep`. The store copies the object itself. Its content is read only if nothing else can prove the copy. */
 export async function keep(
   bucket: Bucket,
   key: string,
@@ -33,7 +33,7 @@ export async function keep(
     const { VersionId, bytes, etag } = source;
     if (found && (found.bytes !== bytes || found.etag !== etag))
       throw new Error(`keep ${key}: another object has replaced it`);
-    // The version `null` is of a time without versions, and is overwritten when they are suspended.
+    // The version `null` was written without versioning. While versioning is suspended, the next write replaces it.
     if (VersionId && VersionId !== 'null') return { key, versionId: VersionId, bytes, etag };
     if (bytes > (bucket.options.largestCopy ?? largestCopy)) await copyInParts(bucket, key, as, source, signal);
     else await copyWhole(bucket, key, as, source, signal);
@@ -62,7 +62,7 @@ async function headOf(bucket: Bucket, key: string, signal: AbortSignal | undefin
 /** Whether ETags or checksums prove that two objects are the same. False is no proof that they differ: a copy may have others. */
 function isSame(one: Head, other: Head): boolean {
   if (one.etag && one.etag === other.etag) return true;
-  // The checksum of an object in parts may be one of their checksums, and ends in their number.
+  // A checksum that ends in `-` and a number was made of the checksums of the parts, so it depends on the size of the parts.
   return (['ChecksumSHA256', 'ChecksumCRC32', 'ChecksumCRC64NVME'] as const).some(
     (name) => one[name] && !one[name].includes('-') && one[name] === other[name],
   );

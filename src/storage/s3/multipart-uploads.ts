@@ -120,7 +120,7 @@ export async function completeUpload(
   signal?: AbortSignal,
 ): Promise<Stored> {
   const { key } = upload;
-  // The answer may be cut off, a 5xx, or NoSuchUpload because an earlier attempt has succeeded.
+  // After an error, the object may be complete nevertheless: a lost answer, a 5xx, or NoSuchUpload after an earlier success.
   const doubt = await sendComplete(bucket, upload, parts);
   const found = await bucket.describe(key, signal);
   const expected = etagOfParts(parts);

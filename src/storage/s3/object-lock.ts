@@ -44,7 +44,7 @@ async function currentLock(bucket: Bucket, key: string) {
   return { VersionId, Mode, RetainUntilDate };
 }
 
-/** The lock of a version. The Versity gateway does not tell that of an older one in the answer to HEAD. */
+/** The lock of a version. It is not read by HEAD: for an older version, the Versity gateway leaves the lock out of that answer. */
 export async function lockOf(bucket: Bucket, key: string, VersionId: string) {
   const command = new GetObjectRetentionCommand({ ...bucket.at(key), VersionId });
   const found = await bucket.client.send(command).catch((error) => {

@@ -119,7 +119,7 @@ async function* entriesBelow(bucket: Bucket, at: string, signal: AbortSignal | u
     const page = await bucket.client.send(command, stoppedBy(signal));
     const versions = (page.Versions ?? []).map((entry): Entry => ({ ...entry, isMarker: false }));
     const markers = (page.DeleteMarkers ?? []).map((entry): Entry => ({ ...entry, isMarker: true }));
-    // The two lists are separate: both are sorted by key.
+    // Each list is sorted by key. They are merged, because `byKey` needs the entries of a key together.
     const all = [...versions, ...markers].filter(({ Key }) => isWanted(Key));
     yield* all.sort((a, b) => Buffer.compare(Buffer.from(a.Key!), Buffer.from(b.Key!)));
     [KeyMarker, VersionIdMarker] = page.IsTruncated ? [page.NextKeyMarker, page.NextVersionIdMarker] : [];

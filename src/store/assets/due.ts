@@ -57,8 +57,8 @@ async function waiting(tx: Database): Promise<string[]> {
 /**
  * Takes due assets for the queue: for each active connection as many as it has free slots, in rotation (the first of every
  * connection before the second of any). Media comes newest first. Follow-up checks, longest due first, get the slots without
- * media, and at least a quarter of all; of a single slot, one time in four at random. Assets that their connection can no longer
- * read are skipped. Undefined while another process dispatches.
+ * media, and at least a quarter of all; a single slot is for them one time in four, at random. Assets that their connection can
+ * no longer read are not taken. Undefined while another process dispatches.
  */
 export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[] | undefined> {
   return db.transaction().execute(async (tx) => {

@@ -68,7 +68,7 @@ export async function search(
   return rows;
 }
 
-/** If no more match, they are read and sorted. The planner expects too many assets with a rare tag to do so by itself. */
+/** Up to this many matching rows are all read and sorted. For a rare tag, the planner would not do that: it expects more rows. */
 const few = 2000;
 
 /** Ids and sort keys of a page. */

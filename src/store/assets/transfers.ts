@@ -37,9 +37,9 @@ export async function replace(
 }
 
 /**
- * Saves media that was stored and checked: it is not fetched again if a later step of its lease fails. `isVerified`: its content was
- * compared with the checksums now. If its bytes have changed,
- * `mirrored_at` is cleared, and set again when the asset is finished. Returns for each whether its worker still held the lease.
+ * Saves media that was stored and checked: it is not fetched again if a later step of its lease fails. If its bytes have
+ * changed, `mirrored_at` is cleared, and set again when the asset is finished. `isVerified`: its content was compared with the
+ * checksums now. Returns for each whether its worker still held the lease.
  */
 export async function saveMedia(
   db: Database,

@@ -121,8 +121,8 @@ export async function ofAssets(db: Database, ids: string[]): Promise<AssetVersio
 }
 
 /**
- * A page of the ids of assets that have, or had, a file: `projectId` is that of the asset or of one of its versions. `orphans`: of
- * versions without a row of their asset instead; they belong to no connection. Apart, because these are only found by reading all.
+ * A page of the ids of assets that have, or had, a file. `projectId` is that of the asset or of one of its versions. `orphans`:
+ * instead, the ids of assets that have versions but no row; they belong to no connection. Only reading all versions finds them.
  */
 export async function restorable(
   db: Database,
