@@ -6,7 +6,7 @@ export default defineConfig({
     globalSetup: 'test/support/services.ts',
     // `npm test` leaves them out. A file is tagged by a comment: @module-tag.
     tags: [{ name: 'slow', description: 'Takes long, or tests a product of the release.' }],
-    // Most of them wait most of the time.
+    // Most tests wait most of the time.
     maxWorkers: 5,
     // For tests of what is held in memory.
     execArgv: ['--expose-gc'],

@@ -95,7 +95,7 @@ export function pageOf(outcome: Finished | { kind: 'later' }): ConnectPage {
         title: outcome.created ? 'You are connected' : 'You are connected again',
         paragraphs: [
           outcome.paused
-            ? `Copying ${named(outcome.companies)} is paused. It goes on when the operator of this service resumes it.`
+            ? `Copying ${named(outcome.companies)} is paused. It continues when the operator of this service resumes it.`
             : `Everything in ${named(outcome.companies)} is being copied from now on.`,
           'You can close this page.',
         ],

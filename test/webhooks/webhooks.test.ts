@@ -202,7 +202,7 @@ describe('a webhook endpoint', () => {
     await until('it to be kept', async () => (await waiting()).length === 2);
     await query('UPDATE webhook_deliveries SET next_at = now()');
     receiver.answer((response) => response.writeHead(200).end());
-    // Each is given up in a round, before other messages are sent: the first round has ended when the second one gives up.
+    // A round gives up old messages first, and then sends others. So when the second message is given up, one round has ended.
     for (const kind of ['sync.failed', 'asset.failed']) {
       await query('INSERT INTO events (kind, connection_id) VALUES ($1, $2)', [kind, scene.connectionId]);
       await until('it to be kept, too', async () => (await waiting()).length === 3);

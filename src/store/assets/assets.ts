@@ -43,8 +43,8 @@ export async function namesOfNoAsset(
 }
 
 /**
- * Makes a failed, unavailable or waiting asset due now, with all its attempts, and a transcript or thumbnail that was given
- * up. False: it is gone, skipped, complete or leased, or its listing is unreadable.
+ * Makes a failed, unavailable or waiting asset due now, and counts its attempts from 0 again. A transcript or thumbnail that
+ * was given up is due, too. False: it is gone, skipped, complete or leased, or its listing is unreadable.
  */
 export async function retry(db: Database, id: string): Promise<boolean> {
   const result = await sql`
@@ -58,7 +58,7 @@ export async function retry(db: Database, id: string): Promise<boolean> {
   return wroteAny(result);
 }
 
-/** Makes up to `limit` failed assets of a connection due now, with all their attempts. Returns how many. */
+/** Makes up to `limit` failed assets of a connection due now, and counts their attempts from 0 again. Returns how many. */
 export async function retryFailed(db: Database, connectionId: string, limit: number): Promise<number> {
   const result = await sql`
     WITH work AS (
