@@ -34,7 +34,7 @@ export interface DispatcherOptions {
  */
 export class Dispatcher {
   readonly #options: DispatcherOptions;
-  readonly #stopping = new AbortController();
+  #stopped = false;
   readonly #running: Promise<void>;
   readonly #unsubscribe: () => void;
   #endPause = () => {};
@@ -79,33 +79,39 @@ export class Dispatcher {
 
   async stop(): Promise<void> {
     this.#unsubscribe();
-    clearTimeout(this.#retry);
-    this.#stopping.abort();
+    this.#stopped = true;
+    this.#endWait();
     await Promise.race([this.#running, sleep(stopMs, undefined, { ref: false })]);
   }
 
   async #run(): Promise<void> {
     const { log } = this.#options;
-    const { signal } = this.#stopping;
     let failing = false;
-    while (!signal.aborted) {
+    while (!this.#stopped) {
       this.#woken = false;
       try {
         await this.#round();
         if (failing) log.info({ event: 'dispatch.recovered' }, 'database and queue answer again');
         failing = false;
       } catch (err) {
-        if (!failing && !signal.aborted)
+        if (!failing && !this.#stopped)
           log.error({ event: 'dispatch.failed', err }, 'database or queue failed, will retry');
         failing = true;
       }
-      if (this.#woken && !failing) continue;
-      const pause = new AbortController();
-      this.#endPause = () => pause.abort();
-      await sleep(this.#options.timings.poll, undefined, { signal: AbortSignal.any([pause.signal, signal]) }).catch(
-        () => {},
-      );
+      const isPauseDue = failing || !this.#woken;
+      if (isPauseDue && !this.#stopped) await this.#pause();
     }
+  }
+
+  /** Waits for `#endWait`, and at most for the time between two polls. */
+  #pause(): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, this.#options.timings.poll);
+      this.#endPause = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
   }
 
   async #round(): Promise<void> {
