@@ -130,6 +130,7 @@ const isBlank = (name: string) => /^[\s.]*$/.test(name);
 
 /** At most `bytes` bytes of UTF-8, without splitting what people see as one character. */
 function cut(text: string, bytes: number): string {
+  if (Buffer.byteLength(text) <= bytes) return text;
   let out = '';
   for (const { segment } of new Intl.Segmenter().segment(text)) {
     if (Buffer.byteLength(out + segment) > bytes) break;
