@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import pg from 'pg';
 import { reasonOf } from '../../floor/errors.ts';
 import type { Reason } from '../../floor/reason-codes.ts';
+import { isStranded } from '../assets/leases.ts';
 import { hasReplacements } from '../companies/held-changes.ts';
 import {
   type CompanyPosition,
@@ -10,8 +11,22 @@ import {
   type Sync,
   unreadablePrefix,
 } from '../database/schema.ts';
-import { lockPage, positionOf, type SyncLease } from './lease.ts';
-import { type Counts, type Decide, type ListedPage, recordListed } from './write-assets.ts';
+import { extending, leaseLost, positionOf, type SyncLease } from './lease.ts';
+import { type Counts, type Decide, type ListedPage, type LockedAsset, recordListed } from './write-assets.ts';
+
+interface Page {
+  sync: Sync;
+  lease: SyncLease;
+  companyId: string;
+  assets: ListedAsset[];
+  decide: Decide;
+  position: CompanyPosition;
+  highWaterMark?: number | null;
+  /** Every id on the page: a full sync finds missing assets by these at its end. */
+  sighted?: string[];
+  /** The generated ids of the listed items that have no readable id: the records of all other such items are deleted. */
+  stillUnreadable?: string[];
+}
 
 /**
  * Records a page of a company's listing and the position after it, in one transaction. If the database refuses an asset,
@@ -21,51 +36,26 @@ import { type Counts, type Decide, type ListedPage, recordListed } from './write
  */
 export async function recordPage(
   db: Database,
-  page: {
-    sync: Sync;
-    lease: SyncLease;
-    companyId: string;
-    assets: ListedAsset[];
-    decide: Decide;
-    position: CompanyPosition;
-    highWaterMark?: number | null;
-    /** Every id on the page: a full sync finds missing assets by these at its end. */
-    sighted?: string[];
-    /** The generated ids of the listed items that have no readable id: the records of all other such items are deleted. */
-    stillUnreadable?: string[];
-  },
+  page: Page,
 ): Promise<Counts & { settings: Record<string, unknown>; toJudge: boolean }> {
-  const { sync, lease, companyId, assets } = page;
-  const { connectionId } = sync;
+  const { sync, companyId, assets } = page;
   const write = (record: typeof recordListed) =>
     db.transaction().execute(async (tx) => {
-      const ids = assets.map(({ id }) => id);
-      const { settings, known } = await lockPage(tx, lease, ids);
+      const { settings, toJudge, known } = await beginPage(tx, page);
       const counts = await record(tx, {
         syncId: sync.id,
-        connectionId,
+        connectionId: sync.connectionId,
         companyId,
         assets,
         known,
         decide: (before, asset) => page.decide(before, asset, settings),
       });
-      const { rows } = await sql<{ toJudge: boolean }>`
-      WITH moved AS (
-        UPDATE access SET high_water_mark = greatest(high_water_mark, ${page.highWaterMark ?? null}::bigint)
-        WHERE connection_id = ${connectionId} AND company_id = ${companyId} AND ${page.highWaterMark ?? null}::bigint IS NOT NULL
-      ), sighted AS (
-        INSERT INTO sightings (sync_id, company_id, ids)
-        SELECT ${sync.id}, ${companyId}, ids FROM (SELECT ${page.sighted ?? []}::text[] AS ids) AS page WHERE ids <> '{}'
-      )
-      UPDATE syncs SET position = position || ${positionOf(companyId, page.position)}, pages = pages + 1,
-        seen = seen + ${assets.length}::int, new = new + ${counts.new}::int, changed = changed + ${counts.changed}::int
-      WHERE id = ${sync.id} RETURNING ${hasReplacements(connectionId, companyId)} AS to_judge`.execute(tx);
       if (page.stillUnreadable) {
         await sql`
         DELETE FROM assets WHERE company_id = ${companyId} AND starts_with(id, ${unreadablePrefix})
           AND state = 'failed' AND media IS NULL AND NOT id = ANY(${page.stillUnreadable}::text[])`.execute(tx);
       }
-      return { ...counts, settings, toJudge: rows[0]!.toJudge };
+      return { ...counts, settings, toJudge: toJudge || counts.setAside > 0 };
     });
   return write(recordListed).catch((error) => {
     if (!isRefusal(error)) throw error;
@@ -73,15 +63,49 @@ export async function recordPage(
   });
 }
 
+/**
+ * Extends the lease, saves the position, and locks the known assets of the page. Locks the connection first and then the assets
+ * by id, so that two pages do not deadlock. `toJudge`: the company has replacements from earlier pages.
+ * @throws LeaseLost
+ */
+async function beginPage(tx: Database, page: Page) {
+  const { sync, lease, companyId, assets, highWaterMark = null, sighted = [] } = page;
+  const { connectionId } = sync;
+  const { rows } = await sql<LockedAsset & { settings: Record<string, unknown>; toJudge: boolean }>`
+    WITH extended AS (${extending(lease)} RETURNING settings),
+    advanced AS (
+      UPDATE syncs SET position = position || ${positionOf(companyId, page.position)}, pages = pages + 1,
+        seen = seen + ${assets.length}::int
+      FROM extended WHERE id = ${sync.id}
+    ), marked AS (
+      UPDATE access SET high_water_mark = greatest(high_water_mark, ${highWaterMark}::bigint)
+      FROM extended WHERE connection_id = ${connectionId} AND company_id = ${companyId} AND ${highWaterMark}::bigint IS NOT NULL
+    ), sighted AS (
+      INSERT INTO sightings (sync_id, company_id, ids)
+      SELECT ${sync.id}, ${companyId}, ids FROM (SELECT ${sighted}::text[] AS ids) AS page WHERE ids <> '{}'
+    ), known AS (
+      SELECT a.id, a.company_id, a.connection_id, a.state, a.reason, a.skipped, a.project_id, a.asset_type, a.name, a.size, a.upload_date,
+        a.listed, a.media, a.mirrored_at, a.transcript_state, a.thumbnail_state,
+        ${isStranded} AS stranded,
+        (SELECT coalesce(listed, '{}') FROM replacements WHERE asset_id = a.id AND released_at IS NULL) AS replacement
+      FROM assets a CROSS JOIN extended WHERE a.id = ANY(${assets.map(({ id }) => id)}::text[]) ORDER BY a.id FOR UPDATE OF a
+    )
+    SELECT extended.settings, ${hasReplacements(connectionId, companyId)} AS to_judge, known.*
+    FROM extended LEFT JOIN known ON true`.execute(tx);
+  if (!rows[0]) throw leaseLost(lease);
+  const known = new Map(rows.flatMap((asset) => (asset.id === null ? [] : [[asset.id, asset] as const])));
+  return { settings: rows[0].settings, toJudge: rows[0].toJudge, known };
+}
+
 /** Writes a page asset by asset. One that the database refuses becomes a problem of that asset, and is returned in `refused`. */
 async function recordOneByOne(tx: Database, page: ListedPage): Promise<Counts> {
-  const counts: Counts = { new: 0, changed: 0, again: 0, refused: [] };
+  const counts: Counts = { new: 0, changed: 0, again: 0, setAside: 0, refused: [] };
   /** Returns why the database refused the asset; undefined if it did not. */
   const record = async (asset: ListedAsset): Promise<unknown> => {
     await sql`SAVEPOINT one`.execute(tx);
     try {
       const one = await recordListed(tx, { ...page, assets: [asset] });
-      for (const key of ['new', 'changed', 'again'] as const) counts[key] += one[key];
+      for (const key of ['new', 'changed', 'again', 'setAside'] as const) counts[key] += one[key];
       counts.refused.push(...one.refused);
       return undefined;
     } catch (error) {

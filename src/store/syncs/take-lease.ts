@@ -15,8 +15,8 @@ export type TakenSync = Sync & {
 };
 
 /**
- * Requests a scheduled sync and takes it, in one statement: a sync without news takes 8 statements and 4.4 CPU ms instead of
- * 17 and 6.5 (`bench/nothing-new.ts`). Undefined if one waits or was interrupted, another owner holds the lease, or the
+ * Requests a scheduled sync and takes it, in one statement: this saves a sync without news 9 statements and a third of its
+ * processor time (`bench/nothing-new.ts`). Undefined if one waits or was interrupted, another owner holds the lease, or the
  * connection may not work now; `request` and `takeNext` handle these cases.
  */
 export async function begin(

@@ -58,6 +58,8 @@ export interface Counts {
   changed: number;
   /** Written although no field has changed, such as failed assets that a full sync fetches again. */
   again: number;
+  /** Replacements that were set aside. */
+  setAside: number;
   /** Assets that are not recorded as listed: the database refuses a value, or another company has the id. */
   refused: { id: string; reason: Reason }[];
 }
@@ -135,15 +137,18 @@ export async function recordListed(tx: Database, page: ListedPage): Promise<Coun
       changed.push({ asset: kept, decision, fields, again });
     }
   }
-  const inserted = fresh.length && (await insert(tx, page, fresh));
-  const updated = changed.length && (await update(tx, page, changed));
-  await setAside(tx, page, listed, changed);
   const again = changed.filter((row) => row.again && row.decision.reason?.code !== 'skipped_by_filter').length;
-  return { new: inserted, changed: updated - again, again, refused };
+  return {
+    new: fresh.length && (await insert(tx, page, fresh)),
+    changed: changed.length && (await update(tx, page, changed, again)),
+    again,
+    setAside: await setAside(tx, page, listed, changed),
+    refused,
+  };
 }
 
-/** Saves the replacements that are set aside, and deletes those that the page no longer has. */
-async function setAside(tx: Database, page: ListedPage, listed: ListedAsset[], changed: Row[]): Promise<void> {
+/** Saves the replacements that are set aside, and deletes those that the page no longer has. Returns how many were saved. */
+async function setAside(tx: Database, page: ListedPage, listed: ListedAsset[], changed: Row[]): Promise<number> {
   const ids = new Set(changed.filter(({ decision }) => decision.setAside).map(({ asset }) => asset.id));
   const withdrawn = changed.flatMap(({ asset: { id } }) =>
     !ids.has(id) && page.known.get(id)?.replacement ? [id] : [],
@@ -152,7 +157,7 @@ async function setAside(tx: Database, page: ListedPage, listed: ListedAsset[], c
     await sql`
       DELETE FROM replacements WHERE asset_id = ANY(${withdrawn}::text[]) AND released_at IS NULL`.execute(tx);
   }
-  if (ids.size === 0) return;
+  if (ids.size === 0) return 0;
   const rows = listed.filter(({ id }) => ids.has(id)).map((asset) => ({ id: asset.id, asset }));
   await sql`
     INSERT INTO replacements AS old (asset_id, company_id, listed, sync_id)
@@ -160,6 +165,7 @@ async function setAside(tx: Database, page: ListedPage, listed: ListedAsset[], c
     ON CONFLICT (asset_id) DO UPDATE SET company_id = excluded.company_id, listed = excluded.listed,
       sync_id = excluded.sync_id, released_at = NULL,
       found_at = CASE WHEN old.released_at IS NULL THEN old.found_at ELSE now() END`.execute(tx);
+  return ids.size;
 }
 
 const isAnotherFile = (before: LockedAsset, asset: ListedAsset) =>
@@ -186,7 +192,7 @@ function differing(before: Record<string, unknown>, after: Record<string, unknow
 async function insert(tx: Database, page: ListedPage, rows: Row[]): Promise<number> {
   // Another connection may have inserted an asset first. If that connection's filter skips it, this one takes it over.
   // An erasure may end while the page waits for its locks, and only this later statement sees that.
-  const inserted = await sql<{ skipped: boolean }>`
+  const inserted = await sql<{ count: number }>`
     WITH r AS (SELECT * FROM ${decisionRows(rows, 'new')}), taken AS (INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, reason,
       next_at, sync_id)
     SELECT r.id, ${page.connectionId}, ${page.companyId}, r.project_id, r.asset_type, r.name, r.size, r.upload_date, r.listed,
@@ -195,11 +201,12 @@ async function insert(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
     ON CONFLICT (id) DO UPDATE SET connection_id = excluded.connection_id, state = excluded.state, reason = excluded.reason,
       next_at = excluded.next_at, sync_id = excluded.sync_id
       WHERE assets.skipped AND NOT excluded.skipped AND assets.company_id = excluded.company_id
-    RETURNING id, skipped) ${addEntries(page)}`.execute(tx);
-  return countNotSkipped(inserted.rows);
+    RETURNING id, skipped) ${logAndCount(page, 'new')}`.execute(tx);
+  return inserted.rows[0]!.count;
 }
 
-async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<number> {
+/** `again`: how many of the rows do not count as changed. */
+async function update(tx: Database, page: ListedPage, rows: Row[], again: number): Promise<number> {
   const { connectionId, companyId } = page;
   // An asset that only shares the id with one of another company has no objects yet: those in the bucket belong to the other.
   const isAnother = sql`a.company_id <> ${companyId} AND (a.size, a.upload_date) IS DISTINCT FROM (r.size, r.upload_date)`;
@@ -208,7 +215,7 @@ async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
   const resetIfAnother = (column: string, value: string) =>
     sql`${sql.ref(column)} = CASE WHEN ${isAnother} THEN ${sql.raw(value)} ELSE a.${sql.ref(column)} END`;
   // An asset on the queue stays with its connection; one that is not goes to the connection that can read it now.
-  const updated = await sql<{ skipped: boolean }>`
+  const updated = await sql<{ count: number }>`
     WITH r AS (SELECT * FROM ${decisionRows(rows, 'changed')}), taken AS (UPDATE assets AS a SET
       connection_id = CASE WHEN a.queued_at IS NULL THEN ${connectionId} ELSE a.connection_id END,
       -- Another company's asset is here only if that company no longer has it, so it has moved to this one.
@@ -228,17 +235,19 @@ async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
       transcript_state = coalesce(r.transcript_state, a.transcript_state),
       thumbnail_state = coalesce(r.thumbnail_state, a.thumbnail_state),
       transcript_deadline = CASE WHEN r.transcript_state IS NULL THEN a.transcript_deadline END
-    FROM r WHERE a.id = r.id RETURNING a.id, a.skipped) ${addEntries(page)}`.execute(tx);
-  return countNotSkipped(updated.rows);
+    FROM r WHERE a.id = r.id RETURNING a.id, a.skipped) ${logAndCount(page, 'changed', again)}`.execute(tx);
+  return updated.rows[0]!.count;
 }
 
-/** Adds an entry to the history of each written asset, in the same statement. */
-const addEntries = ({ syncId }: ListedPage) => sql`, logged AS (
-    INSERT INTO asset_history (asset_id, kind, sync_id, data)
-    SELECT taken.id, 'listed', ${syncId}, r.entry FROM taken JOIN r ON r.id = taken.id)
-    SELECT skipped FROM taken`;
-
-const countNotSkipped = (rows: { skipped: boolean }[]) => rows.filter((row) => !row.skipped).length;
+/** The rest of a statement that writes assets (`taken`): adds an entry to the history of each, and adds to the counts of the sync. */
+const logAndCount = ({ syncId }: ListedPage, column: 'new' | 'changed', again = 0) => sql`, logged AS (
+      INSERT INTO asset_history (asset_id, kind, sync_id, data)
+      SELECT taken.id, 'listed', ${syncId}, r.entry FROM taken JOIN r ON r.id = taken.id
+    ), counted AS (
+      SELECT (count(*) FILTER (WHERE NOT skipped) - ${again}::int)::int AS count FROM taken
+    ), added AS (
+      UPDATE syncs SET ${sql.ref(column)} = ${sql.ref(column)} + counted.count FROM counted WHERE id = ${syncId}
+    ) SELECT count FROM counted`;
 
 const decisionRows = (rows: Row[], news: 'new' | 'changed') => sql`
   jsonb_to_recordset(${jsonb(
