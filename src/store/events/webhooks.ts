@@ -114,13 +114,17 @@ interface GivenUp {
   reason: string | null;
 }
 
-/** Gives up deliveries that have waited longer than this. Events report them. */
+/** Deliveries are given up for an hour at a time, so that an endpoint that is down does not cause an event every few seconds. */
+const givenUpTogetherMs = 3_600_000;
+
+/** Gives up deliveries that have waited longer than this, once one has waited an hour more. Events report them. */
 export async function giveUp(db: Database, giveUpMs: number): Promise<GivenUp[]> {
   return db.transaction().execute(async (tx) => {
     const { rows } = await sql<GivenUp>`
       WITH given_up AS (
         UPDATE webhook_deliveries SET state = 'failed' WHERE id IN (
-          SELECT id FROM webhook_deliveries WHERE state = 'waiting' AND waiting_since < ${msAgo(giveUpMs)}
+          SELECT id FROM webhook_deliveries WHERE state = 'waiting' AND waiting_since < ${msAgo(giveUpMs)} AND EXISTS (
+            SELECT FROM webhook_deliveries WHERE state = 'waiting' AND waiting_since < ${msAgo(giveUpMs + givenUpTogetherMs)})
           FOR UPDATE SKIP LOCKED)
         RETURNING endpoint_id, kind, error)
       SELECT endpoint_id, kind, count(*) AS count, max(error) AS reason FROM given_up GROUP BY endpoint_id, kind`.execute(
