@@ -43,7 +43,7 @@ export async function applyFilters(
       after = page.at(-1)!.id;
     }
   }
-  await store.filters.applied(connectionId, connection.settings, defaults);
+  await store.filters.applied(connectionId, connection.filtersRequested, defaults);
   if (counts.skipped + counts.unskipped > 0)
     log.info({ event: 'filter.applied', connectionId, ...counts }, 'filters applied');
   return counts;

@@ -120,11 +120,11 @@ describe('a change of filters', () => {
 
   test('a change of filters that was applied in part is completed', async () => {
     const { companyId, connectionId, film } = await listed(stage);
-    await stage.query(`UPDATE connections SET settings = '{"exclude": {"assetTypes": ["videos"]}}', filters_pending = true
+    await stage.query(`UPDATE connections SET settings = '{"exclude": {"assetTypes": ["videos"]}}', filters_requested = 1
       WHERE id = '${connectionId}'`);
     expect(await stage.store.filters.pending(stage.deps.filters)).toEqual([connectionId]);
     // Earlier settings do not affect later ones.
-    await stage.store.filters.applied(connectionId, {}, stage.deps.filters);
+    await stage.store.filters.applied(connectionId, 0, stage.deps.filters);
     expect(await stage.store.filters.pending(stage.deps.filters)).toEqual([connectionId]);
     await patch(stage, connectionId, { exclude: { projectIds: ['p2'] }, force: true });
     expect(await stage.store.filters.pending(stage.deps.filters)).toEqual([]);
@@ -159,7 +159,7 @@ test('a running service completes a change of filters that another process has b
     await scene.mirror.assetIn(id, 'pending');
     await ask(
       scene.ground.environment.DATABASE_URL!,
-      `UPDATE connections SET settings = '{"exclude": {"assetTypes": ["videos"]}}', filters_pending = true`,
+      `UPDATE connections SET settings = '{"exclude": {"assetTypes": ["videos"]}}', filters_requested = 1`,
     );
     await until('the filter', async () => (await scene.mirror.asset(id)).skipped !== null);
   } finally {
@@ -245,6 +245,34 @@ describe('a company that two connections read', () => {
     await stage.mirror.api('POST', `/connections/${first}/resume`);
     expect(await stage.store.filters.pending(stage.deps.filters)).toContain(first);
     await applyFilters(stage.deps, first, new AbortController().signal);
+    expect(await rows(stage, companyId)).toMatchObject({ [film]: { ...waiting, connectionId: first } });
+  });
+
+  test('filters are applied again if a connection is resumed while they are applied', async () => {
+    const { companyId, connectionId: first, film } = await listed(stage);
+    const { connectionId: second } = await stage.person(companyId);
+    await stage.run(second);
+    await patch(stage, second, { exclude: { assetTypes: ['videos'] } });
+    await stage.mirror.api('POST', `/connections/${first}/pause`);
+    await stage.store.connections.adopt(1000);
+    const skips = async () => {
+      const worker = workerOf(stage);
+      expect(await worker.work(film)).toMatchObject({ outcome: 'skipped' });
+      await worker.close();
+    };
+    // The assets of the page are read before the other connection skips one, and the connection is resumed.
+    const page: typeof stage.store.filters.page = async (of) => {
+      const read = await stage.store.filters.page(of);
+      await skips();
+      await stage.mirror.api('POST', `/connections/${first}/resume`);
+      return read;
+    };
+    const store = { ...stage.store, filters: { ...stage.store.filters, page } };
+    const { signal } = new AbortController();
+    await applyFilters({ ...stage.deps, store }, first, signal);
+    expect(await stage.store.filters.pending(stage.deps.filters)).toContain(first);
+    await applyFilters(stage.deps, first, signal);
+    expect(await stage.store.filters.pending(stage.deps.filters)).not.toContain(first);
     expect(await rows(stage, companyId)).toMatchObject({ [film]: { ...waiting, connectionId: first } });
   });
 

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { sql } from 'kysely';
+import { requestFilters } from '../companies/request-filters.ts';
 import { jsonb } from '../database/jsonb.ts';
 import type { Database } from '../database/schema.ts';
 
@@ -37,7 +38,7 @@ export async function changeDefaults(db: Database, defaults: Defaults): Promise<
       .onConflict((it) => it.column('name').doUpdateSet({ value: text }))
       .execute();
     if (!before) return false;
-    await tx.updateTable('connections').set({ filtersPending: true }).execute();
+    await tx.updateTable('connections').set(requestFilters).execute();
     return true;
   });
 }
@@ -46,19 +47,25 @@ export async function changeDefaults(db: Database, defaults: Defaults): Promise<
 export async function pending(db: Database, defaults: Defaults): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`
     SELECT id FROM connections
-    WHERE filters_pending AND status <> 'disconnected' AND ${areSaved(defaults)} ORDER BY id`.execute(db);
+    WHERE filters_applied < filters_requested AND status <> 'disconnected' AND ${areSaved(defaults)} ORDER BY id`.execute(
+    db,
+  );
   return rows.map((row) => row.id);
 }
 
-/** The filters of these settings and defaults are applied. If either has changed meanwhile, filters are applied again. */
+/**
+ * The filters were applied for a request (`filtersRequested`, read with the settings). They are applied again if there was another
+ * request meanwhile, or if the defaults are no longer these.
+ */
 export async function applied(
   db: Database,
   connectionId: string,
-  settings: Record<string, unknown>,
+  requested: number,
   defaults: Defaults,
 ): Promise<void> {
   await sql`
-    UPDATE connections SET filters_pending = settings <> ${jsonb(settings)} OR NOT ${areSaved(defaults)}
+    UPDATE connections SET filters_applied = ${requested},
+      filters_requested = filters_requested + CASE WHEN ${areSaved(defaults)} THEN 0 ELSE 1 END
     WHERE id = ${connectionId}`.execute(db);
 }
 

@@ -1,3 +1,4 @@
+import { requestFilters } from '../companies/request-filters.ts';
 import type { Connection, Database } from '../database/schema.ts';
 import { addEvent, notify } from '../events/add-event.ts';
 import { request } from '../syncs/syncs.ts';
@@ -25,7 +26,7 @@ export async function changeSettings(
     const { settings, tags, applyFilters, fullSync } = next(before);
     await tx
       .updateTable('connections')
-      .set({ settings, ...(tags && { tags }), ...(applyFilters && { filtersPending: true }) })
+      .set({ settings, ...(tags && { tags }), ...(applyFilters && requestFilters) })
       .where('id', '=', connectionId)
       .execute();
     await addEvent(tx, { kind: 'connection.changed', connectionId, data: change });

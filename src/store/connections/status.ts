@@ -3,6 +3,7 @@ import type { Reason } from '../../floor/reason-codes.ts';
 import { reasonFields } from '../../floor/reasons.ts';
 import { inIndexOrder, isQueued } from '../assets/leases.ts';
 import { leaveWork } from '../companies/adopt-assets.ts';
+import { requestFilters } from '../companies/request-filters.ts';
 import { jsonb } from '../database/jsonb.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Connection, Database } from '../database/schema.ts';
@@ -97,7 +98,7 @@ export async function resume(db: Database, id: string): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     const resumed = await tx
       .updateTable('connections')
-      .set({ status: 'active', filtersPending: true })
+      .set({ status: 'active', ...requestFilters })
       .where('id', '=', id)
       .where('status', '=', 'paused')
       .returning('id')

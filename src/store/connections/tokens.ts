@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { Superseded } from '../../floor/errors.ts';
 import type { Tags } from '../../floor/tags.ts';
+import { requestFilters } from '../companies/request-filters.ts';
 import type { Consent, Database, StoredTokens } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent, notify } from '../events/add-event.ts';
@@ -75,7 +76,7 @@ export async function connect(
           delayedReason: null,
           lastError: null,
           // As for a connection that is resumed (status.ts).
-          filtersPending: true,
+          ...requestFilters,
         }),
       )
       .returning('id')

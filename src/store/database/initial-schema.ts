@@ -26,8 +26,9 @@ const connections = `
     adaptive_limit jsonb NOT NULL DEFAULT '{"limit": 16, "limitAtObjection": null, "strikes": 0, "slowedAt": 0}',
     settings jsonb NOT NULL DEFAULT '{}',
     tags jsonb NOT NULL DEFAULT '{}',
-    -- The filters have changed and are still to be applied.
-    filters_pending boolean NOT NULL DEFAULT false,
+    -- Counts the requests to apply the filters to all assets. The others are done: filters_applied is the last one that was.
+    filters_requested integer NOT NULL DEFAULT 0,
+    filters_applied integer NOT NULL DEFAULT 0,
     connected_at timestamptz NOT NULL DEFAULT now(),
     last_sync_at timestamptz,
     news_at timestamptz,
@@ -36,7 +37,7 @@ const connections = `
     links_since timestamptz
   );
   CREATE INDEX connections_in_order ON connections (connected_at, id);
-  CREATE INDEX connections_filters_pending ON connections (id) WHERE filters_pending;
+  CREATE INDEX connections_filters_pending ON connections (id) WHERE filters_applied < filters_requested;
 
   CREATE TABLE companies (
     id text PRIMARY KEY,

@@ -64,8 +64,10 @@ interface ConnectionTable {
   adaptiveLimit: Generated<{ limit: number; limitAtObjection: number | null; strikes: number; slowedAt: number }>;
   settings: Generated<Record<string, unknown>>;
   tags: Generated<Tags>;
-  /** The settings have changed, and the filters are still to be applied to its assets. */
-  filtersPending: Generated<boolean>;
+  /** Counts the requests to apply the filters to all assets of the connection. */
+  filtersRequested: Generated<number>;
+  /** The request that was done last. */
+  filtersApplied: Generated<number>;
   connectedAt: Generated<Date>;
   lastSyncAt: Date | null;
   /** When a sync last found new or changed assets. */
