@@ -31,7 +31,7 @@ interface Page {
 /**
  * Records a page of a company's listing and the position after it, in one transaction. If the database refuses an asset,
  * the others are recorded nevertheless. `highWaterMark`: on the last page of a complete listing; it never moves back.
- * Returns the settings that were applied. `toJudge`: the company has replacements to judge.
+ * Returns the settings that were applied. `toJudge`: the company may have replacements to judge.
  * @throws LeaseLost
  */
 export async function recordPage(
@@ -64,8 +64,9 @@ export async function recordPage(
 }
 
 /**
- * Extends the lease, saves the position, and locks the known assets of the page. Locks the connection first and then the assets
- * by id, so that two pages do not deadlock. `toJudge`: the company has replacements from earlier pages.
+ * Extends the lease, locks the known assets of the page, and saves the position, the sightings and the high-water mark. Locks the
+ * connection first and then the assets by id, so that two pages do not deadlock. Pages of one connection wait for each other at its
+ * row. `toJudge`: before this page, the company had replacements that were set aside or held.
  * @throws LeaseLost
  */
 async function beginPage(tx: Database, page: Page) {
@@ -82,7 +83,8 @@ async function beginPage(tx: Database, page: Page) {
       FROM extended WHERE connection_id = ${connectionId} AND company_id = ${companyId} AND ${highWaterMark}::bigint IS NOT NULL
     ), sighted AS (
       INSERT INTO sightings (sync_id, company_id, ids)
-      SELECT ${sync.id}, ${companyId}, ids FROM (SELECT ${sighted}::text[] AS ids) AS page WHERE ids <> '{}'
+      SELECT ${sync.id}, ${companyId}, ids FROM extended CROSS JOIN (SELECT ${sighted}::text[] AS ids) AS page
+      WHERE ids <> '{}'
     ), known AS (
       SELECT a.id, a.company_id, a.connection_id, a.state, a.reason, a.skipped, a.project_id, a.asset_type, a.name, a.size, a.upload_date,
         a.listed, a.media, a.mirrored_at, a.transcript_state, a.thumbnail_state,

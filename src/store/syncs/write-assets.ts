@@ -239,14 +239,18 @@ async function update(tx: Database, page: ListedPage, rows: Row[], again: number
   return updated.rows[0]!.count;
 }
 
-/** The rest of a statement that writes assets (`taken`): adds an entry to the history of each, and adds to the counts of the sync. */
+/**
+ * The rest of a statement that writes assets (`taken`): adds an entry to the history of each, and adds to the counts of the sync.
+ * Returns how many assets count.
+ */
 const logAndCount = ({ syncId }: ListedPage, column: 'new' | 'changed', again = 0) => sql`, logged AS (
       INSERT INTO asset_history (asset_id, kind, sync_id, data)
       SELECT taken.id, 'listed', ${syncId}, r.entry FROM taken JOIN r ON r.id = taken.id
     ), counted AS (
       SELECT (count(*) FILTER (WHERE NOT skipped) - ${again}::int)::int AS count FROM taken
     ), added AS (
-      UPDATE syncs SET ${sql.ref(column)} = ${sql.ref(column)} + counted.count FROM counted WHERE id = ${syncId}
+      UPDATE syncs SET ${sql.ref(column)} = ${sql.ref(column)} + counted.count FROM counted
+      WHERE id = ${syncId} AND counted.count <> 0
     ) SELECT count FROM counted`;
 
 const decisionRows = (rows: Row[], news: 'new' | 'changed') => sql`

@@ -16,7 +16,12 @@ export type Run = Awaited<ReturnType<typeof running>>;
 /** Records pages of a running sync of this store. */
 export const recorder =
   (store: Store) =>
-  (run: Run, companyId: string, assets: ListedAsset[], more: { highWaterMark?: number | null } = {}) =>
+  (
+    run: Run,
+    companyId: string,
+    assets: ListedAsset[],
+    more: { highWaterMark?: number | null; sighted?: string[] } = {},
+  ) =>
     store.syncs.recordPage({ ...run, companyId, assets, decide, position: { cursor: 'next' }, ...more });
 
 /** Ids with this prefix, numbered. */

@@ -45,6 +45,26 @@ test('an unchanged asset that is only fetched again is not counted as changed', 
   expect(await store.syncs.get(run.sync.id)).toMatchObject({ seen: 4, new: 2, changed: 1 });
 });
 
+test('pages of several companies at the same time are all counted', async () => {
+  const companies = ids('parallel', 4);
+  const run = await running(store, ...companies);
+  await Promise.all(companies.map((company) => record(run, company, [listed(`${company} 1`), listed(`${company} 2`)])));
+  const sync = await store.syncs.get(run.sync.id);
+  expect(sync).toMatchObject({ pages: 4, seen: 8, new: 8, changed: 0 });
+  expect(Object.keys(sync!.position).sort()).toEqual(companies);
+});
+
+test('a company has replacements to judge if this page or an earlier one has set a file aside', async () => {
+  const run = await running(store, 'judge');
+  const setAside: Decide = (before, asset) => (before ? { ...pending, setAside: true } : decide(before, asset, {}));
+  const page = (assets: ListedAsset[]) =>
+    store.syncs.recordPage({ ...run, companyId: 'judge', assets, decide: setAside, position: {} });
+  const [known, other] = ids('judge', 2) as [string, string];
+  expect(await page([listed(known)])).toMatchObject({ new: 1, toJudge: false });
+  expect(await page([listed(known, { size: 9 })])).toMatchObject({ toJudge: true, setAside: 1 });
+  expect(await page([listed(other)])).toMatchObject({ toJudge: true, setAside: 0 });
+});
+
 test('if a page lists an asset twice, the last entry is recorded', async () => {
   const run = await running(store, 'b');
   const id = 'twice';
@@ -120,6 +140,7 @@ test('an asset that the database refuses gets a problem, and the rest of the pag
     pages: 2,
     seen: 6,
     new: 4,
+    changed: 1,
     position: { refused: { cursor: 'behind' } },
   });
   // Once it can be written, it is.

@@ -17,7 +17,7 @@ test('a sync that has lost its lease writes nothing', async () => {
   await store.syncs.release(run.lease);
   const next = await store.syncs.takeNext(leaseTo(run.connectionId, 'next'));
   expect(next).toMatchObject({ id: run.sync.id, status: 'running' });
-  await expect(record(run, 'e', [listed('late')], { highWaterMark: 5 })).rejects.toThrow(LeaseLost);
+  await expect(record(run, 'e', [listed('late')], { highWaterMark: 5, sighted: ['late'] })).rejects.toThrow(LeaseLost);
   await store.syncs.finish(run.sync, run.lease, { status: 'failed', error: why });
   expect(await store.assets.get('late')).toBeUndefined();
   expect(await store.syncs.get(run.sync.id)).toMatchObject({ status: 'running', pages: 0, error: null });
