@@ -13,7 +13,7 @@ import { messageOf } from './message.ts';
 import type { Target, WebhookSender } from './sender.ts';
 import { type EnvironmentWebhook, targetOf } from './target.ts';
 
-/** An event that was not delivered within this time is given up. */
+/** An event that was not delivered within this time is given up, at most about an hour later (`giveUp`). */
 const giveUpMs = 3 * 86_400_000;
 const tickMs = 2000;
 const trimMs = 60_000;

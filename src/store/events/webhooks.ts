@@ -114,18 +114,23 @@ interface GivenUp {
   reason: string | null;
 }
 
-/** Deliveries are given up for an hour at a time, so that an endpoint that is down does not cause an event every few seconds. */
+/** So much later, all old deliveries are given up together. Otherwise, an endpoint that is down causes an event every few seconds. */
 const givenUpTogetherMs = 3_600_000;
 
-/** Gives up deliveries that have waited longer than this, once one has waited an hour more. Events report them. */
+/**
+ * Once a delivery has waited an hour longer than `giveUpMs`, gives up all that have waited longer than `giveUpMs`. Events report
+ * them. One process at a time does so.
+ */
 export async function giveUp(db: Database, giveUpMs: number): Promise<GivenUp[]> {
   return db.transaction().execute(async (tx) => {
+    const { rows: lock } = await sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(7417) AS mine`.execute(tx);
+    if (!lock[0]!.mine) return [];
     const { rows } = await sql<GivenUp>`
       WITH given_up AS (
         UPDATE webhook_deliveries SET state = 'failed' WHERE id IN (
           SELECT id FROM webhook_deliveries WHERE state = 'waiting' AND waiting_since < ${msAgo(giveUpMs)} AND EXISTS (
             SELECT FROM webhook_deliveries WHERE state = 'waiting' AND waiting_since < ${msAgo(giveUpMs + givenUpTogetherMs)})
-          FOR UPDATE SKIP LOCKED)
+          FOR UPDATE)
         RETURNING endpoint_id, kind, error)
       SELECT endpoint_id, kind, count(*) AS count, max(error) AS reason FROM given_up GROUP BY endpoint_id, kind`.execute(
       tx,
