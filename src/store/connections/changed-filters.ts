@@ -54,8 +54,9 @@ export async function pending(db: Database, defaults: Defaults): Promise<string[
 }
 
 /**
- * The filters were applied for a request (`filtersRequested`, read with the settings). They are applied again if there was another
- * request meanwhile, or if the defaults are no longer these.
+ * Records that the filters were applied for the request `requested`, which was read with the settings. They are applied again if
+ * there was another request meanwhile, or if other defaults are saved now. A run for an earlier request may end last. Then they are
+ * applied again, too, because it may have overwritten decisions.
  */
 export async function applied(
   db: Database,

@@ -26,7 +26,7 @@ const connections = `
     adaptive_limit jsonb NOT NULL DEFAULT '{"limit": 16, "limitAtObjection": null, "strikes": 0, "slowedAt": 0}',
     settings jsonb NOT NULL DEFAULT '{}',
     tags jsonb NOT NULL DEFAULT '{}',
-    -- Counts the requests to apply the filters to all assets. The others are done: filters_applied is the last one that was.
+    -- Requests to apply the filters to all assets are numbered: the last one that was made, and the last one that was done.
     filters_requested integer NOT NULL DEFAULT 0,
     filters_applied integer NOT NULL DEFAULT 0,
     connected_at timestamptz NOT NULL DEFAULT now(),

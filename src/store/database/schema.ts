@@ -64,9 +64,9 @@ interface ConnectionTable {
   adaptiveLimit: Generated<{ limit: number; limitAtObjection: number | null; strikes: number; slowedAt: number }>;
   settings: Generated<Record<string, unknown>>;
   tags: Generated<Tags>;
-  /** Counts the requests to apply the filters to all assets of the connection. */
+  /** The number of the last request to apply the filters to all assets. */
   filtersRequested: Generated<number>;
-  /** The request that was done last. */
+  /** The number of the last such request that was done. If it is less, the filters are still to be applied. */
   filtersApplied: Generated<number>;
   connectedAt: Generated<Date>;
   lastSyncAt: Date | null;
