@@ -2,12 +2,15 @@
 const kinds = {
   'connection.disconnected': true,
   'connection.recovered': true,
+  'company.gained': true,
+  'company.lost': true,
   'company.held': true,
   'sync.failed': true,
   'bucket.differs': true,
   'drill.passed': true,
   'drill.failed': true,
   'asset.failed': true,
+  'asset.damaged': true,
   // These happen once per asset: too many messages for most endpoints.
   'asset.mirrored': false,
   'asset.replaced': false,

@@ -57,7 +57,9 @@ describe('webhook endpoints', () => {
     expect((await events()).length).toBe(before);
   });
 
-  test('an endpoint without kinds gets held companies and differences in the bucket', { tags: 'slow' }, async () => {
+  test('an endpoint without kinds gets differences in the bucket, and held, gained and lost companies', {
+    tags: 'slow',
+  }, async () => {
     const standard = await add();
     expect(standard.kinds).toBeDefined();
     const ids = [await mirrored(), await mirrored()];
@@ -79,7 +81,17 @@ describe('webhook endpoints', () => {
       kind: 'missing',
       count: expect.any(Number),
     });
-    expect(standard.kinds()).toEqual(['bucket.differs', 'company.held']);
+    await scene.mirror.quiet();
+
+    const beta = { connectionId: scene.connectionId, companyId: 'beta', companyName: 'Beta' };
+    const userId = scene.library.users[0]!.id;
+    await scene.admin.addCompany({ id: 'beta', name: 'Beta', userIds: [userId] });
+    await scene.resync();
+    expect((await arrived(standard, 'company.gained'))[0]!.data).toMatchObject(beta);
+    await scene.admin.setAccess('beta', userId, false);
+    await scene.resync();
+    expect((await arrived(standard, 'company.lost'))[0]!.data).toMatchObject(beta);
+    expect(standard.kinds()).toEqual(['bucket.differs', 'company.held', 'company.gained', 'company.lost']);
     standard.refuse();
     await remove(standard);
   });

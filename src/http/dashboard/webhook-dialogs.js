@@ -19,12 +19,15 @@ export const webhookPath = (id) => `/webhooks/${encodeURIComponent(id)}`;
 const defaultKinds = {
   'connection.disconnected': 'A user must connect again',
   'connection.recovered': 'A connection works again',
+  'company.gained': 'A connection can now read a company',
+  'company.lost': 'A connection can no longer read a company',
   'company.held': 'Too many changes wait for an operator',
   'sync.failed': 'A sync failed',
   'bucket.differs': 'The bucket differs from the database',
   'drill.passed': 'A restore drill passed',
   'drill.failed': 'A restore drill failed',
   'asset.failed': 'An asset cannot be mirrored',
+  'asset.damaged': 'Objects are damaged or missing in the bucket',
 };
 /** These happen once per asset: most endpoints would get too many messages. */
 const kindsPerAsset = {
