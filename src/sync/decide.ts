@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { SkippedByFilter } from '../floor/reason-codes.ts';
+import type { Reason, SkippedByFilter } from '../floor/reason-codes.ts';
 import { mayHaveTranscript } from '../source/schemas.ts';
 import type { ListedAsset } from '../store/database/schema.ts';
 import type { Decision, KnownAsset } from '../store/syncs/write-assets.ts';
@@ -26,26 +26,18 @@ export function decide(
 ): Decision | undefined {
   const decision = judge(before, listed, options);
   if (decision || !before?.stranded) return decision;
-  const { state, reason } = before;
-  return { state, reason, reset: false, due: false };
+  return keepState(before);
 }
 
+/** It starts over. */
+const pending: Decision = { state: 'pending', reason: null, reset: true, due: true };
+
 function judge(before: KnownAsset | undefined, listed: ListedAsset, options: DecideOptions): Decision | undefined {
-  const pending: Decision = { state: 'pending', reason: null, reset: true, due: true };
   if (options.skipReason) {
     const decision = skip(before, listed, options.skipReason, options.connectionId);
     if (decision !== 'ignore filter') return decision;
   }
-  if (listed.problem !== undefined) {
-    const reason = listed.problem;
-    if (!before) return { state: 'failed', reason, reset: true, due: false };
-    if (before.skipped) return undefined;
-    // It is in the library again, so its file must not be removed. It is due, because a request for it alone may be readable.
-    if (before.state === 'gone') return { ...pending, state: hasCopy(before) ? 'mirrored' : 'pending', reason };
-    // A known asset keeps its state: an unreadable listing says nothing about the file.
-    if (isDeepStrictEqual(before.reason, reason)) return undefined;
-    return { state: before.state, reason, reset: false, due: false };
-  }
+  if (listed.problem !== undefined) return judgeUnreadable(before, listed.problem);
   if (!before || options.requested || before.skipped) return pending;
 
   const changed = !isDeepStrictEqual(before.listed, listed.listed);
@@ -54,50 +46,65 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
     return isDeepStrictEqual(before.replacement?.listed, listed.listed) ? undefined : setAside(before);
   }
   switch (before.state) {
-    case 'mirrored': {
+    case 'mirrored':
       // Without a copy (see above) there is nothing to protect.
-      if (replaced) return pending;
-      // A transcript or thumbnail that was given up is tried again if anything has changed, and by a full sync.
-      const mayRetry = changed || options.full;
-      const transcript =
-        options.transcripts &&
-        listed.listed.hasTranscript === true &&
-        mayHaveTranscript(listed.listed) &&
-        (before.transcriptState === 'none' || (before.transcriptState === 'gave_up' && mayRetry));
-      const thumbnail =
-        options.thumbnails && listed.listed.hasThumbnail === true && before.thumbnailState === 'gave_up' && mayRetry;
-      const isReadableAgain = before.reason?.code === 'unreadable_listing' || before.reason?.code === 'not_recorded';
-      // The last follow-up check has failed: the record may have an old name.
-      const hasFailed = before.reason !== null && !isReadableAgain;
-      const isDue = changed || transcript || thumbnail || (options.full && hasFailed);
-      if (!isDue && !isReadableAgain && !before.replacement) return undefined;
-      return {
-        state: 'mirrored',
-        reason: isReadableAgain ? null : before.reason,
-        reset: false,
-        // A follow-up check that found the replacement has planned no other. It is withdrawn now, so a check is due.
-        due: isDue || Boolean(before.replacement),
-        ...(transcript && { transcriptState: 'pending' as const }),
-        ...(thumbnail && { thumbnailState: 'pending' as const }),
-      };
-    }
+      return replaced ? pending : judgeMirrored(before, listed, { ...options, changed });
     case 'unavailable':
     case 'failed':
       return changed || options.full || before.replacement ? pending : undefined;
     case 'gone':
       return hasCopy(before) ? { ...pending, state: 'mirrored' } : pending;
     default:
-      // Pending or in transfer. A replaced file starts over; a new status, such as a video that became ready, is handled now.
+      // Pending or in transfer: a replaced file starts over.
       if (!changed) return undefined;
-      if (replaced) return pending;
-      return {
-        state: before.state,
-        reason: before.reason,
-        reset: false,
-        due: before.listed.status !== listed.listed.status,
-      };
+      return replaced ? pending : keepState(before, { due: hasNewStatus(before, listed) });
   }
 }
+
+/** An entry of the listing that cannot be read says nothing about the file. */
+function judgeUnreadable(before: KnownAsset | undefined, problem: Reason): Decision | undefined {
+  if (!before) return { state: 'failed', reason: problem, reset: true, due: false };
+  if (before.skipped) return undefined;
+  // It is in the library again, so its file must not be removed. It is due, because a request for it alone may be readable.
+  if (before.state === 'gone') return { ...pending, state: hasCopy(before) ? 'mirrored' : 'pending', reason: problem };
+  return isDeepStrictEqual(before.reason, problem) ? undefined : keepState(before, { reason: problem });
+}
+
+/** Its file is the same. Its record, transcript or thumbnail may have to be written. */
+function judgeMirrored(
+  before: KnownAsset,
+  { listed }: ListedAsset,
+  { changed, full, transcripts, thumbnails }: DecideOptions & { changed: boolean },
+): Decision | undefined {
+  // A transcript or thumbnail that was given up is tried again if anything has changed, and by a full sync.
+  const mayRetry = changed || full;
+  const transcript =
+    transcripts &&
+    listed.hasTranscript === true &&
+    mayHaveTranscript(listed) &&
+    (before.transcriptState === 'none' || (before.transcriptState === 'gave_up' && mayRetry));
+  const thumbnail = thumbnails && listed.hasThumbnail === true && before.thumbnailState === 'gave_up' && mayRetry;
+  const isReadableAgain = before.reason?.code === 'unreadable_listing' || before.reason?.code === 'not_recorded';
+  // The last follow-up check has failed: the record may have an old name.
+  const hasFailed = before.reason !== null && !isReadableAgain;
+  const isDue = changed || transcript || thumbnail || (full && hasFailed);
+  if (!isDue && !isReadableAgain && !before.replacement) return undefined;
+  return {
+    // A follow-up check that found the replacement has planned no other. It is withdrawn now, so a check is due.
+    ...keepState(before, { due: isDue || Boolean(before.replacement), ...(isReadableAgain && { reason: null }) }),
+    ...(transcript && { transcriptState: 'pending' as const }),
+    ...(thumbnail && { thumbnailState: 'pending' as const }),
+  };
+}
+
+/** The fields are saved, and the asset continues where it is. */
+const keepState = (
+  { state, reason }: KnownAsset,
+  change: Partial<Pick<Decision, 'due' | 'reason' | 'withdrawsReplacement'>> = {},
+): Decision => ({ state, reason, reset: false, due: false, ...change });
+
+/** A new status, such as that of a video that became ready, is handled at once. */
+const hasNewStatus = (before: KnownAsset, { listed }: ListedAsset) => before.listed.status !== listed.status;
 
 /** Whether the bucket has a copy that another file would replace. While it is being replaced or repaired, it has none. */
 function hasCopy({ state, media, mirroredAt }: KnownAsset): boolean {
@@ -139,9 +146,7 @@ function skip(
     return isSame && isDeepStrictEqual(before.listed, listed.listed) ? undefined : skipping;
   }
   // Written only so that what was set aside is deleted: the filter skips it.
-  if (before.replacement) {
-    return { state: before.state, reason: before.reason, reset: false, due: false, withdrawsReplacement: true };
-  }
+  if (before.replacement) return keepState(before, { withdrawsReplacement: true });
   if (before.state === 'mirrored' || before.state === 'unavailable') return undefined;
   return before.media === null && (before.state === 'failed' || before.state === 'gone') ? skipping : 'ignore filter';
 }
