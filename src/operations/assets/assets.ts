@@ -129,6 +129,8 @@ async function whatWasListed(store: Store): Promise<string> {
   );
 }
 
+type ExistingAsset = Awaited<ReturnType<typeof existingAsset>>;
+
 /** @throws Refused 404 */
 export async function existingAsset(store: Store, id: string) {
   const [asset] = await store.assets.search({ ids: [id], limit: 1 });
@@ -143,40 +145,48 @@ export async function existingAsset(store: Store, id: string) {
   return asset;
 }
 
-async function describe({ store, bucketTrouble, checkAsset, goneRetention }: Deps, id: string) {
+async function describe(deps: Deps, id: string) {
+  const { store } = deps;
   const found = await existingAsset(store, id);
-  const waiting = found.nextAt !== null;
-  const stop = AbortSignal.timeout(checkMs);
-  const [now, parts, { rows }, events, connection, trouble, objects, findings, isProtected, setAsideSince] =
-    await Promise.all([
-      store.now(),
-      found.upload ? store.assets.parts(id) : [],
-      store.history.ofAsset(id),
-      store.events.search({ assetId: id, limit: 100 }),
-      found.connectionId === null ? undefined : store.connections.get(found.connectionId),
-      waiting ? within(patienceMs, bucketTrouble()) : null,
-      checkAsset(id, stop).catch((error) => (stop.aborted ? `no answer within ${checkMs / 1000} s` : reasonOf(error))),
-      store.verifications.latestOfAsset(found),
-      store.removals.isProtected(id),
-      store.replacements.since(id),
-    ]);
+  const [now, parts, { rows: history }, events, circumstances] = await Promise.all([
+    store.now(),
+    found.upload ? store.assets.parts(id) : [],
+    store.history.ofAsset(id),
+    store.events.search({ assetId: id, limit: 100 }),
+    circumstancesOf(deps, found),
+  ]);
   const details = detailsOf(found, parts, now);
+  const stored = details.upload?.stored ?? { parts: 0, bytes: 0 };
   return {
     ...details,
-    held: isProtected,
-    explanation: explanationOf(found, {
-      now: new Date(now),
-      connection,
-      readable: found.readable,
-      bucketTrouble: trouble ?? null,
-      stored: details.upload?.stored ?? { parts: 0, bytes: 0 },
-      objects,
-      findings,
-      isProtected,
-      removedAt: removalOf(found, goneRetention),
-      setAsideSince,
-    }),
-    timeline: timelineOf(found, rows, events),
+    held: circumstances.isProtected,
+    explanation: explanationOf(found, { ...circumstances, now: new Date(now), stored }),
+    timeline: timelineOf(found, history, events),
+  };
+}
+
+/** What the explanation of an asset depends on, beside the asset. */
+async function circumstancesOf({ store, bucketTrouble, checkAsset, goneRetention }: Deps, found: ExistingAsset) {
+  const { id, connectionId } = found;
+  const stop = AbortSignal.timeout(checkMs);
+  const problemOf = (error: unknown) => (stop.aborted ? `no answer within ${checkMs / 1000} s` : reasonOf(error));
+  const [connection, trouble, objects, findings, isProtected, setAsideSince] = await Promise.all([
+    connectionId === null ? undefined : store.connections.get(connectionId),
+    found.nextAt === null ? null : within(patienceMs, bucketTrouble()),
+    checkAsset(id, stop).catch(problemOf),
+    store.verifications.latestOfAsset(found),
+    store.removals.isProtected(id),
+    store.replacements.since(id),
+  ]);
+  return {
+    connection,
+    readable: found.readable,
+    bucketTrouble: trouble ?? null,
+    objects,
+    findings,
+    isProtected,
+    removedAt: removalOf(found, goneRetention),
+    setAsideSince,
   };
 }
 
