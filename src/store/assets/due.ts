@@ -70,22 +70,26 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
     const { rows } = await prepared(
       tx,
       sql<QueuedAsset & { rank: number }>`
+      -- The jobs of each connection on the queue.
       WITH queued AS MATERIALIZED (
         SELECT connection_id, count(*) AS jobs, count(*) FILTER (WHERE state = 'mirrored') AS checks
         FROM unnest(${connections}::text[]) AS c (connection_id) CROSS JOIN LATERAL (
           SELECT state FROM assets WHERE connection_id = c.connection_id AND ${isQueued} ORDER BY queued_at
         ) AS job GROUP BY connection_id
-      ), slots AS MATERIALIZED (
+      ), -- How many it may have.
+      slots AS MATERIALIZED (
         SELECT id, least(coalesce((settings->>'concurrency')::int, ${slots.perConnection}), (adaptive_limit->>'limit')::int) AS most, random() < 0.25 AS fourth FROM connections
         WHERE id = ANY(${connections}::text[]) AND status = 'active' AND (delayed_until IS NULL OR delayed_until <= now())
-      ), spare AS MATERIALIZED (
+      ), -- Of each company: how many slots its connection has free, and how many of them are reserved for follow-up checks.
+      spare AS MATERIALIZED (
         SELECT access.connection_id, access.company_id, slots.most - coalesce(queued.jobs, 0) AS free,
           CASE WHEN slots.most = 1 THEN slots.fourth::int ELSE ceil(slots.most / 4.0) END - coalesce(queued.checks, 0) AS reserved
         FROM access JOIN slots ON slots.id = access.connection_id
         LEFT JOIN queued ON queued.connection_id = slots.id
         WHERE access.connection_id = ANY(${connections}::text[]) AND access.lost_at IS NULL
           AND slots.most > coalesce(queued.jobs, 0)
-      ), media AS MATERIALIZED (
+      ), -- Due media, newest first.
+      media AS MATERIALIZED (
         SELECT spare.connection_id, spare.free, a.id, a.upload_date
         FROM spare CROSS JOIN LATERAL (
           SELECT id, upload_date FROM assets
@@ -94,7 +98,8 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
           ORDER BY upload_date DESC NULLS LAST, id LIMIT spare.free
           FOR UPDATE SKIP LOCKED
         ) a
-      ), checks AS (
+      ), -- Due follow-up checks, longest due first: as many as are reserved, or as media leaves free. The first are reserved.
+      checks AS (
         SELECT spare.connection_id, spare.free, a.id, a.next_at,
           row_number() OVER (PARTITION BY spare.connection_id ORDER BY a.next_at, a.id) <= spare.reserved AS first
         FROM spare
@@ -106,7 +111,8 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
           ORDER BY next_at LIMIT least(spare.free, greatest(spare.reserved, spare.free - coalesce(m.due, 0), 0))
           FOR UPDATE SKIP LOCKED
         ) a
-      ), due AS (
+      ), -- All of them by rank within their connection: reserved checks, media, other checks.
+      due AS (
         SELECT id, free, row_number() OVER (PARTITION BY connection_id
           ORDER BY part, upload_date DESC NULLS LAST, next_at, id) AS rank
         FROM (
