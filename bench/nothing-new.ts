@@ -217,7 +217,7 @@ company, every ${rates.many.intervalMs / 1000} s: as many syncs as 10,000 connec
 sleeps between any two answers, and most of its processor time goes into waking up. Each is measured for ${seconds} s. The work that an idle
 worker does was measured before, and is subtracted; it is in the second table. Redis counts the commands, with those of scripts.
 
-A program with the same libraries that only runs such jobs, with two requests and four empty statements each, takes ${number(bare.many, 1)} and
+A program with the same libraries that only runs such jobs, with two requests and three empty statements each, takes ${number(bare.many, 1)} and
 ${number(bare.alone, 1)} CPU ms.
 
 ${table(
