@@ -8,18 +8,17 @@ import type { Store } from '../store/store.ts';
 import { type FilterDefaults, type Filters, filtersOf, skippedBy, skipsCompany } from './filters.ts';
 
 export interface FiltersApplied {
-  /** Assets that are no longer to be mirrored. */
+  /** Assets that are not to be mirrored, or are skipped for another reason than before. */
   skipped: number;
-  /** Assets that were skipped and are to be mirrored now. */
+  /** Assets that were skipped before, and are to be mirrored. */
   unskipped: number;
 }
 
 const pageSize = 2000;
 
 /**
- * Applies the filters of a connection to its assets, page by page. Assets that they skip are handed over to another
- * connection that can read and wants them, or else are no longer due. Assets that they no longer skip are due at once. Assets
- * in the bucket stay as they are. May be interrupted anywhere and run again.
+ * Applies the filters of a connection to the assets of its companies that have no file in the bucket, page by page. Assets that they skip are handed over to another
+ * connection that can read and wants them, or else are no longer due. Assets that they no longer skip are due at once. May be interrupted anywhere and run again.
  */
 export async function applyFilters(
   { store, log, filters: defaults }: { store: Store; log: Log; filters: FilterDefaults },

@@ -29,8 +29,8 @@ export interface DispatcherOptions {
 }
 
 /**
- * Puts due assets on the queue: a bounded number per connection, round robin, newest first. Recreates jobs that a
- * queue may have lost, and keeps the schedules as the records say.
+ * Puts due assets on the queue unless the bucket is unavailable: a bounded number per connection, in the order of `dispatch`.
+ * Recreates jobs that a queue may have lost, and keeps the schedules as the database says.
  */
 export class Dispatcher {
   readonly #options: DispatcherOptions;

@@ -14,8 +14,8 @@ interface DecideOptions {
 }
 
 /**
- * Decides what to do with a listed asset. Pure. `full`: a full sync, which also retries failed, unavailable and given-up
- * assets; `requested`: an operator named this asset; `skipReason`: why a filter of the connection skips it. An asset that moved to
+ * Decides what to do with a listed asset. Pure. `full`: a full sync, which also retries failed and unavailable assets, and
+ * transcripts and thumbnails that were given up; `requested`: an operator named this asset; `skipReason`: why a filter of the connection skips it. An asset that moved to
  * another company is written even if nothing else has changed. A file that would replace a stored one is set aside:
  * judge-replaced.ts decides about it at the end of the listing.
  */
@@ -61,7 +61,7 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
   }
 }
 
-/** An entry of the listing that cannot be read says nothing about the file. */
+/** An entry of the listing that cannot be read says nothing about the file. A file that was set aside is no longer. */
 function judgeUnreadable(before: KnownAsset | undefined, problem: Reason): Decision | undefined {
   if (!before) return { state: 'failed', reason: problem, reset: true, due: false };
   if (before.skipped) return undefined;
@@ -90,14 +90,14 @@ function judgeMirrored(
   const isDue = changed || transcript || thumbnail || (full && hasFailed);
   if (!isDue && !isReadableAgain && !before.replacement) return undefined;
   return {
-    // A follow-up check that found the replacement has planned no other. It is withdrawn now, so a check is due.
+    // If a follow-up check found the replacement, it planned no next check. This decision deletes the replacement, so one is due.
     ...keepState(before, { due: isDue || Boolean(before.replacement), ...(isReadableAgain && { reason: null }) }),
     ...(transcript && { transcriptState: 'pending' as const }),
     ...(thumbnail && { thumbnailState: 'pending' as const }),
   };
 }
 
-/** The fields are saved, and the asset continues where it is. */
+/** The asset continues where it is. */
 const keepState = (
   { state, reason }: KnownAsset,
   change: Partial<Pick<Decision, 'due' | 'reason' | 'withdrawsReplacement'>> = {},
@@ -106,7 +106,7 @@ const keepState = (
 /** A new status, such as that of a video that became ready, is handled at once. */
 const hasNewStatus = (before: KnownAsset, { listed }: ListedAsset) => before.listed.status !== listed.status;
 
-/** Whether the bucket has a copy that another file would replace. While it is being replaced or repaired, it has none. */
+/** Whether the bucket has a complete copy that another file would replace. While a worker replaces or repairs the file, it has none. */
 function hasCopy({ state, media, mirroredAt }: KnownAsset): boolean {
   const isMoving = state === 'pending' || state === 'processing' || state === 'transferring';
   return Boolean(!isMoving && media?.version && mirroredAt);

@@ -115,7 +115,7 @@ describe('the timeline of an asset', () => {
 
   test('the error for an unknown asset says what was searched', async () => {
     await expect(explained('nothing')).rejects.toThrow(
-      /404 .*asset_not_found.*Searched: 1 company of 1 active connection, each listed at 20.*resync CONNECTION --full/,
+      /404 .*asset_not_found.*Searched: 1 company of 1 active connection, each synced at 20.*resync CONNECTION --full/,
     );
   });
 });

@@ -28,7 +28,7 @@ test('a timeline tells events in words, and the outcome of an attempt once', () 
   expect(timelineOf(asset, [], events).map(({ text }) => text)).toEqual([
     'seen for the first time',
     'mirrored',
-    'listed by companies acme and beta; only that of acme is mirrored',
+    'company beta lists another asset with this id, which was recorded for company acme',
     'no longer in the library',
     'ada@example.com retried it',
     'ada@example.com tried to retry it. Refused: The asset is no longer in the library.',

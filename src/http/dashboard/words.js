@@ -102,7 +102,7 @@ const eventTexts = {
   'asset.mirrored': 'was mirrored',
   'asset.replaced': 'has a newer file',
   'asset.transcript': 'has a transcript',
-  'asset.conflict': 'is listed by two companies; it is mirrored for one of them only',
+  'asset.conflict': 'has an id that another company lists, too',
   'sync.failed': 'could not be synced',
 };
 

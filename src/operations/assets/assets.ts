@@ -87,7 +87,9 @@ export const assetAnswer = facts
       })
       .nullable()
       .describe('An unfinished upload in parts.'),
-    held: z.boolean().describe('A hold protects it from removal.'),
+    held: z
+      .boolean()
+      .describe('A hold (`asset-mirror hold`) protects it from removal. A held company is something else.'),
     explanation: z
       .array(z.string())
       .describe('Where it is, or why it is not mirrored, what it waits for, until when, and what to do.'),
@@ -124,7 +126,7 @@ async function whatWasListed(store: Store): Promise<string> {
   const rest = others > 0 ? `; ${numberOf(others, 'other connection')} paused or disconnected` : '';
   return (
     `Searched: ${numberOf(companies.size, 'company', 'companies')} of ${numberOf(active.length, 'active connection')}, ` +
-    `${last ? `each listed at ${last.toISOString()} or later` : 'not all listed yet'}${rest}. ` +
+    `${last ? `each synced at ${last.toISOString()} or later` : 'not all synced yet'}${rest}. ` +
     'Companies skipped by filters are not listed. List everything again with `asset-mirror resync CONNECTION --full`.'
   );
 }

@@ -184,7 +184,7 @@ function eventText(kind: string, { companyId, recordedFor, outcome, reason, by }
     case 'asset.removed':
       return 'its objects were removed from the bucket';
     case 'asset.conflict':
-      return `listed by companies ${recordedFor} and ${companyId}; only that of ${recordedFor} is mirrored`;
+      return `company ${companyId} lists another asset with this id, which was recorded for company ${recordedFor}`;
     case 'operator.retryAsset':
       return outcome === 'refused' ? `${nameOf(by)} tried to retry it. Refused: ${reason}` : `${nameOf(by)} retried it`;
     default:

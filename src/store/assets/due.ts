@@ -129,8 +129,8 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
 }
 
 /**
- * Assets to be queued again: their lease has expired because the worker was killed, or no worker took their job for
- * `staleMs`, so it may be lost. Those whose connection may not work now leave the queue instead.
+ * Assets to be queued again: their lease has expired because the worker was killed (`lost`, which their history says), or no
+ * worker took their job for `staleMs`. Those whose connection may not work now leave the queue instead.
  */
 export async function overdue(db: Database, staleMs: number): Promise<QueuedAsset[]> {
   const { rows } = await sql<QueuedAsset & { queued: boolean }>`

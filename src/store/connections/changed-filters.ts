@@ -55,8 +55,8 @@ export async function pending(db: Database, defaults: Defaults): Promise<string[
 
 /**
  * Records that the filters were applied for the request `requested`, which was read with the settings. They are applied again if
- * there was another request meanwhile, or if other defaults are saved now. A run for an earlier request may end last. Then they are
- * applied again, too, because it may have overwritten decisions.
+ * there was another request meanwhile, or if other defaults are saved now. A run for an earlier request may end last, and may have
+ * overwritten decisions: then `filters_applied` becomes lower again, so that they are applied again, too.
  */
 export async function applied(
   db: Database,

@@ -24,7 +24,10 @@ interface Page {
   highWaterMark?: number | null;
   /** Every id on the page: a full sync finds missing assets by these at its end. */
   sighted?: string[];
-  /** The generated ids of the listed items that have no readable id: the records of all other such items are deleted. */
+  /**
+   * Only with the last page of a complete full listing: the generated ids of all its items without a readable id. Rows of the company
+   * with other generated ids are deleted.
+   */
   stillUnreadable?: string[];
 }
 
@@ -99,7 +102,7 @@ async function beginPage(tx: Database, page: Page) {
   return { settings: rows[0].settings, toJudge: rows[0].toJudge, known };
 }
 
-/** Writes a page asset by asset. One that the database refuses becomes a problem of that asset, and is returned in `refused`. */
+/** Writes a page asset by asset. If the database refuses one, the asset gets this as its reason, and is returned in `refused`. */
 async function recordOneByOne(tx: Database, page: ListedPage): Promise<Counts> {
   const counts: Counts = { new: 0, changed: 0, again: 0, setAside: 0, refused: [] };
   /** Returns why the database refused the asset; undefined if it did not. */

@@ -11,13 +11,16 @@ import { erasedAmong, hashOfColumn } from '../removals/tombstones.ts';
 export interface Decision {
   state: AssetState;
   reason: Reason | null;
-  /** Reset attempts and deadlines. */
+  /** It starts over: attempts, waits and the time of the next try are reset. */
   reset: boolean;
-  /** A worker has to handle the asset now. */
+  /** A worker has to handle the asset now. False: with `reset` nothing is due, otherwise what is due stays due. */
   due: boolean;
-  /** The asset's new file would replace a stored file, so it is set aside until the company's listing ends. */
+  /**
+   * The asset's new file would replace a stored file, so it is set aside until the company's listing ends. Any other decision
+   * deletes what was set aside.
+   */
   setAside?: boolean;
-  /** What was set aside is deleted, and the fields of the asset stay those of the stored file. */
+  /** The fields of the asset stay those of the stored file. */
   withdrawsReplacement?: boolean;
   transcriptState?: TranscriptState;
   thumbnailState?: ThumbnailState;
