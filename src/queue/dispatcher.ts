@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { every, type Repeated } from '../floor/every.ts';
 import type { Log } from '../floor/log.ts';
 import type { Timings } from '../floor/timings.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
@@ -34,15 +34,11 @@ export interface DispatcherOptions {
  */
 export class Dispatcher {
   readonly #options: DispatcherOptions;
-  #stopped = false;
-  readonly #running: Promise<void>;
+  readonly #rounds: Repeated;
   readonly #unsubscribe: () => void;
-  #endPause = () => {};
-  #woken = false;
   /** Whether to fill the free slots of all connections, or only of those in `#freed`. */
   #all = true;
   readonly #freed = new Set<string>();
-  #retry: NodeJS.Timeout | undefined;
   /** Connections whose settings changed. */
   readonly #changed = new Set<string>();
   // By the monotonic clock.
@@ -56,13 +52,18 @@ export class Dispatcher {
       if (connectionId !== undefined) this.#changed.add(connectionId);
       this.wake();
     });
-    this.#running = this.#run();
+    const { log, timings } = options;
+    this.#rounds = every(timings.poll, () => this.#round(), {
+      failed: (err) => log.error({ event: 'dispatch.failed', err }, 'database or queue failed, will retry'),
+      recovered: () => log.info({ event: 'dispatch.recovered' }, 'database and queue answer again'),
+      stopMs,
+    });
   }
 
   /** Call it when something fell due. */
   wake(): void {
     this.#all = true;
-    this.#endWait();
+    this.#rounds.wake();
   }
 
   /** Call it when the clock of this host was set: checks times and schedules now. */
@@ -74,44 +75,12 @@ export class Dispatcher {
   /** Call it when a slot of a connection became free. Slots that become free during a round are filled together by the next. */
   freed(connectionId: string): void {
     this.#freed.add(connectionId);
-    this.#endWait();
+    this.#rounds.wake();
   }
 
   async stop(): Promise<void> {
     this.#unsubscribe();
-    this.#stopped = true;
-    this.#endWait();
-    await Promise.race([this.#running, sleep(stopMs, undefined, { ref: false })]);
-  }
-
-  async #run(): Promise<void> {
-    const { log } = this.#options;
-    let failing = false;
-    while (!this.#stopped) {
-      this.#woken = false;
-      try {
-        await this.#round();
-        if (failing) log.info({ event: 'dispatch.recovered' }, 'database and queue answer again');
-        failing = false;
-      } catch (err) {
-        if (!failing && !this.#stopped)
-          log.error({ event: 'dispatch.failed', err }, 'database or queue failed, will retry');
-        failing = true;
-      }
-      const isPauseDue = failing || !this.#woken;
-      if (isPauseDue && !this.#stopped) await this.#pause();
-    }
-  }
-
-  /** Waits for `#endWait`, and at most for the time between two polls. */
-  #pause(): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, this.#options.timings.poll);
-      this.#endPause = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
+    await this.#rounds.stop();
   }
 
   async #round(): Promise<void> {
@@ -139,7 +108,7 @@ export class Dispatcher {
     // Another process is dispatching. It may have read these connections before their slots became free.
     this.#all ||= only === undefined;
     for (const connectionId of only ?? []) this.#freed.add(connectionId);
-    this.#retry ??= setTimeout(() => this.#endWait(), busyMs);
+    setTimeout(this.#rounds.wake, busyMs);
   }
 
   async #alignChanged(): Promise<void> {
@@ -163,12 +132,5 @@ export class Dispatcher {
     }
     await schedule.align();
     this.#nextAlign = Math.max(this.#nextAlign, performance.now() + (performance.now() - began) / alignShare);
-  }
-
-  #endWait(): void {
-    clearTimeout(this.#retry);
-    this.#retry = undefined;
-    this.#woken = true;
-    this.#endPause();
   }
 }
