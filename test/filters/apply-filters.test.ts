@@ -168,6 +168,22 @@ test('a running service completes a change of filters that another process has b
 });
 
 describe('a company that two connections read', () => {
+  /** A film whose connection was paused. The one that continues with it skips videos, which a worker finds out with `skip`. */
+  async function adoptedFilm() {
+    const { companyId, connectionId: first, film } = await listed(stage);
+    const { connectionId: second } = await stage.person(companyId);
+    await stage.run(second);
+    await patch(stage, second, { exclude: { assetTypes: ['videos'] } });
+    await stage.mirror.api('POST', `/connections/${first}/pause`);
+    await stage.store.connections.adopt(1000);
+    const skip = async () => {
+      const worker = workerOf(stage);
+      expect(await worker.work(film)).toMatchObject({ outcome: 'skipped' });
+      await worker.close();
+    };
+    return { companyId, first, second, film, skip };
+  }
+
   test('an asset that one connection skips is mirrored by another that does not', { tags: 'slow' }, async () => {
     const { companyId, connectionId: first, film, text } = await listed(stage, { exclude: { assetTypes: ['videos'] } });
     expect(await rows(stage, companyId)).toMatchObject({ [film]: skipped(excluded('videos')) });
@@ -230,15 +246,8 @@ describe('a company that two connections read', () => {
   });
 
   test('what another connection has skipped meanwhile is mirrored after its own connection is resumed', async () => {
-    const { companyId, connectionId: first, film } = await listed(stage);
-    const { connectionId: second } = await stage.person(companyId);
-    await stage.run(second);
-    await patch(stage, second, { exclude: { assetTypes: ['videos'] } });
-    await stage.mirror.api('POST', `/connections/${first}/pause`);
-    await stage.store.connections.adopt(1000);
-    const worker = workerOf(stage);
-    expect(await worker.work(film)).toMatchObject({ outcome: 'skipped' });
-    await worker.close();
+    const { companyId, first, second, film, skip } = await adoptedFilm();
+    await skip();
     expect(await rows(stage, companyId)).toMatchObject({
       [film]: { ...skipped(excluded('videos')), connectionId: second },
     });
@@ -249,21 +258,11 @@ describe('a company that two connections read', () => {
   });
 
   test('filters are applied again if a connection is resumed while they are applied', async () => {
-    const { companyId, connectionId: first, film } = await listed(stage);
-    const { connectionId: second } = await stage.person(companyId);
-    await stage.run(second);
-    await patch(stage, second, { exclude: { assetTypes: ['videos'] } });
-    await stage.mirror.api('POST', `/connections/${first}/pause`);
-    await stage.store.connections.adopt(1000);
-    const skips = async () => {
-      const worker = workerOf(stage);
-      expect(await worker.work(film)).toMatchObject({ outcome: 'skipped' });
-      await worker.close();
-    };
+    const { companyId, first, film, skip } = await adoptedFilm();
     // The assets of the page are read before the other connection skips one, and the connection is resumed.
     const page: typeof stage.store.filters.page = async (of) => {
       const read = await stage.store.filters.page(of);
-      await skips();
+      await skip();
       await stage.mirror.api('POST', `/connections/${first}/resume`);
       return read;
     };
