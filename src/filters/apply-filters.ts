@@ -17,8 +17,9 @@ export interface FiltersApplied {
 const pageSize = 2000;
 
 /**
- * Applies the filters of a connection to the assets of its companies that have no file in the bucket, page by page. Assets that they skip are handed over to another
- * connection that can read and wants them, or else are no longer due. Assets that they no longer skip are due at once. May be interrupted anywhere and run again.
+ * Applies the filters of a connection to the assets of its companies that have no file in the bucket, page by page. Assets that
+ * they skip are handed over to another connection that can read and wants them, or else are no longer due. Assets that they no
+ * longer skip are due at once. May be interrupted anywhere and run again.
  */
 export async function applyFilters(
   { store, log, filters: defaults }: { store: Store; log: Log; filters: FilterDefaults },

@@ -15,9 +15,9 @@ interface DecideOptions {
 
 /**
  * Decides what to do with a listed asset. Pure. `full`: a full sync, which also retries failed and unavailable assets, and
- * transcripts and thumbnails that were given up; `requested`: an operator named this asset; `skipReason`: why a filter of the connection skips it. An asset that moved to
- * another company is written even if nothing else has changed. A file that would replace a stored one is set aside:
- * judge-replaced.ts decides about it at the end of the listing.
+ * transcripts and thumbnails that were given up; `requested`: an operator named this asset; `skipReason`: why a filter of the
+ * connection skips it. An asset that moved to another company is written even if nothing else has changed. A file that would
+ * replace a stored one is set aside: judge-replaced.ts decides about it at the end of the listing.
  */
 export function decide(
   before: KnownAsset | undefined,
@@ -29,7 +29,7 @@ export function decide(
   return keepState(before);
 }
 
-/** It starts over. */
+/** The asset starts over. */
 const pending: Decision = { state: 'pending', reason: null, reset: true, due: true };
 
 function judge(before: KnownAsset | undefined, listed: ListedAsset, options: DecideOptions): Decision | undefined {
@@ -61,7 +61,7 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
   }
 }
 
-/** An entry of the listing that cannot be read says nothing about the file. A file that was set aside is no longer. */
+/** An entry of the listing that cannot be read says nothing about the stored file. What was set aside is deleted. */
 function judgeUnreadable(before: KnownAsset | undefined, problem: Reason): Decision | undefined {
   if (!before) return { state: 'failed', reason: problem, reset: true, due: false };
   if (before.skipped) return undefined;
