@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import { once } from 'node:events';
 import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
+import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { PutObjectCommandInput, S3Client } from '@aws-sdk/client-s3';
@@ -185,9 +186,7 @@ async function transmit(request: ClientRequest, { body, bytes, checksum }: PutRe
     const refused = await Promise.race([wanted, answered, sleep(askMs, undefined, { ref: false })]);
     if (refused) return refused;
   }
-  const sent = checksum
-    ? pipeline(body, (pieces) => withTrailer(pieces, bytes, checksum), request)
-    : pipeline(body, request);
+  const sent = checksum ? pipeline(body, withTrailer(bytes, checksum), request) : pipeline(body, request);
   return Promise.race([answered, sent.then(() => answered)]);
 }
 
@@ -209,25 +208,30 @@ const chunkHead = (bytes: number) => `${bytes.toString(16)}\r\n`;
 const trailer = ({ algorithm }: Checksum, sum: string) => `0\r\nx-amz-checksum-${algorithm}:${sum}\r\n\r\n`;
 
 /** A body in chunks with its checksum after it (S3 API, "Signature calculations: trailing headers"). */
-async function* withTrailer(pieces: AsyncIterable<Buffer>, bytes: number, checksum: Checksum) {
+function withTrailer(bytes: number, checksum: Checksum): Transform {
   let left = bytes;
   /** Bytes of the current chunk that are still missing. */
   let missing = 0;
-  for await (const piece of pieces) {
-    for (let rest = piece; rest.length > 0; ) {
-      if (missing === 0) {
-        missing = Math.min(chunkBytes, left);
-        yield chunkHead(missing);
+  return new Transform({
+    transform(piece: Buffer, _encoding, done) {
+      for (let rest = piece; rest.length > 0; ) {
+        if (missing === 0) {
+          missing = Math.min(chunkBytes, left);
+          this.push(chunkHead(missing));
+        }
+        const some = rest.subarray(0, missing);
+        this.push(some);
+        rest = rest.subarray(some.length);
+        missing -= some.length;
+        left -= some.length;
+        if (missing === 0) this.push('\r\n');
       }
-      const some = rest.subarray(0, missing);
-      yield some;
-      rest = rest.subarray(some.length);
-      missing -= some.length;
-      left -= some.length;
-      if (missing === 0) yield '\r\n';
-    }
-  }
-  yield trailer(checksum, await checksum.base64());
+      done();
+    },
+    flush(done) {
+      Promise.resolve(checksum.base64()).then((sum) => done(null, trailer(checksum, sum)), done);
+    },
+  });
 }
 
 /** The length of what `withTrailer` makes. */
