@@ -51,7 +51,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     'disconnect',
     'end a connection and revoke its grant at the library',
     'asset-mirror disconnect CONNECTION --yes',
-    'The bucket keeps its files. The user must connect again to continue.',
+    'The bucket keeps its files, and `verify` no longer lists its library. The user must connect again to continue.',
   )
     .argument('<connection>', connectionName)
     .option('--yes', 'do not ask for confirmation')

@@ -13,8 +13,8 @@ const patienceMs = 30 * 60_000;
 type SyncIds = Record<string, string>;
 
 /**
- * Lists the library by a full sync of each connection, and waits until these end. Returns the problems.
- * `known`: syncs that were requested before a crash; `onRequested` saves them.
+ * Lists the library by a full sync of each connection, and waits until these end. Returns the problems. Without `connectionId`, it
+ * leaves out connections that an operator has disconnected. `known`: syncs that were requested before a crash; `onRequested` saves them.
  */
 export async function listLibrary(
   deps: { store: Store; queues: Pick<Queues, 'addSync'> },
@@ -27,7 +27,9 @@ export async function listLibrary(
 ): Promise<VerificationLine[]> {
   const { store, queues } = deps;
   const { connectionId, signal } = options;
-  const connections = (await store.connections.list()).filter(({ id }) => connectionId === null || id === connectionId);
+  const connections = (await store.connections.list()).filter((connection) =>
+    connectionId === null ? !isEndedByOperator(connection) : connection.id === connectionId,
+  );
   const syncs = { ...options.known };
   for (const connection of connections) {
     if (connection.status !== 'active') continue;
@@ -45,6 +47,9 @@ export async function listLibrary(
   }
   return problems;
 }
+
+const isEndedByOperator = ({ status, lastError }: Connection) =>
+  status === 'disconnected' && lastError?.code === 'disconnected_by_operator';
 
 /** Returns why the listing of a connection is not complete. Undefined: the sync has listed everything. */
 async function waitForSync(

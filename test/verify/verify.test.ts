@@ -290,6 +290,26 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect(run.differences).toBe(1);
   });
 
+  test('a disconnected connection is reported until an operator disconnects it, too', async () => {
+    const { connectionId } = scene;
+    const notCompared = async (how = {}) => {
+      const { differences, lines } = await verify(how);
+      const found = lines.filter(({ mark }: Line) => mark === '!');
+      expect(differences).toBe(found.length);
+      return found;
+    };
+    const reason = expect.objectContaining({ code: 'library_not_compared', connectionId });
+    const ofConnection = expect.objectContaining({ reason });
+    await scene.admin.endConnections();
+    expect(await notCompared()).toEqual([ofConnection]);
+    const ended = await scene.mirror.api('POST', `/connections/${connectionId}/disconnect`);
+    expect(ended).toMatchObject({ reason: { code: 'disconnected_by_operator' }, revoked: null });
+    expect(await notCompared()).toEqual([]);
+    expect(await notCompared({ connectionId })).toEqual([ofConnection]);
+    await scene.mirror.connect();
+    expect(await notCompared({ connectionId })).toEqual([]);
+  });
+
   test('an unknown verification is answered with verification_not_found', async () => {
     await expect(scene.mirror.api('GET', '/verify/none')).rejects.toThrow(/404 .*verification_not_found/);
     await expect(scene.mirror.api('POST', '/verify', { connectionId: 'none' })).rejects.toThrow(/connection_not_found/);

@@ -12,8 +12,8 @@ import { addEvent, notify } from '../events/add-event.ts';
 import { request } from '../syncs/syncs.ts';
 
 /**
- * Disconnects a connection. Only one caller gets its tokens, and informs operators. Without `refused`, an operator does it, and
- * earlier connect links stop working. With `refused`, the library has refused that token pair: it must still be the current
+ * Disconnects a connection. Only one caller gets its tokens, and informs operators. Without `refused`, an operator does it:
+ * earlier connect links stop working, and a connection that has ended already gets this reason. With `refused`, the library has refused that token pair: it must still be the current
  * one, and its refresh leased to `owner`, because a process that took over the lease may have received the next pair.
  */
 export async function end(
@@ -30,7 +30,8 @@ export async function end(
       .forUpdate()
       .executeTakeFirst();
     if (!refused) {
-      await tx.updateTable('connections').set({ linksSince: sql`now()` }).where('id', '=', id).execute();
+      const lastError = sql<Reason | null>`CASE status WHEN 'disconnected' THEN ${jsonb(reason)} ELSE last_error END`;
+      await tx.updateTable('connections').set({ linksSince: sql`now()`, lastError }).where('id', '=', id).execute();
     }
     const ended = await tx
       .updateTable('connections')
