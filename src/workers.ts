@@ -116,7 +116,7 @@ function startScrubIfSet(context: Context, breaker: CircuitBreaker) {
 function startHeartbeatIfSet(context: Context, breaker: CircuitBreaker) {
   const { heartbeatUrl: url, sync } = context.config;
   if (url === undefined) return undefined;
-  return startHeartbeat({ ...context, url, syncInterval: sync.interval, bucketTrouble: () => breaker.openReason });
+  return startHeartbeat({ ...context, url, syncInterval: sync.interval, bucketTrouble: breaker.check });
 }
 
 export function mirrorDeps(

@@ -49,9 +49,9 @@ export function createCircuitBreaker(options: { storage: Storage; log: Log; timi
       return reason;
     },
 
-    /** Call this when the bucket has refused an object: opens unless the bucket passes its check. */
-    async check(): Promise<void> {
-      if (reason !== undefined) return;
+    /** Opens unless the bucket passes its check. Call this when the bucket has refused an object. Returns why it is open. */
+    async check(): Promise<string | undefined> {
+      if (reason !== undefined) return reason;
       checking ??= storage
         .check()
         .catch(open)
@@ -59,6 +59,7 @@ export function createCircuitBreaker(options: { storage: Storage; log: Log; timi
           checking = undefined;
         });
       await checking;
+      return reason;
     },
 
     async stop(): Promise<void> {

@@ -11,8 +11,8 @@ const timeoutMs = 15_000;
 export interface HeartbeatDeps {
   store: Store;
   log: Log;
-  /** Why the bucket cannot be used; undefined if it can. */
-  bucketTrouble: () => string | undefined;
+  /** Checks the bucket; the result is why it cannot be used, or undefined. */
+  bucketTrouble: () => Promise<string | undefined>;
   /** HEARTBEAT_URL. */
   url: string;
   /** SYNC_INTERVAL in ms. */
@@ -43,7 +43,7 @@ export function startHeartbeat(deps: HeartbeatDeps, interval = everyMs) {
 }
 
 async function call(deps: HeartbeatDeps, dispatcher: Agent, stop: AbortSignal): Promise<void> {
-  const problem = deps.bucketTrouble() ?? (await lateConnections(deps));
+  const problem = (await deps.bucketTrouble()) ?? (await lateConnections(deps));
   const address = new URL(deps.url);
   if (problem !== undefined) address.pathname = `${address.pathname.replace(/\/$/, '')}/fail`;
   const { statusCode, body } = await request(address, {

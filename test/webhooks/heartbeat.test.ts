@@ -1,7 +1,9 @@
+import { rename } from 'node:fs/promises';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createCircuitBreaker } from '../../src/pacing/circuit-breaker.ts';
 import { startHeartbeat } from '../../src/webhooks/heartbeat.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
@@ -25,15 +27,20 @@ afterAll(async () => {
   await stage?.close();
 });
 
-/** As two processes do. */
-function beat(bucketTrouble: () => string | undefined, interval = 200) {
-  const { log } = stage.mirror.service.context;
+/** As two processes do that have no other work. */
+function beat(interval = 200) {
+  const { context } = stage.mirror.service;
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/ping/secret?rid=1`;
-  const both = [1, 2].map(() =>
-    startHeartbeat({ store: stage.store, log, url, syncInterval: 300_000, bucketTrouble }, interval),
-  );
+  const both = [1, 2].map(() => {
+    const breaker = createCircuitBreaker({ ...context, onClose() {} });
+    const heartbeat = startHeartbeat(
+      { ...context, url, syncInterval: 300_000, bucketTrouble: breaker.check },
+      interval,
+    );
+    return { breaker, heartbeat };
+  });
   const stop = async () => {
-    await Promise.all(both.map((one) => one.stop()));
+    await Promise.all(both.flatMap(({ breaker, heartbeat }) => [breaker.stop(), heartbeat.stop()]));
   };
   stops.push(stop);
   return stop;
@@ -46,9 +53,8 @@ const next = async () => {
 test('the heartbeat is called while all is well, once for all processes, and gets the reason otherwise', {
   tags: 'slow',
 }, async () => {
-  let trouble: string | undefined;
   const { connectionId } = await stage.company();
-  const stop = beat(() => trouble);
+  const stop = beat();
   expect(await next()).toEqual({ url: '/ping/secret?rid=1', method: 'POST', body: '' });
   const [from, began] = [calls.length, performance.now()];
   await until('twenty calls', () => calls.length >= from + 20);
@@ -67,13 +73,18 @@ test('the heartbeat is called while all is well, once for all processes, and get
   expect(calls.at(-1)).toEqual(late);
   await stage.query(`UPDATE connections SET status = 'paused'`);
   await until('only active connections to count', () => calls.at(-1)?.body === '');
-  trouble = 'the bucket is full';
-  await until('the bucket', () => calls.at(-1)?.body === 'the bucket is full');
+
+  const directory = stage.ground.environment.STORAGE_URL!.slice('file://'.length);
+  await rename(directory, `${directory}.aside`);
+  await until('the bucket to be missed', () => calls.at(-1)?.url.includes('/fail'));
+  expect(calls.at(-1)!.body).toContain(directory);
+  await rename(`${directory}.aside`, directory);
+  await until('the bucket to work again', () => calls.at(-1)?.body === '');
   await stop();
 });
 
 test('the heartbeat is called again soon after the clock of the database was ahead', async () => {
-  const stop = beat(() => undefined);
+  const stop = beat();
   await next();
   await stage.query(`UPDATE chores SET due_at = now() + interval '1 hour' WHERE name = 'heartbeat'`);
   await next();
@@ -82,7 +93,7 @@ test('the heartbeat is called again soon after the clock of the database was ahe
 
 test('a heartbeat that is not accepted is logged once, without its address', async () => {
   status = 500;
-  const stop = beat(() => undefined);
+  const stop = beat();
   const from = calls.length;
   await until('three calls', () => calls.length >= from + 3);
   await stop();
