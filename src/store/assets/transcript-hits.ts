@@ -31,18 +31,18 @@ export async function hits(
       SELECT p.starts[at] AS start_ms, CASE WHEN has.own THEN marked.lines[at] ELSE array_to_string(marked.lines[at:at + 2], ' ') END AS text
       FROM (
         SELECT p.language::regconfig AS language, p.starts, p.lines,
-          -- Without what must not be said, and any word is enough.
+          -- The words of the query, joined by "or"; words that must not be said are left out.
           replace(querytree(wanted), ' & ', ' | ')::tsquery AS any_of, strpos(wanted::text, '<') > 0 AS has_phrase
         FROM transcript_passages p CROSS JOIN LATERAL websearch_to_tsquery(p.language::regconfig, ${said}) AS wanted
         WHERE p.asset_id = asked.id AND p.words @@ wanted ORDER BY p.number LIMIT ${each}
       ) AS p CROSS JOIN LATERAL (
         SELECT string_to_array(ts_headline(p.language, array_to_string(p.lines, E'\\n'), p.any_of, ${options}), E'\\n') AS lines
-        -- Once for all lines.
+        -- Otherwise the planner would compute the headline again for each line.
         OFFSET 0
       ) AS marked CROSS JOIN LATERAL generate_subscripts(p.lines, 1) AS at CROSS JOIN LATERAL (
         SELECT NOT p.has_phrase OR ${isSaid(sql`p.lines[at:at]`)} AS own
       ) AS has
-      -- All words of a phrase are marked, wherever they are.
+      -- A headline marks the words of a phrase also in lines that do not say the phrase.
       WHERE strpos(marked.lines[at], ${markStart}) > 0
         AND (has.own OR ${isSaid(sql`p.lines[at:at + 2]`)} AND NOT ${isSaid(sql`p.lines[at + 1:at + 2]`)})
       LIMIT ${2 * each}
