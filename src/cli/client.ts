@@ -12,7 +12,7 @@ interface BegunLogin {
   intervalMs: number;
   expiresAt: string;
 }
-type LoginAnswer = { pending: true } | { token: string; name: string; role: Role };
+type LoginAnswer = { pending: true; slowDown: boolean } | { token: string; name: string; role: Role };
 
 /** Requests whose answers have the type of the operation `Name`. */
 function requestsTo(service: Service) {

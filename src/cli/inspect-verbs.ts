@@ -51,7 +51,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'versions',
     'list the current file of an asset, and the superseded ones that are kept',
     'asset-mirror versions ASSET',
-    'Get one back with `asset-mirror restore ASSET --version VERSION`.',
+    'Get one back with `asset-mirror restore ASSET --version VERSION --to DIRECTORY`.',
   )
     .argument('<asset>', 'its id, from `asset-mirror assets`')
     .action(async (asset: string, options) => versions(await connect(), asset, options));

@@ -85,28 +85,43 @@ export async function call<T>(service: Service, method: string, path: string, bo
   try {
     return (await response.json()) as T;
   } catch (error) {
-    throw signal.aborted ? noAnswer(service, method, error) : notOurs(service, response.status);
+    if (signal.aborted) throw noAnswer(service, method, error);
+    throw error instanceof SyntaxError ? notOurs(service, response.status) : cutOff(service, error);
   }
 }
 
-/** Work that reports its progress in lines of JSON. It stops when this process ends. */
+/** Work that reports its progress in lines of JSON. It stops when this process ends. @throws NotReachable if the service stops */
 export async function followWork<T, P>(service: Service, path: string, onProgress: (progress: P) => void): Promise<T> {
   const response = await request(service, 'GET', path);
+  for await (const line of linesOf(service, response)) {
+    const { progress, result, error } = JSON.parse(line) as {
+      progress?: P;
+      result?: T;
+      error?: { detail: string; stopping: boolean };
+    };
+    if (progress) onProgress(progress);
+    if (error) throw error.stopping ? new NotReachable(error.detail) : new Error(error.detail);
+    if (result) return result;
+  }
+  throw cutOff(service);
+}
+
+async function* linesOf(service: Service, { body }: Response): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = '';
-  for await (const chunk of response.body!) {
-    rest += decoder.decode(chunk, { stream: true });
-    const lines = rest.split('\n');
-    rest = lines.pop()!;
-    for (const line of lines) {
-      const { progress, result, error } = JSON.parse(line) as { progress?: P; result?: T; error?: { detail: string } };
-      if (progress) onProgress(progress);
-      if (error) throw new Error(error.detail);
-      if (result) return result;
+  try {
+    for await (const chunk of body!) {
+      const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n');
+      rest = lines.pop()!;
+      yield* lines;
     }
+  } catch (cause) {
+    throw cutOff(service, cause);
   }
-  throw new Error(`${service.url} closed the connection before the answer was complete. Try again.`);
 }
+
+const cutOff = ({ url }: Service, cause?: unknown) =>
+  new NotReachable(`${url} closed the connection before the answer was complete. Try again.`, { cause });
 
 export function addressOf(path: string, query: object): string {
   const given = Object.entries(query).flatMap(([name, value]): [string, string][] =>

@@ -33,7 +33,7 @@ export function streamWork<Progress, Result>(
   void work({ signal: AbortSignal.any([stop, gone.signal]), report })
     .then(
       (result) => line({ result }),
-      (error) => line({ error: { detail: reasonOf(error) } }),
+      (error) => line({ error: { detail: reasonOf(error), stopping: stop.aborted } }),
     )
     .finally(() => {
       clearInterval(beat);

@@ -70,3 +70,18 @@ test('the reason is named if asset-mirror cannot be reached', { tags: 'slow' }, 
     stderr: expect.stringMatching(/no-such-host\.invalid.*cannot be resolved/),
   });
 });
+
+test('an answer that ends too early counts as not reachable', async () => {
+  const port = await listening((request, response) => {
+    if (request.url!.startsWith('/api/plan')) response.writeHead(200).write('{"progress":null}\n');
+    else response.writeHead(200).write('{"connections":[');
+    setImmediate(() => response.destroy());
+  });
+  for (const verb of ['plan', 'connections']) {
+    const { code, stderr } = await run(`http://127.0.0.1:${port}`, verb);
+    expect({ code, stderr }).toEqual({
+      code: 3,
+      stderr: expect.stringContaining('closed the connection before the answer'),
+    });
+  }
+});

@@ -112,6 +112,20 @@ describe.skipIf(!chromium)(`the dashboard of operators with roles${skipped}`, ()
     await hands.shows('olga@example.com protected assets from removal');
   });
 
+  test('an operator changes settings of a connection whose limits only an admin may change', async () => {
+    const path = `/connections/${scene.connectionId}`;
+    await scene.mirror.api('PATCH', path, { holdMissing: '60%,7' });
+    await signInAs('olga');
+    await go(`#${path}`);
+    await hands.press('Settings …');
+    await hands.tabTo('textbox', 'Time between syncs');
+    await page.keyboard.type('7m');
+    await page.keyboard.press('Enter');
+    await expect.poll(hands.dialogs).toEqual([]);
+    const { settings } = await scene.mirror.api('GET', path);
+    expect(settings).toMatchObject({ syncInterval: 420_000, holdMissing: { percent: 60, assets: 7 } });
+  });
+
   test('an admin creates a token, which is shown once, ends a session and reads the audit log', async () => {
     await signInAs('adam');
     await go('#/access');

@@ -108,6 +108,12 @@ test('tags are added, replaced and removed, with an event and an entry in the au
   for (const { tags } of events) expect(tags).toEqual({ client: 'globex', region: 'eu' });
   await patch(id, null);
   expect(await tagsOf(id)).toEqual({});
+  const ten = (name: string, value: string | null) =>
+    Object.fromEntries(Array.from({ length: 10 }, (_, i) => [`${name}${i}`, value]));
+  await patch(id, ten('a', 'x'));
+  await expect(patch(id, { b: 'x' })).rejects.toThrow(/400 .*too_many_tags/);
+  await patch(id, { ...ten('a', null), ...ten('b', 'x') });
+  expect(await tagsOf(id)).toEqual(ten('b', 'x'));
 });
 
 test.each<[string, object]>([

@@ -11,7 +11,8 @@ import { spawned } from './spawned.ts';
 interface Account {
   groups?: string[] | string;
   email?: string;
-  email_verified?: boolean;
+  /** Without it, the address is verified; undefined: the provider does not say. */
+  email_verified?: boolean | undefined;
   realm_access?: { roles: string[] };
 }
 
@@ -91,7 +92,7 @@ function newProvider(issuer: string, options: ProviderOptions, lifetimes: { idTo
     conformIdTokenClaims: options.userInfoOnly === true,
     findAccount: async (_context, id) => ({
       accountId: id,
-      claims: async () => ({ sub: id, ...options.accounts[id] }),
+      claims: async () => ({ sub: id, email_verified: true, ...options.accounts[id] }),
     }),
     features: {
       devInteractions: { enabled: false },

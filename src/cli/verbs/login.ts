@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ApiClient } from '../client.ts';
-import { UsageError } from '../failures.ts';
+import { exitCodeOf, UsageError } from '../failures.ts';
 import { paint, print, printJson } from '../output.ts';
 
 /** The saved session of `login`. */
@@ -11,16 +11,29 @@ export interface Credentials {
   save(token: string | undefined): Promise<string>;
 }
 
+/** How much longer to wait when the provider says so (RFC 8628, section 3.5). */
+const slowDownMs = 5000;
+
+/** The person may still be at the provider, so an outage is waited out until the code expires. */
+function pendingIfUnavailable(error: unknown): { pending: true; slowDown: boolean } {
+  if (exitCodeOf(error) !== 3) throw error;
+  return { pending: true, slowDown: false };
+}
+
 /** Signs in at the OpenID provider of the service: the person enters a code there (RFC 8628). */
 export async function login(api: ApiClient, credentials: Credentials, { json }: { json?: boolean }): Promise<void> {
   const begun = await api.beginLogin();
   const { url, userCode, intervalMs, expiresAt } = begun;
   if (json) printJson({ url, userCode, expiresAt });
   else print(`Open ${paint('cyan', url)} in a browser, and enter the code ${paint('bold', userCode)}.`);
-  while (Date.now() < Date.parse(expiresAt)) {
-    await sleep(intervalMs);
-    const answer = await api.finishLogin(begun.device);
-    if ('pending' in answer) continue;
+  let waitMs = intervalMs;
+  while (Date.now() + waitMs < Date.parse(expiresAt)) {
+    await sleep(waitMs);
+    const answer = await api.finishLogin(begun.device).catch(pendingIfUnavailable);
+    if ('pending' in answer) {
+      if (answer.slowDown) waitMs += slowDownMs;
+      continue;
+    }
     const file = await credentials.save(answer.token);
     const { name, role } = answer;
     return json ? printJson({ name, role, file }) : print(`Signed in as ${name} (${role}). The session is in ${file}.`);

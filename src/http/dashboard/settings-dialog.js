@@ -123,6 +123,8 @@ export function settingsDialog(connection, seenTypes, then) {
       /** @type {Record<string, any>} */
       const change = choices.changes();
       for (const [name, value] of Object.entries(before)) {
+        // The role may not change a field that is not shown.
+        if (!form.has(name)) continue;
         const text = textOf(form, name) ?? '';
         if (text !== value) change[name] = name === 'concurrency' && /^\d+$/.test(text) ? Number(text) : text || null;
       }

@@ -15,18 +15,22 @@ export async function operatorOf(
   if (!claims)
     throw new SignInFailed('sign_in_invalid', 'The provider sent no ID token. OIDC_SCOPES must have openid.');
   const info = await userInfoOf(settings, config, tokens.access_token, claims);
-  const values = [claims, info].flatMap((from) => valuesOf(verified(from), settings.roleClaim));
+  const sources = [claims, info].map(withVerifiedEmail);
+  const values = sources.flatMap((from) => valuesOf(from, settings.roleClaim));
   const role = highestRole(settings.grants.filter(({ value }) => values.includes(value)).map((grant) => grant.role));
-  const all = verified({ ...info, ...claims });
-  const known = [all.email, all.preferred_username, all.name].find((it) => typeof it === 'string' && it !== '');
+  const names = ['email', 'preferred_username', 'name'].flatMap((name) => sources.map((from) => from[name]));
+  const known = names.find((it) => typeof it === 'string' && it !== '');
   const name = storableText(String(known ?? claims.sub));
   if (role === undefined) throw new SignInFailed('no_role', noRole(settings, name));
   return { subject: storableText(claims.sub), name, role, method };
 }
 
-/** Some providers let people choose any e-mail address: it counts once it is verified. */
-const verified = ({ email, ...claims }: Record<string, unknown>): Record<string, unknown> =>
-  claims.email_verified === false ? claims : { ...claims, email };
+/**
+ * The claims, without an e-mail address that is not verified: some providers let people choose any address. Some send
+ * `email_verified` as text.
+ */
+const withVerifiedEmail = ({ email, ...claims }: Record<string, unknown>): Record<string, unknown> =>
+  String(claims.email_verified) === 'true' ? { ...claims, email } : claims;
 
 /** Many providers put the groups, and some the e-mail address, only into the answer of the userinfo endpoint. */
 async function userInfoOf(
@@ -35,7 +39,8 @@ async function userInfoOf(
   accessToken: string,
   claims: client.IDToken,
 ): Promise<Record<string, unknown>> {
-  const isComplete = valuesOf(claims, roleClaim).length > 0 && claims.email !== undefined;
+  const own = withVerifiedEmail(claims);
+  const isComplete = valuesOf(own, roleClaim).length > 0 && own.email !== undefined;
   if (isComplete || config.serverMetadata().userinfo_endpoint === undefined) return {};
   return client.fetchUserInfo(config, accessToken, claims.sub).catch((cause) => {
     throw failureOf(cause);

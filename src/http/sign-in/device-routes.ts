@@ -41,7 +41,7 @@ export function deviceRoutes(
     const { deviceCode } = opened(request.body);
     try {
       const operator = await provider.finishDevice(deviceCode);
-      if (!operator) return reply.code(202).send({ pending: true });
+      if ('pending' in operator) return reply.code(202).send(operator);
       await recordSignIn(deps, request, operator);
       const { name, role } = operator;
       return { token: await sessions.beginInTerminal(request, operator), name, role };

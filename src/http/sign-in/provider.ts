@@ -80,11 +80,11 @@ export function createProvider(settings: ProviderSettings, deps: { publicUrl: st
     /** Begins a sign-in in a terminal (RFC 8628). @throws SignInFailed */
     beginDevice: async (): Promise<client.DeviceAuthorizationResponse> => beginDevice(await discover(), scopes),
 
-    /** Asks once whether the person has signed in. Undefined: not yet. @throws SignInFailed */
-    async finishDevice(deviceCode: string): Promise<Operator | undefined> {
+    /** Asks once whether the person has signed in. @throws SignInFailed */
+    async finishDevice(deviceCode: string): Promise<Operator | Pending> {
       const config = await discover();
       const tokens = await askForTokens(config, deviceCode);
-      return tokens && operatorOf(settings, config, tokens, 'device');
+      return isPending(tokens) ? tokens : operatorOf(settings, config, tokens, 'device');
     },
   };
 }
@@ -128,11 +128,21 @@ async function beginDevice(config: client.Configuration, scope: string): Promise
   });
 }
 
-/** Undefined: the person has not signed in yet. @throws SignInFailed */
-async function askForTokens(config: client.Configuration, deviceCode: string) {
-  return client.genericGrantRequest(config, deviceGrant, { device_code: deviceCode }).catch((cause) => {
+/** The person has not signed in yet. `slowDown`: from now on, ask less often (RFC 8628, section 3.5). */
+interface Pending {
+  pending: true;
+  slowDown: boolean;
+}
+type Tokens = client.TokenEndpointResponse & client.TokenEndpointResponseHelpers;
+
+const isPending = (tokens: Tokens | Pending): tokens is Pending => tokens.pending === true;
+
+/** @throws SignInFailed */
+async function askForTokens(config: client.Configuration, deviceCode: string): Promise<Tokens | Pending> {
+  return client.genericGrantRequest(config, deviceGrant, { device_code: deviceCode }).catch((cause): Pending => {
     const { error } = cause as { error?: string };
-    if (error === 'authorization_pending' || error === 'slow_down') return undefined;
+    const slowDown = error === 'slow_down';
+    if (slowDown || error === 'authorization_pending') return { pending: true, slowDown };
     throw failureOf(cause);
   });
 }

@@ -5,7 +5,7 @@ import { Refused } from '../refused.ts';
 
 const wanted = `expected at most ${mostTags} tags: ${tagForm}`;
 const areTags = (tags: Record<string, string | null>) =>
-  Object.keys(tags).length <= mostTags &&
+  Object.values(tags).filter((value) => value !== null).length <= mostTags &&
   Object.entries(tags).every(([key, value]) => tagKey.test(key) && (value === null || tagValue.test(value)));
 const value = z.string().normalize('NFC');
 

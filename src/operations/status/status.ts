@@ -86,7 +86,7 @@ export function statusOperations(
           transcriptSearch: options.searchTranscripts ? { waiting: await at.transcripts.countUnread() } : null,
         })),
         nextWeekOf(store, options.goneRetention),
-        within(5000, queues.counts()),
+        within(5000, queues.counts()).catch(() => undefined),
         within(5000, options.bucketTrouble()),
         store.now(),
       ]);

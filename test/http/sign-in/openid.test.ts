@@ -149,17 +149,21 @@ test('an e-mail address that is not verified gives neither a role nor a name', a
   const email = 'adam@example.com';
   const options = {
     ...optionsFor(publicUrl),
-    accounts: { eve: { email, email_verified: false }, adam: { email, email_verified: true } },
+    accounts: {
+      eve: { email, email_verified: false },
+      mallory: { email, email_verified: undefined },
+      adam: { email, email_verified: true },
+    },
   };
   const other = await startOpenIdProvider(options);
   onTestFinished(other.stop);
   await start({ ...oidc(other.issuer), OIDC_ROLE_CLAIM: 'email', OIDC_ROLES: `admin:${email}` });
   const pages = [];
-  for (const name of ['eve', 'adam']) {
+  for (const name of ['eve', 'mallory', 'adam']) {
     const browser = newBrowser();
     pages.push(await login(browser, await browser.visit(`${publicUrl}/sign-in/provider`), name));
   }
-  expect(pages.map(({ status }) => status)).toEqual([403, 200]);
+  expect(pages.map(({ status }) => status)).toEqual([403, 403, 200]);
   expect(pages[0]!.text).toContain('eve has no role here');
 });
 
