@@ -13,25 +13,31 @@ export async function removeGone(deps: RemovalDeps, retentionMs: number): Promis
   const companies = Number.isFinite(retentionMs) ? await store.removals.companiesDue(retentionMs) : [];
   await store.removals.endHeldRemovals(retentionMs);
   let removed = 0;
-  for (const { companyId, connectionId, settings, before, ...found } of companies) {
+  for (const { companyId, connectionId, settings, before, fresh, ...found } of companies) {
     signal.throwIfAborted();
     const isHeld = found.sample.length > 0 && isTooMany('removed', found, settings);
     const isNew = await store.removals.setHeldRemovals({ companyId, connectionId }, isHeld ? found : undefined);
     if (isNew) logHeld(log, { ...found, kind: 'removed', companyId, connectionId });
-    removed += await removeOfCompany(deps, { companyId, before, onlyAccepted: isHeld });
+    removed += await removeOfCompany(deps, { companyId, before, most: isHeld ? 0 : fresh });
   }
   return removed;
 }
 
+/**
+ * Removes the due assets of a company whose removal is accepted, and up to `most` others: more may be due by now than were counted,
+ * such as those whose hold was released meanwhile. They wait for the next pass.
+ */
 async function removeOfCompany(
   deps: RemovalDeps,
-  of: { companyId: string; before: Date; onlyAccepted: boolean },
+  { most, ...of }: { companyId: string; before: Date; most: number },
 ): Promise<number> {
   let removed = 0;
+  let left = most;
   for (let after = ''; ; ) {
-    const page = await deps.store.removals.removable({ ...of, after, limit: pageSize });
+    const page = await deps.store.removals.removable({ ...of, onlyAccepted: left <= 0, after, limit: pageSize });
+    const chosen = page.filter(({ accepted }) => accepted || left-- > 0);
     const fields = ({ id: assetId }: { id: string }) => ({ assetId });
-    removed += await workOnEach(deps, page, fields, ({ id, accepted }) => removeAsset(deps, id, accepted));
+    removed += await workOnEach(deps, chosen, fields, ({ id, accepted }) => removeAsset(deps, id, accepted));
     if (page.length < pageSize) return removed;
     after = page.at(-1)!.id;
   }

@@ -25,11 +25,11 @@ const accepted = sql`coalesce(a.gone_at <= c.removal_accepted_before, false)`;
 
 type Of = { companyId: string; connectionId: string };
 
-type Due = Of & HeldChanges & { settings: Record<string, unknown>; before: Date };
+type Due = Of & HeldChanges & { settings: Record<string, unknown>; before: Date; fresh: number };
 
 /**
- * Companies with assets to be removed: those that were gone before the time `before`. `count`: how many are due or were removed
- * in the last 24 hours, without an operator's acceptance. `known`: how many are in the bucket or were removed in that time.
+ * Companies with assets to be removed: those that were gone before the time `before`. `fresh`: how many are due without an operator's
+ * acceptance; `count`: these, and those that were removed so in the last 24 hours. `known`: how many are in the bucket or were removed in that time.
  * `sample`: some that are due. The connection is one that can read the company, if there is one; of several, the first that
  * connected.
  */
@@ -40,7 +40,7 @@ export async function companiesDue(db: Database, retentionMs: number): Promise<D
   const { before } = times[0]!;
   const { rows } = await sql<Due>`
     SELECT d.company_id, r.connection_id, r.settings, ${before}::timestamptz AS before,
-      d.fresh + t.today AS count, m.mirrored + t.today AS known, d.sample
+      d.fresh, d.fresh + t.today AS count, m.mirrored + t.today AS known, d.sample
     FROM (
       SELECT a.company_id, count(*) FILTER (WHERE NOT ${accepted}) AS fresh,
         coalesce((array_agg(a.id ORDER BY a.id) FILTER (WHERE NOT ${accepted}))[1:${sampleSize}::int], '{}') AS sample
@@ -59,7 +59,7 @@ export async function companiesDue(db: Database, retentionMs: number): Promise<D
   return rows;
 }
 
-/** A page of the assets of a company that are to be removed, in the order of ids: those that `companiesDue` has counted. */
+/** A page of the assets of a company that are to be removed now, in the order of ids. */
 export async function removable(
   db: Database,
   at: { companyId: string; before: Date; onlyAccepted: boolean; after: string; limit: number },

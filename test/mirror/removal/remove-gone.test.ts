@@ -203,6 +203,19 @@ describe('GONE_RETENTION', () => {
     expect(await pass()).toBe(2);
   });
 
+  test('assets whose hold is released during a pass are removed by the next one, within the limit', async () => {
+    const { store, storage, log } = scene.mirror.service.context;
+    const ids = await gone(3, 31);
+    await scene.mirror.api('POST', '/holds', { kind: 'asset', ids: ids.slice(1) });
+    const release = async (...found: Parameters<typeof store.removals.setHeldRemovals>) => {
+      await scene.mirror.api('POST', '/holds/release', { kind: 'asset', ids: ids.slice(1) });
+      return store.removals.setHeldRemovals(...found);
+    };
+    const released = { ...store, removals: { ...store.removals, setHeldRemovals: release } };
+    expect(await removeGone({ store: released, storage, log, leaseMs: 60_000, signal }, 30 * day)).toBe(1);
+    expect(await pass()).toBe(2);
+  });
+
   test('an acceptance covers what was due when it was requested, also with a shorter retention later', async () => {
     const { removals } = scene.mirror.store;
     const [old, recent] = await gone(2, 31);
