@@ -115,8 +115,10 @@ export class Webhooks {
   /** Removes the endpoint of WEBHOOK_URL if no process has had it for a while: during an update, some processes may not have it. */
   async #renewEnvironment(): Promise<void> {
     const { store, environment, log } = this.#deps;
-    if (environment.url !== undefined) await store.endpoints.markSeen(environmentEndpoint);
-    else if (await store.endpoints.removeUnseen(environmentEndpoint, unseenMs)) {
+    if (environment.url !== undefined) {
+      // Another process may have removed it while this one could not reach the database.
+      if (!(await store.endpoints.markSeen(environmentEndpoint))) this.#begun = false;
+    } else if (await store.endpoints.removeUnseen(environmentEndpoint, unseenMs)) {
       log.warn(
         { event: 'webhook.endpoint_removed', endpointId: environmentEndpoint },
         'webhook endpoint removed: WEBHOOK_URL is no longer set',

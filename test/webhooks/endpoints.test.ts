@@ -238,10 +238,14 @@ describe('webhook endpoints', () => {
     // During an update, some processes may not have it yet.
     await scene.restart({ WEBHOOK_URL: '' });
     expect(await webhook('environment')).toMatchObject({ url });
-    await query(
-      `UPDATE webhook_endpoints SET seen_at = now() - interval '11 minutes', created_at = now() - interval '1 day'
-       WHERE id = 'environment'`,
-    );
+    const unseenSince = async () =>
+      (await query(`SELECT unseen_since FROM webhook_endpoints WHERE id = 'environment'`))[0].unseen_since;
+    await until('the process to notice', async () => (await unseenSince()) !== null);
+    await scene.restart({ WEBHOOK_URL: receiver.url });
+    await until('the process to notice', async () => (await unseenSince()) === null);
+    await scene.restart({ WEBHOOK_URL: '' });
+    await until('the process to notice', async () => (await unseenSince()) !== null);
+    await query(`UPDATE webhook_endpoints SET unseen_since = now() - interval '11 minutes' WHERE id = 'environment'`);
     await scene.restart({ WEBHOOK_URL: '' });
     await until('it to be removed', async () => !(await webhook('environment')));
   });

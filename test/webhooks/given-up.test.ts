@@ -10,17 +10,20 @@ const opened = await newStore();
 const { store } = opened;
 afterAll(() => opened.close());
 const query = (sql: string) => ask(opened.url, sql);
-
-test('the deliveries of an hour are given up together, so an endpoint that is down causes one event an hour', async () => {
-  const endpointId = 'down';
-  await store.endpoints.save(endpointId, {
-    url: 'https://down.example.com/',
+async function endpoint(id: string): Promise<string> {
+  await store.endpoints.save(id, {
+    url: `https://${id}.example.com/`,
     kinds: ['asset.mirrored'],
     sealed: null,
     description: null,
     filters: {},
     enabled: true,
   });
+  return id;
+}
+
+test('the deliveries of an hour are given up together, so an endpoint that is down causes one event an hour', async () => {
+  const endpointId = await endpoint('down');
   const addDelivery = (waitedMs: number) =>
     query(`INSERT INTO webhook_deliveries (id, endpoint_id, kind, at, data, waiting_since, next_at, error)
       VALUES ('${randomUUID()}', '${endpointId}', 'asset.mirrored', now(), '{}', now() - ${waitedMs} * interval '1 ms', now(),
@@ -38,4 +41,18 @@ test('the deliveries of an hour are given up together, so an endpoint that is do
   expect(await store.webhooks.giveUp(threeDays)).toEqual([]);
   expect(await events()).toEqual([{ data: givenUp }]);
   expect(await query("SELECT id FROM webhook_deliveries WHERE state = 'waiting'")).toHaveLength(1);
+});
+
+test('a message that arrives while it is given up counts as delivered', async () => {
+  await endpoint('slow');
+  await query(`INSERT INTO webhook_deliveries (id, endpoint_id, kind, at, data, waiting_since, next_at)
+    VALUES ('late', 'slow', 'asset.mirrored', now(), '{}', now() - interval '4 days', now())`);
+  const leased = (await store.webhooks.lease('slow', minute))!;
+  expect(await store.webhooks.giveUp(threeDays)).toMatchObject([{ endpointId: 'slow', count: 1 }]);
+  const state = async () => (await query(`SELECT state FROM webhook_deliveries WHERE id = 'late'`))[0]!.state;
+  expect(await state()).toBe('failed');
+  await store.webhooks.attempted(leased, { status: 503, ms: 5, error: 'the endpoint answered 503' });
+  expect(await state()).toBe('failed');
+  await store.webhooks.attempted(leased, { status: 200, ms: 5 });
+  expect(await state()).toBe('delivered');
 });

@@ -717,8 +717,8 @@ const operators = `
     enabled boolean NOT NULL DEFAULT true,
     -- When it answered 410: it gets nothing until it is enabled again.
     gone_at timestamptz,
-    -- When a process last had its address in the environment.
-    seen_at timestamptz,
+    -- Since when all processes have lacked its address in the environment. Null: one has it.
+    unseen_since timestamptz,
     created_at timestamptz NOT NULL DEFAULT now()
   );
   -- An event and an endpoint: what waits, and the log of what was sent.

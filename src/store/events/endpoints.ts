@@ -74,15 +74,17 @@ export async function remove(db: Database, id: string): Promise<void> {
   await sql`DELETE FROM webhook_endpoints WHERE id = ${id}`.execute(db);
 }
 
-/** Records that a process has its address in the environment. */
-export async function markSeen(db: Database, id: string): Promise<void> {
-  await sql`UPDATE webhook_endpoints SET seen_at = now() WHERE id = ${id}`.execute(db);
+/** Records that a process has its address in the environment. False: there is no such endpoint. */
+export async function markSeen(db: Database, id: string): Promise<boolean> {
+  return wroteAny(await sql`UPDATE webhook_endpoints SET unseen_since = NULL WHERE id = ${id}`.execute(db));
 }
 
-/** Removes an endpoint if no process has had its address in the environment for `ms`. */
+/** A process has no address of it in the environment. Removes it if, for `ms`, only such processes have run. True: it is removed. */
 export async function removeUnseen(db: Database, id: string, ms: number): Promise<boolean> {
-  const unseen = sql`coalesce(seen_at, created_at) < ${msAgo(ms)}`;
-  return wroteAny(await sql`DELETE FROM webhook_endpoints WHERE id = ${id} AND ${unseen}`.execute(db));
+  await sql`UPDATE webhook_endpoints SET unseen_since = now() WHERE id = ${id} AND unseen_since IS NULL`.execute(db);
+  return wroteAny(
+    await sql`DELETE FROM webhook_endpoints WHERE id = ${id} AND unseen_since < ${msAgo(ms)}`.execute(db),
+  );
 }
 
 /**

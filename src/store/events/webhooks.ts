@@ -93,17 +93,18 @@ export interface Attempt {
   waitMs?: number;
 }
 
-/** Saves the result of an attempt, unless there was another one after it. */
+/** Saves the result of an attempt, unless there was another one after it. During the attempt, the delivery may have been given up. */
 export async function attempted(
   db: Database,
   { id, attempts }: Delivery,
   { status, ms, error, waitMs = 0 }: Attempt,
 ): Promise<void> {
-  const state = error === undefined ? 'delivered' : 'waiting';
+  const isDelivered = error === undefined;
+  const [state, before] = isDelivered ? ['delivered', ['waiting', 'failed']] : ['waiting', ['waiting']];
   await sql`
     UPDATE webhook_deliveries SET state = ${state}, next_at = ${inMs(waitMs)}, attempted_at = now(), status = ${status},
       error = ${error ?? null}, ms = ${Math.round(ms)}
-    WHERE id = ${id} AND attempts = ${attempts} AND state = 'waiting'`.execute(db);
+    WHERE id = ${id} AND attempts = ${attempts} AND state = ANY(${before}::text[])`.execute(db);
 }
 
 /** Events that were given up, of a kind and for an endpoint. `reason`: of one of them. */
