@@ -12,7 +12,7 @@ const requestedSize = 50;
 const requestsAtOnce = 4;
 
 /**
- * Judges the assets that a complete listing of a company lacks. An asset is gone only if a request for it confirms that, or an
+ * Judges the assets that the listing of a company lacks. An asset is gone only if a request for it confirms that, or an
  * operator (`acceptGone`): a page can lose one when another is deleted meanwhile, and an asset can move to another company.
  * If too many are missing, none is marked as gone until an operator confirms it. After a doubtful listing, GONE_RETENTION
  * removes nothing of the company until a full sync has listed all of it.
@@ -27,7 +27,8 @@ export async function judgeMissing(
   const { sync, lease, signal } = run;
   const { connectionId } = sync;
   const company = { sync, lease, companyId };
-  const accepted = sync.scope.acceptGone === true;
+  // What a doubtful listing lacks is not what the operator has seen.
+  const accepted = sync.scope.acceptGone === true && !isDoubtful;
   const found = await store.missing.count(company);
   const isHeld = !accepted && isTooMany('missing', found, run.settings);
   let gone = 0;

@@ -188,4 +188,17 @@ describe('the pages of a listing', () => {
     }
     expect(await stage.ids(companyId)).toEqual(['a', 'b', 'c'].map((id) => `${companyId} ${id}`));
   });
+
+  test('an operator does not accept what only a doubtful listing lacks', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 3);
+    await stage.sync(connectionId, 'full');
+    await stage.admin.addFault({
+      endpoint: 'assets',
+      companyId,
+      body: { assets: [{ id: ids[0], uploadDate: longAgo }], nextCursor: 'one' },
+    });
+    const run = await stage.sync(connectionId, 'full', { acceptGone: true });
+    expect(run).toMatchObject({ gone: 0, error: expect.stringContaining('leads back') });
+  });
 });
