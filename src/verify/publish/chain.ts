@@ -40,7 +40,7 @@ export async function addToChain(
   manifest: Unchained,
   signal: AbortSignal,
 ): Promise<{ link: Link; text: string }> {
-  const { store, storage, signer } = deps;
+  const { store, signer } = deps;
   if (signer) await publishKeys(deps, signer, signal);
   for (;;) {
     const last = await lastLink(deps, signal);
@@ -53,7 +53,7 @@ export async function addToChain(
     };
     // Another process has added a manifest meanwhile: this one comes after it.
     if (!(await store.manifests.append(link))) continue;
-    await publish(storage, link, signal);
+    await publish(deps, link, signal);
     return { link, text: content };
   }
 }
@@ -61,10 +61,19 @@ export async function addToChain(
 export const sha256Of = (content: string) => createHash('sha256').update(content).digest('hex');
 const jsonOf = (envelope: Envelope) => `${JSON.stringify(envelope, null, 2)}\n`;
 
-async function publish(storage: Storage, { number, envelope }: Link, signal: AbortSignal): Promise<void> {
+/** Writes a manifest of the database to the bucket, unless it is there. */
+async function publish(
+  { storage, log }: Pick<ChainDeps, 'storage' | 'log'>,
+  { number, envelope }: Link,
+  signal: AbortSignal,
+): Promise<void> {
   const key = manifestKey(number);
   const body = await storage.get(key, { signal });
-  if (body && (await text(body)) === envelope) return;
+  const found = body && (await text(body));
+  if (found === envelope) return;
+  if (found !== undefined) {
+    log.error({ event: 'manifest.altered', key }, 'manifest in the bucket was altered, replaced by the original');
+  }
   await storage.put(key, envelope, { contentType: 'application/json', signal });
 }
 
@@ -80,7 +89,7 @@ async function lastLink(deps: ChainDeps, signal: AbortSignal): Promise<Link | un
     for await (const { key } of storage.list(manifests, { signal })) number = numberOf(key) ?? number;
     return number === 0 ? undefined : await readLink(deps, number, undefined, signal);
   }
-  await publish(storage, last, signal);
+  await publish(deps, last, signal);
   for (;;) {
     const next = await readLink(deps, last.number + 1, last, signal);
     if (!next) return last;

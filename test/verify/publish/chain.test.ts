@@ -78,6 +78,21 @@ test('each manifest is signed, and contains the hash of the one before it', asyn
   });
 });
 
+test('a last manifest that was altered in the bucket is replaced and reported, one that is missing is only written', async () => {
+  await write('2031-03-01');
+  const key = '_mirror/manifests/00000001.json';
+  const original = await textAt(key);
+  const reported = () => stage.mirror.lines.filter(({ event }) => event === 'manifest.altered');
+  await stage.ground.storage.remove(key);
+  await write('2031-03-02');
+  expect(await textAt(key)).toBe(original);
+  expect(reported()).toEqual([]);
+  await stage.ground.storage.put('_mirror/manifests/00000002.json', original);
+  await write('2031-03-03');
+  expect(JSON.parse((await envelope(2)).manifest)).toMatchObject({ number: 2, day: '2031-03-02' });
+  expect(reported()).toMatchObject([{ key: '_mirror/manifests/00000002.json' }]);
+});
+
 test('the root of a manifest is that of the lines of all its files, with a line for each erased asset', async () => {
   await stage.query(`INSERT INTO tombstones VALUES ($1, '2031-01-01T00:00:00Z', 'ada', 'asked for')`, [sha256('gone')]);
   const { files, tombstones, root, assets } = await write('2031-03-03');
