@@ -32,7 +32,7 @@ interface Comparing {
   signal: AbortSignal;
 }
 
-/** The result for each object of these versions. Undefined: its version has expired meanwhile. */
+/** The result for each object of these versions. Undefined: its version is being removed, or was. */
 export async function compareVersions(
   { store, storage }: { store: Pick<Store, 'versions'>; storage: Storage },
   versions: AssetVersion[],
@@ -42,10 +42,7 @@ export async function compareVersions(
     const found: ObjectResult[] = [];
     for (const part of partsOf(version)) found.push(await compare(storage, version, part, options));
     if (found.every((finding) => !finding?.difference)) return found;
-    const isThere = (await store.versions.ofAsset(version.assetId)).some(
-      ({ replacedAt }) => replacedAt.getTime() === version.replacedAt.getTime(),
-    );
-    return isThere ? found : found.map(() => undefined);
+    return (await store.versions.isKept(version)) ? found : found.map(() => undefined);
   });
   return findings.flat();
 }

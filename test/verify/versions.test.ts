@@ -190,6 +190,10 @@ describe.each([
     const code = media.versionId ? 'missing_object' : 'wrong_checksum';
     const version = versionName(oldest!.replacedAt);
     expect(found[1]!.reason).toMatchObject({ code, kind: 'media', version });
+    for (const { assetId, replacedAt } of [newest!, oldest!]) {
+      await stage.store.versions.beginRemoval({ assetId, replacedAt }, 60_000);
+    }
+    expect(await compared()).toEqual([]);
     const { id: run } = await stage.mirror.api('POST', '/verify', {});
     expect(run).toBeTruthy();
   });

@@ -87,8 +87,16 @@ export async function remove(db: Database, { assetId, replacedAt }: Id): Promise
   await db.deleteFrom('assetVersions').where('assetId', '=', assetId).where('replacedAt', '=', replacedAt).execute();
 }
 
-/** The objects of a version could not be removed: it is expired again after `ms`. */
-export async function retryLater(db: Database, { assetId, replacedAt }: Id, ms: number): Promise<void> {
+/** Whether a version is kept: it exists, and its removal has not begun. */
+export async function isKept(db: Database, { assetId, replacedAt }: Id): Promise<boolean> {
+  const { rows } = await sql`
+    SELECT FROM asset_versions
+    WHERE asset_id = ${assetId} AND replaced_at = ${replacedAt} AND retry_at IS NULL`.execute(db);
+  return rows.length > 0;
+}
+
+/** Begins to remove the objects of a version. If that fails, it is expired again after `ms`. */
+export async function beginRemoval(db: Database, { assetId, replacedAt }: Id, ms: number): Promise<void> {
   await sql`
     UPDATE asset_versions SET retry_at = ${inMs(ms)}
     WHERE asset_id = ${assetId} AND replaced_at = ${replacedAt}`.execute(db);
