@@ -31,7 +31,7 @@ export interface Findings {
 
 /** All findings that are kept: lines of verifications, and events of the scrub. Events do not say how an object is repaired. */
 const found = sql`
-  SELECT l.asset_id, l.key, l.reason, v.id AS verification_id, v.started_at AS begun,
+  SELECT l.asset_id, l.key, l.reason, l.reason ? 'version' AS is_version, v.id AS verification_id, v.started_at AS begun,
     coalesce(v.finished_at, 'infinity') AS ended, coalesce(v.finished_at, v.started_at) AS at,
     v.options @> '{"deep": true}' AND l.mark <> '-' AS needs_deep, l.remedy IS NOT NULL AS is_repairable,
     l.remedy IS NOT NULL AND EXISTS (
@@ -41,7 +41,7 @@ const found = sql`
   WHERE (v.counts->>'missing' <> '0' OR v.counts->>'different' <> '0' OR v.counts->>'errors' <> '0')
     AND l.difference AND l.asset_id IS NOT NULL AND l.key IS NOT NULL
   UNION ALL
-  SELECT e.asset_id, object->>'key', object->'reason', NULL, e.at, e.at, e.at, true, false,
+  SELECT e.asset_id, object->>'key', object->'reason', object->'reason' ? 'version', NULL, e.at, e.at, e.at, true, false,
     coalesce((e.data->>'repaired')::boolean, false)
   FROM events e CROSS JOIN jsonb_array_elements(e.data->'objects') AS object WHERE e.kind = 'asset.damaged'`;
 
@@ -50,6 +50,11 @@ const isCheckedAgain = sql`EXISTS (
   SELECT FROM verifications w
   WHERE w.status = 'done' AND w.started_at > f.begun AND (w.connection_id IS NULL OR w.connection_id = a.connection_id)
     AND (w.options @> '{"deep": true}' OR NOT f.needs_deep) AND (f.is_repairable OR NOT w.options ? 'scheduled'))`;
+
+/** The superseded file is still kept. `version`: its name, see storage/version-name.ts. */
+const isKept = sql`EXISTS (
+  SELECT FROM asset_versions v WHERE v.asset_id = f.asset_id AND v.retry_at IS NULL
+    AND to_char(v.replaced_at AT TIME ZONE 'UTC', 'YYYYMMDD"T"HH24MISSMS"Z"') = f.reason->>'version')`;
 
 /** Nothing of the asset waits to be written again. */
 const isWritten = sql`a.state = 'mirrored' AND a.record_key IS NOT NULL AND a.transcript_state <> 'pending'
@@ -63,11 +68,11 @@ export async function findings(
   const scope = connectionId === undefined ? sql`true` : sql`a.connection_id = ${connectionId}`;
   const { rows } = await sql<Findings>`
     WITH found AS (${found}), judged AS (
-      SELECT f.*, NOT ${isCheckedAgain} AND NOT coalesce(
+      SELECT f.*, NOT ${isCheckedAgain} AND CASE WHEN f.is_version THEN ${isKept} ELSE NOT coalesce(
           -- Media that was read or stored since is intact. The rest of an asset is only read by a later verification or scrub.
           a.verified_at > CASE WHEN a.media->>'key' = f.key AND (f.is_repairable OR f.verification_id IS NULL)
-            THEN f.begun ELSE f.ended END, false) AS is_open,
-        f.is_repair_requested AND a.media->>'key' <> f.key AND ${isWritten} AS is_rewritten
+            THEN f.begun ELSE f.ended END, false) END AS is_open,
+        f.is_repair_requested AND NOT f.is_version AND a.media->>'key' <> f.key AND ${isWritten} AS is_rewritten
       FROM found f JOIN assets a ON a.id = f.asset_id WHERE ${scope}
     ), objects AS (
       SELECT asset_id, key, max(at) AS at, min(at) AS first_at, (array_agg(reason ORDER BY begun DESC))[1] AS reason,

@@ -21,9 +21,14 @@ beforeEach(async () => {
     SELECT id, '${connectionId}', 'acme', '{}', 'mirrored', now() - interval '40 days', now() - interval '40 days',
       jsonb_build_object('key', id), id || '.asset.json', NULL
     FROM unnest(ARRAY['film', 'other']) AS id`);
+  await query('DELETE FROM asset_versions');
+  await query(`INSERT INTO asset_versions (asset_id, replaced_at, company_id, mirrored_at, reason, media, files, bytes)
+    VALUES ('film', '2026-01-31T12:00:00.123Z', 'acme', now(), '{}', '{}', '[]', 5)`);
 });
 
 const differs: Reason = { code: 'wrong_checksum', checksum: 'CRC-32', expected: '0a', got: '0b', kind: 'media' };
+const ofVersion = { ...differs, version: '20260131T120000123Z' };
+const reasonAt = (key: string) => JSON.stringify(key.startsWith('_mirror/versions/') ? ofVersion : differs);
 const since = new Date(Date.now() - 30 * dayMs);
 const findings = (of: string | undefined = undefined) => opened.store.assurance.findings({ since, connectionId: of });
 const openKeys = async () => (await findings()).examples.map(({ key }) => key);
@@ -39,12 +44,12 @@ async function verification(id: string, hoursAgo: number, options: object, lines
     const remedy = key.startsWith('_mirror/versions/') ? 'NULL' : `'${kind === 'media' ? 'fetch' : 'write'}'`;
     const assetId = key.startsWith('other') ? 'other' : 'film';
     await query(`INSERT INTO verification_lines VALUES
-      ('${id}', ${number}, '${mark}', '${key}', '${assetId}', '${kind}', ${remedy}, '${JSON.stringify(differs)}', true)`);
+      ('${id}', ${number}, '${mark}', '${key}', '${assetId}', '${kind}', ${remedy}, '${reasonAt(key)}', true)`);
   }
 }
 const damaged = (hoursAgo: number, key: string, repaired: boolean) =>
   query(`INSERT INTO events (kind, asset_id, at, data) VALUES ('asset.damaged', 'film', now() - interval '${hoursAgo} hours',
-    '{"objects": [{"key": "${key}", "reason": ${JSON.stringify(differs)}}], "repaired": ${repaired}}')`);
+    '{"objects": [{"key": "${key}", "reason": ${reasonAt(key)}}], "repaired": ${repaired}}')`);
 const verified = (hoursAgo: number) =>
   query(`UPDATE assets SET verified_at = now() - interval '${hoursAgo} hours' WHERE id = 'film'`);
 
@@ -107,6 +112,22 @@ test('what the scrub found is open until it is repaired, or a deep verification 
   await damaged(2, 'film.asset.json', false);
   expect(await openKeys()).toEqual(['film.asset.json']);
   await damaged(1, 'film.asset.json', true);
+  expect(await openKeys()).toEqual([]);
+});
+
+test('a damaged superseded file is known until a deep verification finds it intact, or it is removed', async () => {
+  const version = '_mirror/versions/film/1/film';
+  await damaged(5, version, true);
+  // Neither the repair of the rest nor a new file of the asset changes it.
+  await verified(1);
+  await query(`UPDATE assets SET record_key = id || '.asset.json'`);
+  expect(await openKeys()).toEqual([version]);
+  await verification('shallow', 3, {});
+  expect(await openKeys()).toEqual([version]);
+  await query(`UPDATE asset_versions SET retry_at = now()`);
+  expect(await openKeys()).toEqual([]);
+  await query(`UPDATE asset_versions SET retry_at = NULL`);
+  await verification('deep', 2, { deep: true });
   expect(await openKeys()).toEqual([]);
 });
 
