@@ -79,10 +79,10 @@ async function eraseLeased(
 
 async function writeTombstone(
   { store, storage }: RemovalDeps,
-  { assetId, hash }: WaitingErasure,
+  { hash }: WaitingErasure,
   signal: AbortSignal,
 ): Promise<void> {
   if (await storage.head(tombstoneKey(hash))) return;
-  const tombstone = await store.removals.tombstone(assetId);
+  const tombstone = await store.removals.beginErasing(hash);
   await putJson(storage, tombstoneKey(hash), { version: 1, ...tombstone }, signal);
 }

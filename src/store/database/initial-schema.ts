@@ -629,6 +629,7 @@ const removals = `
   -- Assets that are never mirrored again, by the SHA-256 of their id.
   CREATE TABLE tombstones (
     hash text PRIMARY KEY,
+    -- When its erasure was requested; from its beginning on, that time.
     erased_at timestamptz NOT NULL,
     erased_by text NOT NULL,
     reason text NOT NULL

@@ -80,14 +80,15 @@ export async function versions(
   return rows;
 }
 
-/** How many tombstones of the database were not restored, and when the oldest of them was made. */
+/** How many tombstones of erased assets were not restored, and when the oldest of them was made. */
 export async function missingTombstones(
   db: Database,
   { schema, startedAt }: Scratched,
 ): Promise<{ count: number; oldest: Date | null }> {
   const { rows } = await sql<{ count: number; oldest: Date | null }>`
-    SELECT count(*) AS count, min(erased_at) AS oldest FROM tombstones t WHERE erased_at < ${startedAt} AND NOT EXISTS (
-      SELECT FROM ${sql.id(schema, 'tombstones')} s WHERE s.hash = t.hash)`.execute(db);
+    SELECT count(*) AS count, min(erased_at) AS oldest FROM tombstones t WHERE erased_at < ${startedAt}
+      AND NOT EXISTS (SELECT FROM erasure_assets e WHERE e.hash = t.hash AND e.asset_id IS NOT NULL)
+      AND NOT EXISTS (SELECT FROM ${sql.id(schema, 'tombstones')} s WHERE s.hash = t.hash)`.execute(db);
   return rows[0]!;
 }
 

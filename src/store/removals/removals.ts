@@ -24,4 +24,4 @@ export {
   stopRemoval,
   takeForRemoval,
 } from './remove.ts';
-export { erasedAmong, restoreTombstones, tombstone, tombstones } from './tombstones.ts';
+export { beginErasing, erasedAmong, restoreTombstones, tombstone, tombstones } from './tombstones.ts';

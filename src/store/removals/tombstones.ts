@@ -7,6 +7,7 @@ import type { Database } from '../database/schema.ts';
 export interface Tombstone {
   /** Of the asset's id. */
   hash: string;
+  /** When its erasure was requested; from its beginning on, that time. */
   erasedAt: Date;
   erasedBy: string;
   reason: string;
@@ -30,6 +31,13 @@ export async function erasedAmong(db: Database, assetIds: string[]): Promise<Set
 
 export async function tombstone(db: Database, assetId: string): Promise<Tombstone | undefined> {
   const { rows } = await sql<Tombstone>`SELECT * FROM tombstones WHERE hash = ${hashOf(assetId)}`.execute(db);
+  return rows[0];
+}
+
+/** Begins to erase an asset: from now on, an inventory that lists its objects is older than its tombstone. */
+export async function beginErasing(db: Database, hash: string): Promise<Tombstone | undefined> {
+  const { rows } = await sql<Tombstone>`
+    UPDATE tombstones SET erased_at = now() WHERE hash = ${hash} RETURNING *`.execute(db);
   return rows[0];
 }
 

@@ -60,6 +60,9 @@ describe('erasing assets', () => {
       erasedBy: 'ADMIN_TOKEN',
       reason: 'requested',
     });
+    // An inventory between request and erasure lists its objects.
+    const times = `SELECT bool_and(erased_at > requested_at) AS later FROM tombstones, erasures WHERE hash = '${hashOf(id)}'`;
+    expect(await ask(url, times)).toEqual([{ later: true }]);
     for (const table of ['asset_history', 'events', 'erasure_assets', 'verification_lines', 'upload_keys']) {
       expect(await count(url, `${table} WHERE asset_id = '${id}'`)).toBe(0);
     }
