@@ -9,6 +9,11 @@ const pollMs = 200;
 /** A full sync that makes no progress for this long is not waited for. */
 const patienceMs = 30 * 60_000;
 
+interface Deps {
+  store: Store;
+  queues: Pick<Queues, 'addSync'>;
+}
+
 /** The id of the full sync of each connection. */
 type SyncIds = Record<string, string>;
 
@@ -17,7 +22,7 @@ type SyncIds = Record<string, string>;
  * leaves out connections that an operator has disconnected. `known`: syncs that were requested before a crash; `onRequested` saves them.
  */
 export async function listLibrary(
-  deps: { store: Store; queues: Pick<Queues, 'addSync'> },
+  deps: Deps,
   options: {
     connectionId: string | null;
     known: SyncIds;
@@ -25,24 +30,22 @@ export async function listLibrary(
     signal: AbortSignal;
   },
 ): Promise<VerificationLine[]> {
-  const { store, queues } = deps;
+  const { store } = deps;
   const { connectionId, signal } = options;
   const connections = (await store.connections.list()).filter((connection) =>
     connectionId === null ? !isEndedByOperator(connection) : connection.id === connectionId,
   );
   const syncs = { ...options.known };
-  for (const connection of connections) {
-    if (connection.status !== 'active') continue;
-    const id = syncs[connection.id] ?? (await store.syncs.request(connection.id, 'full'));
-    if (id === undefined) continue;
-    syncs[connection.id] = id;
-    await queues.addSync(connection.id).catch(() => {});
+  for (const { id, status } of connections) {
+    if (status !== 'active') continue;
+    const syncId = syncs[id] ?? (await requestSync(deps, id));
+    if (syncId !== undefined) syncs[id] = syncId;
   }
   await options.onRequested(syncs);
 
   const problems: VerificationLine[] = [];
   for (const connection of connections) {
-    const problem = await waitForSync(store, connection, syncs[connection.id], signal);
+    const problem = await waitForSync(deps, connection, syncs[connection.id], signal);
     if (problem) problems.push(verificationLine('!', problem));
   }
   return problems;
@@ -51,11 +54,18 @@ export async function listLibrary(
 const isEndedByOperator = ({ status, lastError }: Connection) =>
   status === 'disconnected' && lastError?.code === 'disconnected_by_operator';
 
+/** Undefined: the connection is no longer active. */
+async function requestSync({ store, queues }: Deps, connectionId: string): Promise<string | undefined> {
+  const id = await store.syncs.request(connectionId, 'full');
+  if (id !== undefined) await queues.addSync(connectionId).catch(() => {});
+  return id;
+}
+
 /** Returns why the listing of a connection is not complete. Undefined: the sync has listed everything. */
 async function waitForSync(
-  store: Store,
+  deps: Deps,
   connection: Connection,
-  syncId: string | undefined,
+  requested: string | undefined,
   signal: AbortSignal,
 ): Promise<Reason | undefined> {
   const notCompared = (
@@ -65,6 +75,8 @@ async function waitForSync(
     connectionId: connection.id,
     ...why,
   });
+  const { store } = deps;
+  let syncId = requested;
   let progress = { pages: -1, at: performance.now() };
   for (;;) {
     const sync = syncId === undefined ? undefined : await store.syncs.get(syncId);
@@ -72,7 +84,12 @@ async function waitForSync(
     if (sync?.status === 'done') return sync.error ? notCompared({ status: 'incomplete', ...reason }) : undefined;
     if (sync?.status === 'failed') return notCompared({ status: 'failed', ...reason });
     const now = await store.connections.get(connection.id);
-    if (!sync || now?.status !== 'active') return notCompared({ status: now?.status ?? 'gone' });
+    if (now?.status !== 'active') return notCompared({ status: now?.status ?? 'gone' });
+    if (!sync) {
+      // It has ended, but was pruned while another connection was waited for.
+      syncId = await requestSync(deps, connection.id);
+      continue;
+    }
     if (sync.pages !== progress.pages) progress = { pages: sync.pages, at: performance.now() };
     if (performance.now() - progress.at > patienceMs) {
       return notCompared({ status: 'stalled', minutes: patienceMs / 60_000 });
