@@ -13,7 +13,7 @@ import {
 import { renderReason } from '../floor/reasons.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { type Link, OtherVersion, type Pinned, RangeRefused } from '../source/download.ts';
-import { HttpError } from '../source/http.ts';
+import { HttpError, isTemporary } from '../source/http.ts';
 import { TooSlow } from '../source/min-rate.ts';
 import { type Part, partLength, type Stored, smallestPart, UploadLost } from '../storage/storage.ts';
 import { note } from '../store/assets/history.ts';
@@ -71,9 +71,10 @@ export async function transferInParts(
     // A file that no longer exists at this link may have another link. Requests for a part report this as HttpError, not as Missing.
     const gone = error instanceof HttpError && [404, 410].includes(error.status);
     if (gone || error instanceof OtherVersion || error instanceof UploadLost) await forgetUpload(deps, leased, upload);
-    // An attempt that has stored a part made progress, so it is not counted.
-    if (error instanceof TooSlow && done.size > resumedParts) {
-      throw new RetryLater(error.reason, withMargin(2 * error.windowMs));
+    // An attempt that has stored a part made progress, so it is not counted: the next one resumes with that part.
+    if (done.size > resumedParts && (error instanceof TooSlow || isTemporary(error))) {
+      const waitMs = error instanceof TooSlow ? 2 * error.windowMs : deps.timings.firstRetry;
+      throw new RetryLater(toReason(error), withMargin(waitMs), { cause: error });
     }
     // If some parts were stored, one of several servers may have other ETags: the second attempt then tries parts once more.
     if (error instanceof RangeRefused && (done.size === 0 || leased.asset.attempts > 0))

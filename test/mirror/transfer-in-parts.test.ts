@@ -67,6 +67,19 @@ describe.each(grounds())('a large file ($name)', (kind) => {
     expect(sent).toBeLessThanOrEqual(6 + 8);
   });
 
+  test('an attempt that has stored parts before the library fails is not counted', async () => {
+    const id = await upload('progress');
+    // Of the last part.
+    await scene.admin.addFault({ endpoint: 'media', assetId: id, status: 503, skip: 5 });
+    await scene.resync();
+    await until('the attempt to end', async () => (await scene.mirror.asset(id))?.reason);
+    await scene.admin.clearFaults();
+    expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ bytes: size, failedAttempts: [] });
+    expect(await shaAt(id)).toBe(shaOf('progress', size));
+    const resumed = scene.mirror.lines.filter(({ event, assetId }) => event === 'transfer.resumed' && assetId === id);
+    expect(resumed).toHaveLength(1);
+  });
+
   test('a large file without ranges is transferred as one stream', async () => {
     const id = await upload('no ranges');
     await scene.admin.addFault({ endpoint: 'media', assetId: id, ignoreRange: true });
