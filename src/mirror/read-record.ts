@@ -25,6 +25,7 @@ const schema = z.object({
     keys: z.array(key).max(10),
   }),
   thumbnail: z.object({ key, bytes }).nullable(),
+  sidecars: z.record(key, z.object({ bytes, crc32: z.string(), sha256: z.string().optional() })).optional(),
   mirroredAt: z.iso.datetime(),
 });
 

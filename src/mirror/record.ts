@@ -14,6 +14,8 @@ export interface AssetRecord {
   media: Omit<Media, 'version'>;
   transcript: { state: TranscriptState; keys: string[] };
   thumbnail: { key: string; bytes: number } | null;
+  /** Length and checksums of transcript and thumbnail, by key. Not in the record of a superseded file, which has `files`. */
+  sidecars?: Record<string, Omit<StoredSidecar, 'etag'>>;
   /** ISO 8601. */
   mirroredAt: string;
   /** When this record was written, ISO 8601. Not in the record of a superseded file. */
@@ -65,8 +67,14 @@ export async function writeRecord(
 ): Promise<string> {
   const { media, sidecars } = of;
   const writtenAt = new Date(databaseTime(lease)).toISOString();
-  const record: AssetRecord = { ...recordOf({ companyId: asset.companyId, ...of }), writtenAt };
   const key = sidecarKeys.record(media.key);
+  const { [key]: _, ...files } = sidecarFilesOf(sidecars, key);
+  const checksums = Object.entries(files).map(([at, { etag: _, ...file }]) => [at, file] as const);
+  const record: AssetRecord = {
+    ...recordOf({ companyId: asset.companyId, ...of }),
+    sidecars: Object.fromEntries(checksums),
+    writtenAt,
+  };
   const stored = await putJson(deps.storage, key, record, signal);
   sidecars.sidecarFiles[key] = storedSidecarOf(stored);
   note(lease, 'recorded');

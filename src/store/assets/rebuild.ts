@@ -1,7 +1,15 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { Reason } from '../../floor/reason-codes.ts';
 import { recordset } from '../database/recordset.ts';
-import type { AssetState, Database, ListedAsset, Media, ThumbnailState, TranscriptState } from '../database/schema.ts';
+import type {
+  AssetState,
+  Database,
+  ListedAsset,
+  Media,
+  StoredSidecar,
+  ThumbnailState,
+  TranscriptState,
+} from '../database/schema.ts';
 import { notLeased } from './leases.ts';
 
 /** An asset as its record in the bucket describes it. */
@@ -22,6 +30,7 @@ export interface RebuiltAsset extends Omit<ListedAsset, 'problem'> {
   transcriptKeys: string[] | null;
   thumbnailState: ThumbnailState;
   thumbnail: { key: string; bytes: number } | null;
+  sidecarFiles: Record<string, StoredSidecar>;
 }
 
 /** `known`: it was in the database before. `older` or `newer` than another record of the same asset, whose media is at `key`. */
@@ -37,7 +46,7 @@ export async function add(db: Database, assets: RebuiltAsset[]): Promise<Map<str
   const records = sql`${recordset(assets)} AS r (id text, company_id text, project_id text, asset_type text, name text,
     size bigint, upload_date bigint, listed jsonb, detail jsonb, state text, reason jsonb, due boolean, media jsonb,
     bytes bigint, record_key text, mirrored_at timestamptz, transcript_state text, transcript_keys jsonb,
-    thumbnail_state text, thumbnail jsonb)`;
+    thumbnail_state text, thumbnail jsonb, sidecar_files jsonb)`;
   return db.transaction().execute(async (tx) => {
     // The name is unknown until a connection can read the company.
     await sql`
@@ -92,16 +101,17 @@ async function forgetOlder(tx: Database, records: RawBuilder<unknown>): Promise<
 async function insertRebuilt(tx: Database, records: RawBuilder<unknown>): Promise<{ id: string }[]> {
   const { rows } = await sql<{ id: string }>`
     INSERT INTO assets AS a (id, company_id, project_id, asset_type, name, size, upload_date, listed, detail, state,
-      reason, next_at, media, bytes, record_key, mirrored_at, transcript_state, transcript_keys, thumbnail_state, thumbnail)
+      reason, next_at, media, bytes, record_key, mirrored_at, transcript_state, transcript_keys, thumbnail_state, thumbnail,
+      sidecar_files)
     SELECT r.id, r.company_id, r.project_id, r.asset_type, r.name, r.size, r.upload_date, r.listed, r.detail, r.state,
       r.reason, CASE WHEN r.due THEN now() END, r.media, r.bytes, r.record_key, r.mirrored_at, r.transcript_state,
-      r.transcript_keys, r.thumbnail_state, r.thumbnail
+      r.transcript_keys, r.thumbnail_state, r.thumbnail, r.sidecar_files
     FROM ${records} ORDER BY r.id
     ON CONFLICT (id) DO UPDATE SET
       detail = excluded.detail, media = excluded.media, bytes = excluded.bytes, record_key = excluded.record_key,
       mirrored_at = excluded.mirrored_at, transcript_state = excluded.transcript_state,
       transcript_keys = excluded.transcript_keys, thumbnail_state = excluded.thumbnail_state,
-      thumbnail = excluded.thumbnail, lease = CASE a.lease WHEN 0 THEN 0 ELSE a.lease + 1 END,
+      thumbnail = excluded.thumbnail, sidecar_files = excluded.sidecar_files, lease = CASE a.lease WHEN 0 THEN 0 ELSE a.lease + 1 END,
       (state, reason, next_at) = (
         SELECT CASE WHEN same THEN 'mirrored' ELSE a.state END, CASE WHEN NOT same AND NOT a.skipped THEN a.reason END,
           CASE WHEN same AND a.listed = excluded.listed THEN excluded.next_at WHEN same OR a.skipped THEN now()

@@ -9,7 +9,7 @@ import { crc32At } from '../../storage/meter.ts';
 import type { Storage } from '../../storage/storage.ts';
 import { readOne } from '../../storage/throw-if-unavailable.ts';
 import type { RebuiltAsset } from '../../store/assets/rebuild.ts';
-import type { AssetVersion, Media } from '../../store/database/schema.ts';
+import type { AssetVersion, Media, StoredSidecar } from '../../store/database/schema.ts';
 import { listedOf } from '../../sync/listed-asset.ts';
 import type { ListedWindow } from './listed-window.ts';
 
@@ -107,13 +107,21 @@ async function rebuiltFrom(deps: ReadDeps, record: StoredRecord): Promise<Rebuil
 
 async function findSidecars(
   { window, onProblem, thumbnails }: ReadDeps,
-  { media, transcript, thumbnail }: StoredRecord,
+  { media, transcript, thumbnail, sidecars = {} }: StoredRecord,
 ) {
-  const files = await Promise.all(transcript.keys.map((key) => window.find(key)));
-  const transcriptKeys = transcript.keys.filter((_, index) => files[index]);
+  const sidecarFiles: Record<string, StoredSidecar> = {};
+  const isThere = async (key: string, length = sidecars[key]?.bytes) => {
+    const found = await window.find(key);
+    const isSame = found !== undefined && (length === undefined || found.bytes === length);
+    // The ETag may be that of another bucket.
+    if (isSame && sidecars[key]) sidecarFiles[key] = { ...sidecars[key], etag: null };
+    return isSame;
+  };
+  const there = await Promise.all(transcript.keys.map((key) => isThere(key)));
+  const transcriptKeys = transcript.keys.filter((_, index) => there[index]);
   const isWhole = transcriptKeys.length === transcript.keys.length;
-  if (!isWhole) onProblem(`${media.key}: its transcript is missing, and is fetched again`);
-  const hasThumbnail = thumbnail !== null && (await window.find(thumbnail.key))?.bytes === thumbnail.bytes;
+  if (!isWhole) onProblem(`${media.key}: its transcript is missing or has another length, and is fetched again`);
+  const hasThumbnail = thumbnail !== null && (await isThere(thumbnail.key, thumbnail.bytes));
   if (thumbnail && !hasThumbnail) onProblem(`${media.key}: its thumbnail is missing, and is fetched again`);
   return {
     transcriptState: isWhole ? transcript.state : ('pending' as const),
@@ -121,6 +129,7 @@ async function findSidecars(
     // The record does not say whether a thumbnail was still expected: a follow-up check finds out.
     thumbnailState: hasThumbnail ? ('mirrored' as const) : thumbnails.mirror ? ('pending' as const) : ('none' as const),
     thumbnail: hasThumbnail ? thumbnail : null,
+    sidecarFiles,
   };
 }
 

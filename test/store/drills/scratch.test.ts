@@ -21,7 +21,7 @@ const asset = (id: string): RebuiltAsset => ({
   ...{ listed: { id }, detail: { id }, state: 'mirrored', reason: null, due: false },
   media: { key: id, bytes: 1, variant: 'original', checksums: { crc32: '00000000' }, etag: null, version: '' } as never,
   ...{ bytes: 1, recordKey: `${id}.asset.json`, mirroredAt: '2026-01-01T00:00:00.000Z' },
-  ...{ transcriptState: 'none', transcriptKeys: null, thumbnailState: 'none', thumbnail: null },
+  ...{ transcriptState: 'none', transcriptKeys: null, thumbnailState: 'none', thumbnail: null, sidecarFiles: {} },
 });
 const counts = (schema: string) =>
   ask(

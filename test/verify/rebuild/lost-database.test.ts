@@ -60,6 +60,13 @@ describe.each(grounds())('a lost database ($name)', { timeout: minutes(5) }, (ki
     );
   }
 
+  /** Lengths and checksums of transcripts and thumbnails. */
+  async function checksums(store: Store) {
+    const rows = await Promise.all(ids.map((id) => store.assets.get(id)));
+    const files = rows.flatMap((row) => Object.entries(row!.sidecarFiles));
+    return files.filter(([key]) => !key.endsWith('.asset.json')).map(([key, { etag: _, ...file }]) => [key, file]);
+  }
+
   async function loseTheDatabase(): Promise<void> {
     await scene.mirror.stop();
     const database = await newDatabase({ empty: true });
@@ -72,6 +79,8 @@ describe.each(grounds())('a lost database ($name)', { timeout: minutes(5) }, (ki
 
   test('rebuild restores all records, and a later connect downloads nothing again', async () => {
     const before = await contents(scene.mirror.store);
+    const sums = await checksums(scene.mirror.store);
+    expect(sums.length).toBeGreaterThan(3);
     const keys = await keysOf(scene.storage);
     await loseTheDatabase();
     const first = await command(scene, 'rebuild', '--json');
@@ -85,6 +94,7 @@ describe.each(grounds())('a lost database ($name)', { timeout: minutes(5) }, (ki
     await scene.restart();
     const { mirror } = scene;
     expect(await contents(mirror.store)).toEqual(before);
+    expect(await checksums(mirror.store)).toEqual(sums);
     expect((await mirror.store.assets.get(ids[0]!))?.connectionId).toBeNull();
     expect(await mirror.asset(ids[0]!)).toMatchObject({ state: 'mirrored', connectionId: null });
     expect(await keysOf(scene.storage)).toEqual(keys);

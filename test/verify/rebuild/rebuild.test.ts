@@ -190,7 +190,7 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
     await storage.put(`${key}.vtt`, 'WEBVTT');
     await storage.put(`${key}.thumbnail.jpg`, 'jpg');
     expect(await fromBucket()).toMatchObject({ restored: 1 });
-    expect(problems).toEqual([`${key}: its transcript is missing, and is fetched again`]);
+    expect(problems).toEqual([`${key}: its transcript is missing or has another length, and is fetched again`]);
     expect(await store.assets.get('clip')).toMatchObject({
       state: 'mirrored',
       nextAt: expect.any(Date),
@@ -198,6 +198,30 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
       transcriptKeys: [`${key}.vtt`],
       thumbnailState: 'mirrored',
       thumbnail: { bytes: 3 },
+    });
+  });
+
+  test('sidecars of restored assets have the checksums of the record, if their length is right', async () => {
+    const key = 'acme/_/summed/file.txt';
+    const known = {
+      bytes: 6,
+      crc32: '3b2ad7ac',
+      sha256: 'b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9',
+    };
+    await put('summed', {
+      record: {
+        transcript: { state: 'mirrored', keys: [`${key}.vtt`, `${key}.txt`] },
+        sidecars: { [`${key}.vtt`]: known, [`${key}.txt`]: known, [`${key}.other`]: known },
+      },
+    });
+    await storage.put(`${key}.vtt`, 'WEBVTT');
+    await storage.put(`${key}.txt`, 'short');
+    expect(await fromBucket()).toMatchObject({ restored: 1 });
+    expect(problems).toEqual([`${key}: its transcript is missing or has another length, and is fetched again`]);
+    const { transcriptKeys, sidecarFiles } = (await store.assets.get('summed'))!;
+    expect({ transcriptKeys, sidecarFiles }).toEqual({
+      transcriptKeys: [`${key}.vtt`],
+      sidecarFiles: { [`${key}.vtt`]: { ...known, etag: null } },
     });
   });
 
