@@ -1,5 +1,5 @@
 import { concurrently } from '../floor/concurrently.ts';
-import { Rejected } from '../floor/errors.ts';
+import { Rejected, toReason } from '../floor/errors.ts';
 import { isTooMany, logHeld, sampleSize } from '../floor/held-changes.ts';
 import { HttpError } from '../source/http.ts';
 import type { Run, SyncDeps } from './deps.ts';
@@ -40,7 +40,7 @@ export async function judgeMissing(
     if (ids.length === 0) break;
     after = ids.at(-1)!;
     left -= ids.length;
-    const confirmed = accepted ? ids : await goneOf(deps, connectionId, ids, signal);
+    const confirmed = accepted ? ids : await goneOf(deps, run, ids);
     gone += await store.missing.gone(company, confirmed);
     const others = ids.filter((id) => !confirmed.includes(id));
     await store.missing.addSighted(company, others);
@@ -54,22 +54,28 @@ export async function judgeMissing(
   if (isHeld) run.problems.addHeld(change);
 }
 
-/** Returns the ids of assets that the library does not have. */
+/**
+ * Returns the ids of assets that the library does not have. An asset for which the library fails is a problem of the run, and
+ * stays. @throws if the library fails for each asset of a whole page
+ */
 async function goneOf(
   { client, withToken }: SyncDeps,
-  connectionId: string,
+  { sync, problems, signal }: Run,
   ids: string[],
-  signal: AbortSignal,
 ): Promise<string[]> {
   const gone: string[] = [];
+  const failures: HttpError[] = [];
   await concurrently(ids, requestsAtOnce, async (assetId) => {
     try {
-      await withToken(connectionId, (token) => client.getAsset({ token, assetId, signal }));
+      await withToken(sync.connectionId, (token) => client.getAsset({ token, assetId, signal }));
     } catch (error) {
       if (error instanceof HttpError && (error.status === 404 || error.status === 410)) gone.push(assetId);
+      else if (error instanceof HttpError && error.status >= 500) failures.push(error);
       // Any other refusal confirms nothing: the asset stays.
-      else if (!(error instanceof Rejected || (error instanceof HttpError && error.status < 500))) throw error;
+      else if (!(error instanceof Rejected || error instanceof HttpError)) throw error;
     }
   });
+  if (failures.length >= requestedSize) throw failures[0];
+  for (const error of failures) problems.add(toReason(error), { failsRun: true });
   return gone;
 }

@@ -75,16 +75,17 @@ describe('an asset that is missing from a complete listing', () => {
     expect(await gone(stage, companyId)).toEqual([]);
   });
 
-  test('a missing asset that cannot be requested keeps its state, and the sync fails with the error', {
+  test('a missing asset that cannot be requested keeps its state, others are gone, and the sync fails with the error', {
     tags: 'slow',
   }, async () => {
     const { companyId, connectionId } = await stage.company();
-    const ids = await stage.upload(companyId, 3);
+    const ids = await stage.upload(companyId, 5);
     await stage.sync(connectionId);
-    await stage.admin.removeAsset(ids[0]!);
+    for (const id of ids.slice(0, 2)) await stage.admin.removeAsset(id);
     await stage.admin.addFault({ endpoint: 'asset', assetId: ids[0]!, status: 500 });
     const run = await stage.sync(connectionId, 'full');
-    expect(run).toMatchObject({ status: 'failed', gone: 0, error: expect.stringContaining('500') });
+    expect(run).toMatchObject({ status: 'failed', gone: 1, error: expect.stringContaining(`read asset ${ids[0]}`) });
+    expect(await gone(stage, companyId)).toEqual([ids[1]]);
     await stage.admin.clearFaults();
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 1 });
   });
