@@ -63,7 +63,7 @@ import * as syncs from './syncs/syncs.ts';
 import * as syncLeases from './syncs/take-lease.ts';
 import * as assurance from './verifications/assurance.ts';
 import * as contents from './verifications/contents.ts';
-import { findings } from './verifications/findings.ts';
+import * as findings from './verifications/findings.ts';
 import * as inventories from './verifications/inventories.ts';
 import * as lines from './verifications/lines.ts';
 import * as manifests from './verifications/manifests.ts';
@@ -101,7 +101,7 @@ export async function openStore(options: { url: string; log: Log }) {
     changes: bind(db, { page, between, currentCursor, renew: renewFeed, ...changeFiles }),
     inventories: bind(db, inventories),
     manifests: bind(db, manifests),
-    assurance: bind(db, { ...assurance, findings }),
+    assurance: bind(db, { ...assurance, ...findings }),
     drills: bind(db, { ...drills, ...losses }),
     removals: bind(db, removals),
     rebuild: bind(db, rebuild),

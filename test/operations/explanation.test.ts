@@ -23,7 +23,7 @@ const lost = {
   mark: '-',
   remedy: 'fetch',
 } as const;
-const found = { verificationId: 'v', at: later, key: 'k/film.mp4', reason: lost.reason };
+const found = { assetId: 'a', verificationId: 'v', at: later, key: 'k/film.mp4', reason: lost.reason };
 const delayed = (delayedReason: Reason): Connection => ({ ...connection, delayedUntil: later, delayedReason });
 const media = {
   key: 'k/film.mp4',

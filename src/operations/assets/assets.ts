@@ -176,7 +176,7 @@ async function circumstancesOf({ store, bucketTrouble, checkAsset, goneRetention
     connectionId === null ? undefined : store.connections.get(connectionId),
     found.nextAt === null ? null : within(patienceMs, bucketTrouble()),
     checkAsset(id, stop).catch(problemOf),
-    store.verifications.latestOfAsset(found),
+    store.assurance.findingsOfAsset(id),
     store.removals.isProtected(id),
     store.replacements.since(id),
   ]);

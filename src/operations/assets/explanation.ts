@@ -1,7 +1,7 @@
 import { because, renderReason, ruleText } from '../../floor/reasons.ts';
 import { formatBytes } from '../../floor/units.ts';
 import type { Asset, Connection, VerificationLine } from '../../store/database/schema.ts';
-import type { AssetFinding } from '../../store/verifications/lines.ts';
+import type { OpenFinding } from '../../store/verifications/findings.ts';
 
 export interface Circumstances {
   now: Date;
@@ -14,7 +14,7 @@ export interface Circumstances {
   /** The objects of the asset, as the bucket has them now; or why the bucket could not be checked. */
   objects: Pick<VerificationLine, 'key' | 'reason' | 'difference' | 'mark' | 'remedy'>[] | string;
   /** What the latest verification found about the asset. */
-  findings: AssetFinding[];
+  findings: OpenFinding[];
   /** A hold protects the asset from removal. */
   isProtected?: boolean;
   /** When the objects are removed because the asset is gone; null: they stay. */
@@ -92,7 +92,8 @@ function whereItIs({ media, mirroredAt, verifiedAt }: Asset, at: Circumstances):
     `It ${isWrong ? 'should be' : 'is'} in the bucket${since}: ${media.key} (${what.join(', ')}).`,
     ...(verifiedAt ? [`Its checksum was last verified at ${iso(verifiedAt)}.`] : []),
     ...at.findings.map(
-      ({ at: date, key, reason }) => `The verification of ${iso(date)} found: ${key}${because(reason)}.`,
+      ({ at: date, key, reason, verificationId }) =>
+        `The ${verificationId === null ? 'scrub' : 'verification'} of ${iso(date)} found: ${key}${because(reason)}.`,
     ),
     ...checkLines(at.objects),
     ...(canBeRepaired(at) ? ['Repair it with `asset-mirror verify --repair`.'] : []),
@@ -107,14 +108,17 @@ function replacementLines({ connectionId, companyId }: Asset, { setAsideSince }:
   ];
 }
 
-/** Whether an object differs now or, if the bucket cannot be checked, whether one did in the latest verification. */
+/** Whether a finding is about the current file, and not about a superseded one, which cannot be repaired. */
+const isCurrent = ({ reason }: OpenFinding): boolean => !('version' in reason);
+
+/** Whether an object differs now or, if the bucket cannot be checked, whether one is known to be wrong. */
 const differs = ({ objects, findings }: Circumstances): boolean =>
   typeof objects === 'string'
-    ? findings.length > 0
+    ? findings.some(isCurrent)
     : objects.some(({ difference, mark }) => difference && mark !== '!');
 
 const canBeRepaired = ({ objects, findings }: Circumstances): boolean =>
-  typeof objects === 'string' ? findings.length > 0 : objects.some(({ remedy }) => remedy !== null);
+  typeof objects === 'string' ? findings.some(isCurrent) : objects.some(({ remedy }) => remedy !== null);
 
 function checkLines(objects: Circumstances['objects']): string[] {
   if (typeof objects === 'string') return [`Its objects in the bucket could not be checked now: ${objects}.`];

@@ -1,12 +1,12 @@
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import type { Reason } from '../../floor/reason-codes.ts';
 import type { Database } from '../database/schema.ts';
 
-/** How many open findings are returned as examples. */
+/** How many open findings are returned with their keys. */
 const mostExamples = 10;
 
 /** An object that a verification or the scrub found missing, different or unreadable, and that was not repaired since. */
-interface OpenFinding {
+export interface OpenFinding {
   assetId: string;
   key: string;
   reason: Reason;
@@ -60,6 +60,33 @@ const isKept = sql`EXISTS (
 const isWritten = sql`a.state = 'mirrored' AND a.record_key IS NOT NULL AND a.transcript_state <> 'pending'
   AND a.thumbnail_state <> 'pending'`;
 
+/** `objects`: each object of these assets (`a`) that has findings, and whether one is open. */
+const objectsOf = (scope: RawBuilder<unknown>) => sql`
+  WITH found AS (${found}), judged AS (
+    SELECT f.*, NOT ${isCheckedAgain} AND CASE WHEN f.is_version THEN ${isKept} ELSE NOT coalesce(
+        -- Media that was read or stored since is intact. The rest of an asset is only read by a later verification or scrub.
+        a.verified_at > CASE WHEN a.media->>'key' = f.key AND (f.is_repairable OR f.verification_id IS NULL)
+          THEN f.begun ELSE f.ended END, false) END AS is_open,
+      f.is_repair_requested AND NOT f.is_version AND a.media->>'key' <> f.key AND ${isWritten} AS is_rewritten
+    FROM found f JOIN assets a ON a.id = f.asset_id WHERE ${scope}
+  ), objects AS (
+    SELECT asset_id, key, max(at) AS at, min(at) AS first_at, (array_agg(reason ORDER BY begun DESC))[1] AS reason,
+      (array_agg(verification_id ORDER BY begun DESC) FILTER (WHERE is_open))[1] AS verification_id,
+      coalesce(max(begun) FILTER (WHERE is_open)
+        > coalesce(max(begun) FILTER (WHERE is_rewritten), '-infinity'), false) AS is_open
+    FROM judged GROUP BY asset_id, key
+  )`;
+
+/** Objects of an asset that are known to be wrong in the bucket, the newest finding first. */
+export async function findingsOfAsset(db: Database, id: string): Promise<OpenFinding[]> {
+  const { rows } = await sql<OpenFinding>`
+    ${objectsOf(sql`a.id = ${id}`)}
+    SELECT asset_id, key, reason, at, verification_id FROM objects WHERE is_open ORDER BY at DESC, key LIMIT ${mostExamples}`.execute(
+    db,
+  );
+  return rows;
+}
+
 /** Objects that are known to be wrong in the bucket, of one connection or of all (undefined). */
 export async function findings(
   db: Database,
@@ -67,20 +94,7 @@ export async function findings(
 ): Promise<Findings> {
   const scope = connectionId === undefined ? sql`true` : sql`a.connection_id = ${connectionId}`;
   const { rows } = await sql<Findings>`
-    WITH found AS (${found}), judged AS (
-      SELECT f.*, NOT ${isCheckedAgain} AND CASE WHEN f.is_version THEN ${isKept} ELSE NOT coalesce(
-          -- Media that was read or stored since is intact. The rest of an asset is only read by a later verification or scrub.
-          a.verified_at > CASE WHEN a.media->>'key' = f.key AND (f.is_repairable OR f.verification_id IS NULL)
-            THEN f.begun ELSE f.ended END, false) END AS is_open,
-        f.is_repair_requested AND NOT f.is_version AND a.media->>'key' <> f.key AND ${isWritten} AS is_rewritten
-      FROM found f JOIN assets a ON a.id = f.asset_id WHERE ${scope}
-    ), objects AS (
-      SELECT asset_id, key, max(at) AS at, min(at) AS first_at, (array_agg(reason ORDER BY begun DESC))[1] AS reason,
-        (array_agg(verification_id ORDER BY begun DESC) FILTER (WHERE is_open))[1] AS verification_id,
-        coalesce(max(begun) FILTER (WHERE is_open)
-          > coalesce(max(begun) FILTER (WHERE is_rewritten), '-infinity'), false) AS is_open
-      FROM judged GROUP BY asset_id, key
-    )
+    ${objectsOf(scope)}
     SELECT count(*) FILTER (WHERE is_open) AS objects, count(DISTINCT asset_id) FILTER (WHERE is_open) AS assets,
       min(first_at) FILTER (WHERE is_open) AS oldest,
       count(*) FILTER (WHERE at >= ${since}) AS found, count(*) FILTER (WHERE at >= ${since} AND NOT is_open) AS repaired,

@@ -1,5 +1,4 @@
 import { sql } from 'kysely';
-import type { Reason } from '../../floor/reason-codes.ts';
 import { jsonb } from '../database/jsonb.ts';
 import { recordset } from '../database/recordset.ts';
 import { wroteAny } from '../database/results.ts';
@@ -70,32 +69,4 @@ export async function remedies(
     WHERE verification_id = ${id} AND remedy IS NOT NULL AND asset_id > ${page.after}
     GROUP BY asset_id ORDER BY asset_id LIMIT ${page.limit}`.execute(db);
   return rows;
-}
-
-/** A difference of an asset that a verification found and can repair. */
-export interface AssetFinding {
-  verificationId: string;
-  at: Date;
-  key: string;
-  reason: Reason;
-}
-
-/**
- * The differences of an asset, from the last verification that found any. Empty if a later verification that reads as much
- * found none, or if the content was stored or verified since.
- */
-export async function latestOfAsset(
-  db: Database,
-  { id, connectionId }: { id: string; connectionId: string | null },
-): Promise<AssetFinding[]> {
-  const { rows } = await sql<AssetFinding>`
-    SELECT l.verification_id, coalesce(v.finished_at, v.started_at) AS at, l.key, l.reason
-    FROM verifications v JOIN verification_lines l ON l.verification_id = v.id JOIN assets a ON a.id = l.asset_id
-    WHERE l.asset_id = ${id} AND l.remedy IS NOT NULL AND v.started_at > coalesce(a.verified_at, '-infinity')
-      AND v.started_at >= (
-        SELECT coalesce(max(started_at), '-infinity') FROM verifications w
-        WHERE w.status = 'done' AND (w.connection_id IS NULL OR w.connection_id = ${connectionId})
-          AND (w.options @> '{"deep": true}' OR NOT v.options @> '{"deep": true}'))
-    ORDER BY v.started_at DESC, l.number LIMIT 10`.execute(db);
-  return rows.filter(({ verificationId }) => verificationId === rows[0]!.verificationId);
 }

@@ -15,6 +15,7 @@ afterAll(() => opened?.close());
 beforeEach(async () => {
   await query('DELETE FROM verifications');
   await query('DELETE FROM events');
+  await query('DELETE FROM asset_history');
   await query('DELETE FROM assets');
   await query(`INSERT INTO assets
     (id, connection_id, company_id, listed, state, mirrored_at, verified_at, media, record_key, next_at)
@@ -113,6 +114,24 @@ test('what the scrub found is open until it is repaired, or a deep verification 
   expect(await openKeys()).toEqual(['film.asset.json']);
   await damaged(1, 'film.asset.json', true);
   expect(await openKeys()).toEqual([]);
+});
+
+test('the findings of an asset are those that are open', async () => {
+  const { assurance } = opened.store;
+  await verification('deep', 5, { deep: true }, [
+    ['*', 'film'],
+    ['*', 'film.vtt'],
+    ['*', 'other'],
+  ]);
+  // The verification read the media itself, and the transcript after it.
+  await verified(5.5);
+  await damaged(2, 'film.txt', false);
+  expect(await assurance.findingsOfAsset('film')).toEqual([
+    { assetId: 'film', key: 'film.txt', reason: differs, at: expect.any(Date), verificationId: null },
+    { assetId: 'film', key: 'film.vtt', reason: differs, at: expect.any(Date), verificationId: 'deep' },
+  ]);
+  await verification('deep again', 1, { deep: true });
+  expect(await assurance.findingsOfAsset('film')).toEqual([]);
 });
 
 test('a damaged superseded file is known until a deep verification finds it intact, or it is removed', async () => {
