@@ -1,6 +1,6 @@
 import type { ApiClient } from './client.ts';
 import { collect, collectTags, connectionName, startDate } from './options.ts';
-import { failIf, type NewVerb } from './verb.ts';
+import { type NewVerb, setExitCode } from './verb.ts';
 import { retry } from './verbs/assets.ts';
 import { connectLink, disconnect, pause, resume } from './verbs/connections.ts';
 import { type ResyncOptions, resync } from './verbs/resync.ts';
@@ -32,7 +32,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .argument('[asset...]', 'their ids, from `asset-mirror assets`')
     .option('--failed', 'all failed assets')
     .option('--connection <name>', 'with --failed: only of this connection')
-    .action(async (ids: string[], options) => failIf(await retry(await connect(), ids, options)));
+    .action(async (ids: string[], options) => setExitCode(await retry(await connect(), ids, options)));
 
   verb(
     'pause',
@@ -89,7 +89,7 @@ function resyncVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
       'wait until everything found is mirrored; exit with 1 if anything failed or must wait for over 5 minutes',
     )
     .action(async (connection: string, options: ResyncOptions) =>
-      failIf(await resync(await connect(), connection, options)),
+      setExitCode(await resync(await connect(), connection, options)),
     );
 }
 

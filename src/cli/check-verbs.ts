@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { withAssetFilters } from './asset-filters.ts';
 import { date, day, wholeNumber } from './options.ts';
-import { failIf, type NewVerb, type Verbs, verbsOf } from './verb.ts';
+import { type NewVerb, setExitCode, type Verbs, verbsOf } from './verb.ts';
 import type { AttestOptions } from './verbs/attest.ts';
 import { type DrillVerbOptions, drill } from './verbs/drill.ts';
 import { rotateKeys } from './verbs/encryption-keys.ts';
@@ -30,7 +30,7 @@ export function checkVerbs(
     .option('--ignore-foreign', 'count objects that belong to no record, but do not report them as differences')
     .option('--inventory', 'write the inventory at the end')
     .option('--all', 'also print objects that are as expected')
-    .action(async (options: VerifyOptions) => failIf(await verify(await verbs.api(), options)));
+    .action(async (options: VerifyOptions) => setExitCode(await verify(await verbs.api(), options)));
 
   verb(
     'drill',
@@ -39,7 +39,7 @@ export function checkVerbs(
     'Restores all records from the bucket into a scratch schema, reads some files, and decrypts all tokens and secrets. Changes no assets and no files. Exits with 1 if it fails.',
   )
     .option('--sample <n>', 'read the files of this many random assets (default: 20)', wholeNumber(1, 10_000))
-    .action(async (options: DrillVerbOptions) => failIf(await drill(await verbs.api(), options)));
+    .action(async (options: DrillVerbOptions) => setExitCode(await drill(await verbs.api(), options)));
 
   verb('report', 'write the assurance report of a month, as signed JSON and as a printable page', [
     'asset-mirror report --month 2026-10',
@@ -74,7 +74,7 @@ export function checkVerbs(
     'rotate',
     'Encrypt all tokens and webhook secrets again with the first of ENCRYPTION_KEYS.',
     'rotate',
-  ).action(async (options) => failIf(await rotateKeys(await verbs.api(), options)));
+  ).action(async (options) => setExitCode(await rotateKeys(await verbs.api(), options)));
   webhookVerbs(group('webhooks', 'manage webhook endpoints'), verbs.api);
 }
 

@@ -2,7 +2,7 @@ import { Option } from 'commander';
 import { withAssetFilters } from './asset-filters.ts';
 import type { ApiClient } from './client.ts';
 import { collect, connectionName, mostRows, wholeNumber } from './options.ts';
-import { failIf, type NewVerb } from './verb.ts';
+import { type NewVerb, setExitCode } from './verb.ts';
 import { type AssetsOptions, assets } from './verbs/assets.ts';
 import { type ChangesOptions, changes } from './verbs/changes.ts';
 import { connections } from './verbs/connections.ts';
@@ -127,6 +127,6 @@ function planVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
       'show the requests and bytes that the scrub (regular reading of all files) needs; does not list the library',
     )
     .action(async (connection: string | undefined, options: PlanOptions) =>
-      failIf(await plan(await connect(), connection, options)),
+      setExitCode(await plan(await connect(), connection, options)),
     );
 }

@@ -1,5 +1,5 @@
 import type { ApiClient } from './client.ts';
-import { failIf, type NewVerb } from './verb.ts';
+import { type NewVerb, setExitCode } from './verb.ts';
 import { type EraseOptions, erase, erasures } from './verbs/erase.ts';
 import { hold, release, removals } from './verbs/removals.ts';
 
@@ -45,10 +45,10 @@ export function removalVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     .requiredOption('--reason <text>', 'why they are erased (required); the certificate shows it')
     .option('--certificate <file>', 'write the certificate (JSON) to this new file instead of printing it')
     .option('--yes', 'do not ask for confirmation')
-    .action(async (ids: string[], options: EraseOptions) => failIf(await erase(await connect(), ids, options)));
+    .action(async (ids: string[], options: EraseOptions) => setExitCode(await erase(await connect(), ids, options)));
 
   verb('erasures', 'list erasures, or print the certificate of one', 'asset-mirror erasures ERASURE')
     .argument('[erasure]', 'its id (default: list all)')
     .option('--certificate <file>', 'write the certificate (JSON) to this new file instead of printing it')
-    .action(async (id: string | undefined, options) => failIf(await erasures(await connect(), id, options)));
+    .action(async (id: string | undefined, options) => setExitCode(await erasures(await connect(), id, options)));
 }

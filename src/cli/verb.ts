@@ -36,7 +36,7 @@ export const verbsOf = (group: Command) => (name: string, text: string, example:
 /** Adds a verb. Its own help says `more` below the summary, and ends with the examples. */
 export type NewVerb = (name: string, summary: string, example: string | string[], more?: string) => Command;
 
-/** Exits with 1 if anything failed or differs. */
-export function failIf(differences: number): void {
-  if (differences > 0) process.exitCode ??= 1;
+/** Sets exit code 1 if anything failed or differs, unless a verb has set another one. */
+export function setExitCode(failures: number): void {
+  if (failures > 0) process.exitCode ??= 1;
 }

@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander';
 import { webhookKinds } from '../floor/webhook-kinds.ts';
 import type { ApiClient } from './client.ts';
 import { collect, mostRows, nonEmptyText, wholeNumber } from './options.ts';
-import { failIf, verbsOf } from './verb.ts';
+import { setExitCode, verbsOf } from './verb.ts';
 import * as webhooks from './verbs/webhooks.ts';
 
 /** The verbs that manage webhook endpoints. */
@@ -67,7 +67,7 @@ export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>):
 
   verb('test', 'Send a test message to a webhook endpoint. Exits with 1 if it is not accepted.', 'test ENDPOINT')
     .argument('[endpoint]', `${endpoint} (default: the one in WEBHOOK_URL)`)
-    .action(async (id: string | undefined, options) => failIf(await webhooks.test(await connect(), id, options)));
+    .action(async (id: string | undefined, options) => setExitCode(await webhooks.test(await connect(), id, options)));
 }
 
 const withValues = (verb: Command): Command =>

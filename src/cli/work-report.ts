@@ -44,9 +44,11 @@ export async function runReported<Progress extends { total: unknown }>(
       if (shown) bar.start(1, 0, facts(result, msSoFar()));
     },
     problem(line) {
-      if (json && problems.length < mostProblems) problems.push(line);
-      else moreProblems++;
-      if (json) return;
+      if (json) {
+        if (problems.length < mostProblems) problems.push(line);
+        else moreProblems++;
+        return;
+      }
       if (shown) overwrite(process.stdout);
       print(`  ${paint('yellow', '!')} ${harmless(line)}`);
     },

@@ -285,7 +285,7 @@ function shown(name: string, value: string | undefined): string {
 
 /** The text of the schema about what it expects instead of the wrong part; undefined: there is none. */
 const partOf = (issue: z.core.$ZodIssue | undefined) =>
-  issue?.code === 'custom' && issue.params !== p.isWrong ? issue.message : undefined;
+  issue?.code === 'custom' && issue.params !== p.noDetail ? issue.message : undefined;
 
 function expectedOf(schema: unknown): string {
   // `prefault` and `optional` wrap the schema that has `expected`.

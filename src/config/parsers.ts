@@ -10,8 +10,8 @@ import { parseDuration } from '../floor/units.ts';
 /** `expected` says what a valid value is: the second half of the error message. */
 export const variable = <T extends z.ZodType>(schema: T, expected: string): T => schema.meta({ expected });
 
-/** The parameter of an issue about which nothing more is known. */
-export const isWrong = { isWrong: true };
+/** Marks an issue without a text of its own: the error message then says what is `expected`. */
+export const noDetail = { noDetail: true };
 
 /** A variable that `parse` reads; undefined means that the text is not valid. */
 export const parsed = <T>(parse: (text: string) => T | undefined, expected: string) =>
@@ -19,7 +19,7 @@ export const parsed = <T>(parse: (text: string) => T | undefined, expected: stri
     z.string().transform((text, context) => {
       const value = parse(text);
       if (value !== undefined) return value;
-      context.addIssue({ code: 'custom', params: isWrong });
+      context.addIssue({ code: 'custom', params: noDetail });
       return z.NEVER;
     }),
     expected,

@@ -49,14 +49,17 @@ async function add(
   const action = operationIdOf(request);
   if (action === undefined) return;
   const { operator, body, ip: address, id: requestId } = request;
+  const target = targetOf(request);
+  // An answer about an asset has its id, too, which an erasure must find in one place.
+  const createsAnother = createdId !== undefined && !('assetId' in target);
   try {
     await operations.audit({
       action,
       operator,
       address,
       requestId,
-      ...targetOf(request),
-      ...(createdId !== undefined && { targetId: createdId }),
+      ...target,
+      ...(createsAnother && { targetId: createdId }),
       // A wrong request may have a secret in any field.
       ...(body !== undefined && body !== null && outcome.status !== 400 && { request: withoutSecrets(action, body) }),
       ...(outcome.status < 400 && (await changedValues(request, operations))),

@@ -23,12 +23,13 @@ export async function changes(api: ApiClient, { after, limit, follow, json }: Ch
     for (const change of page.changes) print(lineOf(change));
     return printError(`Continue with --after ${page.nextCursor}`);
   }
-  for (let lost = false; ; ) {
+  for (let wasLost = false; ; ) {
     for (const change of page.changes) json ? printJsonLine(change) : print(lineOf(change));
     if (page.changes.length < limit) await sleep(pollMs);
     const next = await api.changes({ after: page.nextCursor, limit }).catch(ifAway);
-    if (lost === Boolean(next)) printError(next ? 'Connected again.' : 'Connection lost, reconnecting …');
-    lost = !next;
+    const isLost = next === undefined;
+    if (isLost !== wasLost) printError(isLost ? 'Connection lost, reconnecting …' : 'Connected again.');
+    wasLost = isLost;
     page = next ?? { ...page, changes: [] };
   }
 }

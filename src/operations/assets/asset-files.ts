@@ -59,7 +59,7 @@ export function assetFileOperations({ store, storage }: Pick<OperationsDeps, 'st
   return {
     /**
      * A file of an asset in the bucket. Captions and records have no link: scripts and captions of other sites are not allowed in a
-     * page. `direct`: no link at all. `signal`: nobody waits any more.
+     * page. `direct`: no link at all. `signal`: aborted when the client has closed the connection.
      * @throws Refused 404 without the file, 409 if the bucket has archived it, 503 if the bucket does not answer
      */
     async assetFile(

@@ -188,6 +188,6 @@ function eventText(kind: string, { companyId, recordedFor, outcome, reason, by }
     case 'operator.retryAsset':
       return outcome === 'refused' ? `${nameOf(by)} tried to retry it. Refused: ${reason}` : `${nameOf(by)} retried it`;
     default:
-      return kind;
+      return kind.startsWith('operator.') ? `${nameOf(by)} was refused ${kind.slice('operator.'.length)}` : kind;
   }
 }

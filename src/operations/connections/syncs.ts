@@ -29,12 +29,16 @@ const scope = {
     .describe('Let GONE_RETENTION remove everything that is due now and is not listed again, however much.'),
 };
 
+const acceptNames = ['acceptGone', 'acceptReplaced', 'acceptRemoved'] as const;
+const partNames = ['since', 'projectId', 'assetType', 'assetIds'] as const;
+
 /** Whether a resync accepts changes that are held for an operator. */
-export const acceptsChanges = (accepted: {
-  acceptGone?: true | undefined;
-  acceptReplaced?: true | undefined;
-  acceptRemoved?: true | undefined;
-}) => Boolean(accepted.acceptGone || accepted.acceptReplaced || accepted.acceptRemoved);
+export const acceptsChanges = (request: { [Name in (typeof acceptNames)[number]]?: true | undefined }) =>
+  acceptNames.some((name) => request[name]);
+
+/** Whether a resync lists only a part of a company. */
+const isPartial = (request: { [Name in (typeof partNames)[number]]?: unknown }) =>
+  partNames.some((name) => request[name] !== undefined);
 
 export const resyncRequest = z
   .strictObject({
@@ -46,9 +50,7 @@ export const resyncRequest = z
       .describe('Only uploads after this time: ISO 8601, or epoch milliseconds as in the library.'),
   })
   .refine(
-    ({ mode, since, projectId, assetType, assetIds, acceptGone, acceptReplaced, acceptRemoved }) =>
-      !acceptsChanges({ acceptGone, acceptReplaced, acceptRemoved }) ||
-      (mode === 'full' && [since, projectId, assetType, assetIds].every((it) => it === undefined)),
+    (request) => !acceptsChanges(request) || (request.mode === 'full' && !isPartial(request)),
     'acceptGone, acceptReplaced and acceptRemoved need mode "full", without since, projectId, assetType and assetIds',
   )
   .meta({ id: 'ResyncRequest' });
@@ -92,9 +94,8 @@ export const syncAnswer = z
 export const syncList = z.object({ syncs: z.array(syncAnswer), nextCursor }).meta({ id: 'SyncList' });
 
 /** A full sync without limits, which is followed by a verification. */
-function isWhole({ mode, acceptGone: _, acceptReplaced: __, acceptRemoved: ___, ...part }: ResyncRequest): boolean {
-  return mode === 'full' && Object.values(part).every((it) => it === undefined);
-}
+const isWhole = (request: ResyncRequest): boolean =>
+  request.mode === 'full' && request.companyId === undefined && !isPartial(request);
 
 /** @throws Refused 400 if a name in the scope is unknown */
 async function refuseUnknown(deps: NamesDeps, connectionId: string, request: Partial<ResyncRequest>): Promise<void> {
@@ -115,10 +116,10 @@ export function syncOperations(deps: Pick<OperationsDeps, 'store' | 'queues'> & 
     async resync(connectionId: string, request: ResyncRequest): Promise<{ syncId: string }> {
       const connection = await existingConnection(store, connectionId);
       if (connection.status !== 'active') throw notActive(connection);
-      const { mode, since, ...part } = resyncRequest.parse(request);
-      const scope = { ...part, ...(since !== undefined && { since: Math.max(0, new Date(since).getTime()) }) };
-      await refuseUnknown(deps, connectionId, scope);
-      const syncId = await store.syncs.request(connectionId, mode, scope, { bucket: isWhole(request) });
+      const { mode, since, ...rest } = resyncRequest.parse(request);
+      const limits = { ...rest, ...(since !== undefined && { since: Math.max(0, new Date(since).getTime()) }) };
+      await refuseUnknown(deps, connectionId, limits);
+      const syncId = await store.syncs.request(connectionId, mode, limits, { bucket: isWhole(request) });
       if (syncId === undefined) throw notActive(await existingConnection(store, connectionId));
       await updateQueue(queues.addSync(connectionId));
       return { syncId };

@@ -36,7 +36,7 @@ export async function exportAssets(deps: ExportDeps & { target: Storage }, optio
   manifest.write(manifestHead);
   const headers = { contentType: 'text/csv; charset=utf-8', signal };
   const written = deps.target.put(manifestName, manifest, headers);
-  // `written` is awaited at the end. If it fails before, the error must not end the process.
+  // If this fails before it is awaited, the error must not end the process.
   written.catch(() => {});
   try {
     await copyEach(deps, selected(), progress, {
@@ -50,6 +50,8 @@ export async function exportAssets(deps: ExportDeps & { target: Storage }, optio
     await written;
   } catch (error) {
     manifest.destroy(error as Error);
+    // Its draft must be gone before the target is closed.
+    await written.catch(() => {});
     throw error;
   }
   return progress;

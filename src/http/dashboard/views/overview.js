@@ -44,13 +44,13 @@ function showConnections() {
 const historySoon = later(() => loadHistory(), 1000);
 
 async function loadHistory() {
-  try {
-    history = await api(`/history?range=${range}`);
-  } catch {
-    return;
-  }
-  if (!history) return;
-  const { points, step, complete } = history;
+  const wanted = range;
+  /** @type {typeof history} */
+  const found = await api(`/history?range=${wanted}`).catch(() => undefined);
+  // Another range may have been chosen meanwhile.
+  if (!found || wanted !== range) return;
+  history = found;
+  const { points, step, complete } = found;
   const times = points.map(({ at }) => new Date(at).getTime() / 1000);
   const withDay = range === 'week';
   charts = {
