@@ -2,7 +2,7 @@ import { idSegment, mediaKey, tombstoneKey } from '../../storage/keys.ts';
 import type { WaitingErasure } from '../../store/removals/erasures.ts';
 import { putJson } from '../record.ts';
 import { leaseForRemoval, type RemovalDeps, workOnEach } from './lease-for-removal.ts';
-import { type Held, purgeAsset, type Stored, withoutRow } from './purge-asset.ts';
+import { purgeAsset, type Stored, type UnderLease, withoutRow } from './purge-asset.ts';
 
 const pageSize = 100;
 
@@ -40,8 +40,8 @@ export async function eraseAssets(deps: EraseDeps): Promise<number> {
 async function eraseAsset(deps: EraseDeps, waiting: WaitingErasure): Promise<boolean> {
   const { store, signal } = deps;
   const { assetId } = waiting;
-  const isErased = await leaseForRemoval(deps, assetId, { gone: false }, (asset, held) =>
-    eraseLeased(deps, waiting, asset, held),
+  const isErased = await leaseForRemoval(deps, assetId, { gone: false }, (asset, lease) =>
+    eraseLeased(deps, waiting, asset, lease),
   );
   if (isErased !== undefined) return isErased;
   // GONE_RETENTION removed it meanwhile, or only superseded files are known.
@@ -59,15 +59,15 @@ async function eraseLeased(
   deps: EraseDeps,
   waiting: WaitingErasure,
   asset: Stored | undefined,
-  held: Held,
+  lease: UnderLease,
 ): Promise<boolean> {
   const { store, storage, log, keyTemplate } = deps;
   const { erasureId, assetId, hash } = waiting;
-  await writeTombstone(deps, waiting, held.signal);
+  await writeTombstone(deps, waiting, lease.signal);
   const purgeable = asset
     ? withUnrecordedKey(asset, keyTemplate)
     : withoutRow(assetId, await store.versions.ofAsset(assetId));
-  const options = { ...held, isShared: store.removals.isShared };
+  const options = { ...lease, isShared: store.removals.isShared };
   if (waiting.objects === null) {
     await store.removals.saveErasureCounts(waiting, await purgeAsset(storage, purgeable, { ...options, dryRun: true }));
   }

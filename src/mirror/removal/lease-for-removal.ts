@@ -5,7 +5,7 @@ import type { Storage } from '../../storage/storage.ts';
 import { throwIfUnavailable } from '../../storage/throw-if-unavailable.ts';
 import { isUnreachable } from '../../store/database/unreachable.ts';
 import type { Store } from '../../store/store.ts';
-import type { Held, Stored } from './purge-asset.ts';
+import type { Stored, UnderLease } from './purge-asset.ts';
 
 export interface RemovalDeps {
   store: Store;
@@ -51,20 +51,20 @@ export async function leaseForRemoval(
   { store, leaseMs, signal }: RemovalDeps,
   id: string,
   { gone }: { gone: boolean },
-  remove: (asset: Stored, held: Held) => Promise<boolean>,
+  remove: (asset: Stored, lease: UnderLease) => Promise<boolean>,
 ): Promise<boolean | undefined> {
   const asset = await store.removals.takeForRemoval(id, { gone, leaseMs });
   if (!asset) return undefined;
-  const lease = keepLease('an asset that is being removed', leaseMs, () => store.removals.renewRemoval(asset, leaseMs));
+  const kept = keepLease('an asset that is being removed', leaseMs, () => store.removals.renewRemoval(asset, leaseMs));
   let isRemoved = false;
   try {
     if (!(await store.removals.beginRemoval(asset, { erase: !gone }))) return false;
     const versions = await store.versions.ofAsset(id);
-    const held = { signal: AbortSignal.any([signal, lease.lost]), fence: lease.fence };
-    isRemoved = await remove({ ...asset, versions }, held);
+    const lease = { signal: AbortSignal.any([signal, kept.lost]), fence: kept.fence };
+    isRemoved = await remove({ ...asset, versions }, lease);
     return isRemoved;
   } finally {
-    lease.end();
+    kept.end();
     // If it is back in the library, a worker fetches it again.
     if (!isRemoved) await store.removals.stopRemoval(asset).catch(() => {});
   }

@@ -55,7 +55,7 @@ async function keysAndFoldersOf(asset: Purgeable, isShared: IsShared): Promise<s
 }
 
 /** While `signal` is not aborted and `fence` does not throw, no other process has the asset. */
-export interface Held {
+export interface UnderLease {
   signal: AbortSignal;
   fence?: (() => Promise<void>) | undefined;
 }
@@ -74,7 +74,7 @@ function folderOf(key: string, own: string): string | undefined {
 export async function purgeAsset(
   storage: Storage,
   asset: Purgeable,
-  options: Held & { dryRun?: boolean; isShared: IsShared },
+  options: UnderLease & { dryRun?: boolean; isShared: IsShared },
 ): Promise<Removed> {
   const found: Removed = { objects: 0, bytes: 0, left: [] };
   const seen = new Set<string>();

@@ -46,8 +46,8 @@ async function removeOfCompany(
 /** False: it is back in the library, protected, or leased by a worker. */
 async function removeAsset(deps: RemovalDeps, assetId: string, accepted: boolean): Promise<boolean> {
   const { store, storage, log } = deps;
-  const isRemoved = await leaseForRemoval(deps, assetId, { gone: true }, async (asset, held) => {
-    const found = await purgeAsset(storage, asset, { ...held, isShared: store.removals.isShared });
+  const isRemoved = await leaseForRemoval(deps, assetId, { gone: true }, async (asset, lease) => {
+    const found = await purgeAsset(storage, asset, { ...lease, isShared: store.removals.isShared });
     if (!(await store.removals.finishRemoval(asset, { ...found, accepted }))) return false;
     const { objects, bytes, left } = found;
     const fields = { companyId: asset.companyId, assetId, objects, bytes, left: left.length };
