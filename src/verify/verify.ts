@@ -10,7 +10,7 @@ import {
 } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
-import { listLibrary } from './await-full-syncs.ts';
+import { listLibrary } from './list-library.ts';
 import { type Inspection, inspect, type ObjectResult, type Pair, verificationLine } from './compare-objects.ts';
 import { compareVersions } from './compare-versions.ts';
 import { differencesIn } from './counts.ts';
