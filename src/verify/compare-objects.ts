@@ -159,8 +159,8 @@ export function differenceOf(found: Checksums, expected: { crc32?: string | unde
 }
 
 /**
- * Returns the keys that belong to an asset: its row names them by now, or the file is being stored or removed. Keys contain the
- * asset's id, or a digest of it; hence the lookups by media key and by queued assets.
+ * Returns the keys that belong to an asset after all. Most keys contain the asset's id; others are found by the key of their media.
+ * A key with a digest of the id is also compared with queued assets, because their rows may not name it yet.
  */
 async function ownedAmong({ contents }: Store, keys: string[]): Promise<Set<string>> {
   if (keys.length === 0) return new Set();
@@ -174,7 +174,7 @@ async function ownedAmong({ contents }: Store, keys: string[]): Promise<Set<stri
     ...key.split('/').flatMap((segment) => [...idsFrom(segment).map((id) => byId.get(id)), bySegment.get(segment)]),
     ...mediaKeysFrom(key).map((mediaKey) => byMedia.get(mediaKey)),
   ];
-  return new Set(keys.filter((key) => rowsOf(key).some((row) => row && mayHave(row, key))));
+  return new Set(keys.filter((key) => rowsOf(key).some((row) => row && mayOwn(row, key))));
 }
 
 /** The keys of media that this object may be, or be a sidecar of: a sidecar's key is the media's key, a dot and more. */
@@ -190,11 +190,12 @@ function idsFrom(segment: string): string[] {
   }
 }
 
-function mayHave(asset: AssetContents, key: string): boolean | null {
+function mayOwn(asset: AssetContents, key: string): boolean {
   const { media, superseded } = asset;
-  const isOfMedia = media && (key === media.key || key.startsWith(`${media.key}.`));
+  const isOfMedia = media !== null && (key === media.key || key.startsWith(`${media.key}.`));
   if (asset.isMoving || superseded.includes(key)) return true;
   if (isSettled(asset)) {
+    // While work is due, the row may not name all sidecars of the media.
     return (isOfMedia && asset.nextAt !== null) || expectedOf(asset).some((object) => object.key === key);
   }
   // The next attempt at an asset removes the remains of an earlier one.

@@ -36,8 +36,9 @@ const margin = 0.95;
 const longestPause = 60_000;
 /** How often to check whether transfers have ended. */
 const transfersMs = 1000;
-/** How long an asset that a worker is changing, or that cannot be read, is left alone. */
+/** How long an asset is left alone that a worker is changing. */
 const movingMs = 60_000;
+/** How long an asset is left alone of which an object cannot be read. */
 const unreadableMs = 3_600_000;
 /** If more assets than this are left alone, the bucket or the workers have a problem. */
 const mostLeftAlone = 1000;
@@ -161,9 +162,9 @@ export class Scrubber {
     const unreadable = differences.find(({ mark }) => mark === '!');
     const objects = damaged.flatMap(({ key, reason }) => (reason ? [{ key, text: renderReason(reason), reason }] : []));
     const found = { ...inspection, damaged: objects, repairs, isUnreadable: unreadable !== undefined };
-    const { isRepaired, isMoving } = await store.scrub.save(asset, found);
+    const { isRepairRequested, isMoving } = await store.scrub.save(asset, found);
     if (damaged.length > 0) {
-      const fields = { assetId: id, connectionId: asset.connectionId, objects, repaired: isRepaired };
+      const fields = { assetId: id, connectionId: asset.connectionId, objects, repaired: isRepairRequested };
       log.warn({ event: 'asset.damaged', ...fields }, 'asset damaged in the bucket');
     }
     if (unreadable) {
@@ -175,8 +176,8 @@ export class Scrubber {
     }
     const isMediaKnown = findings.some((finding) => finding?.kind === 'media');
     // A worker is changing the asset.
-    if (isMoving || !(isMediaKnown || isRepaired)) return this.#leaveAlone(id, movingMs);
-    if (inspection.verified.length > 0 || isRepaired) return true;
+    if (isMoving || !(isMediaKnown || isRepairRequested)) return this.#leaveAlone(id, movingMs);
+    if (inspection.verified.length > 0 || isRepairRequested) return true;
     // Archived, or damaged and no longer in the library.
     await store.scrub.cannotVerify(asset);
     return true;

@@ -10,12 +10,12 @@ import {
 } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
-import { listLibrary } from './list-library.ts';
 import { type Inspection, inspect, type ObjectResult, type Pair, verificationLine } from './compare-objects.ts';
 import { compareVersions } from './compare-versions.ts';
 import { differencesIn } from './counts.ts';
 import { compareKeys, expectedObjects, isSettled, sideBySide } from './expected-objects.ts';
 import { pairsOf } from './inspect-asset.ts';
+import { listLibrary } from './list-library.ts';
 import { Progress } from './progress.ts';
 import { isAbsent, whyNot } from './why-not-mirrored.ts';
 

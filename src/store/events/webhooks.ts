@@ -115,7 +115,10 @@ interface GivenUp {
   reason: string | null;
 }
 
-/** So much later, all old deliveries are given up together. Otherwise, an endpoint that is down causes an event every few seconds. */
+/**
+ * How much longer than `giveUpMs` the oldest delivery waits. Then all old ones are given up together: otherwise, an endpoint that is
+ * down causes an event every few seconds.
+ */
 const givenUpTogetherMs = 3_600_000;
 
 /**

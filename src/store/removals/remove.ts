@@ -40,10 +40,9 @@ export async function takeForRemoval(
 }
 
 /**
- * Marks the copy of a leased asset as incomplete: its objects are removed next. If the asset is back in the library before its row is
- * deleted, its sidecars are fetched again, too. False: it is back in the library or, unless
- * `erase`, protected by a hold. A hold that is saved too late to be seen here finds the lease, and its operator is informed:
- * `heldTooLate`.
+ * Marks the copy of a leased asset as incomplete, before its objects are removed. If it comes back to the library meanwhile, its
+ * sidecars are fetched again, too. False: it is back already or, unless `erase`, a hold protects it. A hold that is saved later finds
+ * the lease: `heldTooLate`.
  */
 export async function beginRemoval(
   db: Database,

@@ -12,7 +12,7 @@ export interface Link {
   sha256: string;
   /** The fingerprint of the key that signed it; null: none did. */
   keyId: string | null;
-  /** Its object in the bucket, see verify/chain.ts. */
+  /** Its object in the bucket, see verify/publish/chain.ts. */
   envelope: string;
 }
 

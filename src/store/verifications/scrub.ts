@@ -172,18 +172,18 @@ export async function save(
   db: Database,
   { id, connectionId }: { id: string; connectionId: string | null },
   found: Found,
-): Promise<{ isRepaired: boolean; isMoving: boolean }> {
+): Promise<{ isRepairRequested: boolean; isMoving: boolean }> {
   const { damaged, repairs, isUnreadable } = found;
   return db.transaction().execute(async (tx) => {
-    const isRepaired = repairs.length > 0 && (await requestRepair(tx, id, repairs));
-    const isMoving = repairs.length > 0 && !isRepaired;
+    const isRepairRequested = repairs.length > 0 && (await requestRepair(tx, id, repairs));
+    const isMoving = repairs.length > 0 && !isRepairRequested;
     await verified(tx, isUnreadable || isMoving ? [] : found.verified);
     await copied(tx, found.copied);
     await hashed(tx, found.hashed);
     if (damaged.length > 0) {
-      const data = { objects: damaged, repaired: isRepaired };
+      const data = { objects: damaged, repaired: isRepairRequested };
       await addEvent(tx, { kind: 'asset.damaged', assetId: id, ...(connectionId !== null && { connectionId }), data });
     }
-    return { isRepaired, isMoving };
+    return { isRepairRequested, isMoving };
   });
 }

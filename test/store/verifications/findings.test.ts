@@ -168,7 +168,7 @@ test('the scrub requests a repair and reports the damage at once, or neither', a
   // PostgreSQL stores no NUL, so the event fails.
   await expect(save('\0')).rejects.toThrow();
   expect(await saved()).toEqual([{ state: 'mirrored', events: 0 }]);
-  expect(await save('it differs')).toEqual({ isRepaired: true, isMoving: false });
+  expect(await save('it differs')).toEqual({ isRepairRequested: true, isMoving: false });
   expect(await saved()).toEqual([{ state: 'pending', events: 1 }]);
   expect(await openKeys()).toEqual(['film']);
 });
