@@ -1,15 +1,13 @@
 import type { ComparedObject } from '../floor/compared-object.ts';
 import { concurrently } from '../floor/concurrently.ts';
-import { Archived, reasonOf } from '../floor/errors.ts';
 import type { Reason } from '../floor/reason-codes.ts';
 import { storable } from '../source/schemas.ts';
 import { idSegment, isDigested } from '../storage/keys.ts';
-import { type Checksums, measure } from '../storage/meter.ts';
 import type { Storage, StoredObject } from '../storage/storage.ts';
-import { throwIfUnavailable } from '../storage/throw-if-unavailable.ts';
 import type { Remedy, VerificationCounts, VerificationLine } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
+import { compareObject } from './compare-object.ts';
 import { type Expected, expectedOf, isSettled } from './expected-objects.ts';
 
 export interface InspectDeps {
@@ -95,68 +93,29 @@ async function compare(
   listed: StoredObject | 'unlisted' | undefined,
   { deep, counts, copied, hashed, signal }: Inspection,
 ): Promise<VerificationLine> {
-  const { key, asset, kind, bytes, etag, crc32, sha256 } = expected;
-  const line = (
-    mark: VerificationLine['mark'],
-    reason: Reason | null,
-    remedy: Remedy | null = null,
-  ): VerificationLine => ({
-    mark,
-    key,
-    assetId: asset.id,
-    kind,
-    remedy: asset.state === 'gone' ? null : remedy,
-    reason,
-    difference: mark !== '=',
-  });
-  const compared: ComparedObject = { kind, ...(asset.state === 'gone' && { gone: true }) };
-  const lost: Remedy = kind === 'media' ? 'check' : 'write';
-  const missing = () => line('-', { code: 'missing_object', ...compared }, lost);
-  /** Compared without reading it. */
-  const archived = () => {
-    counts.archived++;
-    return line('=', { code: 'archived', ...compared });
-  };
-  try {
-    const object = listed === 'unlisted' ? await storage.head(key, { signal }) : listed;
-    if (!object) return missing();
-    if (bytes !== undefined && object.bytes !== bytes) {
-      const lengths = { expected: bytes, got: object.bytes };
-      return line('*', { code: 'wrong_length', of: 'object', ...lengths, ...compared }, lost);
-    }
-    // A copied bucket has other ETags: then the content decides.
-    const hasOtherEtag = etag !== undefined && object.etag !== undefined && etag !== object.etag;
-    if (!deep && !hasOtherEtag) return object.archived ? archived() : line('=', null);
-    const body = await storage.get(key, { signal });
-    if (!body) return missing();
-    const found = await measure(body, signal, { hashed: storage.hashes || sha256 !== undefined });
-    counts.bytesRead += object.bytes;
-    const difference = differenceOf(found, expected);
-    if (difference) {
-      const remedy = kind === 'media' ? 'fetch' : 'write';
-      return line('*', { code: 'wrong_checksum', ...difference, ...compared }, remedy);
-    }
+  const { key, asset, kind, etag, crc32, sha256 } = expected;
+  const isGone = asset.state === 'gone';
+  const compared: ComparedObject = { kind, ...(isGone && { gone: true }) };
+  const options = { compared, listed, deep, hashed: storage.hashes, counts, signal };
+  const { mark, reason, read } = await compareObject(storage, expected, options);
+  if (read) {
     const at = { id: asset.id, lease: asset.lease, key };
-    if (hasOtherEtag) copied.push({ ...at, etag: object.etag! });
+    if (etag !== undefined && read.etag !== undefined && read.etag !== etag) copied.push({ ...at, etag: read.etag });
     // The content hash is saved only if the CRC-32 was right: otherwise the content may be damaged.
-    if (crc32 !== undefined && sha256 === undefined && found.sha256) hashed.push({ ...at, sha256: found.sha256 });
-    return line('=', null);
-  } catch (error) {
-    if (error instanceof Archived) return archived();
-    if (signal.aborted) throw error;
-    await throwIfUnavailable(storage, error);
-    return line('!', { code: 'unreadable_object', error: reasonOf(error), ...compared });
+    const found = read.checksums.sha256;
+    if (crc32 !== undefined && sha256 === undefined && found) hashed.push({ ...at, sha256: found });
   }
+  const remedy = isGone ? null : remedyFor(kind, reason);
+  return { mark, key, assetId: asset.id, kind, remedy, reason, difference: mark !== '=' };
 }
 
-/** The first checksum that differs. Undefined: no known one does. */
-export function differenceOf(found: Checksums, expected: { crc32?: string | undefined; sha256?: string | undefined }) {
-  for (const [name, checksum] of [['crc32', 'CRC-32'] as const, ['sha256', 'SHA-256'] as const]) {
-    const known = expected[name];
-    if (known !== undefined && found[name] !== known) return { checksum, expected: known, got: String(found[name]) };
-  }
-  return undefined;
+/** How an object is repaired; null: it needs no repair, or nothing is known about it. */
+function remedyFor(kind: Expected['kind'], reason: Reason | null): Remedy | null {
+  if (kind !== 'media') return reason && repairable.has(reason.code) ? 'write' : null;
+  if (reason?.code === 'wrong_checksum') return 'fetch';
+  return reason && repairable.has(reason.code) ? 'check' : null;
 }
+const repairable: ReadonlySet<Reason['code']> = new Set(['missing_object', 'wrong_length', 'wrong_checksum']);
 
 /**
  * Returns the keys that belong to an asset after all. Most keys contain the asset's id; others are found by the key of their media.

@@ -4,7 +4,7 @@ import { draftFolder } from '../../storage/directory/root.ts';
 import { ours } from '../../storage/keys.ts';
 import { leafHash, MerkleTree } from '../../storage/merkle.ts';
 import { measure } from '../../storage/meter.ts';
-import { differenceOf } from '../compare-objects.ts';
+import { differenceOf } from '../compare-object.ts';
 import type { InventoryLine } from '../publish/inventory-line.ts';
 import type { Manifest } from '../publish/manifest.ts';
 import type { Entry } from './check-days.ts';
