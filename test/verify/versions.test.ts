@@ -191,7 +191,7 @@ describe.each([
     const version = versionName(oldest!.replacedAt);
     expect(found[1]!.reason).toMatchObject({ code, kind: 'media', version });
     for (const { assetId, replacedAt } of [newest!, oldest!]) {
-      await stage.store.versions.beginRemoval({ assetId, replacedAt }, 60_000);
+      await stage.store.versions.beginRemoval({ assetId, replacedAt });
     }
     expect(await compared()).toEqual([]);
     const { id: run } = await stage.mirror.api('POST', '/verify', {});

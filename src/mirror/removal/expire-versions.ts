@@ -95,14 +95,15 @@ export async function expireVersions(
       for (const version of ofAsset) {
         signal.throwIfAborted();
         try {
-          // From now on, nothing misses its objects.
-          await store.versions.beginRemoval(version, retryMs);
+          // From now on, a missing object of this version is no difference.
+          await store.versions.beginRemoval(version);
           await remove(deps, version);
           versions++;
           bytes += version.bytes;
         } catch (err) {
           if (signal.aborted) throw err;
           await throwIfUnavailable(deps.storage, err);
+          await store.versions.retryLater(version, retryMs);
           const { assetId, retryAt } = version;
           if (retryAt === null)
             log.warn({ event: 'version.expiry_failed', assetId, err }, 'expired versions not removed, will retry');

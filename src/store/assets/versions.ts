@@ -3,6 +3,7 @@ import { recordset } from '../database/recordset.ts';
 import { rowsWritten, wroteAny } from '../database/results.ts';
 import type { AssetVersion, Database } from '../database/schema.ts';
 import { inMs, msAgo } from '../database/time.ts';
+import { isBeingRemoved } from './being-removed.ts';
 import { type AssetLease, stillLeased } from './leases.ts';
 
 /**
@@ -87,16 +88,24 @@ export async function remove(db: Database, { assetId, replacedAt }: Id): Promise
   await db.deleteFrom('assetVersions').where('assetId', '=', assetId).where('replacedAt', '=', replacedAt).execute();
 }
 
-/** Whether a version is kept: it exists, and its removal has not begun. */
+/** Whether a version exists, and is not being removed. */
 export async function isKept(db: Database, { assetId, replacedAt }: Id): Promise<boolean> {
   const { rows } = await sql`
-    SELECT FROM asset_versions
-    WHERE asset_id = ${assetId} AND replaced_at = ${replacedAt} AND retry_at IS NULL`.execute(db);
+    SELECT FROM asset_versions v
+    WHERE asset_id = ${assetId} AND replaced_at = ${replacedAt} AND NOT ${isBeingRemoved}`.execute(db);
   return rows.length > 0;
 }
 
-/** Begins to remove the objects of a version. If that fails, it is expired again after `ms`. */
-export async function beginRemoval(db: Database, { assetId, replacedAt }: Id, ms: number): Promise<void> {
+/** The objects of a version are removed next. */
+export async function beginRemoval(db: Database, { assetId, replacedAt }: Id): Promise<void> {
+  await sql`
+    UPDATE asset_versions SET removing_at = now() WHERE asset_id = ${assetId} AND replaced_at = ${replacedAt}`.execute(
+    db,
+  );
+}
+
+/** The objects of a version could not be removed: it is expired again after `ms`. */
+export async function retryLater(db: Database, { assetId, replacedAt }: Id, ms: number): Promise<void> {
   await sql`
     UPDATE asset_versions SET retry_at = ${inMs(ms)}
     WHERE asset_id = ${assetId} AND replaced_at = ${replacedAt}`.execute(db);

@@ -230,6 +230,8 @@ const assets = `
     bytes bigint NOT NULL,
     -- When a removal that failed is tried again.
     retry_at timestamptz,
+    -- When its removal last began.
+    removing_at timestamptz,
     -- Until when its media is locked, as checked there; null: not checked.
     retained_until timestamptz,
     PRIMARY KEY (asset_id, replaced_at)
@@ -629,7 +631,7 @@ const removals = `
   -- Assets that are never mirrored again, by the SHA-256 of their id.
   CREATE TABLE tombstones (
     hash text PRIMARY KEY,
-    -- When its erasure was requested; from its beginning on, that time.
+    -- When its erasure last began; until then, when it was requested.
     erased_at timestamptz NOT NULL,
     erased_by text NOT NULL,
     reason text NOT NULL

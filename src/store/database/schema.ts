@@ -292,10 +292,11 @@ interface VersionTable {
   /** The bytes of all its files. */
   bytes: number;
   retryAt: Date | null;
+  removingAt: Date | null;
   retainedUntil: Date | null;
 }
 /** A superseded file of an asset that is kept, with its sidecars and its record. */
-export type AssetVersion = Omit<Selectable<VersionTable>, 'retryAt' | 'retainedUntil'>;
+export type AssetVersion = Omit<Selectable<VersionTable>, 'retryAt' | 'removingAt' | 'retainedUntil'>;
 
 export type SyncMode = 'incremental' | 'full';
 export interface SyncScope {

@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { isBeingRemoved } from '../assets/being-removed.ts';
 import type { AssetVersion, Database } from '../database/schema.ts';
 import type { DrillFailure } from './drill-report.ts';
 
@@ -74,7 +75,7 @@ export async function versions(
           AND (s.files, s.company_id) = (v.files, v.company_id)) AS is_restored
     FROM asset_versions v
     WHERE ${after ? sql`(v.asset_id, v.replaced_at) > (${after.assetId}, ${after.replacedAt}::timestamptz)` : sql`true`}
-      AND v.replaced_at < ${startedAt} AND v.retry_at IS NULL
+      AND v.replaced_at < ${startedAt} AND NOT ${isBeingRemoved}
       AND NOT EXISTS (SELECT FROM assets a WHERE a.id = v.asset_id AND a.lease_until > now())
     ORDER BY v.asset_id, v.replaced_at LIMIT ${limit}`.execute(db);
   return rows;

@@ -1,5 +1,6 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { Reason } from '../../floor/reason-codes.ts';
+import { isBeingRemoved } from '../assets/being-removed.ts';
 import type { Database } from '../database/schema.ts';
 
 /** How many open findings are returned with their keys. */
@@ -53,7 +54,7 @@ const isCheckedAgain = sql`EXISTS (
 
 /** The superseded file is still kept. `version`: its name, see storage/version-name.ts. */
 const isKept = sql`EXISTS (
-  SELECT FROM asset_versions v WHERE v.asset_id = f.asset_id AND v.retry_at IS NULL
+  SELECT FROM asset_versions v WHERE v.asset_id = f.asset_id AND NOT ${isBeingRemoved}
     AND to_char(v.replaced_at AT TIME ZONE 'UTC', 'YYYYMMDD"T"HH24MISSMS"Z"') = f.reason->>'version')`;
 
 /** Nothing of the asset waits to be written again. */
@@ -74,7 +75,9 @@ const objectsOf = (scope: RawBuilder<unknown>) => sql`
       (array_agg(verification_id ORDER BY begun DESC) FILTER (WHERE is_open))[1] AS verification_id,
       coalesce(max(begun) FILTER (WHERE is_open)
         > coalesce(max(begun) FILTER (WHERE is_rewritten), '-infinity'), false) AS is_open
-    FROM judged GROUP BY asset_id, key
+    FROM judged
+    -- In a bucket with versions, a superseded file may have the key of the current one.
+    GROUP BY asset_id, key, reason->>'version'
   )`;
 
 /** Objects of an asset that are known to be wrong in the bucket, the newest finding first. */

@@ -143,9 +143,9 @@ test('a damaged superseded file is known until a deep verification finds it inta
   expect(await openKeys()).toEqual([version]);
   await verification('shallow', 3, {});
   expect(await openKeys()).toEqual([version]);
-  await query(`UPDATE asset_versions SET retry_at = now()`);
+  await query(`UPDATE asset_versions SET removing_at = now()`);
   expect(await openKeys()).toEqual([]);
-  await query(`UPDATE asset_versions SET retry_at = NULL`);
+  await query(`UPDATE asset_versions SET removing_at = now() - interval '3 days'`);
   await verification('deep', 2, { deep: true });
   expect(await openKeys()).toEqual([]);
 });

@@ -115,7 +115,7 @@ describe.each(grounds())('a restore drill ($name)', (kind) => {
   test('a drill skips a superseded file whose removal is tried again', async () => {
     const { files, replacedAt, assetId } = await superseded();
     for (const { at, versionId } of files) await stage.ground.storage.remove(at, { versionId });
-    await stage.store.versions.beginRemoval({ assetId, replacedAt }, 60_000);
+    await stage.store.versions.beginRemoval({ assetId, replacedAt });
     expect(await failuresOf()).toEqual({});
   });
 
