@@ -82,7 +82,6 @@ async function writeTombstone(
   { hash }: WaitingErasure,
   signal: AbortSignal,
 ): Promise<void> {
-  if (await storage.head(tombstoneKey(hash))) return;
   const tombstone = await store.removals.beginErasing(hash);
   await putJson(storage, tombstoneKey(hash), { version: 1, ...tombstone }, signal);
 }

@@ -7,7 +7,7 @@ import type { Database } from '../database/schema.ts';
 export interface Tombstone {
   /** Of the asset's id. */
   hash: string;
-  /** When its erasure was requested; from its beginning on, that time. */
+  /** When its erasure last began; until then, when it was requested. */
   erasedAt: Date;
   erasedBy: string;
   reason: string;
@@ -34,7 +34,7 @@ export async function tombstone(db: Database, assetId: string): Promise<Tombston
   return rows[0];
 }
 
-/** Begins to erase an asset: from now on, an inventory that lists its objects is older than its tombstone. */
+/** An attempt to erase an asset begins: an inventory that lists its objects is older than its tombstone. */
 export async function beginErasing(db: Database, hash: string): Promise<Tombstone | undefined> {
   const { rows } = await sql<Tombstone>`
     UPDATE tombstones SET erased_at = now() WHERE hash = ${hash} RETURNING *`.execute(db);
