@@ -27,10 +27,11 @@ export async function judgeMissing(
   const { sync, lease, signal } = run;
   const { connectionId } = sync;
   const company = { sync, lease, companyId };
-  // What a doubtful listing lacks is not what the operator has seen.
-  const accepted = sync.scope.acceptGone === true && !isDoubtful;
+  const { acceptGone = false } = sync.scope;
+  // A doubtful listing may lack more than the operator has accepted: then each asset is requested.
+  const accepted = acceptGone && !isDoubtful;
   const found = await store.missing.count(company);
-  const isHeld = !accepted && isTooMany('missing', found, run.settings);
+  const isHeld = !acceptGone && isTooMany('missing', found, run.settings);
   let gone = 0;
   // Handles only as many as were counted: the connection may get assets of another connection meanwhile.
   for (let after = '', left = found.count; left > 0 && !isHeld; ) {
@@ -40,10 +41,9 @@ export async function judgeMissing(
     if (ids.length === 0) break;
     after = ids.at(-1)!;
     left -= ids.length;
-    const confirmed = accepted ? ids : await goneOf(deps, run, ids);
-    gone += await store.missing.gone(company, confirmed);
-    const others = ids.filter((id) => !confirmed.includes(id));
-    await store.missing.addSighted(company, others);
+    const judged = accepted ? { gone: ids, present: [] } : await judgeByRequest(deps, run, ids);
+    gone += await store.missing.gone(company, judged.gone);
+    await store.missing.addSighted(company, judged.present);
   }
   const sample = isHeld ? await store.missing.page(company, { after: '', limit: sampleSize }) : [];
   const held = isHeld ? { ...found, sample } : undefined;
@@ -55,27 +55,26 @@ export async function judgeMissing(
 }
 
 /**
- * Returns the ids of assets that the library does not have. An asset for which the library fails is a problem of the run, and
- * stays. @throws if the library fails for each asset of a whole page
+ * Requests assets: some are `gone`; others are `present`, or the library refused to say. An asset for which the library fails is a
+ * problem of the run, and is none of both. @throws if the library fails for each asset of a whole page
  */
-async function goneOf(
-  { client, withToken }: SyncDeps,
-  { sync, problems, signal }: Run,
-  ids: string[],
-): Promise<string[]> {
+async function judgeByRequest({ client, withToken }: SyncDeps, { sync, problems, signal }: Run, ids: string[]) {
   const gone: string[] = [];
+  const present: string[] = [];
   const failures: HttpError[] = [];
   await concurrently(ids, requestsAtOnce, async (assetId) => {
     try {
       await withToken(sync.connectionId, (token) => client.getAsset({ token, assetId, signal }));
+      present.push(assetId);
     } catch (error) {
       if (error instanceof HttpError && (error.status === 404 || error.status === 410)) gone.push(assetId);
       else if (error instanceof HttpError && error.status >= 500) failures.push(error);
       // Any other refusal confirms nothing: the asset stays.
-      else if (!(error instanceof Rejected || error instanceof HttpError)) throw error;
+      else if (error instanceof Rejected || error instanceof HttpError) present.push(assetId);
+      else throw error;
     }
   });
   if (failures.length >= requestedSize) throw failures[0];
   for (const error of failures) problems.add(toReason(error), { failsRun: true });
-  return gone;
+  return { gone, present };
 }
