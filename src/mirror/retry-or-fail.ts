@@ -28,7 +28,7 @@ const results = {
   attempt_failed: 'retried',
   /** The library is still processing the video. */
   processing: 'waiting',
-  /** The library, the bucket or the tokens asked to wait, a slow download made progress, or a follow-up check is still to come. */
+  /** The library, the bucket or the tokens asked to wait, a download made progress before it failed, or a follow-up check is still to come. */
   later: 'waiting',
   library_unavailable: 'waiting',
   bucket_unavailable: 'waiting',

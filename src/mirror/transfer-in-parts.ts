@@ -72,7 +72,8 @@ export async function transferInParts(
     const gone = error instanceof HttpError && [404, 410].includes(error.status);
     if (gone || error instanceof OtherVersion || error instanceof UploadLost) await forgetUpload(deps, leased, upload);
     // An attempt that has stored a part made progress, so it is not counted: the next one resumes with that part.
-    if (done.size > resumedParts && (error instanceof TooSlow || isTemporary(error))) {
+    const isOfSource = !(error instanceof StorageUnavailable || error instanceof RetryLater) && isTemporary(error);
+    if (done.size > resumedParts && (error instanceof TooSlow || isOfSource)) {
       const waitMs = error instanceof TooSlow ? 2 * error.windowMs : deps.timings.firstRetry;
       throw new RetryLater(toReason(error), withMargin(waitMs), { cause: error });
     }
