@@ -139,6 +139,21 @@ describe('the explanation of an asset', () => {
       /^It should be in the bucket .* could not be checked now: no answer within 3 s\. Repair it/,
     ],
     [
+      'has an object that could not be read, and the bucket cannot be checked',
+      asset('mirrored', { media, mirroredAt: now, nextAt: null }),
+      {
+        objects: 'no answer within 3 s',
+        findings: [{ ...found, reason: { code: 'unreadable_object', error: 'slow down', kind: 'media' } }],
+      },
+      /^It is in the bucket .* could not be checked now: no answer within 3 s\.$/,
+    ],
+    [
+      'is gone and was missing, and the bucket cannot be checked',
+      asset('gone', { media, mirroredAt: now, nextAt: null }),
+      { objects: 'no answer within 3 s', findings: [found] },
+      /It should be in the bucket .* could not be checked now: no answer within 3 s\.$/,
+    ],
+    [
       'is gone and missing in the bucket',
       asset('gone', { media, mirroredAt: now, nextAt: null }),
       { objects: [{ ...lost, remedy: null }] },

@@ -82,21 +82,22 @@ function removalLine({ isProtected, removedAt }: Circumstances): string {
 const iso = (date: Date) => date.toISOString();
 const isLeased = ({ leaseUntil }: Asset, now: Date) => leaseUntil !== null && leaseUntil > now;
 
-function whereItIs({ media, mirroredAt, verifiedAt }: Asset, at: Circumstances): string[] {
+function whereItIs(asset: Asset, at: Circumstances): string[] {
+  const { media, mirroredAt, verifiedAt } = asset;
   if (!media) return [];
   const sums = Object.entries(media.checksums).map(([name, value]) => `${name} ${value}`);
   const what = [formatBytes(media.bytes), media.variant === 'mp4' ? 'the mp4 rendition' : 'the original', ...sums];
-  const isWrong = differs(at);
+  const isMissing = differs(at);
   const since = mirroredAt ? ` since ${iso(mirroredAt)}` : '';
   return [
-    `It ${isWrong ? 'should be' : 'is'} in the bucket${since}: ${media.key} (${what.join(', ')}).`,
+    `It ${isMissing ? 'should be' : 'is'} in the bucket${since}: ${media.key} (${what.join(', ')}).`,
     ...(verifiedAt ? [`Its checksum was last verified at ${iso(verifiedAt)}.`] : []),
     ...at.findings.map(
       ({ at: date, key, reason, verificationId }) =>
         `The ${verificationId === null ? 'scrub' : 'verification'} of ${iso(date)} found: ${key}${because(reason)}.`,
     ),
     ...checkLines(at.objects),
-    ...(canBeRepaired(at) ? ['Repair it with `asset-mirror verify --repair`.'] : []),
+    ...(canBeRepaired(asset, at) ? ['Repair it with `asset-mirror verify --repair`.'] : []),
   ];
 }
 
@@ -108,17 +109,20 @@ function replacementLines({ connectionId, companyId }: Asset, { setAsideSince }:
   ];
 }
 
-/** Whether a finding is about the current file, and not about a superseded one, which cannot be repaired. */
-const isCurrent = ({ reason }: OpenFinding): boolean => !('version' in reason);
+/** Whether a finding says that an object of the current file is missing or different. A superseded file cannot be repaired. */
+const isWrong = ({ reason }: OpenFinding): boolean =>
+  !('version' in reason) && ['missing_object', 'wrong_length', 'wrong_checksum'].includes(reason.code);
 
 /** Whether an object differs now or, if the bucket cannot be checked, whether one is known to be wrong. */
 const differs = ({ objects, findings }: Circumstances): boolean =>
   typeof objects === 'string'
-    ? findings.some(isCurrent)
+    ? findings.some(isWrong)
     : objects.some(({ difference, mark }) => difference && mark !== '!');
 
-const canBeRepaired = ({ objects, findings }: Circumstances): boolean =>
-  typeof objects === 'string' ? findings.some(isCurrent) : objects.some(({ remedy }) => remedy !== null);
+const canBeRepaired = ({ state }: Asset, { objects, findings }: Circumstances): boolean =>
+  typeof objects === 'string'
+    ? state !== 'gone' && findings.some(isWrong)
+    : objects.some(({ remedy }) => remedy !== null);
 
 function checkLines(objects: Circumstances['objects']): string[] {
   if (typeof objects === 'string') return [`Its objects in the bucket could not be checked now: ${objects}.`];
