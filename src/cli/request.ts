@@ -22,13 +22,15 @@ export const notOurs = ({ url }: Service, status: number) =>
     `${url} answered ${status}, but not as asset-mirror does. Set ASSET_MIRROR_URL to the address of asset-mirror, or check the proxy in front of it.`,
   );
 
+const mayBeDone = ' It may do, or have done, what you asked: check that before you repeat it.';
+
 /** The time limit of `call`. */
 const patienceMs = 30_000;
 
 function noAnswer({ url }: Service, method: string, error: unknown): NotReachable {
   if ((error as Error).name === 'TimeoutError') {
-    const mayBeDone = method === 'GET' ? '' : ' It may still do what you asked: check that before you repeat it.';
-    return new NotReachable(`${url} did not answer within ${patienceMs / 1000} seconds.${mayBeDone}`);
+    const what = `${url} did not answer within ${patienceMs / 1000} seconds.`;
+    return new NotReachable(method === 'GET' ? what : `${what}${mayBeDone}`);
   }
   return new NotReachable(
     `No asset-mirror answers at ${url}: ${reasonOf(error)}. Start it with \`asset-mirror start\`, or set ASSET_MIRROR_URL to its address.`,
@@ -86,7 +88,7 @@ export async function call<T>(service: Service, method: string, path: string, bo
     return (await response.json()) as T;
   } catch (error) {
     if (signal.aborted) throw noAnswer(service, method, error);
-    throw error instanceof SyntaxError ? notOurs(service, response.status) : cutOff(service, error);
+    throw error instanceof SyntaxError ? notOurs(service, response.status) : cutOff(service, method, error);
   }
 }
 
@@ -103,7 +105,7 @@ export async function followWork<T, P>(service: Service, path: string, onProgres
     if (error) throw error.stopping ? new NotReachable(error.detail) : new Error(error.detail);
     if (result) return result;
   }
-  throw cutOff(service);
+  throw cutOff(service, 'GET');
 }
 
 async function* linesOf(service: Service, { body }: Response): AsyncGenerator<string> {
@@ -116,12 +118,15 @@ async function* linesOf(service: Service, { body }: Response): AsyncGenerator<st
       yield* lines;
     }
   } catch (cause) {
-    throw cutOff(service, cause);
+    throw cutOff(service, 'GET', cause);
   }
 }
 
-const cutOff = ({ url }: Service, cause?: unknown) =>
-  new NotReachable(`${url} closed the connection before the answer was complete. Try again.`, { cause });
+const cutOff = ({ url }: Service, method: string, cause?: unknown) =>
+  new NotReachable(
+    `${url} closed the connection before the answer was complete.${method === 'GET' ? ' Try again.' : mayBeDone}`,
+    { cause },
+  );
 
 export function addressOf(path: string, query: object): string {
   const given = Object.entries(query).flatMap(([name, value]): [string, string][] =>
