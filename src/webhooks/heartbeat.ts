@@ -3,6 +3,7 @@ import { namingSetting } from '../floor/errors.ts';
 import { every } from '../floor/every.ts';
 import type { Log } from '../floor/log.ts';
 import { version } from '../floor/version.ts';
+import { within } from '../floor/within.ts';
 import type { Store } from '../store/store.ts';
 
 const everyMs = 60_000;
@@ -43,7 +44,7 @@ export function startHeartbeat(deps: HeartbeatDeps, interval = everyMs) {
 }
 
 async function call(deps: HeartbeatDeps, dispatcher: Agent, stop: AbortSignal): Promise<void> {
-  const problem = (await deps.bucketTrouble()) ?? (await lateConnections(deps));
+  const problem = (await bucketProblem(deps)) ?? (await lateConnections(deps));
   const address = new URL(deps.url);
   if (problem !== undefined) address.pathname = `${address.pathname.replace(/\/$/, '')}/fail`;
   const { statusCode, body } = await request(address, {
@@ -57,6 +58,14 @@ async function call(deps: HeartbeatDeps, dispatcher: Agent, stop: AbortSignal): 
   });
   await body.dump({ limit: 64 * 1024 }).catch(() => {});
   if (statusCode < 200 || statusCode > 299) throw new Error(`HEARTBEAT_URL answered ${statusCode}`);
+}
+
+async function bucketProblem({ bucketTrouble }: HeartbeatDeps): Promise<string | undefined> {
+  const found = await within(
+    timeoutMs,
+    bucketTrouble().then((reason) => ({ reason })),
+  );
+  return found ? found.reason : 'the bucket does not answer';
 }
 
 async function lateConnections({ store, syncInterval }: HeartbeatDeps): Promise<string | undefined> {
