@@ -40,9 +40,10 @@ async function userInfoOf(
   claims: client.IDToken,
 ): Promise<Record<string, unknown>> {
   const own = withVerifiedEmail(claims);
-  const isComplete = valuesOf(own, roleClaim).length > 0 && own.email !== undefined;
-  if (isComplete || config.serverMetadata().userinfo_endpoint === undefined) return {};
+  const hasRole = valuesOf(own, roleClaim).length > 0;
+  if ((hasRole && own.email !== undefined) || config.serverMetadata().userinfo_endpoint === undefined) return {};
   return client.fetchUserInfo(config, accessToken, claims.sub).catch((cause) => {
+    if (hasRole) return {};
     throw failureOf(cause);
   });
 }
