@@ -50,7 +50,7 @@ async function add(
   if (action === undefined) return;
   const { operator, body, ip: address, id: requestId } = request;
   const target = targetOf(request);
-  // An answer about an asset has its id, too, which an erasure must find in one place.
+  // The answer of a retry repeats the id of the asset. It is saved only as `assetId`, where an erasure finds it.
   const createsAnother = createdId !== undefined && !('assetId' in target);
   try {
     await operations.audit({

@@ -1,7 +1,7 @@
 import { sidecarKeys } from '../storage/keys.ts';
 import type { Asset, Media, VersionFile } from '../store/database/schema.ts';
 
-/** An object of the stored file, as the row describes it. After a rebuild, those of sidecars may be unknown. */
+/** An object of the stored file, as the row describes it. After a rebuild, length and checksums of sidecars may be unknown. */
 export type StoredFile = Omit<VersionFile, 'at' | 'versionId' | 'bytes'> & { bytes: number | undefined };
 
 /** The objects of the stored file of an asset: the media first, the record last. */

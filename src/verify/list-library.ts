@@ -86,7 +86,7 @@ async function waitForSync(
     const now = await store.connections.get(connection.id);
     if (now?.status !== 'active') return notCompared({ status: now?.status ?? 'gone' });
     if (!sync) {
-      // It has ended, but was pruned while another connection was waited for.
+      // It was pruned, or the connection was not active when it should have been requested.
       syncId = await requestSync(deps, connection.id);
       continue;
     }

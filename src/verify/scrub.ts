@@ -36,9 +36,9 @@ const margin = 0.95;
 const longestPause = 60_000;
 /** How often to check whether transfers have ended. */
 const transfersMs = 1000;
-/** How long an asset is left alone that a worker is changing. */
+/** How long the scrub skips an asset that a worker is changing. */
 const movingMs = 60_000;
-/** How long an asset is left alone of which an object cannot be read. */
+/** How long the scrub skips an asset with an unreadable object. */
 const unreadableMs = 3_600_000;
 /** If more assets than this are left alone, the bucket or the workers have a problem. */
 const mostLeftAlone = 1000;

@@ -40,7 +40,7 @@ export const withoutRow = (id: string, versions: AssetVersion[]): Purgeable => (
 async function keysAndFoldersOf(asset: Purgeable, isShared: IsShared): Promise<string[]> {
   const { id, media, recordKey, transcriptKeys, thumbnail, sidecarFiles, upload, superseded, earlierKeys } = asset;
   const records = [recordKey, media && sidecarKeys.record(media.key)].filter((key) => typeof key === 'string');
-  // After a rebuild, `sidecarFiles` is empty.
+  // After a rebuild, `sidecarFiles` may lack some.
   const sidecars = [...(transcriptKeys ?? []), thumbnail?.key, ...Object.keys(sidecarFiles)];
   const older = asset.versions.flatMap(({ files }) => files.map(({ key }) => key));
   const own = idSegment(id);

@@ -31,7 +31,7 @@ export async function hits(
       SELECT p.starts[at] AS start_ms, CASE WHEN has.own THEN marked.lines[at] ELSE array_to_string(marked.lines[at:at + 2], ' ') END AS text
       FROM (
         SELECT p.language::regconfig AS language, p.starts, p.lines,
-          -- The words of the query, joined by "or"; words that must not be said are left out.
+          -- The words of the query, joined by "or"; words that must not be said are omitted.
           replace(querytree(wanted), ' & ', ' | ')::tsquery AS any_of, strpos(wanted::text, '<') > 0 AS has_phrase
         FROM transcript_passages p CROSS JOIN LATERAL websearch_to_tsquery(p.language::regconfig, ${said}) AS wanted
         WHERE p.asset_id = asked.id AND p.words @@ wanted ORDER BY p.number LIMIT ${each}

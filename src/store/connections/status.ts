@@ -13,8 +13,9 @@ import { request } from '../syncs/syncs.ts';
 
 /**
  * Disconnects a connection. Only one caller gets its tokens, and informs operators. Without `refused`, an operator does it:
- * earlier connect links stop working, and a connection that has ended already gets this reason. With `refused`, the library has refused that token pair: it must still be the current
- * one, and its refresh leased to `owner`, because a process that took over the lease may have received the next pair.
+ * earlier connect links stop working, and a connection that has ended already gets this reason. With `refused`, the library has
+ * refused that token pair: it must still be the current one, and its refresh leased to `owner`, because a process that took over the
+ * lease may have received the next pair.
  */
 export async function end(
   db: Database,

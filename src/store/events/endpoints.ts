@@ -79,7 +79,7 @@ export async function markSeen(db: Database, id: string): Promise<boolean> {
   return wroteAny(await sql`UPDATE webhook_endpoints SET unseen_since = NULL WHERE id = ${id}`.execute(db));
 }
 
-/** A process has no address of it in the environment. Removes it if, for `ms`, only such processes have run. True: it is removed. */
+/** Called by a process without its address. Removes the endpoint if, for `ms`, no process had the address. True: it is removed. */
 export async function removeUnseen(db: Database, id: string, ms: number): Promise<boolean> {
   await sql`UPDATE webhook_endpoints SET unseen_since = now() WHERE id = ${id} AND unseen_since IS NULL`.execute(db);
   return wroteAny(

@@ -2,7 +2,7 @@ import { crc32At, metered } from '../../storage/meter.ts';
 import type { Storage } from '../../storage/storage.ts';
 import { readOne } from '../../storage/throw-if-unavailable.ts';
 
-/** An object of the mirror, and its key at the target. Unknown after a rebuild: length and checksum. */
+/** An object of the mirror, and its key at the target. After a rebuild, length and checksum may be unknown. */
 export interface FileToCopy {
   at: string;
   versionId?: string | undefined;
