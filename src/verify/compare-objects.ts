@@ -109,13 +109,17 @@ async function compare(
   return { mark, key, assetId: asset.id, kind, remedy, reason, difference: mark !== '=' };
 }
 
-/** How an object is repaired; null: it needs no repair, or nothing is known about it. */
-function remedyFor(kind: Expected['kind'], reason: Reason | null): Remedy | null {
-  if (kind !== 'media') return reason && repairable.has(reason.code) ? 'write' : null;
-  if (reason?.code === 'wrong_checksum') return 'fetch';
-  return reason && repairable.has(reason.code) ? 'check' : null;
-}
 const repairable: ReadonlySet<Reason['code']> = new Set(['missing_object', 'wrong_length', 'wrong_checksum']);
+
+/** Whether an object with this finding is known to be wrong, so that a repair can help. */
+export const isRepairable = ({ code }: Reason): boolean => repairable.has(code);
+
+/** How an object is repaired. Null: no repair can help. */
+function remedyFor(kind: Expected['kind'], reason: Reason | null): Remedy | null {
+  if (!reason || !isRepairable(reason)) return null;
+  if (kind !== 'media') return 'write';
+  return reason.code === 'wrong_checksum' ? 'fetch' : 'check';
+}
 
 /**
  * Returns the keys that belong to an asset after all. Most keys contain the asset's id; others are found by the key of their media.

@@ -2,6 +2,7 @@ import { because, renderReason, ruleText } from '../../floor/reasons.ts';
 import { formatBytes } from '../../floor/units.ts';
 import type { Asset, Connection, VerificationLine } from '../../store/database/schema.ts';
 import type { OpenFinding } from '../../store/verifications/findings.ts';
+import { isRepairable } from '../../verify/compare-objects.ts';
 
 export interface Circumstances {
   now: Date;
@@ -110,8 +111,7 @@ function replacementLines({ connectionId, companyId }: Asset, { setAsideSince }:
 }
 
 /** Whether a finding says that an object of the current file is missing or different. A superseded file cannot be repaired. */
-const isWrong = ({ reason }: OpenFinding): boolean =>
-  !('version' in reason) && ['missing_object', 'wrong_length', 'wrong_checksum'].includes(reason.code);
+const isWrong = ({ reason }: OpenFinding): boolean => !('version' in reason) && isRepairable(reason);
 
 /** Whether an object differs now or, if the bucket cannot be checked, whether one is known to be wrong. */
 const differs = ({ objects, findings }: Circumstances): boolean =>
