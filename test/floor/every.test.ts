@@ -2,26 +2,9 @@ import { expect, test } from 'vitest';
 import { every } from '../../src/floor/every.ts';
 import { until } from '../support/until.ts';
 
-test('failures in a row are reported once, also if there is nothing to do between them', async () => {
-  const results = ['error', 'not due', 'error', 'done', 'error', 'not due', 'not due', 'error'];
-  const reported: number[] = [];
-  let turn = -1;
-  const repeated = every(
-    1,
-    async () => {
-      const result = results[++turn];
-      if (result === 'error') throw new Error('failed');
-      return result;
-    },
-    { failed: () => reported.push(turn) },
-  );
-  await until('all turns', () => turn >= results.length);
-  await repeated.stop();
-  expect(reported).toEqual([0, 4]);
-});
-
-test('the end of failures is reported once', async () => {
-  const results = ['done', 'error', 'not due', 'error', 'done', 'done'];
+/** Repeats work whose turns end like this. Returns the turns at which failures, and their ends, were reported. */
+async function reportsOf(results: ('done' | 'not due' | 'error')[]) {
+  const failed: number[] = [];
   const recovered: number[] = [];
   let turn = -1;
   const repeated = every(
@@ -31,10 +14,20 @@ test('the end of failures is reported once', async () => {
       if (result === 'error') throw new Error('failed');
       return result;
     },
-    { failed: () => {}, recovered: () => recovered.push(turn) },
+    { failed: () => failed.push(turn), recovered: () => recovered.push(turn) },
   );
   await until('all turns', () => turn >= results.length);
   await repeated.stop();
+  return { failed, recovered };
+}
+
+test('failures in a row are reported once, also if there is nothing to do between them', async () => {
+  const { failed } = await reportsOf(['error', 'not due', 'error', 'done', 'error', 'not due', 'not due', 'error']);
+  expect(failed).toEqual([0, 4]);
+});
+
+test('the end of failures is reported once', async () => {
+  const { recovered } = await reportsOf(['done', 'error', 'not due', 'error', 'done', 'done']);
   expect(recovered).toEqual([4]);
 });
 
