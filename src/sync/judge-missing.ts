@@ -55,8 +55,8 @@ export async function judgeMissing(
 }
 
 /**
- * Requests assets: some are `gone`; others are `present`, or the library refused to say. An asset for which the library fails is a
- * problem of the run, and is none of both. @throws if the library fails for each asset of a whole page
+ * Requests assets. `gone`: the library does not have them; `present`: it has them, or refuses to say. If it fails for an asset, the
+ * asset is in neither list, and is a problem of the run. @throws if the library fails for each asset of a whole page
  */
 async function judgeByRequest({ client, withToken }: SyncDeps, { sync, problems, signal }: Run, ids: string[]) {
   const gone: string[] = [];

@@ -18,8 +18,9 @@ interface Deps {
 type SyncIds = Record<string, string>;
 
 /**
- * Lists the library by a full sync of each connection, and waits until these end. Returns the problems. Without `connectionId`, it
- * leaves out connections that an operator has disconnected. `known`: syncs that were requested before a crash; `onRequested` saves them.
+ * Lists the library by a full sync of each connection, and waits until these end. Returns the problems. Without `connectionId`,
+ * connections that an operator has disconnected are omitted. `known`: syncs that were requested before a crash;
+ * `onRequested` saves them.
  */
 export async function listLibrary(
   deps: Deps,

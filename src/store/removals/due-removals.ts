@@ -29,9 +29,9 @@ type Due = Of & HeldChanges & { settings: Record<string, unknown>; before: Date;
 
 /**
  * Companies with assets to be removed: those that were gone before the time `before`. `fresh`: how many are due without an operator's
- * acceptance; `count`: these, and those that were removed so in the last 24 hours. `known`: how many are in the bucket or were removed in that time.
- * `sample`: some that are due. The connection is one that can read the company, if there is one; of several, the first that
- * connected.
+ * acceptance; `count`: these, and those that were removed so in the last 24 hours. `known`: how many are in the bucket, or were
+ * removed in that time. `sample`: some that are due. The connection is one that can read the company, if there is one; of several, the
+ * first that connected.
  */
 export async function companiesDue(db: Database, retentionMs: number): Promise<Due[]> {
   // In a restored database, assets may be gone that are back by now: nothing is removed before the next full sync.

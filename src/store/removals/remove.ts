@@ -40,9 +40,9 @@ export async function takeForRemoval(
 }
 
 /**
- * Marks the copy of a leased asset as incomplete, before its objects are removed. If it comes back to the library meanwhile, its
- * sidecars are fetched again, too. False: it is back already or, unless `erase`, a hold protects it. A hold that is saved later finds
- * the lease: `heldTooLate`.
+ * Marks the copy of a leased asset as incomplete, before its objects are removed: if the asset comes back to the library meanwhile,
+ * its sidecars are fetched again, too. False: the asset is back already, or a hold protects it and this is no erasure. A hold that is
+ * saved later finds the lease (`heldTooLate`).
  */
 export async function beginRemoval(
   db: Database,
