@@ -10,6 +10,7 @@ import { askLibrary, noteAnswer } from './ask-library.ts';
 import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced-storage.ts';
 import { versionOf } from './media.ts';
+import { isOriginalBack } from './open-source.ts';
 import { sidecarFilesOf, writeRecord } from './record.ts';
 import { collectReason, type Outcome, retryOrFail } from './retry-or-fail.ts';
 import { mirrorThumbnail, setThumbnail } from './thumbnail.ts';
@@ -62,8 +63,8 @@ export function nextFollowUp(
 const thumbnailTries = 6;
 
 /**
- * Checks for a transcript or thumbnail that was not ready with the media, and for changed names and tags. The media is not
- * fetched again; the record is rewritten.
+ * Checks for a transcript or thumbnail that was not ready with the media, and for changed names and tags. The record is
+ * rewritten. The media is not fetched again, unless it is a rendition whose original is back.
  */
 export async function followUp(all: MirrorDeps, leased: LeasedAsset): Promise<Outcome> {
   const deps = { ...all, storage: fenced(all.storage, leased) };
@@ -74,9 +75,10 @@ export async function followUp(all: MirrorDeps, leased: LeasedAsset): Promise<Ou
     if (!media) return await startOver(deps, leased);
     const detail = await askLibrary(deps, leased);
     noteAnswer(leased, detail);
+    const isReplaced = versionOf(detail) !== media.version;
+    if (!isReplaced && (await isOriginalBack(deps, leased, detail, media))) return await startOver(deps, leased);
     const reasons: Reason[] = [];
     const sidecars = sidecarsSoFar(asset);
-    const isReplaced = versionOf(detail) !== media.version;
     if (isReplaced) {
       // The next sync decides whether the other file may replace the stored one.
       requireLease(await deps.store.assets.setAside(lease));
@@ -221,7 +223,7 @@ async function finish(
   return waitMs === null ? { outcome: 'complete' } : { outcome: 'later', retryInMs: Math.round(waitMs) };
 }
 
-/** There is no media: the asset is mirrored again. */
+/** The media is missing, or can be replaced by the original: the asset is mirrored again. */
 async function startOver(deps: MirrorDeps, leased: LeasedAsset): Promise<Outcome> {
   await deps.store.assets.startOver(leased.lease);
   return { outcome: 'started_over' };

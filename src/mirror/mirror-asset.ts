@@ -13,6 +13,7 @@ import { fenced } from './fenced-storage.ts';
 import { initialSidecars, nextFollowUp } from './follow-up.ts';
 import { dropUnfinishedVersion } from './keep-version.ts';
 import { objectNameOf, versionOf } from './media.ts';
+import { isOriginalBack } from './open-source.ts';
 import { sidecarFilesOf, writeRecord } from './record.ts';
 import { concernsAll, type Outcome, retryOrFail } from './retry-or-fail.ts';
 import { isSameFile, removeSuperseded } from './supersede.ts';
@@ -111,15 +112,18 @@ async function withHash(deps: MirrorDeps, leased: LeasedAsset, media: Media): Pr
 
 /**
  * The media of this version if an earlier lease stored it, and the bucket still has it with the same length and ETag. Without
- * ETags it is read, and its content compared. A file that cannot be read is fetched again.
+ * ETags it is read, and its content compared. A file that cannot be read is fetched again, and so is a rendition whose original is
+ * back.
  */
 async function findStored(
   deps: MirrorDeps,
-  { asset, signal }: LeasedAsset,
+  leased: LeasedAsset,
   detail: AssetDetail,
 ): Promise<{ media: Media; isRead: boolean } | undefined> {
+  const { asset, signal } = leased;
   const { media } = asset;
   if (!media || media.version !== versionOf(detail)) return undefined;
+  if (await isOriginalBack(deps, leased, detail, media)) return undefined;
   // Without a record, a file under an older name is stored again under its present one.
   if (media.key !== objectNameOf(deps.keyTemplate, asset, detail, media.variant).key && !asset.recordKey)
     return undefined;

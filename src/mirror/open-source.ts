@@ -1,5 +1,5 @@
 import mime from 'mime';
-import { KnownError } from '../floor/errors.ts';
+import { KnownError, RetryLater } from '../floor/errors.ts';
 import type { Reason } from '../floor/reason-codes.ts';
 import type { LeasedAsset } from '../queue/leases.ts';
 import { type Download, type Link, Missing, OtherVersion, type Pinned } from '../source/download.ts';
@@ -40,6 +40,28 @@ export async function openSource(deps: MirrorDeps, leased: LeasedAsset, detail: 
   const bytes = lengthOf(download, undefined, 'video/mp4');
   await refuseErrorPage(download, 'mp4');
   return pinnedIfLarge(deps, leased, { variant: 'mp4', link: mp4, bytes }, download);
+}
+
+/**
+ * Whether the stored file is the rendition and the library has the original again. An answer that cannot be the original counts
+ * as no: the rendition stays.
+ */
+export async function isOriginalBack(
+  deps: MirrorDeps,
+  leased: LeasedAsset,
+  detail: AssetDetail,
+  { variant }: Pick<Media, 'variant'>,
+): Promise<boolean> {
+  const original = variant === 'mp4' ? linkTo(deps, leased, detail, 'original') : undefined;
+  if (!original) return false;
+  try {
+    const { from } = await openOriginal(deps, leased, detail, original);
+    if ('download' in from) from.download.body.destroy();
+    return true;
+  } catch (error) {
+    if (error instanceof KnownError && !(error instanceof RetryLater)) return false;
+    throw error;
+  }
 }
 
 async function openOriginal(deps: MirrorDeps, leased: LeasedAsset, detail: AssetDetail, link: Link): Promise<Source> {

@@ -87,7 +87,9 @@ function judgeMirrored(
   const isReadableAgain = before.reason?.code === 'unreadable_listing' || before.reason?.code === 'not_recorded';
   // The last follow-up check has failed: the record may have an old name.
   const hasFailed = before.reason !== null && !isReadableAgain;
-  const isDue = changed || transcript || thumbnail || (full && hasFailed);
+  // The original of a rendition may be back.
+  const isRendition = before.media?.variant === 'mp4';
+  const isDue = changed || transcript || thumbnail || (full && (hasFailed || isRendition));
   if (!isDue && !isReadableAgain && !before.replacement) return undefined;
   return {
     // If a follow-up check found the replacement, it planned no next check. This decision deletes the replacement, so one is due.
