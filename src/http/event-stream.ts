@@ -122,6 +122,8 @@ class Stream {
     this.#isAllowed = isAllowed;
     this.#ended.signal.addEventListener('abort', () => this.wake());
     out.on('close', () => this.end()).on('error', () => this.end());
+    // The reader may have left before this.
+    if (out.destroyed) this.end();
   }
 
   get isEnded(): boolean {

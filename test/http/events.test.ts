@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { connect } from 'node:net';
 import { PassThrough } from 'node:stream';
 import pg from 'pg';
@@ -203,15 +204,13 @@ test('past events are listed in pages, newest first, and by asset or connection'
   );
 });
 
-test('a stream begins with the status of its time, also after a time without streams', async () => {
-  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
-  onTestFinished(() => void vi.useRealTimers());
-  let reads = 0;
+/** Event streams over operations of the test's own. */
+function streamsOver(own: object): EventStreams {
   const operations = {
     onEvents: () => () => {},
     followFrom: async () => ({ xact: '1', id: 0 }),
     follow: async () => [],
-    status: async () => ({ reads: ++reads }),
+    ...own,
   };
   const streams = new EventStreams({
     operations: operations as never,
@@ -219,6 +218,26 @@ test('a stream begins with the status of its time, also after a time without str
     isStillValid: async () => true,
   });
   onTestFinished(() => streams.close());
+  return streams;
+}
+
+test('the stream of a reader that left before it began ends at once', async () => {
+  const raw = Object.assign(new PassThrough(), { writeHead: () => {} });
+  const left = async () => {
+    raw.destroy();
+    await once(raw, 'close');
+    return {};
+  };
+  const streams = streamsOver({ status: left });
+  // Without its end, this would never resolve.
+  await streams.open({ id: 'r', headers: {} } as never, { hijack: () => {}, raw } as never, {});
+});
+
+test('a stream begins with the status of its time, also after a time without streams', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  onTestFinished(() => void vi.useRealTimers());
+  let reads = 0;
+  const streams = streamsOver({ status: async () => ({ reads: ++reads }) });
   const firstStatus = async () => {
     const raw = Object.assign(new PassThrough(), { writeHead: () => {} });
     const ended = streams.open({ id: 'r', headers: {} } as never, { hijack: () => {}, raw } as never, {});
