@@ -86,7 +86,7 @@ function resyncVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
     .option('--accept-removed', 'let GONE_RETENTION remove all assets that are due now; starts a full sync')
     .option(
       '--wait',
-      'wait until everything found is mirrored; exit with 1 if anything failed or must wait for over 5 minutes',
+      'wait until everything found is mirrored; exit with 1 if anything failed, is held, or must wait for over 5 minutes',
     )
     .action(async (connection: string, options: ResyncOptions) =>
       setExitCode(await resync(await connect(), connection, options)),

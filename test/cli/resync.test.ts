@@ -70,8 +70,27 @@ describe('commands of operators', () => {
     const repaired = await run(['resync', id, '--full', '--wait']);
     expect(repaired.stdout).toMatch(/! Bucket verified: 1 missing; repairing 1 asset\.\n/);
     expect(await readFile(path)).toEqual(bytes);
+    expect(repaired.code).toBe(0);
     const { bucket } = JSON.parse((await run(['resync', id, '--full', '--wait', '--json'])).stdout);
     expect(bucket).toMatchObject({ status: 'done', missing: 0, different: 0 });
+  });
+
+  test('resync --wait exits with 1 if a change of the company waits for an operator', { tags: 'slow' }, async () => {
+    await scene.mirror.api('PATCH', `/connections/${id}`, { holdReplaced: { percent: 1, assets: 0 } });
+    await scene.admin.changeAsset(whole, { content: { text: 'another film' } });
+    const held = await run(['resync', id, '--full', '--wait']);
+    expect(held).toMatchObject({ code: 1, stdout: expect.stringContaining('--accept-replaced') });
+    expect(await run(['resync', id, '--accept-replaced', '--wait'])).toMatchObject({ code: 0 });
+  });
+
+  test('resync --wait exits with 1 if a file is missing that cannot be repaired', { tags: 'slow' }, async () => {
+    // The library has deleted this asset, so its file cannot be repaired.
+    const gone = await scene.upload({ name: 'gone.mov' });
+    await run(['resync', id, '--wait']);
+    await scene.admin.removeAsset(gone);
+    await rm(join(new URL(scene.ground.environment.STORAGE_URL!).pathname, (await scene.mirror.asset(gone)).key!));
+    const lost = await run(['resync', id, '--full', '--wait']);
+    expect(lost).toMatchObject({ code: 1, stdout: expect.stringMatching(/! Bucket verified: 1 missing; repairing 0/) });
   });
 
   test('resync --wait prints once why a connection waits, and until when', { tags: 'slow' }, async () => {

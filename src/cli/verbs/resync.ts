@@ -60,7 +60,15 @@ export async function resync(api: ApiClient, given: string, options: ResyncOptio
   const bucket = verification && { status: verification.status, ...verification.counts };
   if (options.json) printJson({ sync, counts: connection.counts, failed, bucket });
   else for (const line of summary(sync, connection, verification, failed)) print(line);
-  return failed + [sync, verification].filter((run) => run?.status === 'failed').length;
+  const failures = [sync.error !== null, verification?.status === 'failed', hasUnrepaired(verification)];
+  return failed + failures.filter(Boolean).length;
+}
+
+/** Whether the verification has found something that it did not repair. The repairs themselves were waited for. */
+function hasUnrepaired(verification: Verification | undefined): boolean {
+  if (!verification) return false;
+  const { missing, different, errors, repaired } = verification.counts;
+  return errors > 0 || (missing + different > 0 && repaired === 0);
 }
 
 /**
