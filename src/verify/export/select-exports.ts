@@ -1,8 +1,9 @@
 import type { AssetFilter } from '../../store/assets/search.ts';
 import type { Asset } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
+import { countSelected } from '../copy/copy-each.ts';
 import type { FileToCopy } from '../copy/copy-file.ts';
-import { currentCopy, whyNone } from '../copy/select-copies.ts';
+import { currentCopy, WrongSelection, whyNone } from '../copy/select-copies.ts';
 import { nameOf, UniqueNames } from './export-names.ts';
 
 export interface ExportSelection {
@@ -59,6 +60,17 @@ export async function* selectExports(
     if (!last || page.length < pageSize) return;
     after = [last.id, last.id];
   }
+}
+
+/** Counts what is to be exported. @throws WrongSelection if no asset matches */
+export async function countExports(
+  store: Pick<Store, 'assets' | 'connections'>,
+  selection: ExportSelection,
+  signal: AbortSignal,
+): Promise<{ assets: number; bytes: number }> {
+  const total = await countSelected(selectExports(store, selection), signal);
+  if (total.assets === 0) throw new WrongSelection('No asset in the bucket matches these options.');
+  return total;
 }
 
 function exported(

@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -121,6 +122,13 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
         'manifest.csv',
       ]);
       expect(files.get(`2024/${asset.id}.mp4`)).toBe('two, longer');
+    });
+
+    test('an export of nothing is refused', async () => {
+      const path = newPlace();
+      const nothing = exported({ to: { kind: 'directory', path }, filter: { projectId: 'a typing error' } });
+      await expect(nothing).rejects.toThrow('No asset in the bucket matches');
+      expect(existsSync(path) ? await readdir(path) : []).toEqual([]);
     });
 
     test('an export of the list alone has the paths, or the keys for rclone', async () => {
