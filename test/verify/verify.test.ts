@@ -48,6 +48,8 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect(run).toMatchObject({ status: 'done', error: null });
     return run;
   }
+  const linesAfter = (id: string, after: number, limit: number) =>
+    scene.mirror.api('GET', `/verify/${id}?after=${after}&limit=${limit}`);
   const brief = (run: { lines: Line[] }) =>
     run.lines.map(({ mark, key, assetId }) => `${mark} ${key ?? assetId}`).sort();
   const overwrite = (key: string, body: string | Buffer) => scene.storage.put(key, body);
@@ -65,6 +67,9 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect(brief(run)).toEqual(
       [...(await scene.keys(plain.id)), ...(await scene.keys(film.id))].map((key) => `= ${key}`).sort(),
     );
+    expect(await linesAfter(run.id, 0, 3)).toMatchObject({ lines: run.lines.slice(0, 3), next: 3 });
+    expect(await linesAfter(run.id, 3, 0)).toMatchObject({ lines: [], next: 3 });
+    expect(await linesAfter(run.id, 3, 5)).toMatchObject({ lines: run.lines.slice(3), next: null });
     expect(run.lines.map(({ kind }: Line) => kind).sort()).toEqual(
       ['media', 'media', 'record', 'record', 'thumbnail', 'transcript', 'transcript', 'transcript'].sort(),
     );

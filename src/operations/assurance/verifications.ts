@@ -114,15 +114,15 @@ export function verificationOperations({ store }: Pick<OperationsDeps, 'store'>)
           `There is no verification ${id}; the last 50 of each kind are kept. Start another with \`asset-mirror verify\`.`,
         );
       }
-      const rows = await store.verifications.lines(id, { after, limit });
-      const last = rows.at(-1)?.number;
+      const found = await store.verifications.lines(id, { after, limit: limit + 1 });
+      const rows = found.slice(0, limit);
       return {
         ...summaryOf(run),
         lines: rows.map(({ remedy: _, ...line }) => {
           const reason = shownReason(line.reason);
           return { ...line, text: reason?.text ?? null, reason };
         }),
-        next: last !== undefined && last < (run.counts.lines ?? 0) ? last : null,
+        next: found.length > limit ? (rows.at(-1)?.number ?? after) : null,
       };
     },
   };
