@@ -1,6 +1,9 @@
 import { z } from 'zod';
 import { Refused } from './refused.ts';
 
+/** A cursor in a query. It may hold an id of 1,000 bytes twice, as JSON in base64url. */
+export const givenCursor = z.string().max(8000).optional();
+
 /** The position where the next page begins, as an opaque text. */
 const cursorOf = (position: unknown): string => Buffer.from(JSON.stringify(position)).toString('base64url');
 

@@ -95,6 +95,12 @@ describe('the list of assets', () => {
     expect(names).toEqual(names.toSorted().reverse());
   });
 
+  test('a cursor may have an id of the maximum length, twice', async () => {
+    const id = 'x'.repeat(1000);
+    const cursor = Buffer.from(JSON.stringify(['id', id, id])).toString('base64url');
+    expect(await ask('GET', `/api/assets?cursor=${cursor}`)).toMatchObject({ status: 200 });
+  });
+
   test('the matching assets are counted by facet', async () => {
     const { status, body } = await ask('GET', `/api/asset-facets?companyId=${companyId}&q=file%201`);
     expect(status).toBe(200);

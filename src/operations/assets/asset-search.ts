@@ -7,7 +7,7 @@ import { existingConnection } from '../connections/connections.ts';
 import { tagFilter, tagsIn } from '../connections/tags.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { count, text } from '../fields.ts';
-import { nextCursor, pageOf, positionOf, rowsOfPage } from '../pagination.ts';
+import { givenCursor, nextCursor, pageOf, positionOf, rowsOfPage } from '../pagination.ts';
 import { Refused } from '../refused.ts';
 import { assetSummary, factsOf } from './assets.ts';
 
@@ -66,7 +66,7 @@ const orders = [...ofTexts, ...ofNumbers] as const;
 export const assetQuery = z.strictObject({
   ...conditions,
   sort: z.enum(orders).default('id').describe('A leading `-` means descending order.'),
-  cursor: text.optional(),
+  cursor: givenCursor,
   limit: rowsOfPage(50),
 });
 const hit = z.object({

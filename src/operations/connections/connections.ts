@@ -7,7 +7,7 @@ import type { Connection } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { count, isoOf, reasonAnswer, shownReason, stateCounts, text, time } from '../fields.ts';
-import { nextCursor, pageOf, positionOf, rowsOfPage } from '../pagination.ts';
+import { givenCursor, nextCursor, pageOf, positionOf, rowsOfPage } from '../pagination.ts';
 import { Refused } from '../refused.ts';
 import { updateQueue } from '../update-queue.ts';
 import { condition, conditionOf } from './condition.ts';
@@ -40,7 +40,7 @@ export const connectionQuery = z.strictObject({
     .optional()
     .describe("Part of the user's name or e-mail, or of a company name; or the beginning of an id."),
   tag: tagFilter,
-  cursor: text.optional(),
+  cursor: givenCursor,
   limit: rowsOfPage(100),
 });
 

@@ -3,7 +3,7 @@ import { combineReasons } from '../../floor/reasons.ts';
 import type { Sync } from '../../store/database/schema.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { count, isoOf, isoTimes, reasonAnswer, shownReason, text, time } from '../fields.ts';
-import { nextCursor, pageOf, positionOf, rowsOfPage } from '../pagination.ts';
+import { givenCursor, nextCursor, pageOf, positionOf, rowsOfPage } from '../pagination.ts';
 import { Refused } from '../refused.ts';
 import { updateQueue } from '../update-queue.ts';
 import { existingConnection, notActive } from './connections.ts';
@@ -60,7 +60,7 @@ export const resyncAnswer = z.object({ syncId: z.string() }).meta({ id: 'ResyncA
 
 export const syncQuery = z.strictObject({
   connectionId: text.optional(),
-  cursor: text.optional(),
+  cursor: givenCursor,
   limit: rowsOfPage(50),
 });
 

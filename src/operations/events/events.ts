@@ -6,13 +6,13 @@ import { existingConnection } from '../connections/connections.ts';
 import { tagsAnswer } from '../connections/tags.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { text, time } from '../fields.ts';
-import { nextCursor, pageOf, positionOf, rowsOfPage } from '../pagination.ts';
+import { givenCursor, nextCursor, pageOf, positionOf, rowsOfPage } from '../pagination.ts';
 
 export const eventQuery = z.strictObject({
   connectionId: text.optional(),
   assetId: text.optional(),
   kind: text.optional(),
-  cursor: text.optional(),
+  cursor: givenCursor,
   limit: rowsOfPage(50),
 });
 export type EventQuery = z.input<typeof eventQuery>;

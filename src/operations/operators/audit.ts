@@ -5,7 +5,7 @@ import { auditKind, toAuditEntry } from '../../store/operators/audit-entry.ts';
 import { moment } from '../assets/asset-search.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { text, time } from '../fields.ts';
-import { nextCursor, pageOf, positionOf, rowsOfPage } from '../pagination.ts';
+import { givenCursor, nextCursor, pageOf, positionOf, rowsOfPage } from '../pagination.ts';
 
 /** What an operator did, or tried to do. */
 export interface AuditEntry {
@@ -41,7 +41,7 @@ export const auditQuery = z.strictObject({
   outcome: z.enum(['done', 'refused']).optional(),
   since: moment.describe('Only entries from this date on, or from a time with its zone.'),
   until: moment.describe('Only entries before this date or time.'),
-  cursor: text.optional(),
+  cursor: givenCursor,
   limit: rowsOfPage(50),
 });
 
