@@ -50,6 +50,9 @@ describe('commands of operators', () => {
     expect((await run(['webhooks', 'add', 'nonsense'])).code).toBe(2);
     expect((await run(['webhooks', 'add', 'https://x.com', '--kind', 'asset.seen'])).code).toBe(2);
     expect((await run(['webhooks', 'deliveries', id, '--state', 'failed'])).stdout).toBe('No messages.\n');
+    const disabled = await run(['webhooks', 'redeliver', id, '--failed-since', '2026-01-31']);
+    expect(disabled).toMatchObject({ code: 1, stderr: expect.stringContaining(`webhooks set ${id} --enable`) });
+    await run(['webhooks', 'set', id, '--enable']);
     expect((await run(['webhooks', 'redeliver', id, '--failed-since', '2026-01-31'])).stdout).toBe(
       'Sending 0 messages again.\n',
     );

@@ -170,6 +170,8 @@ describe('webhook endpoints', () => {
       return last.every(({ assetId }: { assetId: string }) => failed.includes(assetId));
     });
     expect(await log('failed')).toEqual({ deliveries: [], nextCursor: null });
+    await api('PATCH', `/webhooks/${endpoint.id}`, { enabled: false });
+    await expect(redeliver({ messageId: sent!.id })).rejects.toThrow(/409.*webhook_disabled/);
     endpoint.refuse();
     await remove(endpoint);
   });

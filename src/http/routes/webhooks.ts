@@ -58,7 +58,7 @@ export function webhookRoutes(app: Api, operations: Operations): void {
     route('redeliver', 'Send one message again, or all failed messages of events since a time', {
       params: idParams,
       body: redeliverRequest,
-      response: { 202: redeliverAnswer, ...refused(404) },
+      response: { 202: redeliverAnswer, ...refused(404, 409) },
     }),
     async (request, reply) => reply.code(202).send(await operations.redeliver(request.params.id, request.body)),
   );

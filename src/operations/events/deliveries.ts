@@ -2,13 +2,13 @@ import { z } from 'zod';
 import { deliveryStates } from '../../store/events/delivery-log.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { count, isoTimes, text, time } from '../fields.ts';
-import { nextCursor, pageOf, positionOf, rowsOfPage } from '../pagination.ts';
+import { givenCursor, nextCursor, pageOf, positionOf, rowsOfPage } from '../pagination.ts';
 import { Refused } from '../refused.ts';
 import { existingWebhook } from './webhooks.ts';
 
 export const deliveryQuery = z.strictObject({
   state: z.enum(deliveryStates).optional(),
-  cursor: text.optional(),
+  cursor: givenCursor,
   limit: rowsOfPage(50),
 });
 
@@ -70,7 +70,14 @@ export const deliveryOperations = ({ store }: Pick<OperationsDeps, 'store'>) => 
 
   /** Sends messages again, with the same ids. */
   async redeliver(endpointId: string, request: z.infer<typeof redeliverRequest>) {
-    await existingWebhook(store, endpointId);
+    const { enabled, goneAt } = await existingWebhook(store, endpointId);
+    if (!enabled || goneAt) {
+      throw new Refused(
+        409,
+        'webhook_disabled',
+        `This endpoint is disabled, or has answered 410 (Gone). Enable it first with \`asset-mirror webhooks set ${endpointId} --enable\`; for the endpoint of WEBHOOK_URL, restart asset-mirror.`,
+      );
+    }
     const isOne = 'messageId' in request;
     const which = isOne ? request : { failedSince: new Date(request.failedSince) };
     const redelivered = await store.webhooks.redeliver(endpointId, which);
