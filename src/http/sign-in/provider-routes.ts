@@ -72,8 +72,8 @@ export function providerRoutes(app: FastifyInstance, deps: ProviderRoutesDeps): 
   app.get('/sign-in/callback', { schema: { hide: true } }, async (request, reply) => {
     await deps.limit(request);
     const begun = attemptOf(request);
-    // An answer of the provider is used once.
-    reply.clearCookie(cookieName, cookie);
+    // An answer of the provider is used once. A sign-in that another tab has begun since may still end.
+    if (begun?.state === (request.query as { state?: unknown }).state) reply.clearCookie(cookieName, cookie);
     const to = begun?.to ?? deps.destination(undefined);
     if (!begun) {
       return show(reply, 400, to, 'This sign-in has expired or was used before. Sign in again.');

@@ -52,6 +52,16 @@ describe('signing in at the provider', () => {
     expect(await me(copy)).toMatchObject({ code: 'unauthorized' });
   });
 
+  test('of two tabs, the one that began last can sign in, also if the other comes back first', async () => {
+    const browser = newBrowser();
+    const first = await answerOf(browser, 'vera');
+    const last = await browser.get(`${origin}/sign-in/provider`);
+    expect((await browser.visit(first)).status).toBe(400);
+    // The provider knows the person already.
+    expect((await browser.visit(last.headers.get('location')!)).status).toBe(200);
+    expect(await me(browser)).toMatchObject({ role: 'viewer' });
+  });
+
   test('without a role nobody gets in, and the page says what to ask for', async () => {
     for (const name of ['nora', 'sam']) {
       const { browser, page } = await signIn(name);
