@@ -19,6 +19,7 @@ const descriptions = {
   413: 'The body is longer than 1 MiB.',
   414: 'The id is too long.',
   415: 'The body is not JSON.',
+  416: 'The range is not in the file; `Content-Range` has its length.',
   429: 'Too many wrong tokens from this address; wait as `Retry-After` says.',
   '5xx': 'asset-mirror cannot answer now; try again later.',
 } as const;

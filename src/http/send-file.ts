@@ -49,7 +49,10 @@ export class FileSender {
     const etag = `"${file.etag}"`;
     if (request.headers['if-none-match']?.split(/,\s*/).includes(etag)) return reply.code(304).send();
     const range = isHead ? undefined : rangeOf(request, bytes, etag);
-    if (range === 'unsatisfiable') return reply.code(416).header('content-range', `bytes */${bytes}`).send();
+    if (range === 'unsatisfiable') {
+      reply.header('content-range', `bytes */${bytes}`);
+      throw new Refused(416, 'range_not_in_file', `The file has ${bytes} bytes, and the range begins after them.`);
+    }
     const { first, last } = range ?? { first: 0, last: bytes - 1 };
     const length = last - first + 1;
     const body = isHead || length === 0 ? Readable.from([]) : await this.#open(file.open, { first, last }, clientGone);

@@ -26,7 +26,7 @@ export function assetRoutes(app: Api, operations: Operations, permissions: Permi
     '/assets',
     route('listAssets', 'List assets; all conditions must match', {
       querystring: assetQuery,
-      response: { 200: assetList, ...refused(404, 409) },
+      response: { 200: assetList, ...refused(403, 404, 409) },
     }),
     async (request) => {
       checkWords(request);
@@ -37,7 +37,7 @@ export function assetRoutes(app: Api, operations: Operations, permissions: Permi
     '/asset-facets',
     route('countAssets', 'Count the matching assets, and the most frequent values of each facet', {
       querystring: facetQuery,
-      response: { 200: facetList, ...refused(404, 409) },
+      response: { 200: facetList, ...refused(403, 404, 409) },
     }),
     async (request) => {
       checkWords(request);
@@ -101,9 +101,11 @@ export function assetFileRoutes(app: Api, sender: FileSender): void {
         params: idParams,
         querystring: fileQuery,
         response: {
-          200: { description: 'The file', content: { 'application/octet-stream': { schema: z.any() } } },
+          200: file('The file'),
+          206: file('The range of the file that was requested'),
           302: z.null().describe('Location: a link to the file in the store, valid for five minutes'),
-          ...refused(404, 409),
+          304: z.null().describe('The client has the file already'),
+          ...refused(404, 409, 416),
         },
       }),
       async (request, reply) => sender.send({ id: request.params.id, kind, query: request.query }, request, reply),
@@ -111,6 +113,10 @@ export function assetFileRoutes(app: Api, sender: FileSender): void {
   }
 }
 
+const file = (description: string) => ({
+  description,
+  content: { 'application/octet-stream': { schema: z.any() } },
+});
 const archive = {
   200: { description: 'The archive', content: { 'application/zip': { schema: z.any() } } },
   ...refused(404, 409),
