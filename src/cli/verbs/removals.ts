@@ -53,11 +53,17 @@ export async function hold(api: ApiClient, ids: string[], options: HoldOptions):
   print(changed === 0 ? 'Already protected from removal.' : `Protected from removal: ${namesOf(target)}.`);
 }
 
+const notProtected = {
+  asset: 'It has no protection of its own. Its project or connection may be protected: see `asset-mirror hold`.',
+  project: 'It was not protected.',
+  connection: 'It was not protected.',
+};
+
 export async function release(api: ApiClient, ids: string[], options: HoldOptions): Promise<void> {
   const target = await targetOf(api, ids, options);
   const { changed } = await api.release(target);
   if (options.json) return printJson({ changed });
-  print(changed === 0 ? 'It was not protected.' : `No longer protected from removal: ${namesOf(target)}.`);
+  print(changed === 0 ? notProtected[target.kind] : `No longer protected from removal: ${namesOf(target)}.`);
 }
 
 async function list(api: ApiClient, { json }: HoldOptions): Promise<void> {

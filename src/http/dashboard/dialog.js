@@ -60,7 +60,7 @@ export function openDialog({ title, content, label, danger = false, buttons, sen
       const said = await send(form);
       busy = false;
       if (said !== undefined) {
-        close();
+        if (!signal.aborted) close();
         say(said);
       }
     } catch (problem) {

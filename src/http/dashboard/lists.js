@@ -65,6 +65,19 @@ export function listOf(path, field) {
   return list;
 }
 
+/** Calls `work` `ms` after the first of several requests. @param {() => void} work @param {number} ms */
+export function collected(work, ms) {
+  let isPlanned = false;
+  return () => {
+    if (isPlanned) return;
+    isPlanned = true;
+    window.setTimeout(() => {
+      isPlanned = false;
+      work();
+    }, ms);
+  };
+}
+
 /** Calls `work` `ms` after the last request. @param {() => void} work @param {number} ms */
 export function later(work, ms) {
   let timer = 0;

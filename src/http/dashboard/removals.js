@@ -35,7 +35,9 @@ export const protectButton = ({ id, held }, then) =>
     () =>
       html`<button @click=${() =>
         act(async () => {
-          await api(held ? '/holds/release' : '/holds', { method: 'POST', body: { kind: 'asset', ids: [id] } });
+          const body = { kind: 'asset', ids: [id] };
+          const { changed } = await api(held ? '/holds/release' : '/holds', { method: 'POST', body });
+          if (held && changed === 0) throw new Error('Its project or connection is protected, and so this asset is.');
           return held ? 'No longer protected from removal.' : 'Protected from removal.';
         }, then)}>${held ? 'End protection' : 'Protect from removal'}</button>`,
   );

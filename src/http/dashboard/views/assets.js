@@ -2,7 +2,7 @@
 import { act, retryAsset } from '../actions.js';
 import { addressOf, queryOf } from '../api.js';
 import { assetFilters, countFacets, filterNames, isFew, matchingWords, unreadNote } from '../asset-filters.js';
-import { later, listOf } from '../lists.js';
+import { collected, later, listOf } from '../lists.js';
 import { assetGrid, assetTable, listed } from '../parts.js';
 import { ifMay, may } from '../permissions.js';
 import { typed } from '../search-field.js';
@@ -19,6 +19,7 @@ let isGrid = false;
 const change = (change) =>
   location.replace(`#/assets${queryOf({ ...query, view: isGrid ? 'grid' : undefined, ...change })}`);
 const searchSoon = later(() => change({ q: typed('asset-search'), said: typed('said-search') }), 250);
+const countSoon = collected(() => countFacets(query), 3000);
 const isFiltered = () => Object.entries(query).some(([name, value]) => value && name !== 'sort');
 
 export const assetsView = {
@@ -29,7 +30,10 @@ export const assetsView = {
     query = Object.fromEntries(filterNames.map((name) => [name, given.get(name) ?? undefined]));
     await Promise.all([assets.filter(query), countFacets(query)]);
   },
-  refresh: () => assets.refresh(),
+  refresh() {
+    countSoon();
+    return assets.refresh();
+  },
   render: () => html`
     <section class="card" aria-labelledby="assets-title">
       <div class="head"><h1 id="assets-title" tabindex="-1">Assets <small class="soft">${matchingWords()}</small></h1>
