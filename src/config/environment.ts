@@ -56,7 +56,7 @@ export const variables = {
     .optional(),
   S3_REGION: p.text('a region').optional(),
   S3_FORCE_PATH_STYLE: p.flag(false),
-  S3_CHECKSUMS: p.oneOf('auto', 'sha256', 'crc32', 'crc64nvme', 'md5-etag', 'none').prefault('auto'),
+  S3_CHECKSUMS: p.oneOf('auto', 'sha256', 'crc32', 'md5-etag', 'none').prefault('auto'),
   CONTENT_HASH: p.oneOf('sha256', 'none').prefault('sha256'),
   S3_STORAGE_CLASS: p.text('a storage class').optional(),
   S3_OBJECT_LOCK: p

@@ -21,8 +21,7 @@ export interface Sums {
 
 export type Checksums = { crc32: string; md5?: string; sha256?: string };
 
-export function sumsOf(body: Buffer, { md5, onChunk }: Summing, { hashed }: Pick<MeterOptions, 'hashed'>): Sums {
-  onChunk?.(body);
+export function sumsOf(body: Buffer, { md5, hashed }: Summing & Pick<MeterOptions, 'hashed'>): Sums {
   const sum = md5 ? createHash('md5').update(body).digest('hex') : undefined;
   const hashes = hashed ? new BlockHashes() : undefined;
   hashes?.update(body);
@@ -46,10 +45,9 @@ export interface MeterOptions {
   hashed?: boolean | undefined;
 }
 
-/** The checksums that are computed besides CRC-32. `onChunk` feeds a checksum that the meter does not compute itself. */
+/** The checksums that are computed besides CRC-32. */
 export interface Summing {
   md5: boolean;
-  onChunk?: ((chunk: Buffer) => void) | undefined;
 }
 
 /**
@@ -68,7 +66,6 @@ export class Meter extends Transform implements Sums {
   readonly #hashes: BlockHashes | undefined;
   #withheld: Buffer | undefined;
   readonly #options: MeterOptions;
-  #onChunk: ((chunk: Buffer) => void) | undefined;
 
   constructor(options: MeterOptions) {
     super({ highWaterMark: 1 << 16 });
@@ -76,9 +73,8 @@ export class Meter extends Transform implements Sums {
     this.#hashes = options.hashed ? new BlockHashes() : undefined;
   }
 
-  sumWith({ md5, onChunk }: Summing): void {
+  sumWith({ md5 }: Summing): void {
     this.#md5 = md5 ? createHash('md5') : undefined;
-    this.#onChunk = onChunk;
   }
 
   /** Ends the transfer because of the body, not because of the reader of the meter. */
@@ -103,7 +99,6 @@ export class Meter extends Transform implements Sums {
     this.#crc = crc32(chunk, this.#crc);
     this.#md5?.update(chunk);
     this.#hashes?.update(chunk);
-    this.#onChunk?.(chunk);
     const before = this.#withheld;
     this.#withheld = chunk;
     done(null, before);

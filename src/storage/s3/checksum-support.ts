@@ -1,5 +1,4 @@
 import { Readable } from 'node:stream';
-import { Crc64Nvme } from '@aws-sdk/checksums/crc';
 import {
   AbortMultipartUploadCommand,
   CreateMultipartUploadCommand,
@@ -17,22 +16,16 @@ import { statusOf } from './errors.ts';
 import type { Algorithm, Checksum, Send } from './send.ts';
 
 /** How a stored object is verified: by a checksum that the store computes and keeps, by its ETag, or by its length. */
-export const proofs = ['sha256', 'crc32', 'crc64nvme', 'md5-etag', 'none'] as const;
+export const proofs = ['sha256', 'crc32', 'md5-etag', 'none'] as const;
 export type Proof = (typeof proofs)[number];
 
 /**
- * The checksum to send with a body of `bytes`; undefined when a proof has none. With `sha256`, a body longer than a block of
- * the content hash is sent with CRC-32: only the SHA-256 of each block is computed.
+ * The checksum to send with a body or part of `bytes`; undefined when a proof has none. With `sha256`, a body longer than a block
+ * of the content hash is sent with CRC-32: only the SHA-256 of each block is computed.
  */
 export function algorithmFor(proof: Proof, bytes: number): Algorithm | undefined {
   if (proof === 'md5-etag' || proof === 'none') return undefined;
   return proof === 'sha256' && bytes > blockBytes ? 'crc32' : proof;
-}
-
-/** The checksum of the parts of an upload. CRC-32 takes the place of CRC-64: `crc32Of` combines that of the parts. */
-export function partAlgorithmFor(proof: Proof, partBytes: number): Upload['checksum'] {
-  const algorithm = algorithmFor(proof, partBytes);
-  return algorithm === 'crc64nvme' ? 'crc32' : algorithm;
 }
 
 /** The fields that begin an upload. S3 keeps one CRC-32 of the whole object; for SHA-256, it can only combine that of the parts. */
@@ -41,20 +34,9 @@ export const uploadChecksums = {
   crc32: { ChecksumAlgorithm: 'CRC32', ChecksumType: 'FULL_OBJECT' },
 } as const;
 
-/** The checksums to compute while a body passes, and the one that the store is to compare. */
-export function summing(proof: Proof, algorithm: Algorithm | undefined) {
-  const crc64 = algorithm === 'crc64nvme' ? new Crc64Nvme() : undefined;
-  return {
-    md5: proof === 'md5-etag',
-    onChunk: crc64 && ((chunk: Buffer) => crc64.update(chunk)),
-    checksumOf(sums: Sums): Checksum | undefined {
-      if (algorithm === 'crc64nvme') {
-        return { algorithm, base64: async () => Buffer.from(await crc64!.digest()).toString('base64') };
-      }
-      return algorithm && { algorithm, base64: () => base64Of(sums.checksums()[algorithm]!) };
-    },
-  };
-}
+/** The checksum to send after `sent`. */
+export const checksumOf = (algorithm: Algorithm | undefined, sent: Sums): Checksum | undefined =>
+  algorithm && { algorithm, base64: () => base64Of(sent.checksums()[algorithm]!) };
 
 /** The one key for all probes: where versions are locked, only this key gets versions that stay. */
 export const probeKey = `${ours}probe`;
@@ -64,8 +46,7 @@ export const probeKey = `${ours}probe`;
  * at the first. The versions that were written are added to `written`, for `removeProbes`.
  *
  * A trailing checksum is better than the ETag: it costs less, works with every encryption, and a store that waits for it
- * never accepts a truncated body. SHA-256 cannot be matched by other bytes; it needs CRC-32 for longer bodies. CRC-32 is
- * better than CRC-64, which the SDK computes in JavaScript.
+ * never accepts a truncated body. SHA-256 cannot be matched by other bytes; it needs CRC-32 for longer bodies.
  */
 export async function* findProofs(
   client: S3Client,
@@ -77,9 +58,9 @@ export async function* findProofs(
   /** Whether the store has the bytes that were sent, and the proof shows it. */
   async function put(proof: Proof, tries = 3): Promise<boolean> {
     const { length: bytes } = content;
-    const { checksumOf, ...sums } = summing(proof, algorithmFor(proof, bytes));
-    const body = metered(Readable.from([content]), { expected: bytes, hashed: true, ready: Promise.resolve(sums) });
-    const checksum = checksumOf(body);
+    const ready = Promise.resolve({ md5: proof === 'md5-etag' });
+    const body = metered(Readable.from([content]), { expected: bytes, hashed: true, ready });
+    const checksum = checksumOf(algorithmFor(proof, bytes), body);
     const { etag, versionId, sums: kept } = await send({ target: { ...target, ...at }, body, bytes, checksum });
     written.add(versionId);
     const found = await client.send(new HeadObjectCommand({ ...at, VersionId: versionId })).catch((error) => {
@@ -88,12 +69,12 @@ export async function* findProofs(
     // Another process has removed its own probe from the same key.
     if (!found) return put(proof, tries - 1);
     if (found.ContentLength !== bytes) return false;
-    return checksum ? kept[checksum.algorithm] === (await checksum.base64()) : unquoted(etag) === body.etag;
+    return checksum ? kept[checksum.algorithm] === checksum.base64() : unquoted(etag) === body.etag;
   }
   const works = async (proof: Proof) =>
-    (await put(proof).catch(refused)) && (await worksInParts(client, target, partAlgorithmFor(proof, 1)!));
+    (await put(proof).catch(refused)) && (await worksInParts(client, target, algorithmFor(proof, 1)!));
   let some = false;
-  for (const proof of ['sha256', 'crc32', 'crc64nvme'] as const) {
+  for (const proof of ['sha256', 'crc32'] as const) {
     // Longer bodies have CRC-32. No object is written for it here: where versions are locked, each would stay.
     if (!(await works(proof)) || (proof === 'sha256' && !(await worksInParts(client, target, 'crc32')))) continue;
     some = true;

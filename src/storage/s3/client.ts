@@ -17,7 +17,7 @@ export interface S3Options {
   publicEndpoint?: string | undefined;
   region?: string | undefined;
   forcePathStyle: boolean;
-  checksums: 'auto' | 'sha256' | 'crc32' | 'crc64nvme' | 'md5-etag' | 'none';
+  checksums: 'auto' | 'sha256' | 'crc32' | 'md5-etag' | 'none';
   storageClass?: string | undefined;
   /** How long media is locked after it is written. */
   objectLock?: { mode: 'GOVERNANCE' | 'COMPLIANCE'; ms: number } | undefined;

@@ -10,7 +10,7 @@ import {
 import { measure } from '../meter.ts';
 import type { KeptObject, StoredObject } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
-import { partAlgorithmFor, uploadChecksums } from './checksum-support.ts';
+import { algorithmFor, uploadChecksums } from './checksum-support.ts';
 import { stoppedBy, unquoted } from './client.ts';
 import { statusOf } from './errors.ts';
 import { abortUpload } from './multipart-uploads.ts';
@@ -106,7 +106,7 @@ async function copyInParts(
   source: Head,
   signal: AbortSignal | undefined,
 ): Promise<void> {
-  const summed = partAlgorithmFor(await bucket.howToProve(), copyPartBytes) !== undefined;
+  const summed = algorithmFor(await bucket.howToProve(), copyPartBytes) !== undefined;
   await copyParts(bucket, key, as, { source, summed, signal }).catch(async (error) => {
     // Some stores keep no checksum of a part that they copy.
     if (!summed || statusOf(error) !== 400) throw error;

@@ -20,7 +20,7 @@ import {
   type Uploads,
 } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
-import { partAlgorithmFor, uploadChecksums } from './checksum-support.ts';
+import { algorithmFor, uploadChecksums } from './checksum-support.ts';
 import { base64Of, stoppedBy, unquoted } from './client.ts';
 import { codeOf, isUnsupported, statusOf } from './errors.ts';
 import { extendLock } from './object-lock.ts';
@@ -45,7 +45,7 @@ export async function beginUpload(
 ): Promise<Upload> {
   try {
     const { bytes, partBytes = partBytesFor(bytes) } = put;
-    const checksum = partAlgorithmFor(await bucket.howToProve(), partBytes);
+    const checksum = algorithmFor(await bucket.howToProve(), partBytes);
     // Not aborted by the signal: an upload that exists, but whose id is unknown, could not be removed.
     const { UploadId } = await bucket.client.send(
       new CreateMultipartUploadCommand({ ...bucket.target(key, put), ...(checksum && uploadChecksums[checksum]) }),

@@ -9,14 +9,7 @@ import { clockFinding, type Finding } from '../../floor/finding.ts';
 import { mirrorIdFinding, not, ok } from '../findings.ts';
 import { bucketIdKey } from '../keys.ts';
 import { smallestPart } from '../storage.ts';
-import {
-  findProofs,
-  type Proof,
-  partAlgorithmFor,
-  probeKey,
-  removeProbes,
-  uploadChecksums,
-} from './checksum-support.ts';
+import { algorithmFor, findProofs, type Proof, probeKey, removeProbes, uploadChecksums } from './checksum-support.ts';
 import { memoryKeyOf, type S3Options } from './client.ts';
 import { codeOf, isUnsupported, statusOf } from './errors.ts';
 import { lifecycle } from './lifecycle.ts';
@@ -147,7 +140,7 @@ async function objects(bucket: ProbedBucket): Promise<Finding[]> {
     }
     if (bucket.versionsStay) break;
   }
-  const algorithm = partAlgorithmFor(found[0]!, smallestPart);
+  const algorithm = algorithmFor(found[0]!, smallestPart);
   bucket.checksum = algorithm && uploadChecksums[algorithm];
   return [ok('objects', 'are written, listed and read back'), await checksums(bucket, found)];
 }
@@ -155,7 +148,6 @@ async function objects(bucket: ProbedBucket): Promise<Finding[]> {
 const proofNames: Record<Proof, string> = {
   sha256: 'SHA-256',
   crc32: 'CRC-32',
-  crc64nvme: 'CRC-64/NVME',
   'md5-etag': 'MD5 as ETag',
   none: 'none that can be compared',
 };

@@ -3,7 +3,7 @@ import { unlessAborted } from '../abort.ts';
 import { metered, type Sums, sumsOf } from '../meter.ts';
 import type { Upload } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
-import { algorithmFor, type Proof, summing } from './checksum-support.ts';
+import { algorithmFor, checksumOf, type Proof } from './checksum-support.ts';
 import type { PutAnswer, PutRequest } from './send.ts';
 
 interface Body extends Pick<PutRequest, 'target' | 'signal'> {
@@ -23,16 +23,17 @@ export async function sendBody(
   failure: (error: unknown) => Promise<unknown>,
 ): Promise<{ answer: PutAnswer; sent: Sums }> {
   const { bytes, signal } = request;
-  const algorithm = (proof: Proof) => (request.part ? request.part.checksum : algorithmFor(proof, bytes));
-  const summed = bucket.howToProve().then((proof) => summing(proof, algorithm(proof)));
+  const algorithmOf = (proof: Proof) => (request.part ? request.part.checksum : algorithmFor(proof, bytes));
+  const summed = bucket.howToProve().then((proof) => ({ md5: proof === 'md5-etag', algorithm: algorithmOf(proof) }));
   const hashed = bucket.options.contentHash || request.part?.checksum === 'sha256';
   const meter = Buffer.isBuffer(body)
     ? undefined
     : metered(body, { expected: bytes, fence, hashed, signal, ready: summed });
   try {
-    const { checksumOf, ...sums } = await unlessAborted(summed, signal);
-    const sent = meter ?? sumsOf(body as Buffer, sums, { hashed });
-    const answer = await bucket.send({ ...request, body: meter ?? (body as Buffer), checksum: checksumOf(sent) });
+    const { md5, algorithm } = await unlessAborted(summed, signal);
+    const sent = meter ?? sumsOf(body as Buffer, { md5, hashed });
+    const checksum = checksumOf(algorithm, sent);
+    const answer = await bucket.send({ ...request, body: meter ?? (body as Buffer), checksum });
     if (meter && !meter.whole)
       throw new Error(`store ${request.target.Key}: the store answered before it had the whole body`);
     return { answer, sent };

@@ -32,11 +32,11 @@ export interface PutRequest {
   signal?: AbortSignal | undefined;
 }
 /** A checksum that stores compare, with its length in base64. */
-const sumLength = { sha256: 44, crc32: 8, crc64nvme: 12 };
+const sumLength = { sha256: 44, crc32: 8 };
 export type Algorithm = keyof typeof sumLength;
 export interface Checksum {
   algorithm: Algorithm;
-  base64(): string | Promise<string>;
+  base64(): string;
 }
 export type Send = (put: PutRequest) => Promise<PutAnswer>;
 
@@ -89,7 +89,7 @@ export function createSender(
     const { url, signer } = await target;
     const path = `${url.pathname}${put.target.Key.split('/').map(uriEncode).join('/')}`;
     const query = part ? { partNumber: String(part.number), uploadId: part.uploadId } : {};
-    const headers = { host: url.host, ...headersOf(put.target), ...(await bodyHeaders(put)) };
+    const headers = { host: url.host, ...headersOf(put.target), ...bodyHeaders(put) };
     const { protocol, hostname } = url;
     const signed = await signer.sign({ method: 'PUT', protocol, hostname, path, query, headers });
     const secure = protocol === 'https:';
@@ -117,7 +117,6 @@ export function createSender(
       sums: {
         sha256: one(said['x-amz-checksum-sha256']),
         crc32: one(said['x-amz-checksum-crc32']),
-        crc64nvme: one(said['x-amz-checksum-crc64nvme']),
       },
       versionId: one(said['x-amz-version-id']),
     };
@@ -151,12 +150,12 @@ function headersOf(target: PutRequest['target']): Record<string, string> {
 }
 
 /** The length of a body and what proves it: bytes in memory have their SHA-256, a stream has its checksum after it. */
-async function bodyHeaders({ body, bytes, checksum }: PutRequest): Promise<Record<string, string>> {
+function bodyHeaders({ body, bytes, checksum }: PutRequest): Record<string, string> {
   if (Buffer.isBuffer(body)) {
     return {
       'content-length': String(bytes),
       'x-amz-content-sha256': hash('sha256', body),
-      ...(checksum && { [`x-amz-checksum-${checksum.algorithm}`]: await checksum.base64() }),
+      ...(checksum && { [`x-amz-checksum-${checksum.algorithm}`]: checksum.base64() }),
     };
   }
   if (!checksum) return { 'content-length': String(bytes), 'x-amz-content-sha256': 'UNSIGNED-PAYLOAD' };
@@ -229,7 +228,7 @@ function withTrailer(bytes: number, checksum: Checksum): Transform {
       done();
     },
     flush(done) {
-      Promise.resolve(checksum.base64()).then((sum) => done(null, trailer(checksum, sum)), done);
+      done(null, trailer(checksum, checksum.base64()));
     },
   });
 }

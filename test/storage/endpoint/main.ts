@@ -23,7 +23,7 @@ Example:  npm run conformance:storage -- --endpoint http://localhost:9000 --buck
   .option('--path-style', 'the bucket is in the path of the address, not in its host name', false)
   .addOption(
     new Option('--checksums <kind>', 'as S3_CHECKSUMS')
-      .choices(['auto', 'crc32', 'crc64nvme', 'md5-etag', 'none'])
+      .choices(['auto', 'sha256', 'crc32', 'md5-etag', 'none'])
       .default('auto'),
   )
   .addOption(

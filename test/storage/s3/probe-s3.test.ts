@@ -146,7 +146,7 @@ describe.runIf(ceph)('the probe of an unusual bucket', () => {
   });
 
   test('the probe reports an S3_CHECKSUMS that the store does not support', async () => {
-    const findings = await probe(options({ checksums: 'crc64nvme' }));
+    const findings = await probe(options({ checksums: 'crc32' }));
     expect(bad(findings)).toMatchObject([{ what: 'checksums', remedy: expect.stringMatching(/set it to auto/) }]);
   });
 

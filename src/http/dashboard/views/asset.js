@@ -38,7 +38,7 @@ async function load() {
 }
 
 /** @type {Record<string, string>} */
-const checksumNames = { crc32: 'CRC-32', crc64nvme: 'CRC-64/NVME', md5: 'MD5', sha256: 'SHA-256' };
+const checksumNames = { crc32: 'CRC-32', md5: 'MD5', sha256: 'SHA-256' };
 
 /** @type {Record<string, string>} */
 const sidecars = {
