@@ -25,7 +25,7 @@ export function withFields<T>(fields: Record<string, unknown>, work: () => T): T
 export const fieldsHere = (): Record<string, unknown> => ({ ...correlated.getStore() });
 
 /** Names of fields that contain secrets, at any depth. */
-const secretKey = /(authorization|cookie|password|secret|tokens?|verifier|^url|^mp4Url|^thumbnailUrl)$/i;
+const secretKey = /(authorization|cookie|password|secret|tokens?|verifier|^Token-\d+|^url|^mp4Url|^thumbnailUrl)$/i;
 
 /**
  * JSON lines to stdout, or readable ones when `pretty`. Secrets, tokens and the queries of links are removed from messages,
@@ -65,6 +65,12 @@ const harmless = (text: string) =>
     c === '\n' ? c : `\\u{${c.codePointAt(0)!.toString(16)}}`,
   );
 
+/**
+ * Errors of HTTP and S3 clients contain whole requests and answers; those of pg, the whole client. A refused signature comes with
+ * the signed headers, and one of these may be a session token.
+ */
+const omitted = new Set(['raw', 'input', 'client', 'CanonicalRequest', 'CanonicalRequestBytes']);
+
 function clean(value: unknown, written: (text: string) => string, depth = 0): unknown {
   if (typeof value === 'string') return written(value);
   if (value === null || typeof value !== 'object' || value instanceof Date) return value;
@@ -74,8 +80,7 @@ function clean(value: unknown, written: (text: string) => string, depth = 0): un
   const out: Record<string, unknown> = {};
   const fields = value instanceof Error ? stdSerializers.errWithCause(value) : value;
   for (const [key, v] of Object.entries(fields)) {
-    // Errors of HTTP and S3 clients contain whole requests and answers; those of pg, the whole client.
-    if (['raw', 'input', 'client'].includes(key) || key.startsWith('$')) continue;
+    if (omitted.has(key) || key.startsWith('$')) continue;
     out[key] =
       secretKey.test(key) && (typeof v === 'string' || typeof v === 'object') ? '…' : clean(v, written, depth + 1);
   }

@@ -57,6 +57,21 @@ describe('a log line', () => {
     expect(found.err).not.toHaveProperty('client');
   });
 
+  it('a log line of a refused signature has no session token', () => {
+    const token = 'a+session/token=';
+    const answer = {
+      Code: 'SignatureDoesNotMatch',
+      CanonicalRequest: `PUT\n/key\n\nx-amz-security-token:${token}\n`,
+      CanonicalRequestBytes: Buffer.from(token).toString('hex'),
+      'Token-0': token,
+    };
+    const err = Object.assign(new Error('refused'), { cause: Object.assign(new Error('does not match'), answer) });
+    const text = logged((log) => log.warn({ event: 'bucket.failed', err }, 'bucket failed'));
+    expect(text).toContain('SignatureDoesNotMatch');
+    expect(text).not.toContain(token);
+    expect(text).not.toContain(answer.CanonicalRequestBytes);
+  });
+
   it('a log line below the level is not written', () => {
     expect(logged((log) => log.debug('quiet'), { level: 'info' })).toBe('');
     expect(logged((log) => log.fatal('quiet'), { level: 'silent' })).toBe('');
