@@ -9,6 +9,12 @@ export function versionOf(detail: AssetDetail): string {
 }
 
 /**
+ * Bytes of the name in `Content-Disposition`: encoded, each may take 3.5. The system headers of an object may have 2 KB in all (S3
+ * user guide, "Object metadata").
+ */
+const longestName = 450;
+
+/**
  * The key of the media file, and its full name, which may be longer than a segment of a key. A file that replaces one whose
  * key differs only in case gets that key, because some file systems ignore case.
  */
@@ -23,7 +29,7 @@ export function objectNameOf(
   const filename = safeFilename(given, extension);
   const key = mediaKey(template, { companyId, projectId: detail.projectId, assetId: detail.id, filename });
   const isSame = media?.key.toLowerCase() === key.toLowerCase();
-  return { key: isSame ? media!.key : key, name: safeFilename(given, extension, 800) };
+  return { key: isSame ? media!.key : key, name: safeFilename(given, extension, longestName) };
 }
 
 export function mediaOf(stored: Stored, variant: Media['variant'], detail: AssetDetail): Media {

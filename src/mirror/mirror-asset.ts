@@ -100,9 +100,11 @@ async function withHash(deps: MirrorDeps, leased: LeasedAsset, media: Media): Pr
   const { checksums, key } = media;
   if (!deps.storage.hashes || checksums.sha256) return media;
   const body = await deps.storage.get(key, { signal }).catch((error) => {
-    if (!(error instanceof Archived)) throw error;
+    if (error instanceof Archived) return 'archived' as const;
+    throw error;
   });
-  if (!body) return media;
+  if (body === 'archived') return media;
+  if (!body) throw new Error(`${key} was stored, but the bucket does not have it`);
   const { crc32, sha256 } = await measure(body, signal, { hashed: true });
   if (crc32 === checksums.crc32) return { ...media, checksums: { ...checksums, sha256: sha256! } };
   // The parts of the upload must not be used again.

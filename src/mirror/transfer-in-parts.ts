@@ -185,6 +185,8 @@ async function movePart(
 
 /** Whether an error concerns this part alone, so that fetching it again may help. The downloader has retried the link already. */
 function concernsOnlyPart(error: unknown): boolean {
+  // The store answered 5xx to this part, which may be an exception.
+  if (error instanceof RetryLater) return error.reason.code === 'object_refused';
   const widerErrors = [
     HttpError,
     OtherVersion,
@@ -192,7 +194,6 @@ function concernsOnlyPart(error: unknown): boolean {
     Interrupted,
     Disconnected,
     Rejected,
-    RetryLater,
     StorageUnavailable,
     TooSlow,
   ];

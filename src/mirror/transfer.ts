@@ -32,17 +32,21 @@ export async function transfer(deps: MirrorDeps, leased: LeasedAsset, detail: As
   }
   const source = await openSource(deps, leased, detail);
   const { variant, link, bytes, from } = source;
-  const target = targetOf(deps, leased, detail, source);
-  note(leased.lease, 'began', { variant, bytes: bytes ?? null });
-  // If this process dies now, the sweep finds the parts in the store by this key.
-  if ('pinned' in from || bytes === undefined || bytes > inPartsFrom(leased.asset)) {
-    requireLease(await deps.store.uploads.intend(leased.lease, target.key));
+  try {
+    const target = targetOf(deps, leased, detail, source);
+    note(leased.lease, 'began', { variant, bytes: bytes ?? null });
+    // If this process dies now, the sweep finds the parts in the store by this key.
+    if ('pinned' in from || bytes === undefined || bytes > inPartsFrom(leased.asset)) {
+      requireLease(await deps.store.uploads.intend(leased.lease, target.key));
+    }
+    const stored =
+      'pinned' in from
+        ? await transferPinned(deps, leased, target, link, from.pinned)
+        : await transferWhole(deps, leased, target, from.download);
+    return mediaOf(stored, variant, detail);
+  } finally {
+    if ('download' in from) from.download.body.destroy();
   }
-  const stored =
-    'pinned' in from
-      ? await transferPinned(deps, leased, target, link, from.pinned)
-      : await transferWhole(deps, leased, target, from.download);
-  return mediaOf(stored, variant, detail);
 }
 
 /** The upload that an earlier lease began, if it is of this version and key. Any other upload is ended. */
@@ -104,8 +108,12 @@ async function transferPinned(
     if (!(error instanceof NotInParts) || asset.attempts === 0) throw error;
   }
   const download = await deps.downloader.open(link, signal);
-  lengthOf(download, bytes, undefined);
-  return transferWhole(deps, leased, target, download);
+  try {
+    lengthOf(download, bytes, undefined);
+    return await transferWhole(deps, leased, target, download);
+  } finally {
+    download.body.destroy();
+  }
 }
 
 async function transferWhole(
@@ -115,10 +123,6 @@ async function transferWhole(
   { body }: Download,
 ): Promise<Stored> {
   const { key, bytes, options } = target;
-  try {
-    await prepareReplacement(deps, leased, target);
-    return await deps.storage.put(key, body, { ...options, bytes });
-  } finally {
-    body.destroy();
-  }
+  await prepareReplacement(deps, leased, target);
+  return deps.storage.put(key, body, { ...options, bytes });
 }

@@ -102,7 +102,10 @@ async function read(root: Root, key: string, { signal, range, found }: GetOption
     await root.checkMounted();
     return undefined;
   });
-  const stats = await file?.stat();
+  const stats = await file?.stat().catch(async (error) => {
+    await file.close();
+    throw classify(error, root.path);
+  });
   const isOther = found && (stats?.size !== found.bytes || stats.mtime.getTime() !== found.modified?.getTime());
   if (!stats?.isFile() || isOther) {
     await file?.close();
