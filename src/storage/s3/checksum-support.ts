@@ -12,7 +12,7 @@ import { ours } from '../keys.ts';
 import { metered, type Sums } from '../meter.ts';
 import type { Upload } from '../storage.ts';
 import { base64Of, unquoted } from './client.ts';
-import { statusOf } from './errors.ts';
+import { codeOf, isNotFound, statusOf } from './errors.ts';
 import type { Algorithm, Checksum, Send } from './send.ts';
 
 /** How a stored object is verified: by a checksum that the store computes and keeps, by its ETag, or by its length. */
@@ -62,10 +62,11 @@ export async function* findProofs(
     const body = metered(Readable.from([content]), { expected: bytes, hashed: true, ready });
     const checksum = checksumOf(algorithmFor(proof, bytes), body);
     const { etag, versionId, sums: kept } = await send({ target: { ...target, ...at }, body, bytes, checksum });
-    written.add(versionId);
-    const found = await client.send(new HeadObjectCommand({ ...at, VersionId: versionId })).catch((error) => {
-      if (statusOf(error) !== 404 || tries === 1) throw error;
+    const found = await client.send(new HeadObjectCommand(at)).catch((error) => {
+      if (!isNotFound(error) || tries === 1) throw error;
     });
+    // Cloudflare R2 names a version in its answer to a PUT, but has none.
+    written.add(found && !found.VersionId ? undefined : versionId);
     // Another process has removed its own probe from the same key.
     if (!found) return put(proof, tries - 1);
     if (found.ContentLength !== bytes) return false;
@@ -120,7 +121,9 @@ async function worksInParts(
   return begun.ChecksumType === checksum.ChecksumType;
 }
 
-/** The statuses with which stores refuse a checksum they do not support. */
+/** The answers with which stores refuse a checksum they do not support. Google Cloud Storage refuses the signature of a trailer. */
 function refused(error: unknown): undefined {
-  if (![400, 405, 411, 415, 501].includes(statusOf(error) ?? 0)) throw error;
+  const isRefusal =
+    [400, 405, 411, 415, 501].includes(statusOf(error) ?? 0) || codeOf(error) === 'SignatureDoesNotMatch';
+  if (!isRefusal) throw error;
 }

@@ -18,6 +18,9 @@ export const codeOf = (error: unknown) => {
   return [Code, code, name].find((value) => typeof value === 'string' && value !== 'Error') ?? '';
 };
 
+/** Whether the object, version or upload does not exist. Stores name an unknown upload NoSuchUpload or NoSuchKey. */
+export const isNotFound = (error: unknown) => statusOf(error) === 404 && codeOf(error) !== 'NoSuchBucket';
+
 /** Whether the store does not implement this request. */
 export const isUnsupported = (error: unknown) =>
   [405, 501].includes(statusOf(error) ?? 0) || ['NotImplemented', 'MethodNotAllowed'].includes(codeOf(error));

@@ -74,10 +74,12 @@ async function hasSameContent(
   as: string,
   signal: AbortSignal | undefined,
 ): Promise<boolean> {
-  const [first, second] = await Promise.all([key, as].map((each) => readObject(bucket, each, { signal })));
-  if (!first || !second) return false;
-  const [one, other] = await Promise.all([measure(first, signal), measure(second, signal)]);
-  return one.crc32 === other.crc32;
+  const sumOf = async (each: string) => {
+    const body = await readObject(bucket, each, { signal });
+    return body && (await measure(body, signal)).crc32;
+  };
+  const sum = await sumOf(key);
+  return sum !== undefined && sum === (await sumOf(as));
 }
 
 const sourceOf = (bucket: Bucket, key: string, { ETag }: Head) => ({

@@ -22,7 +22,7 @@ import {
 import type { Bucket } from './bucket.ts';
 import { algorithmFor, uploadChecksums } from './checksum-support.ts';
 import { base64Of, stoppedBy, unquoted } from './client.ts';
-import { codeOf, isUnsupported, statusOf } from './errors.ts';
+import { isNotFound, isUnsupported, statusOf } from './errors.ts';
 import { extendLock } from './object-lock.ts';
 import { sendBody } from './send-body.ts';
 
@@ -81,7 +81,7 @@ export async function putPart(
 
 /** UploadLost if the store does not know the upload; it may then also close the connection before it has read the part. */
 async function failureOfPart(bucket: Bucket, upload: Upload, error: unknown, signal: AbortSignal | undefined) {
-  if (isNoUpload(error)) return lostUpload(upload, error);
+  if (isNotFound(error)) return lostUpload(upload, error);
   if (statusOf(error) === undefined && !(await isKnown(bucket, upload))) return lostUpload(upload, error);
   return bucket.failure(error, signal);
 }
@@ -101,7 +101,7 @@ async function listParts(bucket: Bucket, upload: Id, signal?: AbortSignal) {
     } while (PartNumberMarker);
     return parts;
   } catch (error) {
-    if (isNoUpload(error)) return undefined;
+    if (isNotFound(error)) return undefined;
     if (isUnsupported(error)) throw new UploadLost(`store ${upload.key}: the store cannot list stored parts`);
     throw await bucket.failure(error, signal);
   }
@@ -127,10 +127,13 @@ export async function completeUpload(
   const same =
     found?.bytes === upload.bytes &&
     (expected !== undefined && isMd5OfParts(found.etag) ? found.etag === expected : !doubt);
+  // While the store still has the upload, an equal object is an earlier one: perhaps the damaged one that is to be repaired.
+  const isCompleted = !doubt || isNotFound(doubt) || !(await isKnown(bucket, upload));
   // Ceph ignores the lock with which an upload was begun.
-  if (found && same && bucket.options.objectLock) await extendLock(bucket, key);
-  if (found && same) return { key, bytes: found.bytes, etag: found.etag, checksums: checksumsOfParts(upload, parts) };
-  if (doubt && (isNoUpload(doubt) || !(await isKnown(bucket, upload)))) throw lostUpload(upload, doubt);
+  if (same && isCompleted && bucket.options.objectLock) await extendLock(bucket, key);
+  if (same && isCompleted)
+    return { key, bytes: found.bytes, etag: found.etag, checksums: checksumsOfParts(upload, parts) };
+  if (doubt && isCompleted) throw lostUpload(upload, doubt);
   if (doubt) throw await bucket.failure(doubt, signal);
   throw new Error(
     `store ${key}: expected ${upload.bytes} bytes in ${parts.length} parts, but the store has ${found ? `${found.bytes} bytes with ETag ${found.etag}` : 'no object'}`,
@@ -165,7 +168,7 @@ export async function abortUpload(bucket: Bucket, upload: Id): Promise<void> {
     } catch (error) {
       // A store that cannot end uploads keeps the parts; another upload may begin nevertheless.
       if (isUnsupported(error)) return;
-      if (!isNoUpload(error)) throw await bucket.failure(error);
+      if (!isNotFound(error)) throw await bucket.failure(error);
     }
     const left = await listParts(bucket, upload).catch((error) => {
       // Without ListParts nothing more can be checked.
@@ -177,8 +180,6 @@ export async function abortUpload(bucket: Bucket, upload: Id): Promise<void> {
   throw new Error(`store ${upload.key}: the store still has parts of the aborted upload ${upload.id}`);
 }
 
-/** Stores name an unknown upload NoSuchUpload or NoSuchKey. */
-const isNoUpload = (error: unknown) => statusOf(error) === 404 && codeOf(error) !== 'NoSuchBucket';
 const lostUpload = ({ key }: Id, cause: unknown) =>
   new UploadLost(`store ${key}: the store no longer knows its upload`, { cause });
 

@@ -10,7 +10,7 @@ import { formatDuration } from '../../floor/units.ts';
 import { not, ok } from '../findings.ts';
 import type { LockOptions } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
-import { codeOf, statusOf } from './errors.ts';
+import { codeOf, isNotFound, statusOf } from './errors.ts';
 import type { ProbedBucket } from './probed-bucket.ts';
 
 /** See `ObjectLock`. */
@@ -33,7 +33,7 @@ export async function extendLock(
     await bucket.client.send(new PutObjectRetentionCommand({ ...bucket.at(key), VersionId, Retention }));
     return RetainUntilDate;
   } catch (error) {
-    if (statusOf(error) === 404 && codeOf(error) !== 'NoSuchBucket') return undefined;
+    if (isNotFound(error)) return undefined;
     throw await bucket.failure(error);
   }
 }

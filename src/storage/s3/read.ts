@@ -3,7 +3,7 @@ import { GetObjectCommand } from '@aws-sdk/client-s3';
 import type { GetOptions } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
 import { stoppedBy } from './client.ts';
-import { codeOf, statusOf } from './errors.ts';
+import { isNotFound, statusOf } from './errors.ts';
 
 /** See `Storage.get`. */
 export async function readObject(
@@ -18,7 +18,7 @@ export async function readObject(
     const { Body } = await bucket.client.send(command, stoppedBy(signal));
     return signal ? addAbortSignal(signal, Body as Readable) : (Body as Readable);
   } catch (error) {
-    if (statusOf(error) === 412 || (statusOf(error) === 404 && codeOf(error) !== 'NoSuchBucket')) return undefined;
+    if (statusOf(error) === 412 || isNotFound(error)) return undefined;
     throw await bucket.failure(error, signal);
   }
 }

@@ -5,7 +5,7 @@ import type { Storage, StoredObject } from '../storage.ts';
 import { Bucket, isArchived } from './bucket.ts';
 import { probeKey } from './checksum-support.ts';
 import { type S3Options, stoppedBy, unquoted } from './client.ts';
-import { classify, statusOf } from './errors.ts';
+import { classify, isNotFound, statusOf } from './errors.ts';
 import { keep } from './keep.ts';
 import { linksTo } from './link.ts';
 import { s3Uploads } from './multipart-uploads.ts';
@@ -42,6 +42,8 @@ export async function openS3(options: S3Options): Promise<Storage> {
     keep: (key, as, options) => keep(bucket, key, as, options),
     async remove(key, { versionId: VersionId } = {}) {
       await client.send(new DeleteObjectCommand({ ...bucket.at(key), VersionId })).catch(async (error) => {
+        // Google Cloud Storage refuses to remove what does not exist.
+        if (isNotFound(error)) return;
         // A version may be locked, which says nothing about the store.
         if (VersionId && statusOf(error) === 403)
           throw new Error(`remove ${key}: this version may not be removed`, { cause: error });
@@ -96,12 +98,13 @@ async function check(bucket: Bucket): Promise<void> {
   // A stream, because some stores accept a buffer but refuse a stream.
   await writeOnce(bucket, probeKey, Readable.from([Buffer.from('probe')]), { bytes: 5 });
   const at = bucket.at(probeKey);
-  const { VersionId } = await bucket.client.send(new HeadObjectCommand(at)).catch((error) => {
-    // Another process has removed its own probe from the same key.
-    if (statusOf(error) === 404) return { VersionId: undefined };
-    throw error;
-  });
+  // Another process may remove its own probe from the same key.
+  const ignoreMissing = (error: unknown) => {
+    if (!isNotFound(error)) throw error;
+  };
+  const found = await bucket.client.send(new HeadObjectCommand(at)).catch(ignoreMissing);
+  const { VersionId } = found ?? {};
   const removed = bucket.client.send(new DeleteObjectCommand({ ...at, VersionId }));
   // A version may be locked, or its removal denied. Without versions, the removal must work.
-  await (VersionId ? removed.catch(() => {}) : removed);
+  await removed.catch(VersionId ? () => {} : ignoreMissing);
 }
