@@ -22,7 +22,7 @@ import { createConnectionThrottles, createTraffic } from './source/bandwidth.ts'
 import { LibraryClient } from './source/client.ts';
 import { createDownloader } from './source/download.ts';
 import { watchRequests } from './source/watch-requests.ts';
-import { identified } from './storage/mirror-id.ts';
+import { withMirrorIdCheck } from './storage/mirror-id.ts';
 import { openStorage } from './storage/open.ts';
 import { startEmbeddedPostgres } from './store/embedded/embedded.ts';
 import { openStore } from './store/store.ts';
@@ -137,7 +137,7 @@ async function openStores(
   const { concurrency } = config.transfer;
   const objects = await openStorage(config.storage, { concurrency, memory: store.bucket, log });
   const storage = opening.adopt(
-    identified(objects, store.bucket.id, { onWrong: store.verifications.requestScheduled }),
+    withMirrorIdCheck(objects, store.bucket.id, { onWrong: store.verifications.requestScheduled }),
     (storage) => storage.close(),
   );
   return { store, queues, storage };

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { CopyConfig } from '../config/config.ts';
 import type { Log } from '../floor/log.ts';
-import { identified } from '../storage/mirror-id.ts';
+import { withMirrorIdCheck } from '../storage/mirror-id.ts';
 import { openStorage } from '../storage/open.ts';
 import { nothingRebuilt, type Rebuilding, rebuild } from '../verify/rebuild/rebuild.ts';
 import { openDatabase } from './open-database.ts';
@@ -35,7 +35,7 @@ export async function rebuildFrom(
 
   const objects = await openStorage(config.storage, { memory: store.bucket, log });
   let id = await store.bucket.known();
-  const storage = identified(objects, async (find) => (id ??= await find(randomUUID())), { adopt: true });
+  const storage = withMirrorIdCheck(objects, async (find) => (id ??= await find(randomUUID())), { adopt: true });
   open.defer(() => storage.close());
   await storage.check();
   stop.throwIfAborted();

@@ -5,7 +5,7 @@ import type { StorageTarget } from '../config/parsers.ts';
 import type { Log } from '../floor/log.ts';
 import { draftFolder } from '../storage/directory/root.ts';
 import { bucketIdKey } from '../storage/keys.ts';
-import { identified } from '../storage/mirror-id.ts';
+import { withMirrorIdCheck } from '../storage/mirror-id.ts';
 import { openStorage } from '../storage/open.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Copying } from '../verify/copy/copy-each.ts';
@@ -61,7 +61,7 @@ export async function openMirror(config: CopyConfig, { log, stop, open }: Openin
   const store = await openDatabase(config, log, open);
   stop.throwIfAborted();
   const objects = await openStorage(config.storage, { memory: store.bucket, log });
-  const storage = identified(objects, store.bucket.id);
+  const storage = withMirrorIdCheck(objects, store.bucket.id);
   open.defer(() => storage.close());
   await storage.check();
   return { store, storage };

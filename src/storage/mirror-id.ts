@@ -21,7 +21,7 @@ const recentMs = 10_000;
  * a bucket that already has an id is accepted only with `adopt`. `onWrong` is called once when the id is missing or another one:
  * objects written since the last check may be in the wrong bucket.
  */
-export function identified(storage: Storage, settle: Settle, options: IdOptions = {}): Storage {
+export function withMirrorIdCheck(storage: Storage, settle: Settle, options: IdOptions = {}): Storage {
   const id = new MirrorId(storage, settle, options);
   const { uploads, lock } = storage;
   return {

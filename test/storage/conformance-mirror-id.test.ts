@@ -1,5 +1,5 @@
 // @module-tag slow
-import { identified } from '../../src/storage/mirror-id.ts';
+import { withMirrorIdCheck } from '../../src/storage/mirror-id.ts';
 import { conformance } from './conformance.ts';
 import { newDirectory } from './grounds.ts';
 import { newRecords } from './identified-directory.ts';
@@ -9,7 +9,7 @@ conformance('a directory that is recognized by its id', async () => {
   const { id } = await records.open();
   return {
     ...ground,
-    storage: identified(ground.storage, id),
+    storage: withMirrorIdCheck(ground.storage, id),
     async clear() {
       await ground.clear();
       await records.clear();

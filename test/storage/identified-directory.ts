@@ -5,7 +5,7 @@ import { expect } from 'vitest';
 import { StorageUnavailable } from '../../src/floor/errors.ts';
 import { createLog } from '../../src/floor/log.ts';
 import { openDirectory } from '../../src/storage/directory/directory.ts';
-import { identified } from '../../src/storage/mirror-id.ts';
+import { withMirrorIdCheck } from '../../src/storage/mirror-id.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 import { openStore } from '../../src/store/store.ts';
 import { newDatabase } from '../support/database.ts';
@@ -41,7 +41,7 @@ export async function newIdentifiedDirectory() {
     ...{ home, path, records },
     idFile: join(path, '_mirror/id'),
     /** Opens it like a process that starts. */
-    start: async () => identified(await openDirectory({ path }), (await records.open()).id),
+    start: async () => withMirrorIdCheck(await openDirectory({ path }), (await records.open()).id),
     async clear() {
       await records.clear();
       await rm(home, { recursive: true, force: true });

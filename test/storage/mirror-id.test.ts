@@ -5,7 +5,7 @@ import { Readable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { StorageUnavailable } from '../../src/floor/errors.ts';
 import { openDirectory } from '../../src/storage/directory/directory.ts';
-import { identified } from '../../src/storage/mirror-id.ts';
+import { withMirrorIdCheck } from '../../src/storage/mirror-id.ts';
 import { type Storage, UploadLost } from '../../src/storage/storage.ts';
 import { bytesOf, collected, KiB, streaming } from './bodies.ts';
 import { expectRefusal, type IdentifiedDirectory, idIn, newIdentifiedDirectory } from './identified-directory.ts';
@@ -50,7 +50,7 @@ describe('a bucket with a mirror id', () => {
         },
       },
     };
-    const storage = identified(proxied, (await records.open()).id);
+    const storage = withMirrorIdCheck(proxied, (await records.open()).id);
     await storage.put('a/b', 'text');
     const upload = await storage.uploads.begin('a/c', { bytes: 10_000_000 });
     expect(await storage.head('a/no')).toBeUndefined();
@@ -83,7 +83,7 @@ describe('a bucket with a mirror id', () => {
     expect(await (await records.open()).known()).toBeUndefined();
     expect(await readdir(path)).toEqual(expect.not.arrayContaining(['a']));
 
-    const adopting = identified(await openDirectory({ path }), (await records.open()).id, { adopt: true });
+    const adopting = withMirrorIdCheck(await openDirectory({ path }), (await records.open()).id, { adopt: true });
     await adopting.check();
     expect(await (await records.open()).known()).toBe('brought along');
     // A refused process finds it settled.
@@ -134,7 +134,7 @@ describe('a bucket with a mirror id', () => {
       await isReleased.promise;
       return Readable.from([content]);
     };
-    const storage = identified({ ...directory, get }, (await records.open()).id);
+    const storage = withMirrorIdCheck({ ...directory, get }, (await records.open()).id);
     await storage.put('a/b', 'text');
     holds = true;
     const before = storage.check();
@@ -148,7 +148,7 @@ describe('a bucket with a mirror id', () => {
 
   test('an abort while the mirror id is checked ends a put at once', async () => {
     const directory = await openDirectory({ path });
-    const storage = identified(directory, () => new Promise(() => {}));
+    const storage = withMirrorIdCheck(directory, () => new Promise(() => {}));
     const reason = new Error('enough');
     const stop = new AbortController();
     const body = streaming(bytesOf(KiB));

@@ -8,7 +8,7 @@ import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
 import { StorageUnavailable } from '../../src/floor/errors.ts';
 import { openDirectory } from '../../src/storage/directory/directory.ts';
-import { identified } from '../../src/storage/mirror-id.ts';
+import { withMirrorIdCheck } from '../../src/storage/mirror-id.ts';
 import { until } from '../support/until.ts';
 import { bytesOf, collected, KiB, streaming } from './bodies.ts';
 import { canMount, newBucket } from './grounds.ts';
@@ -111,7 +111,7 @@ describe('a bucket with a mirror id', () => {
     ],
   ])('a bucket that is %s while the process runs is refused by the next operation', async (_, replace) => {
     let reports = 0;
-    const storage = identified(await openDirectory({ path }), (await records.open()).id, {
+    const storage = withMirrorIdCheck(await openDirectory({ path }), (await records.open()).id, {
       onWrong: async () => {
         reports++;
       },
@@ -191,9 +191,9 @@ describe('a bucket with a mirror id', () => {
   test.runIf(s3)('a bucket in S3 that was emptied is reported missing', async () => {
     const ground = await newBucket(s3!);
     try {
-      await identified(ground.storage, (await records.open()).id).put('a/b', 'text');
+      await withMirrorIdCheck(ground.storage, (await records.open()).id).put('a/b', 'text');
       await ground.raw.send(new DeleteObjectCommand({ Bucket: ground.bucket, Key: '_mirror/id' }));
-      await expectRefusal(identified(ground.storage, (await records.open()).id), /no object _mirror\/id/);
+      await expectRefusal(withMirrorIdCheck(ground.storage, (await records.open()).id), /no object _mirror\/id/);
     } finally {
       await ground.clear();
     }
@@ -202,7 +202,7 @@ describe('a bucket with a mirror id', () => {
   test.runIf(s3)('a bucket in S3 that is emptied while the process runs is refused after some seconds', async () => {
     const ground = await newBucket(s3!);
     try {
-      const storage = identified(ground.storage, (await records.open()).id);
+      const storage = withMirrorIdCheck(ground.storage, (await records.open()).id);
       await storage.put('a/b', 'text');
       await ground.raw.send(new DeleteObjectCommand({ Bucket: ground.bucket, Key: '_mirror/id' }));
       const error = await until('a put to be refused', () =>

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Log } from '../../floor/log.ts';
-import { identified } from '../../storage/mirror-id.ts';
+import { withMirrorIdCheck } from '../../storage/mirror-id.ts';
 import type { Storage } from '../../storage/storage.ts';
 import type { AssetVersion } from '../../store/database/schema.ts';
 import type { DrillReport } from '../../store/drills/drill-report.ts';
@@ -36,7 +36,7 @@ export async function runDrill(
 ): Promise<DrillReport> {
   const { store, thumbnails } = deps;
   await using open = new AsyncDisposableStack();
-  const storage = open.adopt(identified(await deps.openBucket(), store.bucket.id), (bucket) => bucket.close());
+  const storage = open.adopt(withMirrorIdCheck(await deps.openBucket(), store.bucket.id), (bucket) => bucket.close());
   await storage.check();
   const scratch = await store.openScratch();
   open.defer(() => dropScratch(deps, scratch.close));

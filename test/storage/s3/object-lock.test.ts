@@ -2,7 +2,7 @@
 import { PutObjectLockConfigurationCommand, type S3Client } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { StorageUnavailable } from '../../../src/floor/errors.ts';
-import { identified } from '../../../src/storage/mirror-id.ts';
+import { withMirrorIdCheck } from '../../../src/storage/mirror-id.ts';
 import { probeS3 } from '../../../src/storage/s3/probe-s3.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { newHttpLine } from '../../support/http-line.ts';
@@ -85,7 +85,7 @@ describe.each(locking.filter(({ there }) => there))('a bucket of $name with lock
     await newBucket();
     const line = await newHttpLine(server.endpoint);
     const objects = await openBucket({ ...server, endpoint: line.endpoint }, { bucket });
-    const storage: Storage = identified(objects, async (find) => (settled ??= await find('the-id')));
+    const storage: Storage = withMirrorIdCheck(objects, async (find) => (settled ??= await find('the-id')));
     let settled: string | undefined;
     const writes = () => line.calls.filter(({ method }) => !['GET', 'HEAD'].includes(method));
     try {
