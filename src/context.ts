@@ -135,7 +135,7 @@ async function openStores(
   await queues.ready();
 
   const { concurrency } = config.transfer;
-  const objects = await openStorage(config.storage, { concurrency, memory: store.bucket, log });
+  const objects = await openStorage(config.storage, { concurrency, memory: store.checksumSupport, log });
   const storage = opening.adopt(
     withMirrorIdCheck(objects, store.bucket.id, { onWrong: store.verifications.requestScheduled }),
     (storage) => storage.close(),

@@ -55,7 +55,7 @@ export async function* examine(config: Config, signal: AbortSignal): AsyncGenera
   // Null: the database is unreachable, so the mirror id is not checked.
   const id = store ? await store.bucket.known() : state === 'new' ? undefined : null;
   if (target.kind === 'directory') yield* probeDirectory(target, id);
-  else yield* stoppable(probeS3({ ...target, ...s3, connections: 4, memory: store?.bucket }, id), signal);
+  else yield* stoppable(probeS3({ ...target, ...s3, connections: 4, memory: store?.checksumSupport }, id), signal);
   yield* examineLibrary(at, store, state);
 }
 

@@ -33,7 +33,7 @@ export async function rebuildFrom(
   const store = await openDatabase(config, log, open);
   stop.throwIfAborted();
 
-  const objects = await openStorage(config.storage, { memory: store.bucket, log });
+  const objects = await openStorage(config.storage, { memory: store.checksumSupport, log });
   let id = await store.bucket.known();
   const storage = withMirrorIdCheck(objects, async (find) => (id ??= await find(randomUUID())), { adopt: true });
   open.defer(() => storage.close());

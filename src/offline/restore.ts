@@ -60,7 +60,7 @@ interface Opening {
 export async function openMirror(config: CopyConfig, { log, stop, open }: Opening & { stop: AbortSignal }) {
   const store = await openDatabase(config, log, open);
   stop.throwIfAborted();
-  const objects = await openStorage(config.storage, { memory: store.bucket, log });
+  const objects = await openStorage(config.storage, { memory: store.checksumSupport, log });
   const storage = withMirrorIdCheck(objects, store.bucket.id);
   open.defer(() => storage.close());
   await storage.check();

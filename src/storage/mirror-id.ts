@@ -17,12 +17,13 @@ const recentMs = 10_000;
  * `check` reads the id, and writes only after a write has failed: it is called every few seconds, and each write would leave a
  * version if versions are locked.
  *
- * `settle` returns the id in the records; if there is none, it stores the one that it finds or proposes. If the records are new,
- * a bucket that already has an id is accepted only with `adopt`. `onWrong` is called once when the id is missing or another one:
- * objects written since the last check may be in the wrong bucket.
+ * `recordedId` returns the mirror id in the database. If the database has none, it calls `readOrWrite(proposed)`, which returns the
+ * id in the bucket or writes the proposed one; the database saves the result. If the database is new, a bucket that already has an
+ * id is accepted only with `adopt`. `onWrong` is called once when the id is missing or another one: objects written since the last
+ * check may be in the wrong bucket.
  */
-export function withMirrorIdCheck(storage: Storage, settle: Settle, options: IdOptions = {}): Storage {
-  const id = new MirrorId(storage, settle, options);
+export function withMirrorIdCheck(storage: Storage, recordedId: RecordedId, options: IdOptions = {}): Storage {
+  const id = new MirrorId(storage, recordedId, options);
   const { uploads, lock } = storage;
   return {
     name: storage.name,
@@ -49,11 +50,14 @@ export function withMirrorIdCheck(storage: Storage, settle: Settle, options: IdO
       try {
         yield* storage.list(prefix, options);
       } catch (error) {
-        id.doubt(error);
+        throw id.afterError(error);
       }
     },
-    keep: (key, as, options) =>
-      id.foundOrConfirmed(() => id.writing(() => storage.keep(key, as, options), options?.signal)),
+    async keep(key, as, options) {
+      const kept = await id.writing(() => storage.keep(key, as, options), options?.signal);
+      if (kept === undefined) await id.confirmNow();
+      return kept;
+    },
     remove: (key, options) => id.writing(() => storage.remove(key, options)),
     lock: lock && { ...lock, extend: (...args) => id.writing(() => lock.extend(...args)) },
     async *purge(at, options = {}) {
@@ -61,7 +65,7 @@ export function withMirrorIdCheck(storage: Storage, settle: Settle, options: IdO
       try {
         yield* storage.purge(at, options);
       } catch (error) {
-        id.doubt(error);
+        throw id.afterError(error);
       }
       await id.confirmNow();
     },
@@ -71,7 +75,7 @@ export function withMirrorIdCheck(storage: Storage, settle: Settle, options: IdO
   };
 }
 
-type Settle = (find: (proposed: string) => Promise<string>) => Promise<string>;
+type RecordedId = (readOrWrite: (proposed: string) => Promise<string>) => Promise<string>;
 interface IdOptions {
   adopt?: boolean;
   onWrong?: () => Promise<void>;
@@ -81,7 +85,7 @@ const isOfWholeStore = (error: unknown) => error instanceof StorageUnavailable &
 
 class MirrorId {
   readonly #storage: Storage;
-  readonly #settle: Settle;
+  readonly #recordedId: RecordedId;
   readonly #options: IdOptions;
   #id: string | undefined;
   /** The last successful check; undefined before it, and while it is in doubt. */
@@ -91,9 +95,9 @@ class MirrorId {
   /** The last write failed, perhaps for the whole store. `check` then writes too, until that succeeds. */
   #writesFail = false;
 
-  constructor(storage: Storage, settle: Settle, options: IdOptions) {
+  constructor(storage: Storage, recordedId: RecordedId, options: IdOptions) {
     this.#storage = storage;
-    this.#settle = settle;
+    this.#recordedId = recordedId;
     this.#options = options;
   }
 
@@ -110,15 +114,17 @@ class MirrorId {
     }
   }
 
-  /** After an error of the whole store, it may have been replaced by another one: the id is read again. */
-  readonly doubt = (error: unknown): never => {
+  /** The error to throw. If it is one of the whole store, that may have been replaced by another one: the id is read again. */
+  afterError(error: unknown): unknown {
     if (isOfWholeStore(error)) this.#confirmed = undefined;
-    throw error;
-  };
+    return error;
+  }
 
   async reading<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     await this.ready(signal);
-    return work().catch(this.doubt);
+    return work().catch((error) => {
+      throw this.afterError(error);
+    });
   }
 
   /** If nothing is found, the id is read again: a proxy in front of a store that restarts answers 404, too. */
@@ -134,7 +140,7 @@ class MirrorId {
       if (error instanceof UploadLost) await this.confirmNow();
       const isRefused = error instanceof RetryLater && error.reason.code === 'object_refused';
       if (isOfWholeStore(error) || isRefused) this.#writesFail = true;
-      return this.doubt(error);
+      throw this.afterError(error);
     });
   }
 
@@ -145,7 +151,9 @@ class MirrorId {
       throw new StorageUnavailable(`${name}: cannot check whether it is the right bucket`, { cause: error });
     });
     if (!this.#writesFail) return;
-    await this.#storage.check().catch(this.doubt);
+    await this.#storage.check().catch((error) => {
+      throw this.afterError(error);
+    });
     this.#writesFail = false;
   }
 
@@ -181,12 +189,12 @@ class MirrorId {
   }
 
   async #checkId(): Promise<void> {
-    this.#id ??= await this.#settle((proposed) => this.#find(proposed));
+    this.#id ??= await this.#recordedId((proposed) => this.#readOrWrite(proposed));
     // Taken before the id is read, so a replacement in between is noticed by the next operation.
     const now = { at: performance.now(), stamp: await this.#storage.stamp?.(bucketIdKey) };
     const found = await this.#read();
     if (found === this.#id) {
-      await this.#storage.trust?.();
+      await this.#storage.rememberDisk?.();
       this.#confirmed = now;
       this.#reported = false;
       return;
@@ -207,7 +215,7 @@ class MirrorId {
   }
 
   /** Writes the id to the bucket before the records have it, so that they never name an id that does not exist. */
-  async #find(proposed: string): Promise<string> {
+  async #readOrWrite(proposed: string): Promise<string> {
     const found = await this.#read();
     if (found === undefined || found === '') {
       await this.#storage.put(bucketIdKey, `${proposed}\n`, { contentType: 'text/plain' });

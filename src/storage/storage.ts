@@ -241,6 +241,6 @@ export interface Storage {
    */
   stamp?(key: string): Promise<string | undefined>;
   /** Called when the mirror id was correct: a directory then remembers its current disk as the right one. */
-  trust?(): Promise<void>;
+  rememberDisk?(): Promise<void>;
   close(): Promise<void>;
 }

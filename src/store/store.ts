@@ -51,6 +51,7 @@ import * as audit from './operators/audit.ts';
 import * as sessions from './operators/sessions.ts';
 import { prune } from './prune.ts';
 import * as removals from './removals/removals.ts';
+import * as checksumSupport from './settings/checksum-support.ts';
 import * as chores from './settings/chores.ts';
 import * as bucket from './settings/mirror-id.ts';
 import * as settings from './settings/settings.ts';
@@ -95,6 +96,7 @@ export async function openStore(options: { url: string; log: Log }) {
     missing: bind(db, missing),
     replacements: bind(db, replacements),
     bucket: bind(db, bucket),
+    checksumSupport: bind(db, checksumSupport),
     history: bind(db, { ofAsset }),
     consents: bind(db, consents),
     contents: bind(db, { ...contents, ...repairs }),

@@ -30,6 +30,7 @@ export async function openDirectory(options: {
   const uploads = directoryUploads(root, drafts);
   // If this fails, `check` and every `put` report it.
   if (!options.readOnly) await prepare(root, drafts, options.log).catch(() => {});
+  // The disk may be mounted only later, so opening does not decide which one is right.
   root.forgetDisk();
 
   const remove = async (key: string) => {
@@ -78,7 +79,7 @@ export async function openDirectory(options: {
     },
     check: () => check(root, drafts),
     stamp: (key) => root.stamp(key),
-    trust: () => root.trustDisk(),
+    rememberDisk: () => root.rememberDisk(),
     async close() {
       drafts.close();
     },

@@ -80,7 +80,7 @@ export class Root {
     this.#device = undefined;
   }
 
-  async trustDisk(): Promise<void> {
+  async rememberDisk(): Promise<void> {
     this.#device = (await this.onDisk(stat(this.path))).dev;
   }
 
