@@ -102,7 +102,7 @@ function judgeMirrored(
 /** The asset continues where it is. */
 const keepState = (
   { state, reason }: KnownAsset,
-  change: Partial<Pick<Decision, 'due' | 'reason' | 'withdrawsReplacement'>> = {},
+  change: Partial<Pick<Decision, 'due' | 'reason' | 'keepsFields'>> = {},
 ): Decision => ({ state, reason, reset: false, due: false, ...change });
 
 /** A new status, such as that of a video that became ready, is handled at once. */
@@ -148,7 +148,7 @@ function skip(
     return isSame && isDeepStrictEqual(before.listed, listed.listed) ? undefined : skipping;
   }
   // Written only so that what was set aside is deleted: the filter skips it.
-  if (before.replacement) return keepState(before, { withdrawsReplacement: true });
+  if (before.replacement) return keepState(before, { keepsFields: true });
   if (before.state === 'mirrored' || before.state === 'unavailable') return undefined;
   return before.media === null && (before.state === 'failed' || before.state === 'gone') ? skipping : 'ignore filter';
 }

@@ -181,7 +181,7 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, { ids, ass
     if (asset.problem === undefined || skipReasonOf(asset, run.settings) !== null) continue;
     addProblem(asset, asset.problem);
   }
-  if (counts.new + counts.changed + counts.again > 0) deps.onWork();
+  if (counts.hasWork) deps.onWork();
   return counts.toJudge;
 }
 

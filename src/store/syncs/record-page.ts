@@ -104,13 +104,14 @@ async function beginPage(tx: Database, page: Page) {
 
 /** Writes a page asset by asset. If the database refuses one, the asset gets this as its reason, and is returned in `refused`. */
 async function recordOneByOne(tx: Database, page: ListedPage): Promise<Counts> {
-  const counts: Counts = { new: 0, changed: 0, again: 0, setAside: 0, refused: [] };
+  const counts: Counts = { new: 0, changed: 0, hasWork: false, setAside: 0, refused: [] };
   /** Returns why the database refused the asset; undefined if it did not. */
   const record = async (asset: ListedAsset): Promise<unknown> => {
     await sql`SAVEPOINT one`.execute(tx);
     try {
       const one = await recordListed(tx, { ...page, assets: [asset] });
-      for (const key of ['new', 'changed', 'again', 'setAside'] as const) counts[key] += one[key];
+      for (const key of ['new', 'changed', 'setAside'] as const) counts[key] += one[key];
+      counts.hasWork ||= one.hasWork;
       counts.refused.push(...one.refused);
       return undefined;
     } catch (error) {

@@ -13,7 +13,7 @@ export interface Decision {
   reason: Reason | null;
   /** It starts over: attempts, waits and the time of the next try are reset. */
   reset: boolean;
-  /** A worker has to handle the asset now. False: with `reset` nothing is due, otherwise what is due stays due. */
+  /** True: due now. False: with `reset`, nothing is due any more; without, the due time stays. */
   due: boolean;
   /**
    * The asset's new file would replace a stored file, so it is set aside until the company's listing ends. Any other decision
@@ -21,7 +21,7 @@ export interface Decision {
    */
   setAside?: boolean;
   /** The fields of the asset stay those of the stored file. */
-  withdrawsReplacement?: boolean;
+  keepsFields?: boolean;
   transcriptState?: TranscriptState;
   thumbnailState?: ThumbnailState;
 }
@@ -59,8 +59,8 @@ export interface LockedAsset extends KnownAsset {
 export interface Counts {
   new: number;
   changed: number;
-  /** Written although no field has changed, such as failed assets that a full sync fetches again. */
-  again: number;
+  /** Whether a worker has to handle one of the assets. */
+  hasWork: boolean;
   /** Replacements that were set aside. */
   setAside: number;
   /** Assets that are not recorded as listed: the database refuses a value, or another company has the id. */
@@ -78,8 +78,8 @@ interface Row {
   decision: Decision;
   /** Names of the fields that have changed. */
   fields?: string[];
-  /** No field has changed: see `Counts`. */
-  again?: boolean;
+  /** No field has changed, as when a full sync retries a failed asset. It does not count as changed. */
+  isRetry: boolean;
 }
 
 export interface ListedPage {
@@ -126,25 +126,24 @@ export async function recordListed(tx: Database, page: ListedPage): Promise<Coun
     }
     const decision = page.decide(before, asset);
     if (!decision) continue;
-    if (!before) fresh.push({ asset, decision });
+    if (!before) fresh.push({ asset, decision, isRetry: false });
     // If the entry is unreadable or is not to be mirrored now, the asset keeps the fields that it has in the records.
     else {
       const { problem } = asset;
       const kept =
-        problem === undefined && !decision.setAside && !decision.withdrawsReplacement
+        problem === undefined && !decision.setAside && !decision.keepsFields
           ? asset
           : { ...before, ...(problem !== undefined && { problem }) };
       const fields = differing(before.listed, problem === undefined ? asset.listed : before.listed);
       const isSame = fields.length === 0 && problem === undefined;
-      const again = isSame && before.state !== 'gone' && !before.skipped;
-      changed.push({ asset: kept, decision, fields, again });
+      const isRetry = isSame && before.state !== 'gone' && !before.skipped;
+      changed.push({ asset: kept, decision, fields, isRetry });
     }
   }
-  const again = changed.filter((row) => row.again && row.decision.reason?.code !== 'skipped_by_filter').length;
   return {
     new: fresh.length && (await insert(tx, page, fresh)),
-    changed: changed.length && (await update(tx, page, changed, again)),
-    again,
+    changed: changed.length && (await update(tx, page, changed)),
+    hasWork: [...fresh, ...changed].some(({ decision }) => decision.due),
     setAside: await setAside(tx, page, listed, changed),
     refused,
   };
@@ -208,8 +207,7 @@ async function insert(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
   return inserted.rows[0]!.count;
 }
 
-/** `again`: how many of the rows do not count as changed. */
-async function update(tx: Database, page: ListedPage, rows: Row[], again: number): Promise<number> {
+async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<number> {
   const { connectionId, companyId } = page;
   // An asset that only shares the id with one of another company has no objects yet: those in the bucket belong to the other.
   const isAnother = sql`a.company_id <> ${companyId} AND (a.size, a.upload_date) IS DISTINCT FROM (r.size, r.upload_date)`;
@@ -238,7 +236,7 @@ async function update(tx: Database, page: ListedPage, rows: Row[], again: number
       transcript_state = coalesce(r.transcript_state, a.transcript_state),
       thumbnail_state = coalesce(r.thumbnail_state, a.thumbnail_state),
       transcript_deadline = CASE WHEN r.transcript_state IS NULL THEN a.transcript_deadline END
-    FROM r WHERE a.id = r.id RETURNING a.id, a.skipped) ${logAndCount(page, 'changed', again)}`.execute(tx);
+    FROM r WHERE a.id = r.id RETURNING a.id, a.skipped) ${logAndCount(page, 'changed')}`.execute(tx);
   return updated.rows[0]!.count;
 }
 
@@ -246,32 +244,22 @@ async function update(tx: Database, page: ListedPage, rows: Row[], again: number
  * The rest of a statement that writes assets (`taken`): adds an entry to the history of each, and adds to the counts of the sync.
  * Returns how many assets count.
  */
-const logAndCount = ({ syncId }: ListedPage, column: 'new' | 'changed', again = 0) => sql`, logged AS (
+const logAndCount = ({ syncId }: ListedPage, column: 'new' | 'changed') => sql`, logged AS (
       INSERT INTO asset_history (asset_id, kind, sync_id, data)
       SELECT taken.id, 'listed', ${syncId}, r.entry FROM taken JOIN r ON r.id = taken.id
     ), counted AS (
-      SELECT (count(*) FILTER (WHERE NOT skipped) - ${again}::int)::int AS count FROM taken
+      SELECT count(*) FILTER (WHERE NOT taken.skipped AND NOT r.is_retry)::int AS count FROM taken JOIN r ON r.id = taken.id
     ), added AS (
       UPDATE syncs SET ${sql.ref(column)} = ${sql.ref(column)} + counted.count FROM counted
       WHERE id = ${syncId} AND counted.count <> 0
     ) SELECT count FROM counted`;
 
 const decisionRows = (rows: Row[], news: 'new' | 'changed') => sql`
-  jsonb_to_recordset(${jsonb(
-    rows.map(({ asset, decision, fields }) => ({
-      id: asset.id,
-      project_id: asset.projectId,
-      asset_type: asset.assetType,
-      name: asset.name,
-      size: asset.size,
-      upload_date: asset.uploadDate,
-      listed: asset.listed,
-      state: decision.state,
-      reason: decision.reason,
-      due: decision.due,
-      reset: decision.reset,
-      transcript_state: decision.transcriptState ?? null,
-      thumbnail_state: decision.thumbnailState ?? null,
+  ${recordset(
+    rows.map(({ asset, decision, fields, isRetry }) => ({
+      ...asset,
+      ...decision,
+      isRetry,
       entry: {
         news,
         state: decision.state,
@@ -281,6 +269,6 @@ const decisionRows = (rows: Row[], news: 'new' | 'changed') => sql`
         ...(fields && fields.length > 0 && { fields }),
       },
     })),
-  )}) AS r (id text, project_id text, asset_type text, name text, size bigint, upload_date bigint, listed jsonb,
+  )} AS r (id text, project_id text, asset_type text, name text, size bigint, upload_date bigint, listed jsonb,
     state text, reason jsonb, due boolean, reset boolean, transcript_state text,
-    thumbnail_state text, entry jsonb)`;
+    thumbnail_state text, is_retry boolean, entry jsonb)`;
