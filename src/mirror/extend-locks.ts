@@ -52,7 +52,7 @@ export function startExtendingLocks({ store, storage, metrics, log, config }: Om
 export async function extendLocks(deps: Deps): Promise<number> {
   const { retention } = deps.store;
   const { lock } = deps.storage;
-  await retention.setPlace(lock!.place);
+  await retention.saveLockedBucket(lock!.place);
   const ms = lock!.ms / 2;
   const { keepVersions: keepMs } = deps.config;
   const of = { limit: pageSize, ms, keepMs };

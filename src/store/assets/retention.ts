@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import { recordset } from '../database/recordset.ts';
+import { rowsWritten } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 
@@ -25,17 +26,23 @@ interface Page<T> {
 
 const isLockable = sql`state <> 'gone' AND media IS NOT NULL`;
 
+/** Locks that are forgotten with one statement. All of a million would take longer than a query may. */
+const forgottenAtOnce = 10_000;
+
 /** Saves where the locks are. If they were in another bucket before, no lock is known any more. */
-export async function setPlace(db: Database, place: string): Promise<void> {
-  await db.transaction().execute(async (tx) => {
-    const { rows } = await sql`
-      INSERT INTO settings (name, value) VALUES ('place_of_locks', to_jsonb(${place}::text))
-      ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE settings.value <> excluded.value
-      RETURNING name`.execute(tx);
-    if (rows.length === 0) return;
-    await sql`UPDATE assets SET retained_until = NULL WHERE retained_until IS NOT NULL`.execute(tx);
-    await sql`UPDATE asset_versions SET retained_until = NULL WHERE retained_until IS NOT NULL`.execute(tx);
-  });
+export async function saveLockedBucket(db: Database, bucket: string): Promise<void> {
+  const value = sql`to_jsonb(${bucket}::text)`;
+  const { rows } = await sql`SELECT FROM settings WHERE name = 'place_of_locks' AND value = ${value}`.execute(db);
+  if (rows.length > 0) return;
+  for (const table of [sql.table('assets'), sql.table('asset_versions')]) {
+    const forget = sql`
+      UPDATE ${table} SET retained_until = NULL
+      WHERE ctid = ANY(ARRAY(SELECT ctid FROM ${table} WHERE retained_until IS NOT NULL LIMIT ${forgottenAtOnce} FOR UPDATE))`;
+    while (rowsWritten(await forget.execute(db)) > 0);
+  }
+  await sql`
+    INSERT INTO settings (name, value) VALUES ('place_of_locks', ${value})
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value`.execute(db);
 }
 
 /**
