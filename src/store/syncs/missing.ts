@@ -83,8 +83,8 @@ export async function addSighted(db: Database, listed: Listed, ids: string[]): P
 
 /**
  * Ends the listing of a company. `held`: the missing assets, if they are too many to be marked as gone without an operator;
- * `isDoubtful`: the listing may have ended too early, so no asset is removed because it was not listed. True if there were no
- * held assets before.
+ * `isDoubtful`: the listing may have ended too early. After such a listing, and while assets are held, none is removed because it was
+ * not listed. True if there were no held assets before.
  * @throws LeaseLost
  */
 export async function settle(
@@ -96,7 +96,7 @@ export async function settle(
   return underLease(db, listed, async (tx) => {
     await tx.deleteFrom('sightings').where('syncId', '=', sync.id).where('companyId', '=', companyId).execute();
     await sql`
-      UPDATE access SET listed_at = ${isDoubtful ? null : sql`now()`}
+      UPDATE access SET listed_at = ${isDoubtful || held ? null : sql`now()`}
       WHERE connection_id = ${sync.connectionId} AND company_id = ${companyId}`.execute(tx);
     await sql`UPDATE syncs SET position = position || ${positionOf(companyId, { done: true })} WHERE id = ${sync.id}`.execute(
       tx,

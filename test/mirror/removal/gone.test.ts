@@ -56,6 +56,20 @@ test('an asset is removed only while its connection lists its company, and so wo
   expect(await store.assets.get(gone!)).toBeUndefined();
 });
 
+test('no asset is removed on the strength of a listing that lacks so much that it is held', async () => {
+  const { companyId, connectionId } = await stage.company();
+  const [, kept] = [await goneFrom(companyId, connectionId), await stage.upload(companyId, 9)];
+  await stage.sync(connectionId);
+  await stage.query(`UPDATE access SET listed_at = now() - interval '2 days' WHERE company_id = $1`, [companyId]);
+  await stage.admin.addFault({ endpoint: 'assets', companyId, body: { assets: [] } });
+  expect((await stage.sync(connectionId, 'full')).held).toMatch(/9 of 9/);
+  expect(await remove()).toBe(0);
+  await stage.admin.clearFaults();
+  await stage.sync(connectionId, 'full');
+  expect(kept).toHaveLength(9);
+  expect(await remove()).toBe(1);
+});
+
 const cursorPages = (companyId: string, cursors: string[]) =>
   cursors.map((nextCursor, skip) => ({
     endpoint: 'assets' as const,
@@ -78,7 +92,8 @@ test.each<[string, (companyId: string) => Parameters<Stage['admin']['setFaults']
   expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', error: expect.any(String) });
   await stage.admin.clearFaults();
   expect(await remove()).toBe(0);
-  await stage.sync(connectionId, 'full');
+  // The assets of the pages above do not exist.
+  await stage.sync(connectionId, 'full', { acceptGone: true });
   expect(await remove()).toBe(1);
   expect(await stage.store.assets.get(id)).toBeUndefined();
 });
