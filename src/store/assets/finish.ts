@@ -85,15 +85,15 @@ export async function startOver(db: Database, lease: AssetLease): Promise<boolea
   return endLease(db, lease, values, { outcome: 'started_over' });
 }
 
-/** Gives up pending sidecars; the next full sync tries again. */
-const withoutPendingSidecars = sql`
-    transcript_state = CASE transcript_state WHEN 'pending' THEN 'gave_up' ELSE transcript_state END,
-    thumbnail_state = CASE thumbnail_state WHEN 'pending' THEN 'gave_up' ELSE thumbnail_state END`;
+/** Gives up pending sidecars, unless a listing has requested them since the lease began; the next full sync tries again. */
+const withoutPendingSidecars = (lease: AssetLease) => sql`
+    transcript_state = CASE WHEN transcript_state = 'pending' AND ${isUnchanged(lease)} THEN 'gave_up' ELSE transcript_state END,
+    thumbnail_state = CASE WHEN thumbnail_state = 'pending' AND ${isUnchanged(lease)} THEN 'gave_up' ELSE thumbnail_state END`;
 
 /** Gives up a missing transcript and thumbnail; the media stays as it is. */
 export async function giveUpSidecars(db: Database, lease: AssetLease, reason: Reason): Promise<boolean> {
   const values = sql`next_at = CASE WHEN NOT ${isUnchanged(lease)} THEN now() END,
-    attempts = 0, waits = 0, reason = ${jsonb(reason)}, ${withoutPendingSidecars}`;
+    attempts = 0, waits = 0, reason = ${jsonb(reason)}, ${withoutPendingSidecars(lease)}`;
   return endLease(db, lease, values, { outcome: 'gave_up', reason });
 }
 
@@ -113,7 +113,7 @@ async function endForGood(
     state === 'failed' ? sql`'failed'` : sql`CASE WHEN ${hasStoredFile} THEN 'mirrored' ELSE 'unavailable' END`;
   const values = sql`state = CASE WHEN ${unchanged} THEN ${end} ELSE 'pending' END, reason = ${jsonb(reason)},
     next_at = CASE WHEN ${unchanged} THEN NULL ELSE now() END, attempts = ${attempts}, waits = 0, processing_since = NULL,
-    ${withoutPendingSidecars}`;
+    ${withoutPendingSidecars(lease)}`;
   return endLease(db, lease, values, { outcome: state, reason });
 }
 

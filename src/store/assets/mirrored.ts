@@ -19,6 +19,13 @@ const reported = sql`
   ) AS e (kind, is_true, data)
   WHERE e.is_true AND ${isWanted(sql`e.kind`)}`;
 
+/** The state of a sidecar that the worker found, unless a listing has requested the sidecar since the lease began. */
+const unlessRequested = (column: 'transcript_state' | 'thumbnail_state') => {
+  const [now, found] = [sql.ref(`assets.${column}`), sql.ref(`found.${column}`)];
+  return sql`CASE WHEN assets.revision <> found.revision AND ${now} = 'pending' AND ${found} IN ('none', 'gave_up')
+          THEN 'pending' ELSE ${found} END`;
+};
+
 /** Ends leases of mirrored assets, with their events. Returns for each whether its worker still had it. */
 export async function endMirrored(db: Database, ends: { lease: AssetLease; done: Mirrored }[]): Promise<boolean[]> {
   const found = ends.map(({ lease, done }) => ({
@@ -55,9 +62,9 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
         attempts = 0, follow_ups = found.follow_ups, waits = 0, reason = found.reason, processing_since = NULL,
         record_key = found.record_key, superseded = '{}', detail = found.detail,
         mirrored_at = coalesce(mirrored_at, now()),
-        transcript_state = found.transcript_state, transcript_keys = found.transcript_keys,
-        transcript_deadline = found.transcript_deadline,
-        thumbnail_state = found.thumbnail_state, thumbnail = found.thumbnail, sidecar_files = found.sidecar_files
+        transcript_state = ${unlessRequested('transcript_state')}, transcript_keys = found.transcript_keys,
+        transcript_deadline = CASE WHEN found.transcript_state = ${unlessRequested('transcript_state')} THEN found.transcript_deadline END,
+        thumbnail_state = ${unlessRequested('thumbnail_state')}, thumbnail = found.thumbnail, sidecar_files = found.sidecar_files
       FROM leased JOIN found USING (id) WHERE assets.id = leased.id AND assets.id = ANY(${ids}::text[])
       RETURNING assets.id, assets.lease, assets.sync_id, assets.connection_id, assets.media, assets.transcript_keys,
         leased.is_new, leased.is_replacement, leased.has_new_transcript, found.began, found.entry

@@ -1,6 +1,7 @@
 import { afterAll, expect, test } from 'vitest';
 import type { Reason } from '../../../src/floor/reason-codes.ts';
 import { leaseOf } from '../../../src/store/assets/leases.ts';
+import type { Decide } from '../../../src/store/syncs/write-assets.ts';
 import { mirroredAlone as found } from '../../support/mirrored.ts';
 import { until } from '../../support/until.ts';
 import { listed, newStore, running } from '../records.ts';
@@ -59,6 +60,30 @@ test('an asset that a listing changes during its lease does not wait for the nex
     const unchanged = await inHand(run, 'soon', `${id}, unchanged`);
     await conclude(unchanged);
     expect(await waits(unchanged)).toBe(true);
+  }
+});
+
+test('a transcript and a thumbnail that a listing requests during the lease stay requested', async () => {
+  const run = await running(store, 'asked');
+  const requests: Decide = () => ({
+    ...{ state: 'mirrored', reason: null, reset: false, due: true },
+    ...{ transcriptState: 'pending', thumbnailState: 'pending' },
+  });
+  const page = { ...run, companyId: 'asked', position: {}, decide: requests };
+  const gaveUp = { ...found, transcriptState: 'gave_up', thumbnailState: 'none' } as const;
+  for (const [id, conclude] of [
+    ['asked mirrored', (lease) => store.assets.mirrored(lease, gaveUp)],
+    ['asked given up', (lease) => store.assets.giveUpSidecars(lease, why)],
+    ['asked unavailable', (lease) => store.assets.unavailable(lease, why)],
+  ] as [string, (lease: ReturnType<typeof leaseOf>) => Promise<boolean>][]) {
+    const lease = await inHand(run, 'asked', id);
+    await store.syncs.recordPage({ ...page, assets: [listed(id)] });
+    expect(await conclude(lease)).toBe(true);
+    const { transcriptState, thumbnailState, nextAt } = (await store.assets.get(id))!;
+    expect({ id, transcriptState, thumbnailState }).toEqual({
+      ...{ id, transcriptState: 'pending', thumbnailState: 'pending' },
+    });
+    expect(nextAt).not.toBeNull();
   }
 });
 
