@@ -76,8 +76,12 @@ async function pruneSyncs(db: Database): Promise<number> {
 
 async function pruneEvents(db: Database): Promise<number> {
   let pruned = 0;
-  for (const [which, newer] of [
-    [sql`e.asset_id IS NOT NULL`, sql`l.asset_id = e.asset_id`],
+  for (const [which, newer, isOrphan = sql`false`] of [
+    [
+      sql`e.asset_id IS NOT NULL`,
+      sql`l.asset_id = e.asset_id`,
+      sql`NOT EXISTS (SELECT FROM assets WHERE id = e.asset_id)`,
+    ],
     [
       sql`e.asset_id IS NULL AND e.connection_id IS NOT NULL`,
       sql`l.asset_id IS NULL AND l.connection_id = e.connection_id`,
@@ -90,7 +94,7 @@ async function pruneEvents(db: Database): Promise<number> {
         DELETE FROM events WHERE id IN (
           SELECT e.id FROM events e
           WHERE e.at < now() - ${remembered.events}::int * interval '1 day' AND e.kind NOT LIKE 'operator.%' AND ${which}
-            AND EXISTS (SELECT FROM events l WHERE ${newer} AND l.kind = e.kind AND l.id > e.id)
+            AND (${isOrphan} OR EXISTS (SELECT FROM events l WHERE ${newer} AND l.kind = e.kind AND l.id > e.id))
           ORDER BY e.at LIMIT ${batch})`,
     );
   }

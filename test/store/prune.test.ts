@@ -163,6 +163,21 @@ test('pruning keeps the last sync and event of each kind, however old, and what 
   for (const { count } of kinds) expect(count).toBe(1);
 });
 
+test('old events of an asset that is no longer in the database are deleted', async () => {
+  const { id } = await store.connections.connect(consented());
+  await query(
+    `INSERT INTO events (kind, connection_id, asset_id, at) SELECT 'asset.removed', $1, 'removed', at
+    FROM unnest(ARRAY[now() - interval '1 year', now() - interval '1 day']) AS at`,
+    [id],
+  );
+  await store.prune({ auditMs: Number.POSITIVE_INFINITY });
+  const left = await query("SELECT at > now() - interval '2 days' AS young FROM events WHERE asset_id = 'removed'");
+  expect(left).toEqual([{ young: true }]);
+  await query("UPDATE events SET at = at - interval '1 year' WHERE asset_id = 'removed'");
+  await store.prune({ auditMs: Number.POSITIVE_INFINITY });
+  expect(await query("SELECT FROM events WHERE asset_id = 'removed'")).toEqual([]);
+});
+
 test('only one process at a time prunes', async () => {
   const results = await Promise.all(
     Array.from({ length: 5 }, () => store.prune({ auditMs: Number.POSITIVE_INFINITY })),
