@@ -265,6 +265,17 @@ describe('a listing in which many mirrored files are others', () => {
     expect((await stage.assets(companyId)).every(({ state }) => state === 'mirrored')).toBe(true);
   });
 
+  test('files that change once more after an operator has accepted them are judged again', async () => {
+    const { companyId, connectionId, ids } = await mirroredCompany(12);
+    await replace(ids);
+    await stage.sync(connectionId);
+    await stage.mirror.store.syncs.request(connectionId, 'full', { companyId, acceptReplaced: true });
+    await replace(ids);
+    expect(await stage.run(connectionId)).toMatchObject({ outcome: 'done' });
+    expect(await pending(companyId)).toEqual([]);
+    expect(await heldChanges(connectionId)).toMatchObject([{ count: 12 }]);
+  });
+
   test('an asset that an operator names is replaced at once', async () => {
     const { companyId, connectionId, ids } = await mirroredCompany(12);
     await replace(ids);

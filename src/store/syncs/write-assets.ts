@@ -166,7 +166,9 @@ async function setAside(tx: Database, page: ListedPage, listed: ListedAsset[], c
     SELECT id, ${page.companyId}, asset, ${page.syncId} FROM ${recordset(rows)} AS r (id text, asset jsonb) ORDER BY id
     ON CONFLICT (asset_id) DO UPDATE SET company_id = excluded.company_id, listed = excluded.listed,
       sync_id = excluded.sync_id, released_at = NULL,
-      found_at = CASE WHEN old.released_at IS NULL THEN old.found_at ELSE now() END`.execute(tx);
+      found_at = CASE WHEN old.released_at IS NULL AND old.listed = excluded.listed THEN old.found_at ELSE now() END`.execute(
+    tx,
+  );
   return ids.size;
 }
 
