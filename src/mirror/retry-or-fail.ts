@@ -74,7 +74,7 @@ export async function retryOrFail(deps: RetryDeps, leased: LeasedAsset, error: u
   const verdict = await classify(deps, leased, error);
   if (verdict.outcome === 'failed') return verdict;
   const { outcome, waitMs, ...options } = verdict;
-  if (!(await deps.store.assets.again(leased.lease, waitMs, options))) return { outcome: 'handed_back' };
+  if (!(await deps.store.assets.retryLater(leased.lease, waitMs, options))) return { outcome: 'handed_back' };
   return { outcome, retryInMs: Math.round(waitMs), ...(options.reason && { reason: options.reason }) };
 }
 

@@ -33,7 +33,7 @@ export async function prepareReplacement(deps: MirrorDeps, leased: LeasedAsset, 
   const isKept = deps.keepVersions > 0 && !isSameFile(asset, next);
   const version = isKept ? await keepVersion(deps, leased, next) : undefined;
   if (!version) await dropUnfinishedVersion(deps, leased);
-  requireLease(await deps.store.assets.replace(lease, { superseded: supersededKeys(asset, next), version }));
+  requireLease(await deps.store.assets.beginReplacement(lease, { superseded: supersededKeys(asset, next), version }));
   await deps.storage.remove(sidecarKeys.record(asset.media.key));
 }
 

@@ -37,7 +37,7 @@ export async function transfer(deps: MirrorDeps, leased: LeasedAsset, detail: As
     note(leased.lease, 'began', { variant, bytes: bytes ?? null });
     // If this process dies now, the sweep finds the parts in the store by this key.
     if ('pinned' in from || bytes === undefined || bytes > inPartsFrom(leased.asset)) {
-      requireLease(await deps.store.uploads.intend(leased.lease, target.key));
+      requireLease(await deps.store.uploads.announce(leased.lease, target.key));
     }
     const stored =
       'pinned' in from

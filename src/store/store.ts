@@ -17,7 +17,7 @@ import * as throughput from './assets/throughput.ts';
 import { hits } from './assets/transcript-hits.ts';
 import * as transcripts from './assets/transcripts.ts';
 import * as transfers from './assets/transfers.ts';
-import { within } from './assets/upcoming.ts';
+import { dueWithin } from './assets/upcoming.ts';
 import * as versions from './assets/versions.ts';
 import { between, currentCursor, page, renew as renewFeed } from './changes/changes.ts';
 import * as changeFiles from './changes/files.ts';
@@ -117,7 +117,7 @@ export async function openStore(options: { url: string; log: Log }) {
     audit: bind(db, audit),
     events: bind(db, { ...events, add: addEvent }),
     throughput: bind(db, throughput),
-    upcoming: bind(db, { within }),
+    upcoming: bind(db, { dueWithin }),
     endpoints: bind(db, endpoints),
     webhooks: bind(db, { ...webhooks, log: deliveryLog, redeliver }),
 

@@ -42,12 +42,12 @@ export async function judgeMissing(
     after = ids.at(-1)!;
     left -= ids.length;
     const judged = accepted ? { gone: ids, present: [] } : await judgeByRequest(deps, run, ids);
-    gone += await store.missing.gone(company, judged.gone);
+    gone += await store.missing.markGone(company, judged.gone);
     await store.missing.addSighted(company, judged.present);
   }
   const sample = isHeld ? await store.missing.page(company, { after: '', limit: sampleSize }) : [];
   const held = isHeld ? { ...found, sample } : undefined;
-  const isNew = await store.missing.settle(company, { held, isDoubtful });
+  const isNew = await store.missing.endListing(company, { held, isDoubtful });
   if (gone > 0) log.warn({ event: 'asset.gone', connectionId, companyId, gone }, 'assets gone from the library');
   const change = { ...found, kind: 'missing', connectionId, companyId } as const;
   if (isNew) logHeld(log, change);

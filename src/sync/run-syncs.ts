@@ -86,7 +86,7 @@ async function runSync(deps: SyncDeps, run: Run): Promise<'released' | 'more_wai
   await withFields(fields, () =>
     span('sync', { ...fields, mode: sync.mode }, async () => {
       const trace = traceHere();
-      if (trace) await store.syncs.traced(sync.id, trace);
+      if (trace) await store.syncs.saveTrace(sync.id, trace);
       return list(deps, run);
     }),
   );

@@ -202,7 +202,7 @@ describe('the dispatcher', () => {
     expect(await assets.saveMedia(late!, media, { isVerified: true })).toBe(false);
     const reason: Reason = { code: 'error', text: 'late' };
     expect(await assets.failed(late!, reason)).toBe(false);
-    expect(await assets.again(late!, 0, { spent: true, reason })).toBe(false);
+    expect(await assets.retryLater(late!, 0, { spent: true, reason })).toBe(false);
     expect(await assets.processing(late!, 0)).toBe(false);
     expect(await assets.giveUpSidecars(late!, reason)).toBe(false);
     expect(await assets.renew([late!, own!], 60_000)).toEqual(new Set([id]));

@@ -24,7 +24,7 @@ describe.skipIf(!inject('redis'))('queues that are lost during work', { timeout:
     for (let i = 0; i < count; i++) await scene.upload({ uploadDate: Date.UTC(2024, 1, 29) + i * 1000 });
   };
   const state = async () => (await scene.mirror.store.counts.totals()).map(({ state, count }) => ({ state, count }));
-  const runs = async () => scene.mirror.store.syncs.open();
+  const runs = async () => scene.mirror.store.syncs.countOpen();
 
   /** A running sync, a waiting one, and files in transfer. */
   async function inTheMiddle(): Promise<string[]> {

@@ -31,13 +31,13 @@ describe.each(backends)('syncs with queues in $name', ({ redis }) => {
       await until('the run to ask', () => line.calls.some(({ met }) => met));
       const modes = Array.from({ length: 30 }, (_, i) => (i % 3 ? 'full' : 'incremental'));
       const asked = await Promise.all(modes.map((mode) => own.mirror.api('POST', path, { mode })));
-      expect(await own.store.syncs.open()).toEqual({ running: 1, waiting: 1 });
+      expect(await own.store.syncs.countOpen()).toEqual({ running: 1, waiting: 1 });
       const ids = new Set(asked.map((answer) => answer.syncId));
       expect(ids.size).toBe(1);
       expect(ids).not.toContain(syncId);
       goOn.resolve();
       await until('both to end', async () => {
-        const { running, waiting } = await own.store.syncs.open();
+        const { running, waiting } = await own.store.syncs.countOpen();
         expect(running).toBeLessThanOrEqual(1);
         return running + waiting === 0;
       });

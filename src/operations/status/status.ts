@@ -80,7 +80,7 @@ export function statusOperations(
           versions: await at.versions.total(),
           outstanding: await at.counts.outstanding(),
           recent: await at.assets.recent(60_000),
-          syncs: await at.syncs.open(),
+          syncs: await at.syncs.countOpen(),
           verifications: await at.verifications.open(),
           scrub: await at.scrub.progress(),
           transcriptSearch: options.searchTranscripts ? { waiting: await at.transcripts.countUnread() } : null,

@@ -43,7 +43,7 @@ export const upcomingAnswer = z
 const freshMs = 10_000;
 
 export function upcomingOperations({ store }: Pick<OperationsDeps, 'store'>) {
-  const all = recent(() => store.upcoming.within(mostMinutes * 60_000));
+  const all = recent(() => store.upcoming.dueWithin(mostMinutes * 60_000));
   return {
     /** The assets with a check or retry due soon. */
     async upcoming(query: z.input<typeof upcomingQuery> = {}) {

@@ -53,7 +53,7 @@ export class Drafts {
    * Runs the work that writes a draft, which is not swept meanwhile.
    * @throws the reason of the signal, an error of the body as it is, or the classified error of the work
    */
-  async write<T>(claim: Claim, work: () => Promise<T>, undo?: () => Promise<void>): Promise<T> {
+  async withDraft<T>(claim: Claim, work: () => Promise<T>, undo?: () => Promise<void>): Promise<T> {
     try {
       claim.signal?.throwIfAborted();
       await this.#root.prepare();

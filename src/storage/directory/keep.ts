@@ -46,7 +46,7 @@ async function linkTo(root: Root, drafts: Drafts, what: What): Promise<boolean> 
   const claim = { key: as, draft, bytes: 0, meter: { passed: 0, bodyError: undefined } };
   return (
     drafts
-      .write(claim, async () => {
+      .withDraft(claim, async () => {
         await root.refuseOther(as);
         const isLinked = await link(file, draft).then(
           () => true,

@@ -51,7 +51,7 @@ async function begin(
 ): Promise<Upload> {
   const upload = { id: randomUUID(), key, bytes, partBytes: partBytesFor(bytes) };
   const claim = { key, draft: draftOf(root, upload), bytes, meter: { passed: 0, bodyError: undefined }, signal };
-  return drafts.write(claim, async () => {
+  return drafts.withDraft(claim, async () => {
     root.fileOf(key);
     await root.refuseOther(key);
     await drafts.ensureSpace(claim);
@@ -72,7 +72,7 @@ async function put(
   const meter = metered(body, { expected: bytes, hashed: root.hashes, signal });
   const draft = draftOf(root, upload);
   try {
-    return await drafts.write({ key: upload.key, draft, bytes, meter, signal }, async () => {
+    return await drafts.withDraft({ key: upload.key, draft, bytes, meter, signal }, async () => {
       const file = await unlessMissing(open(draft, 'r+'));
       if (!file) throw lost(upload);
       // Closes the file also after an error.

@@ -43,7 +43,7 @@ export async function write(
     return { key, bytes: meter.passed, etag: undefined, checksums: meter.checksums() };
   }
   const undo = () => rm(claim.draft, { force: true }).catch(() => {});
-  return drafts.write(claim, work, undo).finally(() => source.destroy());
+  return drafts.withDraft(claim, work, undo).finally(() => source.destroy());
 }
 
 /** Renames a draft to its final path. When this returns, the rename and every directory of the path are on the disk. */

@@ -9,7 +9,7 @@ import { notLeased } from './leases.ts';
  * Saves the key of an upload that is about to begin, so that it can be found if the process dies before it saves the
  * upload's id. False: the worker has lost its lease.
  */
-export async function intend(db: Database, { assetId, number }: AssetLease, key: string): Promise<boolean> {
+export async function announce(db: Database, { assetId, number }: AssetLease, key: string): Promise<boolean> {
   const result = await sql`
     INSERT INTO upload_keys (key, asset_id)
     SELECT ${key}, id FROM assets

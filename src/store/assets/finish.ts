@@ -42,7 +42,7 @@ export async function failed(db: Database, lease: AssetLease, reason: Reason): P
 }
 
 /** Due again after `waitMs`. `spent`: counts as an attempt; `waits`: how often it was postponed in a row. */
-export async function again(
+export async function retryLater(
   db: Database,
   lease: AssetLease,
   waitMs: number,

@@ -17,7 +17,7 @@ export async function startTransfer(db: Database, lease: AssetLease): Promise<bo
  * `superseded`: keys of the replaced files, which are deleted once the new record is written. `version`: the replaced file, if it
  * was kept.
  */
-export async function replace(
+export async function beginReplacement(
   db: Database,
   lease: AssetLease,
   { superseded, version }: { superseded: string[]; version: AssetVersion | undefined },

@@ -25,7 +25,7 @@ const soon = (ms: number, where: ReturnType<typeof sql>) => sql`(
     ORDER BY next_at LIMIT ${mostCounted})`;
 
 /** Checks and attempts that are due within `ms`, soonest first, at most `mostCounted` of each kind. */
-export async function within(db: Database, ms: number): Promise<Expected[]> {
+export async function dueWithin(db: Database, ms: number): Promise<Expected[]> {
   const { rows } = await sql<Expected>`
     SELECT id AS asset_id, name, connection_id, next_at AS at, reason,
       CASE state WHEN 'processing' THEN 'processing' WHEN 'pending' THEN 'retry'

@@ -44,7 +44,7 @@ export async function page(db: Database, listed: Listed, page: { after: string; 
  * how many are gone.
  * @throws LeaseLost
  */
-export async function gone(db: Database, listed: Listed, ids: string[]): Promise<number> {
+export async function markGone(db: Database, listed: Listed, ids: string[]): Promise<number> {
   return underLease(db, listed, async (tx) => {
     const { rows } = await sql<{ count: number }>`
       WITH lacking AS (
@@ -87,7 +87,7 @@ export async function addSighted(db: Database, listed: Listed, ids: string[]): P
  * not listed. True if there were no held assets before.
  * @throws LeaseLost
  */
-export async function settle(
+export async function endListing(
   db: Database,
   listed: Listed,
   { held, isDoubtful }: { held: HeldChanges | undefined; isDoubtful: boolean },

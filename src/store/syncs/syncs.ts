@@ -38,12 +38,12 @@ export async function unattended(db: Database): Promise<string[]> {
 }
 
 /** Saves the trace of a sync, which the work on its assets continues. */
-export async function traced(db: Database, id: string, traceparent: string): Promise<void> {
+export async function saveTrace(db: Database, id: string, traceparent: string): Promise<void> {
   await db.updateTable('syncs').set({ traceparent }).where('id', '=', id).execute();
 }
 
 /** How many syncs wait or run. */
-export async function open(db: Database): Promise<{ waiting: number; running: number }> {
+export async function countOpen(db: Database): Promise<{ waiting: number; running: number }> {
   const { rows } = await sql<{ waiting: number; running: number }>`
     SELECT count(*) FILTER (WHERE status = 'waiting') AS waiting, count(*) FILTER (WHERE status = 'running') AS running
     FROM syncs WHERE status IN ('waiting', 'running')`.execute(db);

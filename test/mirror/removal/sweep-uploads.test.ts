@@ -37,7 +37,7 @@ describe.each(grounds())('abandoned uploads ($name)', (kind) => {
     const inHand = async (until: string) =>
       database.query(`UPDATE assets SET lease_until = ${until} WHERE id = $1`, [id]);
     await inHand("now() + interval '1 minute'");
-    expect(await store.uploads.intend(leaseOf({ ...(await store.assets.get(id))!, leasedAt: new Date() }), key)).toBe(
+    expect(await store.uploads.announce(leaseOf({ ...(await store.assets.get(id))!, leasedAt: new Date() }), key)).toBe(
       true,
     );
     await inHand('NULL');

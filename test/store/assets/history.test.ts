@@ -38,7 +38,7 @@ test('the history of a lease is one row with its steps, its outcome and its sync
   note(lease, 'library_answered', { status: 'ready' });
   const reason: Reason = { code: 'error', text: 'it was interrupted' };
   for (let n = 0; n < 70; n++) note(lease, 'part_failed', { part: n, reason });
-  expect(await store.assets.again(lease, 60_000, { spent: true, reason })).toBe(true);
+  expect(await store.assets.retryLater(lease, 60_000, { spent: true, reason })).toBe(true);
   const { rows } = await store.history.ofAsset('a1');
   expect(rows).toMatchObject([
     { kind: 'listed', syncId: sync.id, data: { news: 'new', state: 'pending', due: true } },

@@ -108,7 +108,7 @@ describe('the end of a connection', () => {
     const { connectionId } = await running(store, 'acme');
     const ended = await Promise.all(Array.from({ length: 20 }, () => store.connections.end(connectionId, byOperator)));
     expect(ended.filter(Boolean)).toHaveLength(1);
-    expect(await store.syncs.open()).toEqual({ waiting: 0, running: 0 });
+    expect(await store.syncs.countOpen()).toEqual({ waiting: 0, running: 0 });
   });
 
   test('the refusal of an earlier token never ends a connection', async () => {

@@ -48,7 +48,7 @@ test('the result of a worker does not hide what a listing has seen since', async
 test('an asset that a listing changes during its lease does not wait for the next attempt', async () => {
   const run = await running(store, 'soon');
   for (const [id, conclude] of [
-    ['soon again', (lease) => store.assets.again(lease, 3_600_000, { reason: why })],
+    ['soon again', (lease) => store.assets.retryLater(lease, 3_600_000, { reason: why })],
     ['soon processing', (lease) => store.assets.processing(lease, 3_600_000)],
   ] as [string, (lease: ReturnType<typeof leaseOf>) => Promise<boolean>][]) {
     const waits = async ({ assetId }: { assetId: string }) =>
@@ -91,7 +91,7 @@ test('after a lease has ended, a late heartbeat or a second result changes nothi
   const run = await running(store, 'late');
   const lease = await inHand(run, 'late', 'late');
   expect(await store.assets.renew([lease], 60_000)).toEqual(new Set(['late']));
-  expect(await store.assets.again(lease, 0, { spent: false, reason: null })).toBe(true);
+  expect(await store.assets.retryLater(lease, 0, { spent: false, reason: null })).toBe(true);
   expect(await store.assets.renew([lease], 60_000)).toEqual(new Set());
   expect(await store.assets.failed(lease, why)).toBe(false);
   expect(await store.assets.startTransfer(lease)).toBe(false);

@@ -198,7 +198,7 @@ test('syncs of the same page, a connection that comes and goes, workers and the 
         const leased = await Promise.all((due ?? []).map(({ id }) => store.assets.take(id, 60_000)));
         const leases = leased.flatMap((asset) => (asset ? [leaseOf(asset)] : []));
         await store.assets.renew(leases.reverse(), 60_000);
-        await Promise.all(leases.map((lease) => store.assets.again(lease, 0, { spent: false, reason: null })));
+        await Promise.all(leases.map((lease) => store.assets.retryLater(lease, 0, { spent: false, reason: null })));
       }),
       store.assets.overdue(0),
     ];
