@@ -88,13 +88,12 @@ export async function startWorkers(context: Context) {
       const started = performance.now();
       stopping.abort(new Error('shutting down'));
       const verificationsStopped = Promise.all([verifying.stop(), scrubbing?.stop(), drills.stop()]);
-      await Promise.all([
-        ...[dispatcher.stop(), filtering.stop(), sweeping.stop(), expiring.stop()],
-        ...[writingChanges.stop(), writingAuditLog.stop(), reading.stop()],
-      ]);
+      const beforeJobs = [dispatcher, filtering, sweeping, expiring, writingChanges, writingAuditLog, reading];
+      await Promise.all(beforeJobs.map((each) => each.stop()));
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));
       await tokens.settled();
-      await Promise.all([pruning.stop(), locks?.stop(), removing.stop(), webhooks.stop(), heartbeat?.stop()]);
+      const afterJobs = [pruning, locks, removing, webhooks, heartbeat];
+      await Promise.all(afterJobs.map((each) => each?.stop()));
       await breaker.stop();
       await leases.close();
       await verificationsStopped;

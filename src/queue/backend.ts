@@ -9,8 +9,8 @@ import { connectRedis, redisProblem } from './redis.ts';
 const keep = { removeOnComplete: { count: 1000, age: 86_400 }, removeOnFail: { count: 5000, age: 7 * 86_400 } };
 
 /**
- * A query that was sent before its host died fails within half a minute. Otherwise it would wait for ever, and with it the
- * dispatcher. A query that is sent later fails when TCP gives up, after about 15 minutes.
+ * If the host of PostgreSQL dies, a query that is running fails within half a minute. Without this, it would wait for ever, and so
+ * would the dispatcher. A query that is sent after that fails when TCP gives up, after about 15 minutes.
  */
 const noticeDeadHost = { keepAlive: true, keepAliveInitialDelayMillis: 10_000 };
 
@@ -25,7 +25,7 @@ export interface BackendOptions {
   log: Log;
 }
 
-/** BullMQ on Redis, or on PostgreSQL without one. The types of the two connections exclude each other, hence `any`. */
+/** BullMQ on Redis or, if REDIS_URL is not set, on PostgreSQL. The types of the two connections exclude each other, hence `any`. */
 export class Backend {
   readonly redis: Redis | Cluster | undefined;
   /** Why Redis cannot be used; undefined while it can. */
@@ -38,7 +38,7 @@ export class Backend {
 
   constructor({ redisUrl, databaseUrl, installation, log }: BackendOptions) {
     this.#log = log;
-    this.redis = redisUrl ? this.#watch(connectRedis(redisUrl, { maxRetriesPerRequest: null }), redisUrl) : undefined;
+    this.redis = redisUrl ? this.#watch(connectRedis(redisUrl), redisUrl) : undefined;
     const telemetry = queueTelemetry();
     this.#base = {
       ...(this.redis

@@ -10,13 +10,7 @@ export async function* probeQueue(options: { redisUrl: string | undefined }): As
     yield ok('queues', 'no REDIS_URL', 'kept in PostgreSQL');
     return;
   }
-  const redis = connectRedis(options.redisUrl, {
-    lazyConnect: true,
-    retry: false,
-    maxRetriesPerRequest: 0,
-    connectTimeout: 10_000,
-    commandTimeout: 10_000,
-  });
+  const redis = connectRedis(options.redisUrl, { isOnce: true });
   let lost: unknown;
   redis.on('error', (error) => {
     lost = error;

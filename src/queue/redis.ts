@@ -9,25 +9,22 @@ import { networkProblem } from '../floor/network-problem.ts';
  */
 export const moved = (error: Error) => (/\bREADONLY\b/.test(error.message) ? 2 : false);
 
-export interface RedisOptions {
-  /** Null: no limit. */
-  maxRetriesPerRequest: number | null;
-  /** Milliseconds. */
-  connectTimeout?: number;
-  commandTimeout?: number;
-  lazyConnect?: boolean;
-  /** Whether a failed connection is retried. */
-  retry?: boolean;
-}
+/** A client that connects only when asked, and fails after 10 s instead of trying again. */
+const onceOptions = {
+  lazyConnect: true,
+  maxRetriesPerRequest: 0,
+  connectTimeout: 10_000,
+  commandTimeout: 10_000,
+};
 
 /**
  * A client for REDIS_URL: one server, the primary behind sentinels, or a cluster. Certificates are checked against the
- * authorities of Node.js (NODE_EXTRA_CA_CERTS adds some).
+ * authorities of Node.js (NODE_EXTRA_CA_CERTS adds some). It reconnects for ever, unless `isOnce`.
  */
-export function connectRedis(url: string, options: RedisOptions): Redis | Cluster {
-  const { retry = true, lazyConnect = false, ...rest } = options;
+export function connectRedis(url: string, { isOnce = false } = {}): Redis | Cluster {
+  const { lazyConnect, ...rest } = isOnce ? onceOptions : { lazyConnect: false, maxRetriesPerRequest: null };
   const common = { reconnectOnError: moved, ...rest };
-  const once = retry ? {} : { retryStrategy: () => null, sentinelRetryStrategy: () => null };
+  const once = isOnce ? { retryStrategy: () => null, sentinelRetryStrategy: () => null } : {};
   const address = parseRedisUrl(url);
   if (!address) return new Redis(url, { ...common, ...once, lazyConnect });
 
@@ -39,7 +36,7 @@ export function connectRedis(url: string, options: RedisOptions): Redis | Cluste
       redisOptions: { ...common, ...account },
       // Each connection resolves the name itself, because the certificate is checked against it.
       dnsLookup: (host, callback) => callback(null, host),
-      ...(!retry && { clusterRetryStrategy: () => null }),
+      ...(isOnce && { clusterRetryStrategy: () => null }),
     });
   }
   return new Redis({

@@ -105,8 +105,8 @@ export class Schedule {
   }
 
   /**
-   * Whether a scheduler has this interval, a next run within it, and, once that run is late, a job for it. A run too far ahead was planned
-   * while the clock was ahead; a scheduler without a job never runs, see `freesItsId`.
+   * Whether a scheduler can stay. It is replaced if its interval has changed, if its next run is too far ahead because the clock was
+   * ahead, or if that run is late and has no job (see `freesItsId`).
    */
   async #isRight(scheduler: Scheduler | undefined, every: number): Promise<boolean> {
     if (!scheduler || Number(scheduler.every) !== every) return false;

@@ -127,7 +127,7 @@ async function check(root: Root, drafts: Drafts): Promise<void> {
     const reason = classify(error, root.path);
     throw reason instanceof StorageUnavailable
       ? reason
-      : new StorageUnavailable(`${root.path}: the directory does not work`, { cause: reason });
+      : new StorageUnavailable(`${root.path}: the directory cannot be used`, { cause: reason });
   } finally {
     await rm(probe, { force: true }).catch(() => {});
   }

@@ -29,7 +29,7 @@ export function isArchived(
   return object.ArchiveStatus !== undefined || archives.includes(object.StorageClass ?? '');
 }
 
-/** A bucket, or a prefix in it: its address, how it proves what it has stored, and the meaning of its errors. */
+/** A bucket, or a prefix in it: its address, how what it stores is verified, and how its errors are classified. */
 export class Bucket {
   readonly options: S3Options;
   readonly name: string;

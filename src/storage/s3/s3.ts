@@ -66,7 +66,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
         const reason = classify(error, name);
         throw reason instanceof StorageUnavailable
           ? reason
-          : new StorageUnavailable(`${name}: the store does not work`, { cause: reason });
+          : new StorageUnavailable(`${name}: the store cannot be used`, { cause: reason });
       }),
     async close() {
       client.destroy();

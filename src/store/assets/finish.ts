@@ -97,7 +97,7 @@ export async function giveUpSidecars(db: Database, lease: AssetLease, reason: Re
   return endLease(db, lease, values, { outcome: 'gave_up', reason });
 }
 
-/** The bucket has a file of the asset that is not to be fetched again. */
+/** The bucket has a complete file of the asset that is not known to be damaged. */
 const hasStoredFile = sql`(mirrored_at IS NOT NULL AND media->>'version' <> '')`;
 
 /** Nothing more is due for the asset, unless a listing has changed it since the lease began: then it is due at once. */

@@ -29,8 +29,8 @@ export const stillLeased = ({ assetId, number }: AssetLease) =>
 export const notLeased = sql<boolean>`(lease_until IS NULL OR lease_until < now())`;
 
 /**
- * An asset has a job on the queue. As a range: with IS NOT NULL and without statistics, PostgreSQL reads all assets of a
- * connection, even with the settings below.
+ * An asset has a job on the queue. Written as a range: with IS NOT NULL, PostgreSQL may read all assets of a connection that has no
+ * statistics yet, even with the settings below.
  */
 export const isQueued = sql<boolean>`queued_at > '-infinity'`;
 

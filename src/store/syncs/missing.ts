@@ -70,7 +70,7 @@ export async function markGone(db: Database, listed: Listed, ids: string[]): Pro
 }
 
 /**
- * Saves assets that are on no page, but in the library: a resumed run does not request them again.
+ * Saves the assets that no page listed, but that the library still has: a resumed run does not request them again.
  * @throws LeaseLost
  */
 export async function addSighted(db: Database, listed: Listed, ids: string[]): Promise<void> {
