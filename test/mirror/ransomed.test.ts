@@ -41,7 +41,9 @@ describe('a library in which all files are replaced at once', () => {
       },
     });
   const synced = async (mode: string) => {
-    await run('resync', scene.connectionId, ...(mode === 'full' ? ['--full'] : []), '--wait');
+    // The command fails, because an operator must accept the changes.
+    const syncing = run('resync', scene.connectionId, ...(mode === 'full' ? ['--full'] : []), '--wait');
+    await expect(syncing).rejects.toMatchObject({ code: 1 });
     await scene.mirror.quiet();
   };
 

@@ -108,7 +108,10 @@ describe('the timeline of an asset', () => {
     await scene.admin.clearFaults();
     ({ timeline } = await explained(id));
     const entries = whats(timeline);
-    expect(entries).toEqual(expect.arrayContaining(['settings.unskipped', 'operator.retryAsset', 'attempt.mirrored']));
+    expect(entries).toEqual(expect.arrayContaining(['operator.retryAsset', 'attempt.mirrored']));
+    // The full sync may list the asset before a worker applies the changed filters.
+    const afterSkip = entries.slice(entries.indexOf('settings.skipped') + 1);
+    expect(afterSkip[0]).toMatch(/^(settings\.unskipped|listed\.changed)$/);
     expect(timeline.map(({ text }) => text)).toContain('ADMIN_TOKEN retried it');
     expect(entries.indexOf('operator.retryAsset')).toBeLessThan(entries.lastIndexOf('attempt.mirrored'));
   });
