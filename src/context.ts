@@ -56,7 +56,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
 
   const onRefresh = (result: RefreshResult) => metrics.tokenRefreshes.inc({ result });
   const tokens = new Tokens({ store, client: oauth, sealer, log, instance, onRefresh });
-  opening.defer(() => tokens.settled());
+  opening.defer(() => tokens.end());
   const limiter = new Limiter({ store, log, perConnection: transfer.perConnection });
   const withToken = createAccess(tokens, limiter, client);
   const schedule = new Schedule({ store, queues, log, ...config.sync });

@@ -112,7 +112,7 @@ async function* examineLibrary(at: Examining, store: Store | undefined, state: S
   const sealer = createSealer(keys);
   const tokens = new Tokens({ store, client: oauth, sealer, log, instance: config.instance });
   // A refresh is never aborted: the library has rotated the token already.
-  open.defer(() => tokens.settled());
+  open.defer(() => tokens.end());
   const access = createAccess(tokens);
   const client = new LibraryClient({ apiUrl, dispatcher });
   const withToken = <T>(call: (token: string) => Promise<T>) => access(connection.id, call);

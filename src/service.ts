@@ -136,6 +136,6 @@ async function endWithin(graceMs: number, { log, tokens }: Context, running: Asy
     orderly.catch(() => {});
   }
   // This process may have the only copy of a token that was just rotated: wait until it is saved.
-  await tokens.settled();
+  await tokens.end();
   log.info({ event: 'service.stopped', ms: Math.round(performance.now() - started) }, 'stopped');
 }

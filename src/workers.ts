@@ -37,7 +37,7 @@ const handBackMs = 2000;
 
 /** Starts taking jobs off the queues, and putting due work on them. */
 export async function startWorkers(context: Context) {
-  const { config, log, storage, queues, timings, tokens } = context;
+  const { config, log, storage, queues, timings } = context;
   const stopping = new AbortController();
   const leases = new Leases(context);
   const breaker = createCircuitBreaker({ storage, log, timings, onClose: () => dispatcher.wake() });
@@ -91,7 +91,6 @@ export async function startWorkers(context: Context) {
       const beforeJobs = [dispatcher, filtering, sweeping, expiring, writingChanges, writingAuditLog, reading];
       await Promise.all(beforeJobs.map((each) => each.stop()));
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));
-      await tokens.settled();
       const afterJobs = [pruning, locks, removing, webhooks, heartbeat];
       await Promise.all(afterJobs.map((each) => each?.stop()));
       await breaker.stop();

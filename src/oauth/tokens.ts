@@ -35,6 +35,7 @@ export class Tokens {
   readonly #inFlight = new Map<string, Promise<AccessToken>>();
   /** Refreshes of consents, until the new pair is saved. */
   readonly #ofConsents = new Set<Promise<unknown>>();
+  #isEnding = false;
 
   constructor({ instance, ...deps }: TokensOptions) {
     this.#deps = { leaseMs: defaultLeaseMs, ...deps, failures: new Map() };
@@ -60,6 +61,7 @@ export class Tokens {
 
   /** Refreshes the pair of a consent, and saves it before this returns. Throws as `refreshConsent` does. */
   async refreshConsent<T>(consent: ConsentPair<T>): Promise<T> {
+    this.#throwIfEnding();
     const work = refreshConsent(this.#deps, consent).finally(() => this.#ofConsents.delete(work));
     this.#ofConsents.add(work);
     return work;
@@ -95,9 +97,15 @@ export class Tokens {
     }
   }
 
-  /** Resolves when no refresh is running. */
-  async settled(): Promise<void> {
-    await Promise.allSettled([...this.#inFlight.values(), ...this.#ofConsents]);
+  /** Begins no more refreshes, and resolves when none is running: the process may then exit. */
+  async end(): Promise<void> {
+    this.#isEnding = true;
+    while (this.#inFlight.size + this.#ofConsents.size > 0)
+      await Promise.allSettled([...this.#inFlight.values(), ...this.#ofConsents]);
+  }
+
+  #throwIfEnding(): void {
+    if (this.#isEnding) throw new RetryLater({ code: 'shutting_down' }, 0);
   }
 
   async #read(connectionId: string, known?: StoredTokens) {
@@ -127,6 +135,7 @@ export class Tokens {
       const { tokenVersion: version, userId } = connection;
       if (connection.isFresh && version !== stale) return { value: accessToken, version };
 
+      this.#throwIfEnding();
       const owner = `${this.#instance} ${randomUUID()}`;
       const lease = await store.connections.leaseRefresh(connectionId, version, owner, leaseMs);
       if (!lease) {

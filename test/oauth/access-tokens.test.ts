@@ -198,7 +198,7 @@ describe('concurrent callers', () => {
     for (let i = 0; i < 50; i++) calls.push(tokens.getAccessToken(connection.id, 1));
     await held.reached;
     let settled = false;
-    const settling = tokens.settled().then(() => {
+    const settling = tokens.end().then(() => {
       settled = true;
     });
     expect(await saved(connection.id)).toMatchObject({ tokenVersion: 1 });
@@ -210,5 +210,24 @@ describe('concurrent callers', () => {
     expect(refreshes()).toBe(1);
     // They wait for one another, and do not overload the database.
     expect(reads).toBe(2);
+  });
+
+  it('after a stop has begun, no other refresh begins', async () => {
+    const [connection, other] = [
+      await newConnection(new Date(Date.now() - 60_000)),
+      await newConnection(new Date(Date.now() - 60_000)),
+    ];
+    const tokens = tokensOf();
+    const held = latch();
+    relay.after = held.pass;
+    const refreshing = tokens.getAccessToken(connection.id);
+    await held.reached;
+    const ending = tokens.end();
+    await expect(tokens.getAccessToken(other.id)).rejects.toThrow('shutting down');
+    held.open();
+    await Promise.all([refreshing, ending]);
+    expect(refreshes()).toBe(1);
+    expect(await saved(connection.id)).toMatchObject({ tokenVersion: 2 });
+    expect(await saved(other.id)).toMatchObject({ tokenVersion: 1 });
   });
 });
