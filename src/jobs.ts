@@ -35,12 +35,13 @@ export function openJobs(
         running--;
       }
     };
+  const assets = queues.worker<AssetJob>(
+    'assets',
+    counted((job) => assetJob(deps.mirror, deps.dispatcher, job)),
+    { concurrency: config.transfer.concurrency },
+  );
   const workers = [
-    queues.worker<AssetJob>(
-      'assets',
-      counted((job) => assetJob(deps.mirror, deps.dispatcher, job)),
-      { concurrency: config.transfer.concurrency },
-    ),
+    assets,
     queues.worker<SyncJob>(
       'syncs',
       counted(({ data }) => runSyncs(deps.sync, data.connectionId, deps.signal, data.mode)),
@@ -51,10 +52,18 @@ export function openJobs(
   return {
     run(): void {
       for (const worker of workers) {
+        // It was paused and resumed already.
+        if (worker.isRunning()) continue;
         void worker.run().catch((err) => {
           if (!deps.signal.aborted) log.error({ event: 'worker.failed', err, queue: worker.name }, 'worker failed');
         });
       }
+    },
+
+    /** This process takes no jobs of assets until they are resumed. Those that it has go on. */
+    pauseAssets: () => void assets.pause(true),
+    resumeAssets(): void {
+      if (assets.isPaused()) void assets.resume();
     },
 
     /** Takes no new jobs. Lets running ones end before `until`, then interrupts them: their assets are handed back. */

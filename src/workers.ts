@@ -40,7 +40,15 @@ export async function startWorkers(context: Context) {
   const { config, log, storage, queues, timings } = context;
   const stopping = new AbortController();
   const leases = new Leases(context);
-  const breaker = createCircuitBreaker({ storage, log, timings, onClose: () => dispatcher.wake() });
+  const breaker = createCircuitBreaker({
+    ...{ storage, log, timings },
+    // Otherwise this process would take the jobs of others whose bucket works, and hand them back.
+    onOpen: () => jobs.pauseAssets(),
+    onClose() {
+      jobs.resumeAssets();
+      dispatcher.wake();
+    },
+  });
   const { instance, transfer, keepVersions, goneRetention, sync: filters } = config;
   const { perConnection } = transfer;
   const horizon = horizonOf(config);
@@ -93,7 +101,7 @@ export async function startWorkers(context: Context) {
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));
       const afterJobs = [pruning, locks, removing, webhooks, heartbeat];
       await Promise.all(afterJobs.map((each) => each?.stop()));
-      await breaker.stop();
+      breaker.stop();
       await leases.close();
       await verificationsStopped;
       log.info({ event: 'worker.stopped', ms: Math.round(performance.now() - started) }, 'workers stopped');
@@ -168,8 +176,8 @@ const drillDeps = ({ config, store, log }: Context) => ({
 });
 
 /** How far ahead times are planned at most: the longest waits, each with up to a quarter of jitter. */
-function horizonOf({ processing, transcripts, sync, drillInterval }: Context['config']): Horizon {
-  const retry = longestWait * 1.25;
+function horizonOf({ processing, transcripts, sync, drillInterval, transfer }: Context['config']): Horizon {
+  const retry = 1.25 * Math.max(longestWait, 2 * (transfer.minRate?.windowMs ?? 0));
   return {
     lease: 60_000,
     pause: retry,

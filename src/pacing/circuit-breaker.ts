@@ -1,8 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { reasonOf } from '../floor/errors.ts';
+import { reasonOf, StorageUnavailable } from '../floor/errors.ts';
 import type { Log } from '../floor/log.ts';
 import type { Timings } from '../floor/timings.ts';
+import { within } from '../floor/within.ts';
 import type { Storage } from '../storage/storage.ts';
+
+/** A bucket that does not answer its check for this long is unavailable. */
+const silentMs = 30_000;
 
 export type CircuitBreaker = ReturnType<typeof createCircuitBreaker>;
 
@@ -10,22 +14,36 @@ export type CircuitBreaker = ReturnType<typeof createCircuitBreaker>;
  * The circuit breaker of the bucket. While it is open, no asset is started, and all of them wait instead of failing.
  * It closes when the bucket passes its check again.
  */
-export function createCircuitBreaker(options: { storage: Storage; log: Log; timings: Timings; onClose: () => void }) {
+export function createCircuitBreaker(options: {
+  storage: Storage;
+  log: Log;
+  timings: Timings;
+  onOpen: () => void;
+  onClose: () => void;
+}) {
   const { storage, log, timings } = options;
   const stopping = new AbortController();
   let reason: string | undefined;
-  let probing: Promise<void> | undefined;
   let checking: Promise<void> | undefined;
   // A breaker that opens again right after it closed stays open longer each time.
   let waitMs = timings.breakerCheck;
   let closedAt = Number.NEGATIVE_INFINITY;
+
+  async function checkBucket(): Promise<void> {
+    const isPassed = await within(
+      silentMs,
+      storage.check().then(() => true),
+    );
+    if (!isPassed) throw new StorageUnavailable(`${storage.name}: no answer within ${silentMs / 1000} s`);
+  }
 
   async function probe(): Promise<void> {
     for (; reason !== undefined && !stopping.signal.aborted; waitMs = Math.min(waitMs * 2, 30_000)) {
       await sleep(waitMs, undefined, { signal: stopping.signal }).catch(() => {});
       if (stopping.signal.aborted) return;
       try {
-        await storage.check();
+        await checkBucket();
+        if (stopping.signal.aborted) return;
         reason = undefined;
         closedAt = performance.now();
         log.info({ event: 'bucket.recovered', storage: storage.name }, 'bucket available again');
@@ -40,7 +58,8 @@ export function createCircuitBreaker(options: { storage: Storage; log: Log; timi
     log.error({ event: 'bucket.failed', storage: storage.name, err: error }, 'bucket unavailable, all assets wait');
     if (performance.now() - closedAt > 120_000) waitMs = timings.breakerCheck;
     reason = reasonOf(error);
-    probing = probe();
+    options.onOpen();
+    void probe();
   }
 
   return {
@@ -52,8 +71,7 @@ export function createCircuitBreaker(options: { storage: Storage; log: Log; timi
     /** Opens unless the bucket passes its check. Call this when the bucket has refused an object. Returns why it is open. */
     async check(): Promise<string | undefined> {
       if (reason !== undefined) return reason;
-      checking ??= storage
-        .check()
+      checking ??= checkBucket()
         .catch(open)
         .finally(() => {
           checking = undefined;
@@ -62,9 +80,8 @@ export function createCircuitBreaker(options: { storage: Storage; log: Log; timi
       return reason;
     },
 
-    async stop(): Promise<void> {
+    stop(): void {
       stopping.abort();
-      await probing;
     },
   };
 }

@@ -1,11 +1,13 @@
 // @module-tag slow
 import { execFile } from 'node:child_process';
-import { chmod, cp, mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { chmod, cp, mkdir, mkdtemp, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, inject, test } from 'vitest';
 import { canMount } from '../storage/grounds.ts';
 import { internalError, newHttpLine } from '../support/http-line.ts';
-import { contentOf, keysOf } from '../support/mirror.ts';
+import { contentOf, keysOf, startMirror } from '../support/mirror.ts';
 import { newScene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
@@ -258,3 +260,22 @@ test.runIf(inject('s3'))(
     }
   },
 );
+
+test('a worker whose bucket alone is unavailable takes no jobs from the others', { tags: 'slow' }, async () => {
+  const scene = await newScene();
+  const elsewhere = await mkdtemp(join(tmpdir(), 'asset-mirror-other-disk-'));
+  const environment = { ...scene.ground.environment, STORAGE_URL: `file://${elsewhere}` };
+  const broken = await startMirror({ ...scene.ground, environment }, scene.library, 'worker');
+  try {
+    await until('its breaker to open', () => breaker(broken.lines).length > 0);
+    const ids = await Promise.all(Array.from({ length: 40 }, () => scene.upload()));
+    await scene.resync();
+    for (const id of ids) await scene.mirror.assetIn(id, 'mirrored');
+    const handedBack = `SELECT FROM asset_history WHERE data->'reason'->>'code' = 'bucket_unavailable'`;
+    expect(await scene.query(handedBack)).toEqual([]);
+  } finally {
+    await broken.stop();
+    await scene.close();
+    await rm(elsewhere, { recursive: true, force: true });
+  }
+});

@@ -13,7 +13,7 @@ import type { Stage } from './stage.ts';
 export function workerOf({ mirror, query }: Pick<Stage, 'mirror' | 'query'>) {
   const { context } = mirror.service;
   const leases = new Leases(context);
-  const breaker = createCircuitBreaker({ ...context, onClose() {} });
+  const breaker = createCircuitBreaker({ ...context, onOpen() {}, onClose() {} });
   const { withToken } = context;
   const healthy = mirrorDeps(context, { leases, breaker, outages: createOutageDetector(), withToken });
 
@@ -44,7 +44,7 @@ export function workerOf({ mirror, query }: Pick<Stage, 'mirror' | 'query'>) {
       return died(work(id, { ...healthy, storage, store }));
     },
     async close(): Promise<void> {
-      await breaker.stop();
+      breaker.stop();
       await leases.close();
     },
   };

@@ -32,7 +32,7 @@ function beat(interval = 200) {
   const { context } = stage.mirror.service;
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/ping/secret?rid=1`;
   const both = [1, 2].map(() => {
-    const breaker = createCircuitBreaker({ ...context, onClose() {} });
+    const breaker = createCircuitBreaker({ ...context, onOpen() {}, onClose() {} });
     const heartbeat = startHeartbeat(
       { ...context, url, syncInterval: 300_000, bucketTrouble: breaker.check },
       interval,
