@@ -1,8 +1,15 @@
-import { type Processor, Queue, Worker, type WorkerOptions } from 'bullmq';
+import {
+  createPostgresBackend,
+  getDefaultBackendFactory,
+  type Processor,
+  Queue,
+  Worker,
+  type WorkerOptions,
+} from 'bullmq';
 import type { Cluster, Redis } from 'ioredis';
 import type { Log } from '../floor/log.ts';
 import { queueTelemetry } from '../tracing/tracing.ts';
-import { postgresBackend } from './postgres-backend.ts';
+import { pausing } from './pause-after-errors.ts';
 import { connectRedis, redisProblem } from './redis.ts';
 
 /** Finished jobs that are kept for the queue dashboard. */
@@ -32,26 +39,31 @@ export class Backend {
   trouble: string | undefined;
   readonly #log: Log;
   // biome-ignore lint/suspicious/noExplicitAny: see above
-  readonly #base: any;
-  // biome-ignore lint/suspicious/noExplicitAny: see above
-  readonly #more: any[];
+  readonly #options: any;
+  readonly #backendFactory: unknown;
+  readonly #probeKey: string;
 
   constructor({ redisUrl, databaseUrl, installation, log }: BackendOptions) {
     this.#log = log;
+    this.#probeKey = `${prefixOf(installation)}:probe`;
     this.redis = redisUrl ? this.#watch(connectRedis(redisUrl), redisUrl) : undefined;
     const telemetry = queueTelemetry();
-    this.#base = {
+    this.#options = {
       ...(this.redis
         ? { connection: this.redis, prefix: prefixOf(installation) }
         : { connection: { connectionString: databaseUrl, migrate: true, ...noticeDeadHost } }),
       ...(telemetry !== undefined && { telemetry }),
     };
-    this.#more = this.redis ? [] : [postgresBackend];
+    this.#backendFactory = this.redis ? pausing(getDefaultBackendFactory()) : pausing(createPostgresBackend);
   }
 
   queue<T>(name: string): Queue<T> {
-    const options = { ...this.#base, defaultJobOptions: { ...keep, attempts: 1 } };
-    const queue: Queue<T> = new (Queue as never as new (...args: unknown[]) => Queue<T>)(name, options, ...this.#more);
+    const options = { ...this.#options, defaultJobOptions: { ...keep, attempts: 1 } };
+    const queue: Queue<T> = new (Queue as never as new (...args: unknown[]) => Queue<T>)(
+      name,
+      options,
+      this.#backendFactory,
+    );
     queue.on('error', (err) =>
       this.#log.debug({ event: 'queue.connection_failed', err, queue: name }, 'queue connection failed'),
     );
@@ -59,17 +71,22 @@ export class Backend {
   }
 
   worker<T>(name: string, work: Processor<T>, settings: Partial<WorkerOptions>): Worker<T> {
-    const options = { ...this.#base, ...settings };
+    const options = { ...this.#options, ...settings };
     const worker: Worker<T> = new (Worker as never as new (...args: unknown[]) => Worker<T>)(
       name,
       work,
       options,
-      ...this.#more,
+      this.#backendFactory,
     );
     worker.on('error', (err) =>
       this.#log.debug({ event: 'worker.connection_failed', err, queue: name }, 'worker connection failed'),
     );
     return worker;
+  }
+
+  /** @throws if Redis refuses writes: its memory or disk is full, or too few replicas follow it */
+  async write(): Promise<void> {
+    await this.redis?.set(this.#probeKey, '', 'EX', 60);
   }
 
   /** Logs once that Redis does not answer, and once that it answers again. */

@@ -12,8 +12,9 @@ import { sweep } from './sweep.ts';
 const busyMs = 5;
 /** How often schedules are compared, and times too far in the future corrected. */
 const alignMs = 30_000;
-/** The share of the time that comparing schedules may take: it is slow with many of them. */
+/** The share of the time that comparing schedules may take, because it is slow with many of them; and the longest pause for that. */
 const alignShare = 1 / 100;
+const longestAlignPauseMs = 300_000;
 /** How long `stop` waits for the current round: a call to an unreachable queue may never return. */
 const stopMs = 1000;
 
@@ -91,7 +92,8 @@ export class Dispatcher {
       this.#lastSweep = (await sweep(this.#options)) ? -Infinity : began;
     }
     await this.#alignChanged();
-    if (performance.now() > this.#nextAlign) await this.#align();
+    // While Redis does not answer, this would hang; once it answers, schedules that it has lost are made again at once.
+    if (performance.now() > this.#nextAlign && this.#options.queues.answers) await this.#align();
   }
 
   async #dispatch(): Promise<void> {
@@ -124,13 +126,14 @@ export class Dispatcher {
 
   async #align(): Promise<void> {
     const { store, schedule, horizon, log } = this.#options;
-    const began = performance.now();
-    this.#nextAlign = began + alignMs;
+    this.#nextAlign = performance.now() + alignMs;
     const corrected = await store.correctFuture(horizon);
     if (Object.keys(corrected).length > 0) {
       log.warn({ event: 'time.corrected', ...corrected }, 'stored times in the future corrected');
     }
+    const began = performance.now();
     await schedule.align();
-    this.#nextAlign = Math.max(this.#nextAlign, performance.now() + (performance.now() - began) / alignShare);
+    const pauseMs = Math.min((performance.now() - began) / alignShare, longestAlignPauseMs);
+    this.#nextAlign = Math.max(this.#nextAlign, performance.now() + pauseMs);
   }
 }

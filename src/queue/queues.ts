@@ -108,6 +108,7 @@ export class Queues {
   /** @throws Error if the queues cannot be used, at once if it is known why */
   async check(): Promise<void> {
     if (this.#backend.trouble !== undefined) throw new Error(this.#backend.trouble);
+    await this.#backend.write();
     await this.assets.getJobCounts('active');
   }
 

@@ -9,6 +9,12 @@ import { networkProblem } from '../floor/network-problem.ts';
  */
 export const moved = (error: Error) => (/\bREADONLY\b/.test(error.message) ? 2 : false);
 
+/**
+ * A connection that is silent for this long while commands wait for their answers is opened again. Otherwise, after the host has died,
+ * it would hang until TCP gives up, which takes about 15 minutes. Longer than BullMQ's blocking reads of 10 s.
+ */
+const silentMs = 30_000;
+
 /** A client that connects only when asked, and fails after 10 s instead of trying again. */
 const onceOptions = {
   lazyConnect: true,
@@ -23,7 +29,7 @@ const onceOptions = {
  */
 export function connectRedis(url: string, { isOnce = false } = {}): Redis | Cluster {
   const { lazyConnect, ...rest } = isOnce ? onceOptions : { lazyConnect: false, maxRetriesPerRequest: null };
-  const common = { reconnectOnError: moved, ...rest };
+  const common = { reconnectOnError: moved, socketTimeout: silentMs, ...rest };
   const once = isOnce ? { retryStrategy: () => null, sentinelRetryStrategy: () => null } : {};
   const address = parseRedisUrl(url);
   if (!address) return new Redis(url, { ...common, ...once, lazyConnect });

@@ -1,9 +1,12 @@
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { Queues } from '../../src/queue/queues.ts';
 import { silent } from '../store/records.ts';
 import { newDatabase } from '../support/database.ts';
 import { freePort } from '../support/ports.ts';
-import { newRedis } from '../support/redis.ts';
+import { newRedis, newRedisServer } from '../support/redis.ts';
 import { until } from '../support/until.ts';
 
 const backends = [
@@ -74,3 +77,60 @@ test('`ready` fails if PostgreSQL is away when the queues are opened', async () 
   await expect(queues.ready()).rejects.toThrow(/ECONNREFUSED/);
   await queues.close();
 });
+
+test.runIf(inject('redis'))('a Redis that refuses writes is reported, and its workers do not spin', async () => {
+  const server = await newRedisServer();
+  const client = new Redis(server.url);
+  const queues = new Queues({ installation: 'i', databaseUrl: '', redisUrl: server.url, log: silent });
+  try {
+    await queues.check();
+    const errors: unknown[] = [];
+    const worker = queues.worker('assets', async () => 'done', { concurrency: 1 });
+    worker.on('error', (error) => errors.push(error));
+    await client.config('SET', 'min-replicas-to-write', '1');
+    void worker.run();
+    await expect(queues.check()).rejects.toThrow(/NOREPLICAS/);
+    await until('the worker to fail twice', () => errors.length >= 2);
+    expect(errors.length).toBeLessThan(10);
+    await client.config('SET', 'min-replicas-to-write', '0');
+    await queues.check();
+    await worker.close();
+  } finally {
+    await queues.close();
+    client.disconnect();
+    await server.stop();
+  }
+});
+
+test.runIf(inject('redis'))(
+  'a call continues on a new connection if the host of Redis has vanished silently',
+  {
+    tags: 'slow',
+    timeout: 120_000,
+  },
+  async () => {
+    const server = await newRedisServer();
+    const sockets: Socket[] = [];
+    const line = createServer((socket) => {
+      const onwards = connect(Number(new URL(server.url).port), '127.0.0.1');
+      sockets.push(socket, onwards);
+      socket.on('error', () => {}).pipe(onwards);
+      onwards.on('error', () => {}).pipe(socket);
+    }).listen(0, '127.0.0.1');
+    await once(line, 'listening');
+    const redisUrl = `redis://127.0.0.1:${(line.address() as AddressInfo).port}`;
+    const queues = new Queues({ installation: 'i', databaseUrl: '', redisUrl, log: silent });
+    try {
+      await queues.check();
+      // Packets of these connections are lost from now on.
+      for (const socket of sockets) socket.unpipe().pause();
+      await queues.addSync('c');
+      expect((await queues.counts()).syncs.waiting).toBe(1);
+    } finally {
+      await queues.close();
+      for (const socket of sockets) socket.destroy();
+      line.close();
+      await server.stop();
+    }
+  },
+);
