@@ -9,9 +9,9 @@ import { mirrorAsset } from './mirror/mirror-asset.ts';
 import { type Outcome, resultOf } from './mirror/retry-or-fail.ts';
 import type { Dispatcher } from './queue/dispatcher.ts';
 import type { LeasedAsset } from './queue/leases.ts';
-import type { AssetJob, SyncJob } from './queue/queues.ts';
+import type { AssetJob, QueueName, SyncJob } from './queue/queues.ts';
 import type { SyncDeps } from './sync/deps.ts';
-import { runSyncs } from './sync/run-syncs.ts';
+import { type RunsEnd, runSyncs } from './sync/run-syncs.ts';
 import { span } from './tracing/tracing.ts';
 
 /** Syncs that run at once in one process. They mostly wait for the library. */
@@ -35,16 +35,15 @@ export function openJobs(
         running--;
       }
     };
-  const assets = queues.worker<AssetJob>(
-    'assets',
-    counted((job) => assetJob(deps.mirror, deps.dispatcher, job)),
-    { concurrency: config.transfer.concurrency },
-  );
   const workers = [
-    assets,
+    queues.worker<AssetJob>(
+      'assets',
+      counted((job) => assetJob(deps.mirror, deps.dispatcher, job)),
+      { concurrency: config.transfer.concurrency },
+    ),
     queues.worker<SyncJob>(
       'syncs',
-      counted(({ data }) => runSyncs(deps.sync, data.connectionId, deps.signal, data.mode)),
+      counted(({ data }) => syncJob(deps, data)),
       { concurrency: syncConcurrency },
     ),
   ];
@@ -60,10 +59,13 @@ export function openJobs(
       }
     },
 
-    /** This process takes no jobs of assets until they are resumed. Those that it has go on. */
-    pauseAssets: () => void assets.pause(true),
-    resumeAssets(): void {
-      if (assets.isPaused()) void assets.resume();
+    /** Which jobs this process takes, until the next call. Those that it has go on. */
+    pause(paused: Record<QueueName, boolean>): void {
+      for (const worker of workers) {
+        const isPaused = paused[worker.name as QueueName];
+        if (isPaused === worker.isPaused()) continue;
+        void (isPaused ? worker.pause(true) : worker.resume());
+      }
     },
 
     /** Takes no new jobs. Lets running ones end before `until`, then interrupts them: their assets are handed back. */
@@ -83,6 +85,20 @@ export function openJobs(
       while (!idle()) await Promise.race([done, sleep(50)]);
     },
   };
+}
+
+interface SyncJobDeps {
+  mirror: Pick<MirrorDeps, 'libraryBreaker'>;
+  sync: SyncDeps;
+  signal: AbortSignal;
+}
+
+/** Runs the waiting syncs of a connection. If this process cannot reach the library, they wait for another one, or until it can. */
+async function syncJob({ mirror, sync, signal }: SyncJobDeps, { connectionId, mode }: SyncJob): Promise<RunsEnd> {
+  if (mirror.libraryBreaker.openReason === undefined) return runSyncs(sync, connectionId, signal, mode);
+  // A worker that waited for a job when it was paused still takes one.
+  if (mode) await sync.store.syncs.request(connectionId, mode);
+  return { outcome: 'handed_back', done: 0 };
 }
 
 async function assetJob(mirror: MirrorDeps, dispatcher: Dispatcher, job: { data: AssetJob }) {

@@ -2,6 +2,7 @@ import { savedEncryptionKeys } from './config/secrets.ts';
 import type { Context } from './context.ts';
 import { startApplyingFilters } from './filters/apply-filters.ts';
 import { longestWait } from './floor/errors.ts';
+import { neverSent } from './floor/network-problem.ts';
 import { openJobs } from './jobs.ts';
 import type { MirrorDeps } from './mirror/deps.ts';
 import { startExtendingLocks } from './mirror/extend-locks.ts';
@@ -11,8 +12,9 @@ import { startSweeping } from './mirror/removal/sweep-uploads.ts';
 import { startSearchingTranscripts } from './mirror/search-transcripts.ts';
 import { checkSealed } from './oauth/reencrypt-tokens.ts';
 import { createSealer } from './oauth/seal.ts';
+import { bucketBreaker, libraryBreaker } from './pacing/breakers.ts';
 import { createBudget } from './pacing/byte-budget.ts';
-import { type CircuitBreaker, createCircuitBreaker } from './pacing/circuit-breaker.ts';
+import type { CircuitBreaker } from './pacing/circuit-breaker.ts';
 import { createOutageDetector } from './pacing/outage.ts';
 import type { Access } from './pacing/with-token.ts';
 import { Dispatcher } from './queue/dispatcher.ts';
@@ -37,18 +39,17 @@ const handBackMs = 2000;
 
 /** Starts taking jobs off the queues, and putting due work on them. */
 export async function startWorkers(context: Context) {
-  const { config, log, storage, queues, timings } = context;
+  const { config, log, queues } = context;
   const stopping = new AbortController();
   const leases = new Leases(context);
-  const breaker = createCircuitBreaker({
-    ...{ storage, log, timings },
-    // Otherwise this process would take the jobs of others whose bucket works, and hand them back.
-    onOpen: () => jobs.pauseAssets(),
-    onClose() {
-      jobs.resumeAssets();
-      dispatcher.wake();
-    },
-  });
+  // Others may have what this process lacks: it must not take their jobs.
+  const onChange = () => {
+    const isOffline = toLibrary.openReason !== undefined;
+    jobs.pause({ assets: isOffline || breaker.openReason !== undefined, syncs: isOffline });
+    dispatcher.wake();
+  };
+  const breaker = bucketBreaker({ ...context, onChange });
+  const toLibrary = libraryBreaker({ ...context, onChange });
   const { instance, transfer, keepVersions, goneRetention, sync: filters } = config;
   const { perConnection } = transfer;
   const horizon = horizonOf(config);
@@ -56,8 +57,13 @@ export async function startWorkers(context: Context) {
   context.limiter.afterPause(() => dispatcher.wake());
   const outages = createOutageDetector();
   const withToken: Access = (connectionId, call, options) =>
-    outages.watch('api', () => context.withToken(connectionId, call, options), connectionId);
-  const mirror = mirrorDeps(context, { leases, breaker, outages, withToken });
+    outages
+      .watch('api', () => context.withToken(connectionId, call, options), connectionId)
+      .catch((error) => {
+        if (neverSent(error)) void toLibrary.check();
+        throw error;
+      });
+  const mirror = mirrorDeps(context, { leases, breaker, libraryBreaker: toLibrary, outages, withToken });
   const sync = syncDeps(context, withToken, () => dispatcher.wake());
 
   const jobs = openJobs(context, { mirror, sync, dispatcher, signal: stopping.signal });
@@ -101,7 +107,7 @@ export async function startWorkers(context: Context) {
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));
       const afterJobs = [pruning, locks, removing, webhooks, heartbeat];
       await Promise.all(afterJobs.map((each) => each?.stop()));
-      breaker.stop();
+      for (const each of [breaker, toLibrary]) each.stop();
       await leases.close();
       await verificationsStopped;
       log.info({ event: 'worker.stopped', ms: Math.round(performance.now() - started) }, 'workers stopped');
@@ -127,7 +133,7 @@ function startHeartbeatIfSet(context: Context, breaker: CircuitBreaker) {
 
 export function mirrorDeps(
   context: Context,
-  own: Pick<MirrorDeps, 'leases' | 'breaker' | 'outages' | 'withToken'>,
+  own: Pick<MirrorDeps, 'leases' | 'breaker' | 'libraryBreaker' | 'outages' | 'withToken'>,
 ): MirrorDeps {
   const { config, downloader } = context;
   const { processing, transcripts, thumbnails, keepVersions } = config;

@@ -33,6 +33,12 @@ function whereOf(error: NetworkError): string | undefined {
   return /attempted address(?:es)?: ([^),]+)/.exec(message ?? '')?.[1] ?? host;
 }
 
+/** Whether the request certainly did not reach the server: there was no connection. */
+export function neverSent(error: unknown): boolean {
+  const { code } = (error ?? {}) as NetworkError;
+  return ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_CONNECT_TIMEOUT'].includes(String(code));
+}
+
 const problem = (found: string, remedy: NetworkProblem['remedy']) => ({ found, remedy });
 
 const silent = (where: string) =>

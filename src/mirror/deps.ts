@@ -21,7 +21,9 @@ export interface MirrorDeps {
   downloader: Downloader;
   withToken: Access;
   leases: Leases;
+  /** Of the bucket. */
   breaker: CircuitBreaker;
+  libraryBreaker: CircuitBreaker;
   outages: OutageDetector;
   limiter: Limiter;
   budget: Budget;

@@ -8,6 +8,7 @@ import {
   StorageUnavailable,
   toReason,
 } from '../floor/errors.ts';
+import { neverSent } from '../floor/network-problem.ts';
 import type { Reason } from '../floor/reason-codes.ts';
 import type { AssetResult } from '../metrics/metrics.ts';
 import { Interrupted, type LeasedAsset } from '../queue/leases.ts';
@@ -59,7 +60,7 @@ const attemptsFor = (error: unknown) => (isTemporary(error) ? 12 : 5);
  */
 const mostWaits = 20;
 
-type RetryDeps = Pick<MirrorDeps, 'store' | 'breaker' | 'outages' | 'limiter' | 'log' | 'timings'>;
+type RetryDeps = Pick<MirrorDeps, 'store' | 'breaker' | 'libraryBreaker' | 'outages' | 'limiter' | 'log' | 'timings'>;
 
 /** The decision about an asset after an error. `spent`: the attempt counts; `waits`: how often in a row it is postponed. */
 type Verdict =
@@ -81,7 +82,7 @@ export async function retryOrFail(deps: RetryDeps, leased: LeasedAsset, error: u
 const idsOf = ({ connectionId, id }: LeasedAsset['asset']) => ({ connectionId, assetId: id });
 
 async function classify(deps: RetryDeps, { asset, signal }: LeasedAsset, error: unknown): Promise<Verdict> {
-  const { log, breaker, outages, limiter, timings } = deps;
+  const { log, breaker, libraryBreaker, outages, limiter, timings } = deps;
   // Without a wait, this process would take the same asset again and again.
   if (error instanceof Interrupted && breaker.openReason !== undefined && !signal.aborted)
     return bucketUnavailable(breaker.openReason);
@@ -97,6 +98,9 @@ async function classify(deps: RetryDeps, { asset, signal }: LeasedAsset, error: 
     return { outcome: 'later', waitMs: error.waitMs, reason: toReason(error) };
   }
   const text = reasonOf(error);
+  if (neverSent(error) && (await libraryBreaker.check()) !== undefined) {
+    return { outcome: 'library_unavailable', waitMs: soon(), reason: { code: 'library_unavailable', error: text } };
+  }
   if (outages.recordFailure(error, asset.id) && asset.waits < 10 * mostWaits) {
     const waitMs = backoff(asset.waits, 5000, 300_000);
     return {
@@ -116,9 +120,12 @@ async function classify(deps: RetryDeps, { asset, signal }: LeasedAsset, error: 
   return { outcome: 'attempt_failed', waitMs: backoff(asset.attempts, first, last), reason, spent: true };
 }
 
+/** In ms: while a breaker is open, or for another process. */
+const soon = () => 5000 + Math.random() * 10_000;
+
 const bucketUnavailable = (error: string): Verdict => ({
   outcome: 'bucket_unavailable',
-  waitMs: 5000 + Math.random() * 10_000,
+  waitMs: soon(),
   reason: { code: 'bucket_unavailable', error },
 });
 

@@ -1,6 +1,7 @@
 import { type Dispatcher, request } from 'undici';
 import { z } from 'zod';
 import { NamedError, namingSetting, reasonOf, retryAfter } from '../floor/errors.ts';
+import { neverSent } from '../floor/network-problem.ts';
 
 /** The answer of the token endpoint (spec, section 2.3). `refreshToken` is undefined when the library kept the one it has. */
 export interface IssuedTokens {
@@ -151,10 +152,4 @@ function issuedTokens(body: unknown, what: string): IssuedTokens {
     refreshToken: answer.data.refresh_token,
     accessMs: life - Math.min(60_000, life / 5),
   };
-}
-
-/** The request certainly did not reach the library. */
-function neverSent(error: unknown): boolean {
-  const code = (error as { code?: unknown } | undefined)?.code;
-  return code === 'ECONNREFUSED' || code === 'ENOTFOUND' || code === 'EAI_AGAIN' || code === 'UND_ERR_CONNECT_TIMEOUT';
 }

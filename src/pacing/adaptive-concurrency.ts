@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { RetryLater, reasonOf, toReason, withMargin } from '../floor/errors.ts';
 import type { Log } from '../floor/log.ts';
+import { neverSent } from '../floor/network-problem.ts';
 import type { Reason } from '../floor/reason-codes.ts';
 import { reasonFields } from '../floor/reasons.ts';
 import { HttpError, isTemporary } from '../source/http.ts';
@@ -113,6 +114,8 @@ export class Limiter {
       this.#adaptedTo.add(error);
       await this.#tolerant(connectionId, this.#pause(connectionId, error.waitMs, toReason(error)));
       if (error.reason.code === 'asked_to_wait') this.#lowerRate(connectionId, performance.now());
+    } else if (neverSent(error)) {
+      // Other processes may reach the library: see `libraryBreaker`.
     } else if (isTemporary(error)) {
       await this.#tolerant(connectionId, this.#slowDown(connectionId, 'failure', error));
     } else if (error instanceof HttpError) {

@@ -1,27 +1,25 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { reasonOf, StorageUnavailable } from '../floor/errors.ts';
-import type { Log } from '../floor/log.ts';
+import { reasonOf } from '../floor/errors.ts';
 import type { Timings } from '../floor/timings.ts';
 import { within } from '../floor/within.ts';
-import type { Storage } from '../storage/storage.ts';
-
-/** A bucket that does not answer its check for this long is unavailable. */
-const silentMs = 30_000;
 
 export type CircuitBreaker = ReturnType<typeof createCircuitBreaker>;
 
+/** What does not pass its check within this time is unavailable. */
+const silentMs = 30_000;
+
 /**
- * The circuit breaker of the bucket. While it is open, no asset is started, and all of them wait instead of failing.
- * It closes when the bucket passes its check again.
+ * A circuit breaker around something that this process needs for its work, such as the bucket. It opens when the check fails, and
+ * closes when the check passes again. `name`: of what is checked.
  */
 export function createCircuitBreaker(options: {
-  storage: Storage;
-  log: Log;
-  timings: Timings;
-  onOpen: () => void;
+  name: string;
+  check: () => Promise<void>;
+  timings: Pick<Timings, 'breakerCheck'>;
+  onOpen: (error: unknown) => void;
   onClose: () => void;
 }) {
-  const { storage, log, timings } = options;
+  const { name, timings } = options;
   const stopping = new AbortController();
   let reason: string | undefined;
   let checking: Promise<void> | undefined;
@@ -29,12 +27,12 @@ export function createCircuitBreaker(options: {
   let waitMs = timings.breakerCheck;
   let closedAt = Number.NEGATIVE_INFINITY;
 
-  async function checkBucket(): Promise<void> {
+  async function checkInTime(): Promise<void> {
     const isPassed = await within(
       silentMs,
-      storage.check().then(() => true),
+      options.check().then(() => true),
     );
-    if (!isPassed) throw new StorageUnavailable(`${storage.name}: no answer within ${silentMs / 1000} s`);
+    if (!isPassed) throw new Error(`${name}: no answer within ${silentMs / 1000} s`);
   }
 
   async function probe(): Promise<void> {
@@ -42,11 +40,10 @@ export function createCircuitBreaker(options: {
       await sleep(waitMs, undefined, { signal: stopping.signal }).catch(() => {});
       if (stopping.signal.aborted) return;
       try {
-        await checkBucket();
+        await checkInTime();
         if (stopping.signal.aborted) return;
         reason = undefined;
         closedAt = performance.now();
-        log.info({ event: 'bucket.recovered', storage: storage.name }, 'bucket available again');
         options.onClose();
       } catch (error) {
         reason = reasonOf(error);
@@ -55,10 +52,9 @@ export function createCircuitBreaker(options: {
   }
 
   function open(error: unknown): void {
-    log.error({ event: 'bucket.failed', storage: storage.name, err: error }, 'bucket unavailable, all assets wait');
     if (performance.now() - closedAt > 120_000) waitMs = timings.breakerCheck;
     reason = reasonOf(error);
-    options.onOpen();
+    options.onOpen(error);
     void probe();
   }
 
@@ -68,10 +64,10 @@ export function createCircuitBreaker(options: {
       return reason;
     },
 
-    /** Opens unless the bucket passes its check. Call this when the bucket has refused an object. Returns why it is open. */
+    /** Opens unless the check passes. Call it after an error that may be one of everything. Returns why the breaker is open. */
     async check(): Promise<string | undefined> {
       if (reason !== undefined) return reason;
-      checking ??= checkBucket()
+      checking ??= checkInTime()
         .catch(open)
         .finally(() => {
           checking = undefined;

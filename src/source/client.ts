@@ -1,4 +1,4 @@
-import type { Dispatcher } from 'undici';
+import { type Dispatcher, request } from 'undici';
 import type { z } from 'zod';
 import { getText, HttpError } from './http.ts';
 import {
@@ -41,6 +41,9 @@ export type Transcript =
   | { kind: 'no speech' }
   | { kind: 'not yet' };
 
+/** Time limit of `reach`, for the head of the answer and for each pause in it. */
+const reachMs = 20_000;
+
 interface Call {
   token: string;
   signal: AbortSignal;
@@ -65,6 +68,13 @@ export class LibraryClient {
   constructor({ apiUrl, dispatcher }: { apiUrl: string; dispatcher: Dispatcher }) {
     this.#apiUrl = apiUrl;
     this.#dispatcher = dispatcher;
+  }
+
+  /** Any answer shows that the API can be reached. @throws the network's error */
+  async reach(): Promise<void> {
+    const limits = { headersTimeout: reachMs, bodyTimeout: reachMs };
+    const { body } = await request(`${this.#apiUrl}/api/v1/me`, { dispatcher: this.#dispatcher, ...limits });
+    await body.dump();
   }
 
   /** The user who connected, and the companies that can be read now (spec, section 4.4). */

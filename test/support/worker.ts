@@ -2,7 +2,7 @@ import type { MirrorDeps } from '../../src/mirror/deps.ts';
 import { followUp } from '../../src/mirror/follow-up.ts';
 import { mirrorAsset } from '../../src/mirror/mirror-asset.ts';
 import type { Outcome } from '../../src/mirror/retry-or-fail.ts';
-import { createCircuitBreaker } from '../../src/pacing/circuit-breaker.ts';
+import { bucketBreaker, libraryBreaker } from '../../src/pacing/breakers.ts';
 import { createOutageDetector } from '../../src/pacing/outage.ts';
 import { Leases } from '../../src/queue/leases.ts';
 import { mirrorDeps } from '../../src/workers.ts';
@@ -13,9 +13,16 @@ import type { Stage } from './stage.ts';
 export function workerOf({ mirror, query }: Pick<Stage, 'mirror' | 'query'>) {
   const { context } = mirror.service;
   const leases = new Leases(context);
-  const breaker = createCircuitBreaker({ ...context, onOpen() {}, onClose() {} });
+  const breaker = bucketBreaker({ ...context, onChange() {} });
+  const toLibrary = libraryBreaker({ ...context, onChange() {} });
   const { withToken } = context;
-  const healthy = mirrorDeps(context, { leases, breaker, outages: createOutageDetector(), withToken });
+  const healthy = mirrorDeps(context, {
+    leases,
+    breaker,
+    libraryBreaker: toLibrary,
+    outages: createOutageDetector(),
+    withToken,
+  });
 
   /** Works on an asset: fetches its media if that is due, else does a follow-up check. */
   async function work(id: string, deps: MirrorDeps = healthy): Promise<Outcome> {
@@ -45,6 +52,7 @@ export function workerOf({ mirror, query }: Pick<Stage, 'mirror' | 'query'>) {
     },
     async close(): Promise<void> {
       breaker.stop();
+      toLibrary.stop();
       await leases.close();
     },
   };
