@@ -1,14 +1,11 @@
 // @module-tag slow
 import { execFile } from 'node:child_process';
-import { chmod, cp, mkdir, mkdtemp, readdir, rename, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { chmod, cp, mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { expect, inject, test } from 'vitest';
 import { canMount } from '../storage/grounds.ts';
 import { internalError, newHttpLine } from '../support/http-line.ts';
-import { contentOf, keysOf, startMirror } from '../support/mirror.ts';
-import { freePort } from '../support/ports.ts';
+import { contentOf, keysOf } from '../support/mirror.ts';
 import { newScene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
@@ -261,49 +258,3 @@ test.runIf(inject('s3'))(
     }
   },
 );
-
-test('a worker whose bucket alone is unavailable takes no jobs from the others', { tags: 'slow' }, async () => {
-  const scene = await newScene();
-  const elsewhere = await mkdtemp(join(tmpdir(), 'asset-mirror-other-disk-'));
-  const environment = { ...scene.ground.environment, STORAGE_URL: `file://${elsewhere}` };
-  const broken = await startMirror({ ...scene.ground, environment }, scene.library, 'worker');
-  try {
-    await until('its breaker to open', () => breaker(broken.lines).length > 0);
-    const ids = await Promise.all(Array.from({ length: 40 }, () => scene.upload()));
-    await scene.resync();
-    for (const id of ids) await scene.mirror.assetIn(id, 'mirrored');
-    const handedBack = `SELECT FROM asset_history WHERE data->'reason'->>'code' = 'bucket_unavailable'`;
-    expect(await scene.query(handedBack)).toEqual([]);
-  } finally {
-    await broken.stop();
-    await scene.close();
-    await rm(elsewhere, { recursive: true, force: true });
-  }
-});
-
-test('a worker that alone cannot reach the library takes no jobs from the others, and slows none down', {
-  tags: 'slow',
-}, async () => {
-  const scene = await newScene();
-  const offline = { ...scene.library, apiUrl: `http://127.0.0.1:${await freePort()}` } as typeof scene.library;
-  const broken = await startMirror(scene.ground, offline, 'worker');
-  const logged = ({ lines }: typeof broken, event: string) => lines.filter((line) => line.event === event);
-  try {
-    await until('it to notice that', async () => {
-      await scene.upload();
-      await scene.resync({ mode: 'incremental' });
-      return logged(broken, 'library.unreachable').length > 0;
-    });
-    const ids = await Promise.all(Array.from({ length: 40 }, () => scene.upload()));
-    await scene.resync();
-    for (const id of ids) await scene.mirror.assetIn(id, 'mirrored');
-    for (const mirror of [scene.mirror, broken]) {
-      expect(logged(mirror, 'connection.slowed_down')).toEqual([]);
-      expect(logged(mirror, 'connection.delayed')).toEqual([]);
-    }
-    expect(logged(broken, 'library.unreachable')).toHaveLength(1);
-  } finally {
-    await broken.stop();
-    await scene.close();
-  }
-});
