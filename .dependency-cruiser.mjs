@@ -54,7 +54,7 @@ const homes = {
 
 /** The folders of the store: each may import those before it, so that there are no circles. */
 const storeFolders =
-  'database embedded events settings operators changes assets companies removals verifications syncs connections drills'.split(
+  'database embedded events settings operators changes counts transcripts assets companies removals verifications syncs connections drills'.split(
     ' ',
   );
 

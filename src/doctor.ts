@@ -17,7 +17,7 @@ import { fetchThrough } from './source/http.ts';
 import { probeConnection, probeService } from './source/probe-library.ts';
 import { assetTypes, unknownTypes } from './source/schemas.ts';
 import { probeDirectory } from './storage/directory/probe-directory.ts';
-import { probeS3 } from './storage/s3/probe-s3.ts';
+import { probeS3 } from './storage/s3/probe/probe-s3.ts';
 import { type DatabaseState, probeDatabase } from './store/database/probe-database.ts';
 import type { Connection } from './store/database/schema.ts';
 import { clusterExists } from './store/embedded/cluster.ts';

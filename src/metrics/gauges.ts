@@ -3,7 +3,7 @@ import type { Log } from '../floor/log.ts';
 import { recent } from '../floor/recent.ts';
 import { within } from '../floor/within.ts';
 import type { Queues } from '../queue/queues.ts';
-import { assetStates, byState } from '../store/assets/counts.ts';
+import { assetStates, byState } from '../store/counts/states.ts';
 import type { Store } from '../store/store.ts';
 
 /** Database and queues are read at most once in `freshMs`, with a time limit of `patienceMs`. */

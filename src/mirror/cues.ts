@@ -1,4 +1,4 @@
-import type { Passage } from '../store/assets/transcripts.ts';
+import type { Passage } from '../store/transcripts/transcripts.ts';
 
 /** One or several cues of a WebVTT file, as a line of text. */
 interface Line {

@@ -7,9 +7,9 @@ import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 import { throwIfUnavailable } from '../storage/throw-if-unavailable.ts';
-import type { UnreadTranscript } from '../store/assets/transcripts.ts';
 import { isUnreachable } from '../store/database/unreachable.ts';
 import type { Store } from '../store/store.ts';
+import type { UnreadTranscript } from '../store/transcripts/transcripts.ts';
 import { passagesOf } from './cues.ts';
 
 interface Deps {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Reason } from '../floor/reason-codes.ts';
 import { renderReason } from '../floor/reasons.ts';
-import { assetStates } from '../store/assets/counts.ts';
+import { assetStates } from '../store/counts/states.ts';
 import type { AssetState } from '../store/database/schema.ts';
 
 /** Text that PostgreSQL can store: no NUL, no lone surrogate. */

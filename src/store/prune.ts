@@ -1,6 +1,6 @@
 import { type RawBuilder, sql } from 'kysely';
-import { fold } from './assets/counting.ts';
 import * as feed from './changes/changes.ts';
+import { fold } from './counts/counts.ts';
 import { rowsWritten } from './database/results.ts';
 import type { Database } from './database/schema.ts';
 import { pruneAudit } from './operators/audit.ts';

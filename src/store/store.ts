@@ -3,7 +3,6 @@ import type { Log } from '../floor/log.ts';
 import * as uploads from './assets/abandoned-uploads.ts';
 import * as assets from './assets/assets.ts';
 import { batchedLeases } from './assets/batched-leases.ts';
-import * as counting from './assets/counting.ts';
 import { dispatch, overdue } from './assets/due.ts';
 import { facets } from './assets/facets.ts';
 import * as finish from './assets/finish.ts';
@@ -13,9 +12,6 @@ import * as retention from './assets/retention.ts';
 import { search } from './assets/search.ts';
 import * as filters from './assets/skip-by-filter.ts';
 import { renew } from './assets/take-lease.ts';
-import * as throughput from './assets/throughput.ts';
-import { hits } from './assets/transcript-hits.ts';
-import * as transcripts from './assets/transcripts.ts';
 import * as transfers from './assets/transfers.ts';
 import { dueWithin } from './assets/upcoming.ts';
 import * as versions from './assets/versions.ts';
@@ -32,6 +28,8 @@ import { changeSettings } from './connections/settings.ts';
 import * as status from './connections/status.ts';
 import { tagged, tagsOf, withTags } from './connections/tags.ts';
 import * as tokens from './connections/tokens.ts';
+import * as counts from './counts/counts.ts';
+import * as throughput from './counts/throughput.ts';
 import { bind } from './database/bind.ts';
 import { correctFuture } from './database/correct-future.ts';
 import { listen, type Notice, openDatabase } from './database/database.ts';
@@ -62,6 +60,8 @@ import { recordPage } from './syncs/record-page.ts';
 import * as replacements from './syncs/replacements.ts';
 import * as syncs from './syncs/syncs.ts';
 import * as syncLeases from './syncs/take-lease.ts';
+import { hits } from './transcripts/transcript-hits.ts';
+import * as transcripts from './transcripts/transcripts.ts';
 import * as assurance from './verifications/assurance.ts';
 import * as contents from './verifications/contents.ts';
 import * as findings from './verifications/findings.ts';
@@ -197,7 +197,7 @@ const readable = (db: Database) => ({
   },
   transcripts: bind(db, { ...transcripts, hits }),
   versions: bind(db, versions),
-  counts: bind(db, counting),
+  counts: bind(db, counts),
   syncs: bind(db, { ...syncs, ...syncLeases, recordPage, renew: extendLease, finish: endSync }),
   scrub: bind(db, scrub),
   verifications: bind(db, { ...verifications, ...lines }),

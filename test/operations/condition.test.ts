@@ -1,7 +1,7 @@
 // @module-tag slow
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { conditionOf } from '../../src/operations/connections/condition.ts';
-import { byState } from '../../src/store/assets/counts.ts';
+import { byState } from '../../src/store/counts/states.ts';
 import type { Connection } from '../../src/store/database/schema.ts';
 import { why } from '../support/reasons.ts';
 import { newScene, type Scene } from '../support/scene.ts';

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { Archived } from '../../src/floor/errors.ts';
-import { probeS3 } from '../../src/storage/s3/probe-s3.ts';
+import { probeS3 } from '../../src/storage/s3/probe/probe-s3.ts';
 import { rebuild } from '../../src/verify/rebuild/rebuild.ts';
 import { newBucket, openBucket } from '../storage/grounds.ts';
 import { newStore } from '../store/records.ts';

@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { assetStates } from '../../store/assets/counts.ts';
 import { type FacetCount, facetNames } from '../../store/assets/facets.ts';
 import type { AssetFilter, Order, SortKey } from '../../store/assets/search.ts';
-import type { Hit } from '../../store/assets/transcript-hits.ts';
+import { assetStates } from '../../store/counts/states.ts';
+import type { Hit } from '../../store/transcripts/transcript-hits.ts';
 import { existingConnection } from '../connections/connections.ts';
 import { tagFilter, tagsIn } from '../connections/tags.ts';
 import type { OperationsDeps } from '../deps.ts';

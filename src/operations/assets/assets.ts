@@ -3,7 +3,7 @@ import { reasonOf } from '../../floor/errors.ts';
 import type { Reason } from '../../floor/reason-codes.ts';
 import { renderReason } from '../../floor/reasons.ts';
 import { within } from '../../floor/within.ts';
-import { assetStates } from '../../store/assets/counts.ts';
+import { assetStates } from '../../store/counts/states.ts';
 import type { Asset, UploadPart } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
 import type { OperationsDeps } from '../deps.ts';

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { dayMs } from '../../floor/units.ts';
 import { version } from '../../floor/version.ts';
 import { manifestKey } from '../../storage/keys.ts';
-import { assetStates, byState, expectedOf } from '../../store/assets/counts.ts';
+import { assetStates, byState, expectedOf } from '../../store/counts/states.ts';
 import { remembered } from '../../store/prune.ts';
 import type { Missing } from '../../store/verifications/assurance.ts';
 import { existingConnection } from '../connections/connections.ts';

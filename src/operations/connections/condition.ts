@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { expectedOf } from '../../store/assets/counts.ts';
 import { isLate } from '../../store/connections/late-syncs.ts';
+import { expectedOf } from '../../store/counts/states.ts';
 import type { AssetState, Connection } from '../../store/database/schema.ts';
 import { time } from '../fields.ts';
 

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { HeldKind } from '../../floor/held-changes.ts';
 import { ceilingOf } from '../../pacing/adaptive-concurrency.ts';
 import { limitOf } from '../../pacing/concurrency-limit.ts';
-import { byState, expectedOf, skipped } from '../../store/assets/counts.ts';
+import { byState, expectedOf, skipped } from '../../store/counts/states.ts';
 import type { Connection } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
 import type { OperationsDeps } from '../deps.ts';

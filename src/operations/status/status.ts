@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { within } from '../../floor/within.ts';
-import { byState, expectedOf, skipped } from '../../store/assets/counts.ts';
+import { byState, expectedOf, skipped } from '../../store/counts/states.ts';
 import { scrubStatus, scrubStatusOf } from '../assurance/scrub.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { count, stateCounts } from '../fields.ts';

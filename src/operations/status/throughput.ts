@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Minute } from '../../store/assets/throughput.ts';
+import type { Minute } from '../../store/counts/throughput.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { count, time } from '../fields.ts';
 

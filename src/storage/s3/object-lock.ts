@@ -11,7 +11,7 @@ import { not, ok } from '../findings.ts';
 import type { LockOptions } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
 import { codeOf, isNotFound, statusOf } from './errors.ts';
-import type { ProbedBucket } from './probed-bucket.ts';
+import type { ProbedBucket } from './probe/probed-bucket.ts';
 
 /** See `ObjectLock`. */
 export async function extendLock(

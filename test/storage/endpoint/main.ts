@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Command, CommanderError, Option } from 'commander';
 import { parseObjectLock } from '../../../src/config/parsers.ts';
 import type { S3Options } from '../../../src/storage/s3/client.ts';
-import { probeS3 } from '../../../src/storage/s3/probe-s3.ts';
+import { probeS3 } from '../../../src/storage/s3/probe/probe-s3.ts';
 
 const command = new Command('npm run conformance:storage --')
   .description(

@@ -3,7 +3,7 @@ import { ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
 import { Rejected } from '../../../src/floor/errors.ts';
 import type { Finding } from '../../../src/floor/finding.ts';
-import { probeS3 } from '../../../src/storage/s3/probe-s3.ts';
+import { probeS3 } from '../../../src/storage/s3/probe/probe-s3.ts';
 import { UploadLost } from '../../../src/storage/storage.ts';
 import { asks, newHttpLine } from '../../support/http-line.ts';
 import { bytesOf, MiB, streaming } from '../bodies.ts';

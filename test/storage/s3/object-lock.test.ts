@@ -3,7 +3,7 @@ import { PutObjectLockConfigurationCommand, type S3Client } from '@aws-sdk/clien
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { StorageUnavailable } from '../../../src/floor/errors.ts';
 import { withMirrorIdCheck } from '../../../src/storage/mirror-id.ts';
-import { probeS3 } from '../../../src/storage/s3/probe-s3.ts';
+import { probeS3 } from '../../../src/storage/s3/probe/probe-s3.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { newHttpLine } from '../../support/http-line.ts';
 import type { S3Server } from '../../support/services.ts';

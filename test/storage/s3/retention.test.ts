@@ -7,7 +7,7 @@ import {
   HeadObjectCommand,
 } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { probeS3 } from '../../../src/storage/s3/probe-s3.ts';
+import { probeS3 } from '../../../src/storage/s3/probe/probe-s3.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { newHttpLine } from '../../support/http-line.ts';
 import { keptObjects } from '../conformance/kept-objects.ts';

@@ -1,10 +1,10 @@
 import { AbortMultipartUploadCommand, CreateMultipartUploadCommand } from '@aws-sdk/client-s3';
-import { type Diagnosis, diagnosisOf, reasonOf } from '../../floor/errors.ts';
-import type { PutOptions } from '../storage.ts';
-import { Bucket } from './bucket.ts';
-import { probeKey, removeProbes, type uploadChecksums } from './checksum-support.ts';
-import type { S3Options } from './client.ts';
-import { classify } from './errors.ts';
+import { type Diagnosis, diagnosisOf, reasonOf } from '../../../floor/errors.ts';
+import type { PutOptions } from '../../storage.ts';
+import { Bucket } from '../bucket.ts';
+import { probeKey, removeProbes, type uploadChecksums } from '../checksum-support.ts';
+import type { S3Options } from '../client.ts';
+import { classify } from '../errors.ts';
 
 /** The bucket that a probe examines: what is known of it so far, and the objects that must be removed again. */
 export class ProbedBucket extends Bucket {

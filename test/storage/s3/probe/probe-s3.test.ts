@@ -9,13 +9,13 @@ import {
   PutBucketVersioningCommand,
 } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import type { Finding } from '../../../src/floor/finding.ts';
-import type { S3Options } from '../../../src/storage/s3/client.ts';
-import { lifecycleFindings } from '../../../src/storage/s3/lifecycle.ts';
-import { probeS3 } from '../../../src/storage/s3/probe-s3.ts';
-import type { Storage } from '../../../src/storage/storage.ts';
-import { freePort } from '../../support/ports.ts';
-import { newBucket } from '../grounds.ts';
+import type { Finding } from '../../../../src/floor/finding.ts';
+import type { S3Options } from '../../../../src/storage/s3/client.ts';
+import { lifecycleFindings } from '../../../../src/storage/s3/probe/lifecycle.ts';
+import { probeS3 } from '../../../../src/storage/s3/probe/probe-s3.ts';
+import type { Storage } from '../../../../src/storage/storage.ts';
+import { freePort } from '../../../support/ports.ts';
+import { newBucket } from '../../grounds.ts';
 
 const servers = [inject('s3'), inject('s3modern')].filter((server) => server !== undefined);
 const ceph = inject('s3')!;

@@ -6,14 +6,14 @@ import {
   ListPartsCommand,
   UploadPartCommand,
 } from '@aws-sdk/client-s3';
-import type { Finding } from '../../floor/finding.ts';
-import { not, ok } from '../findings.ts';
-import { smallestPart } from '../storage.ts';
-import { isArchived } from './bucket.ts';
-import { probeKey } from './checksum-support.ts';
-import { isUnsupported, statusOf } from './errors.ts';
+import type { Finding } from '../../../floor/finding.ts';
+import { not, ok } from '../../findings.ts';
+import { smallestPart } from '../../storage.ts';
+import { isArchived } from '../bucket.ts';
+import { probeKey } from '../checksum-support.ts';
+import { isUnsupported, statusOf } from '../errors.ts';
+import { listUploads } from '../sweep.ts';
 import type { ProbedBucket } from './probed-bucket.ts';
-import { listUploads } from './sweep.ts';
 
 /** Whether an object can be made of parts, and stored parts can be listed. */
 export async function parts(bucket: ProbedBucket): Promise<Finding[]> {

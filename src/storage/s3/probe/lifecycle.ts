@@ -1,7 +1,7 @@
 import { GetBucketLifecycleConfigurationCommand, type LifecycleRule } from '@aws-sdk/client-s3';
-import type { Finding } from '../../floor/finding.ts';
-import { not, ok } from '../findings.ts';
-import { codeOf, statusOf } from './errors.ts';
+import type { Finding } from '../../../floor/finding.ts';
+import { not, ok } from '../../findings.ts';
+import { codeOf, statusOf } from '../errors.ts';
 import type { ProbedBucket } from './probed-bucket.ts';
 
 export async function lifecycle(bucket: ProbedBucket): Promise<Finding[]> {

@@ -5,15 +5,15 @@ import {
   ListObjectsV2Command,
   ListObjectVersionsCommand,
 } from '@aws-sdk/client-s3';
-import { clockFinding, type Finding } from '../../floor/finding.ts';
-import { mirrorIdFinding, not, ok } from '../findings.ts';
-import { bucketIdKey } from '../keys.ts';
-import { smallestPart } from '../storage.ts';
-import { algorithmFor, findProofs, type Proof, probeKey, removeProbes, uploadChecksums } from './checksum-support.ts';
-import { memoryKeyOf, type S3Options } from './client.ts';
-import { codeOf, isUnsupported, statusOf } from './errors.ts';
+import { clockFinding, type Finding } from '../../../floor/finding.ts';
+import { mirrorIdFinding, not, ok } from '../../findings.ts';
+import { bucketIdKey } from '../../keys.ts';
+import { smallestPart } from '../../storage.ts';
+import { algorithmFor, findProofs, type Proof, probeKey, removeProbes, uploadChecksums } from '../checksum-support.ts';
+import { memoryKeyOf, type S3Options } from '../client.ts';
+import { codeOf, isUnsupported, statusOf } from '../errors.ts';
+import { objectLock } from '../object-lock.ts';
 import { lifecycle } from './lifecycle.ts';
-import { objectLock } from './object-lock.ts';
 import { canAbortUploads, openUploads, parts, storageClass } from './probe-uploads.ts';
 import { ProbedBucket } from './probed-bucket.ts';
 

@@ -1,6 +1,6 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
-import type { Counted } from './counts.ts';
+import type { Counted } from './states.ts';
 
 /**
  * Counts of assets by connection, company and state, without reading the assets. To avoid lock waits, triggers write the
