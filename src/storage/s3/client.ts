@@ -150,3 +150,4 @@ export const unquoted = (etag: string | undefined) => etag?.replace(/^"|"$/g, ''
 
 /** Checksums are hex in records and base64 in headers. */
 export const base64Of = (hex: string) => Buffer.from(hex, 'hex').toString('base64');
+export const hexOfBase64 = (base64: string) => Buffer.from(base64, 'base64').toString('hex');

@@ -4,7 +4,7 @@ import { unlessAborted } from '../abort.ts';
 import { type Sums, WrongLength } from '../meter.ts';
 import type { PutOptions, Stored } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
-import { unquoted } from './client.ts';
+import { hexOfBase64, unquoted } from './client.ts';
 import type { PutAnswer } from './send.ts';
 import { sendBody } from './send-body.ts';
 
@@ -60,11 +60,11 @@ async function proveStored(bucket: Bucket, key: string, sent: Sums, answer: PutA
   const { sha256, crc32 } = answer.sums;
   const sums = sent.checksums();
   if (sha256 && sent.blocks()?.length === 1) {
-    await compare('SHA-256', hexOf(sha256), sums.sha256!);
+    await compare('SHA-256', hexOfBase64(sha256), sums.sha256!);
     return answered;
   }
   if (crc32) {
-    await compare('CRC-32', hexOf(crc32), sums.crc32);
+    await compare('CRC-32', hexOfBase64(crc32), sums.crc32);
     return answered;
   }
   const found = await bucket.describe(key);
@@ -75,8 +75,6 @@ async function proveStored(bucket: Bucket, key: string, sent: Sums, answer: PutA
   if (found.etag && sent.etag) await compare('ETag', found.etag, sent.etag);
   return found.etag;
 }
-
-const hexOf = (base64: string) => Buffer.from(base64, 'base64').toString('hex');
 
 /** Another writer may have replaced the object: it is removed only if it has the ETag of our answer. */
 async function removeWrong(bucket: Bucket, key: string, answered: string | undefined): Promise<void> {

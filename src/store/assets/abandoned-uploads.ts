@@ -2,18 +2,16 @@ import { sql } from 'kysely';
 import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';
-import type { AssetLease } from './leases.ts';
-import { notLeased } from './leases.ts';
+import { type AssetLease, notLeased, stillLeased } from './leases.ts';
 
 /**
  * Saves the key of an upload that is about to begin, so that it can be found if the process dies before it saves the
  * upload's id. False: the worker has lost its lease.
  */
-export async function announce(db: Database, { assetId, number }: AssetLease, key: string): Promise<boolean> {
+export async function announce(db: Database, lease: AssetLease, key: string): Promise<boolean> {
   const result = await sql`
     INSERT INTO upload_keys (key, asset_id)
-    SELECT ${key}, id FROM assets
-    WHERE id = ${assetId} AND lease = ${number} AND lease_until IS NOT NULL FOR SHARE
+    SELECT ${key}, id FROM assets WHERE ${stillLeased(lease)} FOR SHARE
     ON CONFLICT (key) DO UPDATE SET asset_id = excluded.asset_id, begun_at = now()`.execute(db);
   return wroteAny(result);
 }

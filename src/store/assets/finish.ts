@@ -8,6 +8,7 @@ import { inMs } from '../database/time.ts';
 import { addAssetEvent } from '../events/add-event.ts';
 import { type LeaseEnd, leaseRow } from './history.ts';
 import { type AssetLease, stillLeased } from './leases.ts';
+import { hasValidFile } from './stored-file.ts';
 
 const notTransferring = sql`CASE state WHEN 'transferring' THEN 'pending' ELSE state END`;
 
@@ -97,9 +98,6 @@ export async function giveUpSidecars(db: Database, lease: AssetLease, reason: Re
   return endLease(db, lease, values, { outcome: 'gave_up', reason });
 }
 
-/** The bucket has a complete file of the asset that is not known to be damaged. */
-const hasStoredFile = sql`(mirrored_at IS NOT NULL AND media->>'version' <> '')`;
-
 /** Nothing more is due for the asset, unless a listing has changed it since the lease began: then it is due at once. */
 async function endForGood(
   db: Database,
@@ -110,7 +108,9 @@ async function endForGood(
   const unchanged = isUnchanged(lease);
   const attempts = state === 'failed' ? sql`CASE WHEN ${unchanged} THEN attempts + 1 ELSE 0 END` : sql`0`;
   const end =
-    state === 'failed' ? sql`'failed'` : sql`CASE WHEN ${hasStoredFile} THEN 'mirrored' ELSE 'unavailable' END`;
+    state === 'failed'
+      ? sql`'failed'`
+      : sql`CASE WHEN ${hasValidFile('assets')} THEN 'mirrored' ELSE 'unavailable' END`;
   const values = sql`state = CASE WHEN ${unchanged} THEN ${end} ELSE 'pending' END, reason = ${jsonb(reason)},
     next_at = CASE WHEN ${unchanged} THEN NULL ELSE now() END, attempts = ${attempts}, waits = 0, processing_since = NULL,
     ${withoutPendingSidecars(lease)}`;

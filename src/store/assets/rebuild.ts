@@ -55,7 +55,7 @@ export async function add(db: Database, assets: RebuiltAsset[]): Promise<Map<str
     const older = await forgetOlder(tx, records);
     const restored = await insertRebuilt(tx, records);
     const { rows: present } = await sql<{ id: string; key: string | null }>`
-      SELECT a.id, CASE WHEN a.lease = 0 AND a.media->>'key' <> r.media->>'key' THEN a.media->>'key' END AS key
+      SELECT a.id, ${otherKey} AS key
       FROM assets a JOIN ${records} ON r.id = a.id`.execute(tx);
     const outcomes = new Map<string, Rebuilt>();
     for (const { id, key } of present)
@@ -65,6 +65,9 @@ export async function add(db: Database, assets: RebuiltAsset[]): Promise<Map<str
     return outcomes;
   });
 }
+
+/** The key of the media in the row if only a rebuild has written it, from another record than `r`. A worker would have had a lease. */
+const otherKey = sql`CASE WHEN a.lease = 0 AND a.media->>'key' <> r.media->>'key' THEN a.media->>'key' END`;
 
 /**
  * Forgets the file of assets of which the bucket has another, newer one: they were restored from an older record, or with an older
@@ -76,7 +79,7 @@ async function forgetOlder(tx: Database, records: RawBuilder<unknown>): Promise<
   // The transcript goes, too: that of another file may have the same key. If something was due, the library is asked again.
   const { rows } = await sql<{ id: string; key: string | null }>`
     WITH r AS (SELECT * FROM ${records}), older AS (
-      SELECT a.id, CASE WHEN a.lease = 0 AND a.media->>'key' <> r.media->>'key' THEN a.media->>'key' END AS key
+      SELECT a.id, ${otherKey} AS key
       FROM assets a JOIN r ON r.id = a.id
       WHERE ${notLeased} AND ${file('a')} IS DISTINCT FROM ${file('r')}
         AND a.mirrored_at < r.mirrored_at

@@ -5,6 +5,7 @@ import { recordset } from '../database/recordset.ts';
 import { wroteAny } from '../database/results.ts';
 import type { AssetVersion, Database, Media, UploadPart, UploadUnderWay } from '../database/schema.ts';
 import { type AssetLease, stillLeased } from './leases.ts';
+import { invalidMedia } from './stored-file.ts';
 import { add } from './versions.ts';
 
 /** Marks an asset as being transferred. Like all writes of a worker: false if it has lost the lease. */
@@ -28,7 +29,7 @@ export async function beginReplacement(
       : sql``;
   return db.transaction().execute(async (tx) => {
     const result = await sql`
-      UPDATE assets SET record_key = NULL, media = media || '{"version": ""}',
+      UPDATE assets SET record_key = NULL, media = ${invalidMedia},
         superseded = ARRAY(SELECT DISTINCT unnest(superseded || ${superseded}::text[]))${resetOfOldFile}
       WHERE ${stillLeased(lease)}`.execute(tx);
     if (version && wroteAny(result)) await add(tx, [version]);

@@ -5,6 +5,7 @@ import type { AssetVersion, Database } from '../database/schema.ts';
 import { inMs, msAgo } from '../database/time.ts';
 import { isBeingRemoved } from './being-removed.ts';
 import { type AssetLease, stillLeased } from './leases.ts';
+import { hasValidFile } from './stored-file.ts';
 
 /**
  * Begins to keep a version of a leased asset, and returns its time. A version that an earlier lease began, and did not finish, is
@@ -74,7 +75,7 @@ export async function expired(
   const { rows } = await sql<AssetVersion & { retryAt: Date | null }>`
     SELECT * FROM asset_versions v
     WHERE replaced_at < ${msAgo(keepMs)} AND (retry_at IS NULL OR retry_at <= now()) AND (
-      EXISTS (SELECT FROM assets a WHERE a.id = v.asset_id AND a.mirrored_at IS NOT NULL AND a.media->>'version' <> '')
+      EXISTS (SELECT FROM assets a WHERE a.id = v.asset_id AND ${hasValidFile('a')})
       OR EXISTS (
         SELECT FROM asset_versions newer WHERE newer.asset_id = v.asset_id AND newer.replaced_at > v.replaced_at))
     ORDER BY replaced_at LIMIT ${limit}`.execute(db);

@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import { notLeased } from '../assets/leases.ts';
+import { invalidMedia } from '../assets/stored-file.ts';
 import { recordset } from '../database/recordset.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Asset, Database } from '../database/schema.ts';
@@ -50,7 +51,7 @@ export async function beginRemoval(
   { erase }: { erase: boolean },
 ): Promise<boolean> {
   const result = await sql`
-    UPDATE assets a SET mirrored_at = NULL, media = media || '{"version": ""}', record_key = NULL,
+    UPDATE assets a SET mirrored_at = NULL, media = ${invalidMedia}, record_key = NULL,
       transcript_state = 'none', transcript_keys = NULL, transcript_deadline = NULL, thumbnail_state = 'none', thumbnail = NULL,
       earlier_keys = ARRAY(
         SELECT unnest(earlier_keys)

@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import { notLeased } from '../assets/leases.ts';
+import { invalidMedia } from '../assets/stored-file.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database, ObjectKind, Remedy } from '../database/schema.ts';
 
@@ -65,8 +66,7 @@ export async function requestRepair(
       waits: 0,
       reason: null,
       ...(has('media') && { state: 'pending' as const }),
-      // No file has this version, so the stored one is fetched again.
-      ...(fetch && { media: sql`media || '{"version": ""}'` }),
+      ...(fetch && { media: sql`${invalidMedia}` }),
       ...(has('record') && !has('media') && { recordKey: null }),
       // A repair that is under way keeps its deadline, or it would never be given up.
       ...(has('transcript') && {
