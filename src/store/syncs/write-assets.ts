@@ -149,6 +149,9 @@ export async function recordListed(tx: Database, page: ListedPage): Promise<Coun
   };
 }
 
+/** What identifies the file of a replacement: its name or tags may change while it is held. */
+const fileOf = (row: 'old' | 'excluded') => sql`(${sql.ref(row)}.listed->'size', ${sql.ref(row)}.listed->'uploadDate')`;
+
 /** Saves the replacements that are set aside, and deletes those that the page no longer has. Returns how many were saved. */
 async function setAside(tx: Database, page: ListedPage, listed: ListedAsset[], changed: Row[]): Promise<number> {
   const ids = new Set(changed.filter(({ decision }) => decision.setAside).map(({ asset }) => asset.id));
@@ -166,7 +169,7 @@ async function setAside(tx: Database, page: ListedPage, listed: ListedAsset[], c
     SELECT id, ${page.companyId}, asset, ${page.syncId} FROM ${recordset(rows)} AS r (id text, asset jsonb) ORDER BY id
     ON CONFLICT (asset_id) DO UPDATE SET company_id = excluded.company_id, listed = excluded.listed,
       sync_id = excluded.sync_id, released_at = NULL,
-      found_at = CASE WHEN old.released_at IS NULL AND old.listed = excluded.listed THEN old.found_at ELSE now() END`.execute(
+      found_at = CASE WHEN old.released_at IS NULL AND ${fileOf('old')} = ${fileOf('excluded')} THEN old.found_at ELSE now() END`.execute(
     tx,
   );
   return ids.size;
@@ -261,6 +264,9 @@ const decisionRows = (rows: Row[], news: 'new' | 'changed') => sql`
     rows.map(({ asset, decision, fields, isRetry }) => ({
       ...asset,
       ...decision,
+      // The fields of the asset may have the states that it has in the records.
+      transcriptState: decision.transcriptState ?? null,
+      thumbnailState: decision.thumbnailState ?? null,
       isRetry,
       entry: {
         news,

@@ -65,6 +65,22 @@ test('a company has replacements to judge if this page or an earlier one has set
   expect(await page([listed(other)])).toMatchObject({ toJudge: true, setAside: 0 });
 });
 
+test('a file that is set aside leaves the deadline of the transcript as it is', async () => {
+  const run = await running(store, 'deadline');
+  const setAside: Decide = (before, asset) => (before ? { ...pending, setAside: true } : decide(before, asset, {}));
+  const page = (assets: ListedAsset[]) =>
+    store.syncs.recordPage({ ...run, companyId: 'deadline', assets, decide: setAside, position: {} });
+  const [id] = ids('deadline', 1) as [string];
+  await page([listed(id)]);
+  await ask(
+    opened.url,
+    `UPDATE assets SET transcript_state = 'pending', transcript_deadline = '2030-01-01' WHERE id = '${id}'`,
+  );
+  expect(await page([listed(id, { size: 9 })])).toMatchObject({ setAside: 1 });
+  const asset = (await store.assets.get(id))!;
+  expect(asset).toMatchObject({ transcriptState: 'pending', transcriptDeadline: expect.any(Date) });
+});
+
 test('if a page lists an asset twice, the last entry is recorded', async () => {
   const run = await running(store, 'b');
   const id = 'twice';
