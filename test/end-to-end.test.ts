@@ -182,7 +182,10 @@ describe.each(grounds())('from a library to the bucket ($name)', (kind) => {
       await mirror.assetIn(added.id, 'mirrored');
       await mirror.api('POST', `/connections/${connections[0].id}/resync`, { mode: 'full' });
       await mirror.quiet();
-      const downloads = (await admin.requests()).filter(({ endpoint }) => ['media', 'mp4'].includes(String(endpoint)));
+      // The full sync asks for the original of the rendition, which is still missing.
+      const downloads = (await admin.requests()).filter(
+        ({ endpoint, status }) => ['media', 'mp4'].includes(String(endpoint)) && status !== 404,
+      );
       expect(downloads.map(({ assetId }) => assetId)).toEqual([added.id]);
       expect(await mirror.kill('SIGTERM'), mirror.output()).toBe(0);
     } finally {

@@ -1,5 +1,5 @@
 import mime from 'mime';
-import { KnownError, RetryLater } from '../floor/errors.ts';
+import { KnownError } from '../floor/errors.ts';
 import type { Reason } from '../floor/reason-codes.ts';
 import type { LeasedAsset } from '../queue/leases.ts';
 import { type Download, type Link, Missing, OtherVersion, type Pinned } from '../source/download.ts';
@@ -10,6 +10,7 @@ import type { Media } from '../store/database/schema.ts';
 import { askLibrary } from './ask-library.ts';
 import type { MirrorDeps } from './deps.ts';
 import { versionOf } from './media.ts';
+import { concernsAll } from './retry-or-fail.ts';
 import { inPartsFrom } from './transfer-in-parts.ts';
 
 /** The source of an asset's file: the original, or the mp4 of a video without one. */
@@ -23,11 +24,11 @@ export interface Source {
   from: { pinned: Pinned } | { download: Download };
 }
 
-/** The original; if that link is missing (404 or 410) and there is an mp4 rendition, that one (spec, section 4.7, rule 2). */
+/** The original, unless it has failed (see `mustTakeRendition`); if that link is missing (404 or 410) and there is an mp4 rendition, that one (spec, section 4.7, rule 2). */
 export async function openSource(deps: MirrorDeps, leased: LeasedAsset, detail: AssetDetail): Promise<Source> {
   const original = linkTo(deps, leased, detail, 'original');
   const mp4 = linkTo(deps, leased, detail, 'mp4');
-  if (original) {
+  if (original && !(mp4 && mustTakeRendition(leased))) {
     try {
       return await openOriginal(deps, leased, detail, original);
     } catch (error) {
@@ -43,8 +44,7 @@ export async function openSource(deps: MirrorDeps, leased: LeasedAsset, detail: 
 }
 
 /**
- * Whether the stored file is the rendition and the library has the original again. An answer that cannot be the original counts
- * as no: the rendition stays.
+ * Whether the stored file is the rendition and the library has the original again. An error counts as no: the rendition stays.
  */
 export async function isOriginalBack(
   deps: MirrorDeps,
@@ -59,10 +59,13 @@ export async function isOriginalBack(
     if ('download' in from) from.download.body.destroy();
     return true;
   } catch (error) {
-    if (error instanceof KnownError && !(error instanceof RetryLater)) return false;
-    throw error;
+    if (concernsAll(leased.signal, error)) throw error;
+    return false;
   }
 }
+
+/** The original that was to replace a rendition has failed twice: the rendition is fetched again, so that the asset has a file. */
+export const mustTakeRendition = ({ asset }: LeasedAsset) => asset.media?.variant === 'mp4' && asset.attempts >= 2;
 
 async function openOriginal(deps: MirrorDeps, leased: LeasedAsset, detail: AssetDetail, link: Link): Promise<Source> {
   const { downloader } = deps;

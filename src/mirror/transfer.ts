@@ -7,7 +7,7 @@ import { note } from '../store/assets/history.ts';
 import type { Media, UploadUnderWay } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { mediaOf, objectNameOf, versionOf } from './media.ts';
-import { lengthOf, linkTo, openSource, type Source } from './open-source.ts';
+import { lengthOf, linkTo, mustTakeRendition, openSource, type Source } from './open-source.ts';
 import { prepareReplacement } from './supersede.ts';
 import { forgetUpload, inPartsFrom, NotInParts, transferInParts } from './transfer-in-parts.ts';
 
@@ -59,7 +59,8 @@ async function uploadToResume(
   if (!upload) return undefined;
   const { key } = objectNameOf(deps.keyTemplate, leased.asset, detail, upload.variant);
   const link = linkTo(deps, leased, detail, upload.variant);
-  if (upload.version === versionOf(detail) && upload.key === key && link) return { upload, link };
+  const isWanted = upload.variant === 'mp4' || !mustTakeRendition(leased);
+  if (upload.version === versionOf(detail) && upload.key === key && link && isWanted) return { upload, link };
   await forgetUpload(deps, leased, upload);
   return undefined;
 }

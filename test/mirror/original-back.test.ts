@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { contentOf } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
 
 describe('a video whose original is missing', () => {
   let scene: Scene;
@@ -54,6 +55,18 @@ describe('a video whose original is missing', () => {
     expect(await textOf(`acme/_/${id}/film.mp4`)).toBe(text);
     const record = JSON.parse((await textOf(`acme/_/${id}/film.mp4.asset.json`))!);
     expect(record.media).toMatchObject({ variant: 'original', bytes: text.length });
+  });
+
+  test('its rendition is taken again if the original is back, but always breaks off', async () => {
+    const id = await mirrorRendition('film.mov');
+    await scene.admin.changeAsset(id, { originalGone: false });
+    await scene.admin.addFault({ endpoint: 'media', assetId: id, cutAfter: 5, ignoreRange: true });
+    await fullSync();
+    await until('the rendition to be back', async () => (await scene.mirror.asset(id)).state === 'mirrored');
+    await scene.mirror.quiet();
+    expect(await scene.mirror.asset(id)).toMatchObject({ state: 'mirrored', key: `acme/_/${id}/film.mp4` });
+    expect(await scene.keys(id)).toEqual([`acme/_/${id}/film.mp4`, `acme/_/${id}/film.mp4.asset.json`]);
+    expect(await textOf(`acme/_/${id}/film.mp4`)).toBe('ftyp: the rendition');
   });
 
   test('its rendition stays, and is not fetched again, while the link to the original leads nowhere', async () => {
