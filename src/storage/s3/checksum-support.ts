@@ -62,11 +62,16 @@ export async function* findProofs(
     const body = metered(Readable.from([content]), { expected: bytes, hashed: true, ready });
     const checksum = checksumOf(algorithmFor(proof, bytes), body);
     const { etag, versionId, sums: kept } = await send({ target: { ...target, ...at }, body, bytes, checksum });
-    const found = await client.send(new HeadObjectCommand(at)).catch((error) => {
-      if (!isNotFound(error) || tries === 1) throw error;
-    });
-    // Cloudflare R2 names a version in its answer to a PUT, but has none.
-    written.add(found && !found.VersionId ? undefined : versionId);
+    written.add(versionId);
+    const head = (VersionId?: string) =>
+      client.send(new HeadObjectCommand({ ...at, VersionId })).catch((error) => {
+        if (!isNotFound(error) || tries === 1) throw error;
+      });
+    let found = await head();
+    // Cloudflare R2 returns a version id for a PUT, but keeps no versions.
+    if (found && !found.VersionId && written.delete(versionId)) written.add(undefined);
+    // Another process has written its own probe to the same key.
+    if (found?.VersionId && found.VersionId !== versionId) found = await head(versionId);
     // Another process has removed its own probe from the same key.
     if (!found) return put(proof, tries - 1);
     if (found.ContentLength !== bytes) return false;

@@ -39,6 +39,8 @@ export async function saveLockedBucket(db: Database, bucket: string): Promise<vo
       UPDATE ${table} SET retained_until = NULL
       WHERE ctid = ANY(ARRAY(SELECT ctid FROM ${table} WHERE retained_until IS NOT NULL LIMIT ${forgottenAtOnce} FOR UPDATE))`;
     while (rowsWritten(await forget.execute(db)) > 0);
+    // A batch whose rows were all written by others meanwhile has forgotten none.
+    await sql`UPDATE ${table} SET retained_until = NULL WHERE retained_until IS NOT NULL`.execute(db);
   }
   await sql`
     INSERT INTO settings (name, value) VALUES ('place_of_locks', ${value})

@@ -56,7 +56,7 @@ test('an asset is removed only while its connection lists its company, and so wo
   expect(await store.assets.get(gone!)).toBeUndefined();
 });
 
-test('no asset is removed on the strength of a listing that lacks so much that it is held', async () => {
+test('a listing whose missing assets are held removes nothing', async () => {
   const { companyId, connectionId } = await stage.company();
   const [, kept] = [await goneFrom(companyId, connectionId), await stage.upload(companyId, 9)];
   await stage.sync(connectionId);
