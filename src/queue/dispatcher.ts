@@ -12,8 +12,9 @@ import { sweep } from './sweep.ts';
 const busyMs = 5;
 /** How often schedules are compared, and times too far in the future corrected. */
 const alignMs = 30_000;
-/** The share of the time that comparing schedules may take, because it is slow with many of them; and the longest pause for that. */
+/** Comparing many schedules is slow: it takes at most this share of the time. */
 const alignShare = 1 / 100;
+/** The longest pause because of that. */
 const longestAlignPauseMs = 300_000;
 /** How long `stop` waits for the current round: a call to an unreachable queue may never return. */
 const stopMs = 1000;
@@ -46,6 +47,7 @@ export class Dispatcher {
   #lastAll = Number.NEGATIVE_INFINITY;
   #lastSweep = Number.NEGATIVE_INFINITY;
   #nextAlign = Number.NEGATIVE_INFINITY;
+  #connects = 0;
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
@@ -92,8 +94,12 @@ export class Dispatcher {
       this.#lastSweep = (await sweep(this.#options)) ? -Infinity : began;
     }
     await this.#alignChanged();
-    // While Redis does not answer, this would hang; once it answers, schedules that it has lost are made again at once.
-    if (performance.now() > this.#nextAlign && this.#options.queues.answers) await this.#align();
+    const { queues } = this.#options;
+    // Redis may have lost the schedules.
+    if (queues.connects !== this.#connects) this.#nextAlign = Number.NEGATIVE_INFINITY;
+    this.#connects = queues.connects;
+    // While Redis does not answer, this would hang.
+    if (performance.now() > this.#nextAlign && queues.answers) await this.#align();
   }
 
   async #dispatch(): Promise<void> {

@@ -8,12 +8,16 @@ const pauseMs = 1000;
 export function pausing<B extends IQueueBackend, C>(factory: BackendFactory<B, C>): BackendFactory<B, C> {
   return (...args) => {
     const backend = factory(...args);
-    const moveToActive = backend.moveToActive.bind(backend);
-    backend.moveToActive = (...job) =>
-      moveToActive(...job).catch(async (error) => {
-        await sleep(pauseMs);
-        throw error;
-      });
+    backend.moveToActive = afterErrors(backend.moveToActive.bind(backend));
+    backend.waitForJob = afterErrors(backend.waitForJob.bind(backend));
     return backend;
   };
 }
+
+const afterErrors =
+  <Args extends unknown[], T>(call: (...args: Args) => Promise<T>) =>
+  (...args: Args): Promise<T> =>
+    call(...args).catch(async (error) => {
+      await sleep(pauseMs);
+      throw error;
+    });

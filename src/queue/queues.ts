@@ -105,6 +105,11 @@ export class Queues {
     return this.#backend.redis === undefined || this.#backend.redis.status === 'ready';
   }
 
+  /** How often Redis was connected. A new one may be empty. */
+  get connects(): number {
+    return this.#backend.connects;
+  }
+
   /** @throws Error if the queues cannot be used, at once if it is known why */
   async check(): Promise<void> {
     if (this.#backend.trouble !== undefined) throw new Error(this.#backend.trouble);

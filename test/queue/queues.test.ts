@@ -87,8 +87,11 @@ test.runIf(inject('redis'))('a Redis that refuses writes is reported, and its wo
     const errors: unknown[] = [];
     const worker = queues.worker('assets', async () => 'done', { concurrency: 1 });
     worker.on('error', (error) => errors.push(error));
-    await client.config('SET', 'min-replicas-to-write', '1');
     void worker.run();
+    // It waits for a job when Redis begins to refuse.
+    await queues.assets.add('mirror-asset', { assetId: 'a' });
+    await until('the job to be done', async () => (await queues.counts()).assets.completed === 1);
+    await client.config('SET', 'min-replicas-to-write', '1');
     await expect(queues.check()).rejects.toThrow(/NOREPLICAS/);
     await until('the worker to fail twice', () => errors.length >= 2);
     expect(errors.length).toBeLessThan(10);
