@@ -25,6 +25,8 @@ export interface ResyncOptions {
 const pollMs = 500;
 /** How often to check whether all pending assets are stuck. */
 const checkMs = 10_000;
+/** If no worker takes the sync for this long, none can. */
+const untakenMs = 300_000;
 
 /**
  * Starts a sync. With `wait`, returns when all assets that it found are mirrored, and the bucket is verified if the sync includes that.
@@ -60,15 +62,23 @@ export async function resync(api: ApiClient, given: string, options: ResyncOptio
   const bucket = verification && { status: verification.status, ...verification.counts };
   if (options.json) printJson({ sync, counts: connection.counts, failed, bucket });
   else for (const line of summary(sync, connection, verification, failed)) print(line);
-  const failures = [sync.error !== null, verification?.status === 'failed', hasUnrepaired(verification)];
+  const failures = [
+    sync.error !== null,
+    verification?.status === 'failed',
+    verification !== undefined && (await hasUnrepaired(api, verification)),
+  ];
   return failed + failures.filter(Boolean).length;
 }
 
-/** Whether the verification has found something that it did not repair. The repairs themselves were waited for. */
-function hasUnrepaired(verification: Verification | undefined): boolean {
-  if (!verification) return false;
-  const { missing, different, errors, repaired } = verification.counts;
-  return errors > 0 || (missing + different > 0 && repaired === 0);
+/** Whether the verification has found damage of an asset that it did not repair. The repairs themselves were waited for. */
+async function hasUnrepaired(api: ApiClient, { id, counts }: Verification): Promise<boolean> {
+  const damaged = new Set<string | null>();
+  for (let after: number | null = 0; after !== null; ) {
+    const page: Verification = await api.verification(id, { after, limit: 1000 });
+    for (const { difference, mark, assetId } of page.lines) if (difference && mark !== '+') damaged.add(assetId);
+    after = page.next;
+  }
+  return counts.errors > 0 || damaged.size > counts.repaired;
 }
 
 /**
@@ -100,6 +110,7 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
   });
   let wasCompared = false;
   let nextCheck = 0;
+  const began = performance.now();
   try {
     for (;;) {
       const [sync, connection, status] = await Promise.all([
@@ -120,6 +131,9 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
       if (isOver && wasCompared) return { sync, connection, verification };
       wasCompared = ended && compared;
       let waiting = isOver ? undefined : whyConnectionWaits(connection);
+      if (sync.status === 'waiting' && performance.now() - began > untakenMs) {
+        waiting ??= 'no worker has taken the sync for 5 minutes. Check that one runs, and its log';
+      }
       if (ended && compared && performance.now() >= nextCheck) {
         waiting ??= await whyAssetsWait(api, connection);
         nextCheck = performance.now() + checkMs;
