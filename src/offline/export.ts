@@ -62,8 +62,10 @@ export async function* exportList(
 ): AsyncGenerator<string> {
   await using open = new AsyncDisposableStack();
   const store = await openDatabase(config, log, open);
+  const selection = await selectionOf(store, request);
+  await countExports(store, selection, new AbortController().signal);
   if (format === 'csv') yield manifestHead;
-  for await (const one of selectExports(store, await selectionOf(store, request))) {
+  for await (const one of selectExports(store, selection)) {
     if ('problem' in one) problem(`asset ${one.assetId}: ${one.problem}`);
     else yield format === 'csv' ? manifestLines(one) : one.files.map(({ at }) => `${at}\n`).join('');
   }
