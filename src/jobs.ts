@@ -51,7 +51,7 @@ export function openJobs(
   return {
     run(): void {
       for (const worker of workers) {
-        // It was paused and resumed already.
+        // `resume` has started it already.
         if (worker.isRunning()) continue;
         void worker.run().catch((err) => {
           if (!deps.signal.aborted) log.error({ event: 'worker.failed', err, queue: worker.name }, 'worker failed');
@@ -59,7 +59,7 @@ export function openJobs(
       }
     },
 
-    /** Which jobs this process takes, until the next call. Those that it has go on. */
+    /** Pauses or resumes each queue in this process. Running jobs continue. */
     pause(paused: Record<QueueName, boolean>): void {
       for (const worker of workers) {
         const isPaused = paused[worker.name as QueueName];

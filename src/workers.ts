@@ -42,7 +42,7 @@ export async function startWorkers(context: Context) {
   const { config, log, queues } = context;
   const stopping = new AbortController();
   const leases = new Leases(context);
-  // Others may have what this process lacks: it must not take their jobs.
+  // While this process cannot reach the bucket or the library, it leaves the jobs to processes that can.
   const onChange = () => {
     const isOffline = toLibrary.openReason !== undefined;
     jobs.pause({ assets: isOffline || breaker.openReason !== undefined, syncs: isOffline });
@@ -59,8 +59,9 @@ export async function startWorkers(context: Context) {
   const withToken: Access = (connectionId, call, options) =>
     outages
       .watch('api', () => context.withToken(connectionId, call, options), connectionId)
-      .catch((error) => {
-        if (neverSent(error)) void toLibrary.check();
+      .catch(async (error) => {
+        if (neverSent(error) && (await toLibrary.check()) === undefined)
+          await context.limiter.adaptTo(connectionId, error);
         throw error;
       });
   const mirror = mirrorDeps(context, { leases, breaker, libraryBreaker: toLibrary, outages, withToken });

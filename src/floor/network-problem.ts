@@ -6,6 +6,8 @@ export interface NetworkProblem {
 
 interface NetworkError {
   code?: unknown;
+  syscall?: string;
+  cause?: unknown;
   message?: string;
   address?: string;
   port?: number;
@@ -33,10 +35,17 @@ function whereOf(error: NetworkError): string | undefined {
   return /attempted address(?:es)?: ([^),]+)/.exec(message ?? '')?.[1] ?? host;
 }
 
-/** Whether the request certainly did not reach the server: there was no connection. */
+const neverConnected = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_CONNECT_TIMEOUT'];
+const mayBeConnected = ['ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH'];
+
+/** Whether a request certainly did not reach the server, because there was no connection: this error, or its cause. */
 export function neverSent(error: unknown): boolean {
-  const { code } = (error ?? {}) as NetworkError;
-  return ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_CONNECT_TIMEOUT'].includes(String(code));
+  const { code, syscall, errors, cause } = (error ?? {}) as NetworkError;
+  // One error for each address of a name.
+  if (errors?.length) return errors.every(neverSent);
+  if (neverConnected.includes(String(code)) || (mayBeConnected.includes(String(code)) && syscall === 'connect'))
+    return true;
+  return cause !== undefined && neverSent(cause);
 }
 
 const problem = (found: string, remedy: NetworkProblem['remedy']) => ({ found, remedy });

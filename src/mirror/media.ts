@@ -9,8 +9,8 @@ export function versionOf(detail: AssetDetail): string {
 }
 
 /**
- * Bytes of the name in `Content-Disposition`: encoded, each may take 3.5. The system headers of an object may have 2 KB in all (S3
- * user guide, "Object metadata").
+ * Maximum bytes of the name in `Content-Disposition`. Encoded, a byte takes up to 3.5 bytes, and S3 allows 2 KB for all system headers
+ * of an object (user guide, "Object metadata").
  */
 const longestName = 450;
 

@@ -120,7 +120,7 @@ async function classify(deps: RetryDeps, { asset, signal }: LeasedAsset, error: 
   return { outcome: 'attempt_failed', waitMs: backoff(asset.attempts, first, last), reason, spent: true };
 }
 
-/** In ms: while a breaker is open, or for another process. */
+/** Milliseconds until this process or another one tries again. */
 const soon = () => 5000 + Math.random() * 10_000;
 
 const bucketUnavailable = (error: string): Verdict => ({

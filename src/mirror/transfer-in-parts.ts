@@ -185,7 +185,7 @@ async function movePart(
 
 /** Whether an error concerns this part alone, so that fetching it again may help. The downloader has retried the link already. */
 function concernsOnlyPart(error: unknown): boolean {
-  // The store answered 5xx to this part, which may be an exception.
+  // The store answered 5xx to this part. The next try may succeed.
   if (error instanceof RetryLater) return error.reason.code === 'object_refused';
   const widerErrors = [
     HttpError,

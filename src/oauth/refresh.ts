@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { backoff } from '../floor/backoff.ts';
 import { Disconnected, RetryLater, reasonOf } from '../floor/errors.ts';
 import type { Log } from '../floor/log.ts';
+import { neverSent } from '../floor/network-problem.ts';
 import type { Reason } from '../floor/reason-codes.ts';
 import { reasonFields, renderReason } from '../floor/reasons.ts';
 import type { Store } from '../store/store.ts';
@@ -175,7 +176,9 @@ async function retryLater(deps: RefreshDeps, pair: LeasedPair, cause: unknown): 
   const waitMs = requestedMs ?? backoff(before, 2000, 120_000);
   const retryInMs = Math.round(waitMs);
   log.warn({ event: 'token.refresh_failed', connectionId, unanswered, retryInMs, err: cause }, 'token refresh failed');
-  return new RetryLater({ code: 'no_access_token', error: reasonOf(cause) }, waitMs, { scope: 'connection', cause });
+  // Without a connection to the library, only this process has the problem.
+  const scope = neverSent(cause) ? 'asset' : 'connection';
+  return new RetryLater({ code: 'no_access_token', error: reasonOf(cause) }, waitMs, { scope, cause });
 }
 
 /** Revokes the grant at the library. False: the library could not be reached or refused. */

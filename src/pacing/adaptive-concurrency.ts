@@ -101,7 +101,8 @@ export class Limiter {
       // A 404 is an answer, too.
       if (error instanceof HttpError && !isTemporary(error))
         this.#stateOf(connectionId).rate.answered(performance.now());
-      await this.adaptTo(connectionId, error);
+      // Perhaps only this process cannot reach the library: a worker finds that out first.
+      if (!neverSent(error)) await this.adaptTo(connectionId, error);
       throw error;
     }
   }
@@ -114,8 +115,6 @@ export class Limiter {
       this.#adaptedTo.add(error);
       await this.#tolerant(connectionId, this.#pause(connectionId, error.waitMs, toReason(error)));
       if (error.reason.code === 'asked_to_wait') this.#lowerRate(connectionId, performance.now());
-    } else if (neverSent(error)) {
-      // Other processes may reach the library: see `libraryBreaker`.
     } else if (isTemporary(error)) {
       await this.#tolerant(connectionId, this.#slowDown(connectionId, 'failure', error));
     } else if (error instanceof HttpError) {

@@ -21,10 +21,7 @@ export const bucketBreaker = ({ storage, log, timings, onChange }: Deps<{ storag
     },
   });
 
-/**
- * The circuit breaker of the way to the library. It is open while this process cannot connect to the API; other processes may reach
- * it.
- */
+/** The circuit breaker of this process's connection to the library's API. Other processes may reach it. */
 export const libraryBreaker = ({ client, log, timings, onChange }: Deps<{ client: LibraryClient }>): CircuitBreaker =>
   createCircuitBreaker({
     ...{ name: 'the library', timings, check: () => client.reach() },

@@ -5,12 +5,12 @@ import { within } from '../floor/within.ts';
 
 export type CircuitBreaker = ReturnType<typeof createCircuitBreaker>;
 
-/** What does not pass its check within this time is unavailable. */
+/** A check that takes longer than this has failed. */
 const silentMs = 30_000;
 
 /**
  * A circuit breaker around something that this process needs for its work, such as the bucket. It opens when the check fails, and
- * closes when the check passes again. `name`: of what is checked.
+ * closes when the check passes again. `name`: of the checked service, for messages.
  */
 export function createCircuitBreaker(options: {
   name: string;
@@ -52,6 +52,7 @@ export function createCircuitBreaker(options: {
   }
 
   function open(error: unknown): void {
+    if (stopping.signal.aborted) return;
     if (performance.now() - closedAt > 120_000) waitMs = timings.breakerCheck;
     reason = reasonOf(error);
     options.onOpen(error);
@@ -64,7 +65,7 @@ export function createCircuitBreaker(options: {
       return reason;
     },
 
-    /** Opens unless the check passes. Call it after an error that may be one of everything. Returns why the breaker is open. */
+    /** Opens unless the check passes. Call this after an error that may affect all work. Returns why the breaker is open. */
     async check(): Promise<string | undefined> {
       if (reason !== undefined) return reason;
       checking ??= checkInTime()

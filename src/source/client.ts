@@ -1,5 +1,7 @@
 import { type Dispatcher, request } from 'undici';
 import type { z } from 'zod';
+import { namingSetting } from '../floor/errors.ts';
+import { neverSent } from '../floor/network-problem.ts';
 import { getText, HttpError } from './http.ts';
 import {
   type ApiAsset,
@@ -41,8 +43,8 @@ export type Transcript =
   | { kind: 'no speech' }
   | { kind: 'not yet' };
 
-/** Time limit of `reach`, for the head of the answer and for each pause in it. */
-const reachMs = 20_000;
+/** How long `reach` waits for an answer. */
+const reachMs = 10_000;
 
 interface Call {
   token: string;
@@ -70,11 +72,15 @@ export class LibraryClient {
     this.#dispatcher = dispatcher;
   }
 
-  /** Any answer shows that the API can be reached. @throws the network's error */
+  /** Connects to the API. An answer, or one that is late or broken, shows that it can be reached. @throws the network's error */
   async reach(): Promise<void> {
     const limits = { headersTimeout: reachMs, bodyTimeout: reachMs };
-    const { body } = await request(`${this.#apiUrl}/api/v1/me`, { dispatcher: this.#dispatcher, ...limits });
-    await body.dump();
+    try {
+      const { body } = await request(`${this.#apiUrl}/api/v1/me`, { dispatcher: this.#dispatcher, ...limits });
+      await body.dump();
+    } catch (error) {
+      if (neverSent(error)) throw namingSetting(error, 'LIBRARY_API_URL');
+    }
   }
 
   /** The user who connected, and the companies that can be read now (spec, section 4.4). */

@@ -37,7 +37,7 @@ export const protectButton = ({ id, held }, then) =>
         act(async () => {
           const body = { kind: 'asset', ids: [id] };
           const { changed } = await api(held ? '/holds/release' : '/holds', { method: 'POST', body });
-          if (held && changed === 0) throw new Error('Its project or connection is protected, and so this asset is.');
+          if (held && changed === 0) throw new Error('This asset is protected by its project or connection.');
           return held ? 'No longer protected from removal.' : 'Protected from removal.';
         }, then)}>${held ? 'End protection' : 'Protect from removal'}</button>`,
   );

@@ -8,8 +8,8 @@ export async function known(db: Database): Promise<string | undefined> {
 }
 
 /**
- * The mirror id. `readOrWrite` determines it once, in one process while others wait for the result. It gets the id for a bucket
- * without one, and the same id again if a process died after it had written that.
+ * The mirror id. `readOrWrite` determines it once, in one process while others wait for the result. It receives the
+ * id to write to a bucket that has none. After a crash, it receives the same id again.
  */
 export async function id(db: Database, readOrWrite: (proposed: string) => Promise<string>): Promise<string> {
   const known = await db.selectFrom('bucket').select('id').executeTakeFirst();
