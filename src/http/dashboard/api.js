@@ -12,6 +12,12 @@ class Refusal extends Error {
   }
 }
 
+/** The next page is then that of the sign-out, which may lead to the OpenID provider. */
+let isSigningOut = false;
+document.addEventListener('submit', ({ target }) => {
+  isSigningOut ||= target instanceof HTMLFormElement && new URL(target.action).pathname === `${base}/sign-out`;
+});
+
 /** @param {string} path below /api */
 export const addressOf = (path) => `${base}/api${path}`;
 
@@ -63,7 +69,7 @@ async function request(path, { method = 'GET', body, signal }) {
     throw new Refusal(0, 'unreachable', 'asset-mirror does not answer. Is it running, and does the network work?');
   });
   if (response.ok) return response;
-  if (response.status === 401) {
+  if (response.status === 401 && !isSigningOut) {
     location.assign(`${base}/sign-in?to=${encodeURIComponent(`${base}/`)}`);
   }
   const {
