@@ -76,9 +76,12 @@ export async function followUp(all: MirrorDeps, leased: LeasedAsset): Promise<Ou
     const detail = await askLibrary(deps, leased);
     noteAnswer(leased, detail);
     const isReplaced = versionOf(detail) !== media.version;
-    if (!isReplaced && (await isOriginalBack(deps, leased, detail, media))) return await startOver(deps, leased);
-    const reasons: Reason[] = [];
     const sidecars = sidecarsSoFar(asset);
+    // A sidecar comes first: each new file needs new ones, so a broken original could hold them up for ever.
+    const isDue = sidecars.transcriptState === 'pending' || sidecars.thumbnailState === 'pending';
+    if (!isReplaced && !isDue && (await isOriginalBack(deps, leased, detail, media)))
+      return await startOver(deps, leased);
+    const reasons: Reason[] = [];
     if (isReplaced) {
       // The next sync decides whether the other file may replace the stored one.
       requireLease(await deps.store.assets.setAside(lease));

@@ -1,4 +1,4 @@
-import { type AssetDetail, textOf } from '../source/schemas.ts';
+import { type ApiAsset, type AssetDetail, textOf } from '../source/schemas.ts';
 import { mediaKey, safeFilename } from '../storage/keys.ts';
 import type { Stored } from '../storage/storage.ts';
 import type { Asset, Media } from '../store/database/schema.ts';
@@ -7,6 +7,10 @@ import type { Asset, Media } from '../store/database/schema.ts';
 export function versionOf(detail: AssetDetail): string {
   return `${detail.size ?? '?'}:${detail.uploadDate ?? '?'}`;
 }
+
+/** The version of the stored file. That of a damaged file is empty, but `detail` is that of its record. */
+export const storedVersionOf = ({ media, detail }: Pick<Asset, 'media' | 'detail'>) =>
+  media?.version || (detail && versionOf(detail as ApiAsset));
 
 /**
  * Maximum bytes of the name in `Content-Disposition`. Encoded, a byte takes up to 3.5 bytes, and S3 allows 2 KB for all system headers

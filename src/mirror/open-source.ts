@@ -1,5 +1,5 @@
 import mime from 'mime';
-import { KnownError } from '../floor/errors.ts';
+import { KnownError, RetryLater } from '../floor/errors.ts';
 import type { Reason } from '../floor/reason-codes.ts';
 import type { LeasedAsset } from '../queue/leases.ts';
 import { type Download, type Link, Missing, OtherVersion, type Pinned } from '../source/download.ts';
@@ -9,7 +9,7 @@ import { note } from '../store/assets/history.ts';
 import type { Media } from '../store/database/schema.ts';
 import { askLibrary } from './ask-library.ts';
 import type { MirrorDeps } from './deps.ts';
-import { versionOf } from './media.ts';
+import { storedVersionOf, versionOf } from './media.ts';
 import { concernsAll } from './retry-or-fail.ts';
 import { inPartsFrom } from './transfer-in-parts.ts';
 
@@ -28,7 +28,7 @@ export interface Source {
 export async function openSource(deps: MirrorDeps, leased: LeasedAsset, detail: AssetDetail): Promise<Source> {
   const original = linkTo(deps, leased, detail, 'original');
   const mp4 = linkTo(deps, leased, detail, 'mp4');
-  if (original && !(mp4 && mustTakeRendition(leased))) {
+  if (original && !mustTakeRendition(leased, detail)) {
     try {
       return await openOriginal(deps, leased, detail, original);
     } catch (error) {
@@ -60,12 +60,18 @@ export async function isOriginalBack(
     return true;
   } catch (error) {
     if (concernsAll(leased.signal, error)) throw error;
+    // The rendition does not wait, but the library may ask the connection to.
+    if (error instanceof RetryLater) await deps.limiter.adaptTo(leased.asset.connectionId, error);
     return false;
   }
 }
 
 /** The original that was to replace a rendition has failed twice: the rendition is fetched again, so that the asset has a file. */
-export const mustTakeRendition = ({ asset }: LeasedAsset) => asset.media?.variant === 'mp4' && asset.attempts >= 2;
+export const mustTakeRendition = ({ asset }: LeasedAsset, detail: AssetDetail) =>
+  asset.media?.variant === 'mp4' &&
+  asset.attempts >= 2 &&
+  Boolean(detail.download?.mp4Url) &&
+  storedVersionOf(asset) === versionOf(detail);
 
 async function openOriginal(deps: MirrorDeps, leased: LeasedAsset, detail: AssetDetail, link: Link): Promise<Source> {
   const { downloader } = deps;

@@ -1,19 +1,15 @@
 import { type LeasedAsset, requireLease } from '../queue/leases.ts';
-import type { ApiAsset } from '../source/schemas.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import type { Asset, Media } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { dropUnfinishedVersion, keepVersion } from './keep-version.ts';
-import { versionOf } from './media.ts';
+import { storedVersionOf } from './media.ts';
 
 type FileIdentity = Pick<Media, 'key' | 'version'>;
 
 /** Whether `next` is the stored file again, as in a repair. Its sidecars then stay valid. */
-export function isSameFile({ media, detail }: Pick<Asset, 'media' | 'detail'>, next: FileIdentity): boolean {
-  // A damaged file has no version, but `detail` is that of its record.
-  const version = media?.version || (detail && versionOf(detail as ApiAsset));
-  return media?.key === next.key && version === next.version;
-}
+export const isSameFile = (stored: Pick<Asset, 'media' | 'detail'>, next: FileIdentity): boolean =>
+  stored.media?.key === next.key && storedVersionOf(stored) === next.version;
 
 /**
  * Prepares the replacement of a stored file by `next`. The worker may die after each step, so the order matters:

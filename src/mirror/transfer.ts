@@ -59,7 +59,7 @@ async function uploadToResume(
   if (!upload) return undefined;
   const { key } = objectNameOf(deps.keyTemplate, leased.asset, detail, upload.variant);
   const link = linkTo(deps, leased, detail, upload.variant);
-  const isWanted = upload.variant === 'mp4' || !mustTakeRendition(leased);
+  const isWanted = upload.variant === 'mp4' || !mustTakeRendition(leased, detail);
   if (upload.version === versionOf(detail) && upload.key === key && link && isWanted) return { upload, link };
   await forgetUpload(deps, leased, upload);
   return undefined;

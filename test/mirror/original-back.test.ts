@@ -15,7 +15,7 @@ describe('a video whose original is missing', () => {
   const textOf = async (key: string) => (await contentOf(scene.storage, key))?.toString();
   const requestsFor = (assetId: string, endpoint: 'media' | 'mp4') => scene.admin.requests({ assetId, endpoint });
 
-  async function mirrorRendition(filename: string): Promise<string> {
+  async function mirrorRendition(filename: string, more: object = {}): Promise<string> {
     const id = await scene.upload({
       name: filename,
       filename,
@@ -24,6 +24,7 @@ describe('a video whose original is missing', () => {
       content: { text },
       originalGone: true,
       mp4: { text: 'ftyp: the rendition' },
+      ...more,
     });
     await scene.admin.addFault({ endpoint: 'mp4', assetId: id, headers: { 'content-type': 'video/mp4' } });
     await scene.resync();
@@ -58,15 +59,23 @@ describe('a video whose original is missing', () => {
   });
 
   test('its rendition is taken again if the original is back, but always breaks off', async () => {
-    const id = await mirrorRendition('film.mov');
+    const transcript = { language: 'de', durationSec: 3, text: 'ja', vtt: 'WEBVTT\n\nja\n', words: null };
+    const id = await mirrorRendition('film.mov', { hasTranscript: true, transcript });
+    await scene.mirror.quiet();
     await scene.admin.changeAsset(id, { originalGone: false });
     await scene.admin.addFault({ endpoint: 'media', assetId: id, cutAfter: 5, ignoreRange: true });
+    await scene.admin.clearRequests();
     await fullSync();
-    await until('the rendition to be back', async () => (await scene.mirror.asset(id)).state === 'mirrored');
+    await until('the rendition to be back', async () => {
+      const { state, transcript } = await scene.mirror.asset(id);
+      return state === 'mirrored' && transcript === 'mirrored' && (await requestsFor(id, 'mp4')).length > 0;
+    });
     await scene.mirror.quiet();
     expect(await scene.mirror.asset(id)).toMatchObject({ state: 'mirrored', key: `acme/_/${id}/film.mp4` });
-    expect(await scene.keys(id)).toEqual([`acme/_/${id}/film.mp4`, `acme/_/${id}/film.mp4.asset.json`]);
     expect(await textOf(`acme/_/${id}/film.mp4`)).toBe('ftyp: the rendition');
+    expect(await textOf(`acme/_/${id}/film.mp4.vtt`)).toContain('ja');
+    // It is fetched once, and not again until the next full sync.
+    expect(await requestsFor(id, 'mp4')).toHaveLength(1);
   });
 
   test('its rendition stays, and is not fetched again, while the link to the original leads nowhere', async () => {
