@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { BackendFactory, IQueueBackend } from 'bullmq';
+import { type BackendFactory, type IQueueBackend, isNotConnectionError } from 'bullmq';
 
 /** How long a worker waits after an error. */
 const pauseMs = 1000;
 
-/** A backend of BullMQ with a pause after errors. By itself, a worker pauses only after ECONNREFUSED (see bullmq-issues.md). */
+/** A backend of BullMQ with a pause after errors. By itself, a worker pauses only after errors of the connection (see bullmq-issues.md). */
 export function pausing<B extends IQueueBackend, C>(factory: BackendFactory<B, C>): BackendFactory<B, C> {
   return (...args) => {
     const backend = factory(...args);
@@ -18,6 +18,6 @@ const afterErrors =
   <Args extends unknown[], T>(call: (...args: Args) => Promise<T>) =>
   (...args: Args): Promise<T> =>
     call(...args).catch(async (error) => {
-      await sleep(pauseMs);
+      if (isNotConnectionError(error)) await sleep(pauseMs);
       throw error;
     });

@@ -21,6 +21,9 @@ export const codeOf = (error: unknown) => {
 /** Whether the object, version or upload does not exist. Stores name an unknown upload NoSuchUpload or NoSuchKey. */
 export const isNotFound = (error: unknown) => statusOf(error) === 404 && codeOf(error) !== 'NoSuchBucket';
 
+/** Whether the store says that it has no such object or version. A bare 404 may be the answer of a proxy. */
+export const hasNoObject = (error: unknown) => ['NoSuchKey', 'NoSuchVersion'].includes(codeOf(error));
+
 /** Whether the store does not implement this request. */
 export const isUnsupported = (error: unknown) =>
   [405, 501].includes(statusOf(error) ?? 0) || ['NotImplemented', 'MethodNotAllowed'].includes(codeOf(error));

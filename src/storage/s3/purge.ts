@@ -9,7 +9,7 @@ import {
 import type { Purged, PurgeOptions } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
 import { stoppedBy } from './client.ts';
-import { isNotFound, statusOf } from './errors.ts';
+import { hasNoObject, statusOf } from './errors.ts';
 import { lockOf } from './object-lock.ts';
 
 /** A version of an object, or a delete marker. */
@@ -77,7 +77,7 @@ async function removeEntry(bucket: Bucket, entry: Entry, { fence }: PurgeOptions
     await bucket.client.send(new DeleteObjectCommand(at));
     return purged;
   } catch (error) {
-    if (isNotFound(error)) return purged;
+    if (hasNoObject(error)) return purged;
     // A locked version is refused with 403, by MinIO with 400.
     if (VersionId === undefined || ![400, 403].includes(statusOf(error) ?? 0)) throw error;
     const { ObjectLockRetainUntilDate } = await bucket.client.send(new HeadObjectCommand(at));

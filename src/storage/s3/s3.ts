@@ -5,7 +5,7 @@ import type { Storage, StoredObject } from '../storage.ts';
 import { Bucket, isArchived } from './bucket.ts';
 import { probeKey } from './checksum-support.ts';
 import { type S3Options, stoppedBy, unquoted } from './client.ts';
-import { classify, codeOf, isNotFound, statusOf } from './errors.ts';
+import { classify, hasNoObject, isNotFound, statusOf } from './errors.ts';
 import { keep } from './keep.ts';
 import { linksTo } from './link.ts';
 import { s3Uploads } from './multipart-uploads.ts';
@@ -42,8 +42,8 @@ export async function openS3(options: S3Options): Promise<Storage> {
     keep: (key, as, options) => keep(bucket, key, as, options),
     async remove(key, { versionId: VersionId } = {}) {
       await client.send(new DeleteObjectCommand({ ...bucket.at(key), VersionId })).catch(async (error) => {
-        // Google Cloud Storage refuses to remove what does not exist. A bare 404 may be the answer of a proxy.
-        if (['NoSuchKey', 'NoSuchVersion'].includes(codeOf(error))) return;
+        // Google Cloud Storage refuses to remove what does not exist.
+        if (hasNoObject(error)) return;
         // A version may be locked, which says nothing about the store.
         if (VersionId && statusOf(error) === 403)
           throw new Error(`remove ${key}: this version may not be removed`, { cause: error });
