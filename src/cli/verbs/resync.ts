@@ -110,7 +110,7 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
   });
   let wasCompared = false;
   let nextCheck = 0;
-  const began = performance.now();
+  let untakenSince = performance.now();
   try {
     for (;;) {
       const [sync, connection, status] = await Promise.all([
@@ -131,7 +131,9 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
       if (isOver && wasCompared) return { sync, connection, verification };
       wasCompared = ended && compared;
       let waiting = isOver ? undefined : whyConnectionWaits(connection);
-      if (sync.status === 'waiting' && performance.now() - began > untakenMs) {
+      // It may wait for another sync.
+      if (sync.status !== 'waiting' || status.syncs.running > 0) untakenSince = performance.now();
+      if (performance.now() - untakenSince > untakenMs) {
         waiting ??= 'no worker has taken the sync for 5 minutes. Check that one runs, and its log';
       }
       if (ended && compared && performance.now() >= nextCheck) {
