@@ -102,13 +102,14 @@ export async function startWorkers(context: Context) {
     async stop(graceMs: number): Promise<void> {
       const started = performance.now();
       stopping.abort(new Error('shutting down'));
+      toLibrary.stop();
       const verificationsStopped = Promise.all([verifying.stop(), scrubbing?.stop(), drills.stop()]);
       const beforeJobs = [dispatcher, filtering, sweeping, expiring, writingChanges, writingAuditLog, reading];
       await Promise.all(beforeJobs.map((each) => each.stop()));
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));
       const afterJobs = [pruning, locks, removing, webhooks, heartbeat];
       await Promise.all(afterJobs.map((each) => each?.stop()));
-      for (const each of [breaker, toLibrary]) each.stop();
+      breaker.stop();
       await leases.close();
       await verificationsStopped;
       log.info({ event: 'worker.stopped', ms: Math.round(performance.now() - started) }, 'workers stopped');

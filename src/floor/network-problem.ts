@@ -36,15 +36,13 @@ function whereOf(error: NetworkError): string | undefined {
 }
 
 const neverConnected = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_CONNECT_TIMEOUT'];
-const mayBeConnected = ['ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH'];
 
 /** Whether a request certainly did not reach the server, because there was no connection: this error, or its cause. */
 export function neverSent(error: unknown): boolean {
   const { code, syscall, errors, cause } = (error ?? {}) as NetworkError;
   // One error for each address of a name.
   if (errors?.length) return errors.every(neverSent);
-  if (neverConnected.includes(String(code)) || (mayBeConnected.includes(String(code)) && syscall === 'connect'))
-    return true;
+  if (neverConnected.includes(String(code)) || syscall === 'connect') return true;
   return cause !== undefined && neverSent(cause);
 }
 

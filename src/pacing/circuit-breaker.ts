@@ -21,6 +21,9 @@ export function createCircuitBreaker(options: {
 }) {
   const { name, timings } = options;
   const stopping = new AbortController();
+  const stopped = new Promise<void>((resolve) => {
+    stopping.signal.addEventListener('abort', () => resolve());
+  });
   let reason: string | undefined;
   let checking: Promise<void> | undefined;
   // A breaker that opens again right after it closed stays open longer each time.
@@ -73,7 +76,7 @@ export function createCircuitBreaker(options: {
         .finally(() => {
           checking = undefined;
         });
-      await checking;
+      await Promise.race([checking, stopped]);
       return reason;
     },
 
