@@ -6,17 +6,13 @@ import type { CopyConfig } from '../config/config.ts';
 import type { StorageTarget } from '../config/parsers.ts';
 import type { Log } from '../floor/log.ts';
 import { type FacetQuery, filterFrom } from '../operations/assets/asset-search.ts';
+import { countSelected } from '../verify/copy/copy-each.ts';
 import { idOfConnection, WrongSelection } from '../verify/copy/select-copies.ts';
 import { type ExportDeps, type Exporting, type ExportOptions, exportAssets } from '../verify/export/export-assets.ts';
 import { manifestHead, manifestLines } from '../verify/export/export-list.ts';
 import { wrongTemplate } from '../verify/export/export-names.ts';
 import { zipOf } from '../verify/export/export-zip.ts';
-import {
-  countExports,
-  type ExportedAsset,
-  type ExportSelection,
-  selectExports,
-} from '../verify/export/select-exports.ts';
+import { type ExportedAsset, type ExportSelection, selectExports } from '../verify/export/select-exports.ts';
 import { openDatabase } from './open-database.ts';
 import { type CopyReport, openMirror, openTarget, requireOther } from './restore.ts';
 
@@ -62,10 +58,8 @@ export async function* exportList(
 ): AsyncGenerator<string> {
   await using open = new AsyncDisposableStack();
   const store = await openDatabase(config, log, open);
-  const selection = await selectionOf(store, request);
-  await countExports(store, selection, new AbortController().signal);
   if (format === 'csv') yield manifestHead;
-  for await (const one of selectExports(store, selection)) {
+  for await (const one of selectExports(store, await selectionOf(store, request))) {
     if ('problem' in one) problem(`asset ${one.assetId}: ${one.problem}`);
     else yield format === 'csv' ? manifestLines(one) : one.files.map(({ at }) => `${at}\n`).join('');
   }
@@ -89,7 +83,7 @@ async function exportZip(deps: ExportDeps, options: ExportOptions & { path: stri
   const progress: Exporting = { total: undefined, exported: 0, bytes: 0, present: 0, failed: 0 };
   if (!overwrite && existsSync(path))
     throw new WrongSelection(`${path} exists already. Use --overwrite to replace it.`);
-  progress.total = await countExports(deps.store, selection, signal);
+  progress.total = await countSelected(selectExports(deps.store, selection), signal);
   if (progress.total.assets > mostInZip) {
     throw new WrongSelection(
       `A .zip file takes ${mostInZip} assets, and ${progress.total.assets} match. Export to a directory.`,

@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
+import { WrongSelection } from '../../verify/copy/select-copies.ts';
 import { zipOf } from '../../verify/export/export-zip.ts';
 import { type ExportedAsset, selectExports } from '../../verify/export/select-exports.ts';
 import { existingConnection } from '../connections/connections.ts';
@@ -34,16 +35,21 @@ export function assetZipOperations({
         names: '{project}/{name}',
         sidecars: false,
       };
-      for await (const one of selectExports(store, selection)) {
-        signal.throwIfAborted();
-        if ('problem' in one) missing.push(one);
-        else assets.push(one);
-        if (assets.length + missing.length > most) {
-          const advice = 'Filter more, or use `asset-mirror export --to FILE.zip`.';
-          throw new Refused(409, 'too_many_assets', `More than ${most} assets match. ${advice}`);
+      const noFiles = new Refused(404, 'no_files', 'No matching asset is in the bucket.');
+      try {
+        for await (const one of selectExports(store, selection)) {
+          signal.throwIfAborted();
+          if ('problem' in one) missing.push(one);
+          else assets.push(one);
+          if (assets.length + missing.length > most) {
+            const advice = 'Filter more, or use `asset-mirror export --to FILE.zip`.';
+            throw new Refused(409, 'too_many_assets', `More than ${most} assets match. ${advice}`);
+          }
         }
+      } catch (error) {
+        throw error instanceof WrongSelection ? noFiles : error;
       }
-      if (assets.length === 0) throw new Refused(404, 'no_files', 'No matching asset is in the bucket.');
+      if (assets.length === 0) throw noFiles;
       return zipOf({ storage, signal }, assets, { missing });
     },
   };

@@ -1,11 +1,11 @@
 import { PassThrough } from 'node:stream';
 import type { Storage } from '../../storage/storage.ts';
 import type { Store } from '../../store/store.ts';
-import { type Copying, type CopyOptions, copyEach } from '../copy/copy-each.ts';
+import { type Copying, type CopyOptions, copyEach, countSelected } from '../copy/copy-each.ts';
 import { WrongSelection } from '../copy/select-copies.ts';
 import { manifestHead, manifestLines } from './export-list.ts';
 import { manifestName } from './export-names.ts';
-import { countExports, type ExportSelection, selectExports } from './select-exports.ts';
+import { type ExportSelection, selectExports } from './select-exports.ts';
 
 /** The progress of an export, and its result at the end. */
 export interface Exporting extends Copying {
@@ -30,7 +30,7 @@ export async function exportAssets(deps: ExportDeps & { target: Storage }, optio
   const selected = () => selectExports(deps.store, selection);
   const progress: Exporting = { total: undefined, exported: 0, bytes: 0, present: 0, failed: 0 };
   if (!options.overwrite) await requireOwnManifest(deps.target, signal);
-  progress.total = await countExports(deps.store, selection, signal);
+  progress.total = await countSelected(selected(), signal);
   onProgress(progress);
   const manifest = new PassThrough();
   manifest.write(manifestHead);

@@ -1,7 +1,6 @@
 import type { AssetFilter } from '../../store/assets/search.ts';
 import type { Asset } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
-import { countSelected } from '../copy/copy-each.ts';
 import type { FileToCopy } from '../copy/copy-file.ts';
 import { currentCopy, WrongSelection, whyNone } from '../copy/select-copies.ts';
 import { nameOf, UniqueNames } from './export-names.ts';
@@ -41,6 +40,7 @@ const pageSize = 200;
 /**
  * The selected assets that have a complete copy, in the order of their ids, with unique names. For others, a sentence that
  * says why; assets that have no file in the library, or that a filter skips, are omitted.
+ * @throws WrongSelection if no asset matches
  */
 export async function* selectExports(
   store: Pick<Store, 'assets' | 'connections'>,
@@ -50,6 +50,7 @@ export async function* selectExports(
   const unique = new UniqueNames();
   for (let after: [string, string] | undefined; ; ) {
     const page = await store.assets.search({ ...filter, after, limit: pageSize });
+    if (!after && page.length === 0) throw new WrongSelection('No asset in the bucket matches these options.');
     for (const asset of page) {
       const copy = currentCopy(asset);
       if (copy)
@@ -60,17 +61,6 @@ export async function* selectExports(
     if (!last || page.length < pageSize) return;
     after = [last.id, last.id];
   }
-}
-
-/** Counts what is to be exported. @throws WrongSelection if no asset matches */
-export async function countExports(
-  store: Pick<Store, 'assets' | 'connections'>,
-  selection: ExportSelection,
-  signal: AbortSignal,
-): Promise<{ assets: number; bytes: number }> {
-  const total = await countSelected(selectExports(store, selection), signal);
-  if (total.assets === 0) throw new WrongSelection('No asset in the bucket matches these options.');
-  return total;
 }
 
 function exported(

@@ -129,6 +129,10 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
       const nothing = exported({ to: { kind: 'directory', path }, filter: { projectId: 'a typing error' } });
       await expect(nothing).rejects.toThrow('No asset in the bucket matches');
       expect(existsSync(path) ? await readdir(path) : []).toEqual([]);
+      const { log } = stage.mirror.service.context;
+      const request = { ...usual, filter: { projectId: 'a typing error' } };
+      const list = exportList(config(), 'rclone', request, { log, problem: expect.fail });
+      await expect(Array.fromAsync(list)).rejects.toThrow('No asset in the bucket matches');
     });
 
     test('an export of the list alone has the paths, or the keys for rclone', async () => {
