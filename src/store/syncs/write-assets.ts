@@ -261,22 +261,35 @@ const logAndCount = ({ syncId }: ListedPage, column: 'new' | 'changed') => sql`,
 
 const decisionRows = (rows: Row[], news: 'new' | 'changed') => sql`
   ${recordset(
-    rows.map(({ asset, decision, fields, isRetry }) => ({
-      ...asset,
-      ...decision,
-      // The fields of the asset may have the states that it has in the records.
-      transcriptState: decision.transcriptState ?? null,
-      thumbnailState: decision.thumbnailState ?? null,
-      isRetry,
-      entry: {
+    rows.map(({ asset, decision, fields, isRetry }) => {
+      const { id, projectId, assetType, name, size, uploadDate, listed } = asset;
+      const { state, reason, due, reset, transcriptState = null, thumbnailState = null } = decision;
+      const entry = {
         news,
-        state: decision.state,
-        due: decision.due,
+        state,
+        due,
         ...(decision.setAside && { replacement: 'set_aside' }),
-        ...(decision.reason !== null && { reason: decision.reason }),
+        ...(reason !== null && { reason }),
         ...(fields && fields.length > 0 && { fields }),
-      },
-    })),
+      };
+      return {
+        id,
+        projectId,
+        assetType,
+        name,
+        size,
+        uploadDate,
+        listed,
+        state,
+        reason,
+        due,
+        reset,
+        transcriptState,
+        thumbnailState,
+        isRetry,
+        entry,
+      };
+    }),
   )} AS r (id text, project_id text, asset_type text, name text, size bigint, upload_date bigint, listed jsonb,
     state text, reason jsonb, due boolean, reset boolean, transcript_state text,
     thumbnail_state text, is_retry boolean, entry jsonb)`;
