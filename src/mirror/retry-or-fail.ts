@@ -98,7 +98,7 @@ async function classify(deps: RetryDeps, { asset, signal }: LeasedAsset, error: 
     return { outcome: 'later', waitMs: error.waitMs, reason: toReason(error) };
   }
   const text = reasonOf(error);
-  if (neverSent(error) && (await libraryBreaker.check()) !== undefined) {
+  if (neverSent(error) && libraryBreaker.openReason !== undefined) {
     return { outcome: 'library_unavailable', waitMs: soon(), reason: { code: 'library_unavailable', error: text } };
   }
   if (outages.recordFailure(error, asset.id) && asset.waits < 10 * mostWaits) {
