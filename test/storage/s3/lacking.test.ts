@@ -8,6 +8,7 @@ import { UploadLost } from '../../../src/storage/storage.ts';
 import { asks, newHttpLine } from '../../support/http-line.ts';
 import { bytesOf, MiB, streaming } from '../bodies.ts';
 import { newBucket, openBucket } from '../grounds.ts';
+import { type BehindLine, newBucketBehindLine } from './behind-line.ts';
 
 const server = inject('s3modern') ?? inject('s3');
 if (!server) test.skip('S3 is not tested: no server is installed');
@@ -31,22 +32,16 @@ const probeOver = (endpoint: string, bucket: string) =>
   );
 
 describe.runIf(server).each(refusals)('a store that answers $status', (answer) => {
-  let ground: Awaited<ReturnType<typeof newBucket>>;
-  let line: Awaited<ReturnType<typeof newHttpLine>>;
-  let storage: Awaited<ReturnType<typeof openBucket>>;
+  let place: BehindLine;
+  let { ground, line, storage } = {} as BehindLine;
   const lacks = (...on: ((call: { method: string; url: string }) => boolean)[]) =>
     line.set(...on.map((each) => ({ on: each, times: Number.POSITIVE_INFINITY, answer })));
   const probe = () => probeOver(line.endpoint, ground.bucket);
   beforeEach(async () => {
-    ground = await newBucket(server!);
-    line = await newHttpLine(server!.endpoint);
-    storage = await openBucket({ ...server!, endpoint: line.endpoint }, { bucket: ground.bucket });
+    place = await newBucketBehindLine(server!);
+    ({ ground, line, storage } = place);
   });
-  afterEach(async () => {
-    await storage.close();
-    await line.close();
-    await ground.clear();
-  });
+  afterEach(() => place?.close());
 
   test('a store that refuses ListParts cannot continue an upload, but can abort it', async () => {
     lacks(listParts);

@@ -1,8 +1,9 @@
 // @module-tag slow
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
-import { asks, internalError, newHttpLine, type Trouble } from '../../support/http-line.ts';
+import { asks, internalError, type Trouble } from '../../support/http-line.ts';
 import { bytesOf, MiB, streaming } from '../bodies.ts';
-import { newBucket, openBucket } from '../grounds.ts';
+import { openBucket } from '../grounds.ts';
+import { type BehindLine, newBucketBehindLine } from './behind-line.ts';
 
 const server = inject('s3modern') ?? inject('s3');
 if (!server) test.skip('S3 is not tested: no server is installed');
@@ -11,19 +12,13 @@ const always = Number.POSITIVE_INFINITY;
 const error = (status: number, code: string) => ({ status, body: `<Error><Code>${code}</Code></Error>` });
 
 describe.runIf(server)('a store with habits of its own', () => {
-  let ground: Awaited<ReturnType<typeof newBucket>>;
-  let line: Awaited<ReturnType<typeof newHttpLine>>;
-  let storage: Awaited<ReturnType<typeof openBucket>>;
+  let place: BehindLine;
+  let { ground, line, storage } = {} as BehindLine;
   beforeEach(async () => {
-    ground = await newBucket(server!);
-    line = await newHttpLine(server!.endpoint);
-    storage = await openBucket({ ...server!, endpoint: line.endpoint }, { bucket: ground.bucket });
+    place = await newBucketBehindLine(server!);
+    ({ ground, line, storage } = place);
   });
-  afterEach(async () => {
-    await storage.close();
-    await line.close();
-    await ground.clear();
-  });
+  afterEach(() => place?.close());
   const isTrailer: Trouble['on'] = ({ headers }) =>
     headers['x-amz-content-sha256'] === 'STREAMING-UNSIGNED-PAYLOAD-TRAILER';
   const ofVersion: Trouble['on'] = ({ url }) => url.includes('versionId=');
