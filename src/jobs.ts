@@ -96,7 +96,7 @@ interface SyncJobDeps {
 /** Runs the waiting syncs of a connection. If this process cannot reach the library, they wait for another one, or until it can. */
 async function syncJob({ mirror, sync, signal }: SyncJobDeps, { connectionId, mode }: SyncJob): Promise<RunsEnd> {
   if (mirror.libraryBreaker.openReason === undefined) return runSyncs(sync, connectionId, signal, mode);
-  // A worker that waited for a job when it was paused still takes one.
+  // A worker that was waiting for a job when it was paused still takes one.
   if (mode) await sync.store.syncs.request(connectionId, mode);
   return { outcome: 'handed_back', done: 0 };
 }

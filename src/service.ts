@@ -38,7 +38,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   const { store, queues, storage, operations, adminToken, metrics } = context;
   await recordFilterDefaults(store, config.sync, log);
 
-  // While this starts, nobody has asked it to stop: after a failed start, the workers get the whole grace.
+  // No limit until `stop` is called: after a failed start, the workers get the whole grace.
   let stopBy = Number.POSITIVE_INFINITY;
   const readiness = createReadiness({ database: store.check, queue: () => queues.check(), bucket: storage.check });
   // Gauges from the database are the same in every process, so workers do not export them.

@@ -77,7 +77,7 @@ export async function followUp(all: MirrorDeps, leased: LeasedAsset): Promise<Ou
     noteAnswer(leased, detail);
     const isReplaced = versionOf(detail) !== media.version;
     const sidecars = sidecarsSoFar(asset);
-    // A sidecar comes first: each new file needs new ones, so a broken original could hold them up for ever.
+    // Sidecars first: a new file needs new ones, so an original whose transfer always fails could delay them for ever.
     const isDue = sidecars.transcriptState === 'pending' || sidecars.thumbnailState === 'pending';
     if (!isReplaced && !isDue && (await isOriginalBack(deps, leased, detail, media)))
       return await startOver(deps, leased);

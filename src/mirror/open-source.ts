@@ -24,7 +24,10 @@ export interface Source {
   from: { pinned: Pinned } | { download: Download };
 }
 
-/** The original, unless it has failed (see `mustTakeRendition`); if that link is missing (404 or 410) and there is an mp4 rendition, that one (spec, section 4.7, rule 2). */
+/**
+ * The original. If its link is missing (404 or 410) and there is an mp4 rendition, that one (spec, section 4.7, rule 2); see also
+ * `mustTakeRendition`.
+ */
 export async function openSource(deps: MirrorDeps, leased: LeasedAsset, detail: AssetDetail): Promise<Source> {
   const original = linkTo(deps, leased, detail, 'original');
   const mp4 = linkTo(deps, leased, detail, 'mp4');
@@ -43,9 +46,7 @@ export async function openSource(deps: MirrorDeps, leased: LeasedAsset, detail: 
   return pinnedIfLarge(deps, leased, { variant: 'mp4', link: mp4, bytes }, download);
 }
 
-/**
- * Whether the stored file is the rendition and the library has the original again. An error counts as no: the rendition stays.
- */
+/** Whether the stored file is the rendition and the library has the original again. An error counts as no: the rendition stays. */
 export async function isOriginalBack(
   deps: MirrorDeps,
   leased: LeasedAsset,

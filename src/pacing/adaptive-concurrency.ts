@@ -101,7 +101,7 @@ export class Limiter {
       // A 404 is an answer, too.
       if (error instanceof HttpError && !isTemporary(error))
         this.#stateOf(connectionId).rate.answered(performance.now());
-      // Perhaps only this process cannot reach the library: a worker finds that out first.
+      // Perhaps only this process cannot reach the library. The caller checks that first (see workers.ts).
       if (!neverSent(error)) await this.adaptTo(connectionId, error);
       throw error;
     }

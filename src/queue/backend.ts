@@ -32,12 +32,12 @@ export interface BackendOptions {
   log: Log;
 }
 
-/** BullMQ on Redis or, if REDIS_URL is not set, on PostgreSQL. The types of the two connections exclude each other, hence `any`. */
+/** BullMQ on Redis or, without REDIS_URL, on PostgreSQL. The types of the two connections exclude each other, hence `any`. */
 export class Backend {
   readonly redis: Redis | Cluster | undefined;
   /** Why Redis cannot be used; undefined while it can. */
   trouble: string | undefined;
-  /** How often Redis was connected. A new one may be empty. */
+  /** How often a connection to Redis was opened. After each, Redis may be empty. */
   connects = 0;
   readonly #log: Log;
   // biome-ignore lint/suspicious/noExplicitAny: see above

@@ -4,7 +4,7 @@ import { type BackendFactory, type IQueueBackend, isNotConnectionError } from 'b
 /** How long a worker waits after an error. */
 const pauseMs = 1000;
 
-/** A backend of BullMQ with a pause after errors. By itself, a worker pauses only after errors of the connection (see bullmq-issues.md). */
+/** A backend of BullMQ with a pause after errors. Without this, a worker pauses only if the connection fails (see bullmq-issues.md). */
 export function pausing<B extends IQueueBackend, C>(factory: BackendFactory<B, C>): BackendFactory<B, C> {
   return (...args) => {
     const backend = factory(...args);

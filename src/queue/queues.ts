@@ -105,7 +105,7 @@ export class Queues {
     return this.#backend.redis === undefined || this.#backend.redis.status === 'ready';
   }
 
-  /** How often Redis was connected. A new one may be empty. */
+  /** How often a connection to Redis was opened. After each, Redis may be empty. */
   get connects(): number {
     return this.#backend.connects;
   }

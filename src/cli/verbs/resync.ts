@@ -131,7 +131,7 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
       if (isOver && wasCompared) return { sync, connection, verification };
       wasCompared = ended && compared;
       let waiting = isOver ? undefined : whyConnectionWaits(connection);
-      // It may wait for another sync.
+      // A running sync may be the one that it waits for.
       if (sync.status !== 'waiting' || status.syncs.running > 0) untakenSince = performance.now();
       if (performance.now() - untakenSince > untakenMs) {
         waiting ??= 'no worker has taken the sync for 5 minutes. Check that one runs, and its log';

@@ -12,7 +12,7 @@ class Refusal extends Error {
   }
 }
 
-/** The next page is then that of the sign-out, which may lead to the OpenID provider. */
+/** While this page signs out, it opens no sign-in form: the sign-out may lead to the OpenID provider. */
 let isSigningOut = false;
 document.addEventListener('submit', ({ target }) => {
   isSigningOut ||= target instanceof HTMLFormElement && new URL(target.action).pathname === `${base}/sign-out`;

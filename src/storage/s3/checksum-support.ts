@@ -34,7 +34,7 @@ export const uploadChecksums = {
   crc32: { ChecksumAlgorithm: 'CRC32', ChecksumType: 'FULL_OBJECT' },
 } as const;
 
-/** The checksum to send after `sent`. */
+/** The checksum to send with a body whose sums are `sent`, once it has passed. */
 export const checksumOf = (algorithm: Algorithm | undefined, sent: Sums): Checksum | undefined =>
   algorithm && { algorithm, base64: () => base64Of(sent.checksums()[algorithm]!) };
 

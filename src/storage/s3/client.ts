@@ -40,7 +40,10 @@ export function memoryKeyOf(options: S3Options): string {
   return [`s3://${bucket}`, endpoint ?? 'AWS', region, sse, sseKmsKeyId].filter(Boolean).join(' ');
 }
 
-/** The fields that the settings add to each write. Only media gets a class and a lock: other objects must be readable at once, and are rewritten. */
+/**
+ * The fields that the settings add to each write. Only media gets a class and a lock: other objects must be readable at once, and are
+ * rewritten.
+ */
 export const writeSettings = ({ storageClass, objectLock, sse, sseKmsKeyId }: S3Options, isMedia: boolean) => ({
   ...(isMedia && storageClass && { StorageClass: storageClass as never }),
   ...(isMedia &&

@@ -41,13 +41,14 @@ export async function search(
 
 /** The entries of a day (UTC, `2026-10-31`) after the id `after`, oldest first. */
 export async function ofDay(db: Database, day: string, after: number, limit: number): Promise<Event[]> {
-  // Not `1 day`, which has 23 or 25 hours when summer time begins or ends in the time zone of the database.
   const start = sql`${day}::timestamp AT TIME ZONE 'UTC'`;
+  // Not `1 day`, which has 23 or 25 hours when summer time begins or ends in the time zone of the database.
+  const end = sql`${start} + interval '24 hours'`;
   return db
     .selectFrom('events')
     .select(columns)
     .where(isOfOperators)
-    .where(sql<boolean>`at >= ${start} AND at < ${start} + interval '24 hours'`)
+    .where(sql<boolean>`at >= ${start} AND at < ${end}`)
     .where('id', '>', after)
     .orderBy('id')
     .limit(limit)

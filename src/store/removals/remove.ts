@@ -41,8 +41,8 @@ export async function takeForRemoval(
 }
 
 /**
- * Marks the copy of a leased asset as incomplete, before its objects are removed: if the asset comes back to the library meanwhile,
- * its sidecars are fetched again, too. False: the asset is back already, or a hold protects it and this is no erasure. A hold that is
+ * Marks the copy of a leased asset as incomplete, before its objects are removed. If the asset comes back to the library meanwhile, all
+ * its files are fetched again. False: the asset is back already, or a hold protects it and this is no erasure. A hold that is
  * saved later finds the lease (`heldTooLate`).
  */
 export async function beginRemoval(
