@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ground, number, table, write } from './page.ts';
 import { cpuSeconds, mebibytes } from './proc.ts';
@@ -45,13 +44,7 @@ async function measure(connections: number): Promise<Found> {
     await stage.addMirrored(from, Math.min(connections, from + 19_999));
   }
   const mirror = await stage.mirror('worker', { SYNC_INTERVAL: `${intervalMs}ms` });
-  // Two schedules for each: until all are made, the day's inventory is written, and the work due meanwhile is done.
-  const queue = await stage.queueKeys();
-  const scheduled = () => redis.zcard(`${queue}:syncs:repeat`);
-  for (let waited = 0; (await scheduled()) < 2 * connections; waited++) {
-    if (waited === 1200) throw new Error(`${await scheduled()} of ${2 * connections} schedules are made`);
-    await sleep(500);
-  }
+  // Until the day's inventory is written, and the work due meanwhile is done.
   const written = async () => (await db.query('SELECT count(written_at)::int AS n FROM inventories')).rows[0].n > 0;
   for (let waited = 0; !(await written()); waited++) {
     if (waited === 1200) throw new Error('the inventory of the day is not written');
@@ -63,19 +56,26 @@ async function measure(connections: number): Promise<Found> {
   const [from, cpu, servers] = [await clock(), cpuSeconds(mirror.pid), stage.serversCpu()];
   await sleep(seconds * 1000);
   const [to, used, serversUsed] = [await clock(), cpuSeconds(mirror.pid), stage.serversCpu()];
+  // Each connection has its own moment in the interval (src/store/syncs/schedule.ts).
+  const turn = (at: string, id: string) =>
+    `(extract(epoch FROM ${at}) * 1000 - abs(hashtext(${id})::numeric)) / ${intervalMs}`;
   const { rows } = await db.query(
-    `SELECT connection_id AS id, (extract(epoch FROM started_at) * 1000)::float8 AS began FROM syncs
-     WHERE mode = 'incremental' AND started_at >= $1 AND started_at < $2`,
+    `SELECT (mod(${turn('started_at', 'connection_id')}, 1) * ${intervalMs})::float8 AS late FROM syncs
+     WHERE mode = 'incremental' AND started_at >= $1 AND started_at < $2 ORDER BY late`,
     [from, to],
   );
-  const late = rows.map(({ id, began }) => lateness(id, began, intervalMs)).sort((a, b) => a - b);
+  const { rows: dues } = await db.query(
+    `SELECT sum(floor(${turn('$2::timestamptz', 'id')}) - floor(${turn('$1::timestamptz', 'id')}))::int AS due FROM connections`,
+    [from, to],
+  );
+  const late = rows.map((row) => row.late as number);
   const at = (part: number) => late[Math.min(late.length - 1, Math.floor(part * late.length))] ?? Number.NaN;
   const span = (to.getTime() - from.getTime()) / 1000;
   const [{ bytes }] = (await db.query('SELECT pg_database_size(current_database())::float8 AS bytes')).rows;
   return {
     connections,
     syncs: late.length,
-    due: dueBetween(connections, from.getTime(), to.getTime(), intervalMs),
+    due: dues[0].due,
     p50: at(0.5),
     p99: at(0.99),
     cpu: {
@@ -88,24 +88,6 @@ async function measure(connections: number): Promise<Found> {
     postgres: stage.postgresMemory(),
     database: bytes / 2 ** 20,
   };
-}
-
-/** Each connection has its own moment in the interval, by its id (`src/queue/schedule.ts`). */
-const offsetOf = (id: string, intervalMs: number) =>
-  createHash('sha256').update(id).digest().readUInt32BE(0) % intervalMs;
-
-function lateness(id: string, began: number, intervalMs: number): number {
-  return (((began - offsetOf(id, intervalMs)) % intervalMs) + intervalMs) % intervalMs;
-}
-
-/** The number of these moments between two others. */
-function dueBetween(connections: number, from: number, to: number, intervalMs: number): number {
-  let due = 0;
-  for (let n = 1; n <= connections; n++) {
-    const offset = offsetOf(`connection-${n}`, intervalMs);
-    due += Math.ceil((to - offset) / intervalMs) - Math.ceil((from - offset) / intervalMs);
-  }
-  return due;
 }
 
 const found: Found[] = [];
@@ -144,7 +126,7 @@ write('many-connections', {
   ],
   text: `
 Connections with ${files} assets each, in which nothing is new. One worker syncs each connection every 5 minutes (100,000: every 30), with
-PostgreSQL and Redis. The measurement takes ${seconds} s. It begins when all schedules are set and the inventory of the day is written. The
+PostgreSQL and Redis. The measurement takes ${seconds} s. It begins when the inventory of the day is written. The
 tokens are written into the records, and a simple server answers instead of the library.
 
 Each connection has its own time in the interval. A sync that begins after that time is late. If far fewer syncs begin than are due,

@@ -15,9 +15,9 @@ const seconds = Number(process.argv[2] ?? 20);
 const sizes = process.argv.length > 3 ? process.argv.slice(3).map(Number) : [1000, 100_000, 1_000_000];
 /** A worker that has started comes to rest. */
 const settleMs = 10_000;
-/** The sync intervals: of one connection, and of as many syncs as 10,000 connections have by default. */
-const rates = { alone: { connections: 1, intervalMs: 200 }, many: { connections: 100, intervalMs: 3000 } };
-type Rate = (typeof rates)[keyof typeof rates];
+/** As many syncs as 10,000 connections have by default. */
+const connections = 100;
+const intervalMs = 3000;
 const bytes = 1000;
 
 /** The work of a worker and its servers: per second, or per sync. */
@@ -36,8 +36,7 @@ interface Syncs {
 
 interface Found {
   size: number;
-  alone: Syncs;
-  many: Syncs;
+  syncs: Syncs;
   /** Of an idle worker, in a second. */
   idle: Work;
 }
@@ -65,8 +64,8 @@ function each(all: Work, n: number, idle?: Work, seconds = 0): Work {
 
 const never = '365d';
 
-/** The cost of syncs at a rate. */
-async function syncs(stage: Stage, { intervalMs }: Rate, idle: Work): Promise<Syncs> {
+/** The cost of syncs. */
+async function syncs(stage: Stage, idle: Work): Promise<Syncs> {
   const { db } = stage;
   const done = async () => {
     const { rows } = await db.query(
@@ -102,19 +101,17 @@ async function nothingNew(size: number): Promise<Found> {
   });
   postgresVersion = stage.postgresVersion;
   await stage.migrate();
-  await stage.addConnections(1, 1, newest);
+  await stage.addConnections(1, connections, newest);
   await stage.addMirrored(1, 1);
   const idler = await stage.mirror('worker', { SYNC_INTERVAL: never, RECONCILE_INTERVAL: never });
   await sleep(settleMs);
   const idle = each(await work(stage, idler, seconds * 1000), seconds);
   await stage.ended(idler);
-  const alone = await syncs(stage, rates.alone, idle);
-  await stage.addConnections(2, rates.many.connections, newest);
-  return { size, alone, many: await syncs(stage, rates.many, idle), idle };
+  return { size, syncs: await syncs(stage, idle), idle };
 }
 
 /** The CPU ms of a plain program for a sync (`bare-sync.ts`): only the same calls of the same libraries. */
-async function bareSync({ connections, intervalMs }: Rate): Promise<number> {
+async function bareSync(): Promise<number> {
   const newest = Date.now() - 86_400_000;
   await using stage = await newStage({ source: { files: 1000, bytes, newest, stepMs: 60_000 }, redis: true });
   /** CPU seconds and syncs per second, with this number of schedules. */
@@ -179,9 +176,9 @@ for (const size of sizes) {
   found.push(await nothingNew(size));
   const line = ({ each }: Syncs) =>
     `${number(each.cpuMs, 1)} CPU ms, ${number(each.statements, 1)} statements, ${number(each.requests, 1)} requests`;
-  console.log(`${number(size)} assets: of many ${line(found.at(-1)!.many)}; alone ${line(found.at(-1)!.alone)}`);
+  console.log(`${number(size)} assets: ${line(found.at(-1)!.syncs)}`);
 }
-const bare = { alone: await bareSync(rates.alone), many: await bareSync(rates.many) };
+const bare = await bareSync();
 const peers: { name: string; measured: { size: number; cost: Cost }[] }[] = [];
 for (const { name, path } of await rclones()) {
   const measured = [];
@@ -201,8 +198,7 @@ write('nothing-new', {
       x: 'assets in the library',
       y: 'CPU ms of the client per sync',
       series: [
-        { name: 'asset-mirror, of many', points: found.map(({ size, many }) => [size, many.each.cpuMs]) },
-        { name: 'one alone', points: found.map(({ size, alone }) => [size, alone.each.cpuMs]) },
+        { name: 'asset-mirror', points: found.map(({ size, syncs }) => [size, syncs.each.cpuMs]) },
         ...peers.map(({ name, measured }) => ({
           name,
           points: measured.map(({ size, cost }): [number, number] => [size, cost.cpu * 1000]),
@@ -212,27 +208,22 @@ write('nothing-new', {
   ],
   text: `
 A scheduled sync that finds nothing new, on one worker: the job, the token, /me, the listing since the last high-water mark (with the ten
-assets of CURSOR_OVERLAP, which are compared with the records), and the record of the sync. First with ${rates.many.connections} connections that read the same
-company, every ${rates.many.intervalMs / 1000} s: as many syncs as 10,000 connections have every 5 minutes. Then with one connection, every ${rates.alone.intervalMs} ms: such a worker
-sleeps between any two answers, and most of its processor time goes into waking up. Each is measured for ${seconds} s. The work that an idle
-worker does was measured before, and is subtracted; it is in the second table. Redis counts the commands, with those of scripts.
+assets of CURSOR_OVERLAP, which are compared with the records), and the record of the sync. ${connections} connections read the same
+company, every ${intervalMs / 1000} s: as many syncs as 10,000 connections have every 5 minutes. This is measured for ${seconds} s. The work of
+an idle worker was measured before, and is subtracted; it is in the second table. Redis counts the commands, with those of scripts.
 
-A program with the same libraries that only runs such jobs, with two requests and three empty statements each, takes ${number(bare.many, 1)} and
-${number(bare.alone, 1)} CPU ms.
+A program with the same libraries that only runs such jobs, with two requests and three empty statements each, takes ${number(bare, 1)} CPU ms.
 
 ${table(
-  ['assets', 'syncs', 'CPU ms a sync', 'requests to the library', 'SQL statements', 'Redis commands', 'syncs measured'],
-  (['many', 'alone'] as const).flatMap((rate) =>
-    found.map(({ size, [rate]: { n, each } }) => [
-      number(size),
-      rate === 'many' ? `${rates.many.connections} connections` : 'alone',
-      number(each.cpuMs, 1),
-      number(each.requests, 1),
-      number(each.statements, 1),
-      number(each.commands, 1),
-      number(n),
-    ]),
-  ),
+  ['assets', 'CPU ms a sync', 'requests to the library', 'SQL statements', 'Redis commands', 'syncs measured'],
+  found.map(({ size, syncs: { n, each } }) => [
+    number(size),
+    number(each.cpuMs, 1),
+    number(each.requests, 1),
+    number(each.statements, 1),
+    number(each.commands, 1),
+    number(n),
+  ]),
 )}
 
 ${table(

@@ -16,7 +16,6 @@ import { Limiter } from './pacing/adaptive-concurrency.ts';
 import { followBandwidth } from './pacing/follow-bandwidth.ts';
 import { createAccess } from './pacing/with-token.ts';
 import { Queues } from './queue/queues.ts';
-import { Schedule } from './queue/schedule.ts';
 import { connectionsFor, createLibraryAgents } from './source/agents.ts';
 import { createConnectionThrottles, createTraffic } from './source/bandwidth.ts';
 import { LibraryClient } from './source/client.ts';
@@ -48,7 +47,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
   const { signer, signerMade } = await signerOf(config);
 
   const stores = await openStores(config, { log, timings, opening, signal });
-  const { store, queues, storage } = stores;
+  const { store, storage } = stores;
   const library = openLibrary(config, { metrics, log, opening });
   const { client, oauth, traffic } = library;
   const { transfer, publicUrl, instance } = config;
@@ -59,7 +58,6 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
   opening.defer(() => tokens.end());
   const limiter = new Limiter({ store, log, perConnection: transfer.perConnection });
   const withToken = createAccess(tokens, limiter, client);
-  const schedule = new Schedule({ store, queues, log, ...config.sync });
   const webhookSender = opening.adopt(createWebhookSender(config.webhook), (sender) => sender.close());
   const permissions = createPermissions(config.signIn);
   const operations = createOperations({
@@ -67,7 +65,6 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     signer,
     permissions,
     sessionIdle: config.signIn.sessionIdle,
-    schedule,
     sealer,
     tokens,
     client,
@@ -83,7 +80,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     drillInterval: config.drillInterval,
     ownBandwidth: transfer.bandwidth,
     perConnection: transfer.perConnection,
-    syncInterval: config.sync.interval,
+    syncIntervals: config.sync,
     goneRetention: config.goneRetention,
     filters: config.sync,
     transcripts: config.transcripts.mirror,
@@ -106,7 +103,6 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     tokens,
     limiter,
     withToken,
-    schedule,
     webhookSender,
     operations,
     permissions,

@@ -43,7 +43,7 @@ export function openJobs(
     ),
     queues.worker<SyncJob>(
       'syncs',
-      counted(({ data }) => syncJob(deps, data)),
+      counted(({ data }) => syncJob(deps, data.connectionId)),
       { concurrency: syncConcurrency },
     ),
   ];
@@ -94,10 +94,9 @@ interface SyncJobDeps {
 }
 
 /** Runs the waiting syncs of a connection. If this process cannot reach the library, they wait for another one, or until it can. */
-async function syncJob({ mirror, sync, signal }: SyncJobDeps, { connectionId, mode }: SyncJob): Promise<RunsEnd> {
-  if (mirror.libraryBreaker.openReason === undefined) return runSyncs(sync, connectionId, signal, mode);
+async function syncJob({ mirror, sync, signal }: SyncJobDeps, connectionId: string): Promise<RunsEnd> {
+  if (mirror.libraryBreaker.openReason === undefined) return runSyncs(sync, connectionId, signal);
   // A worker that was waiting for a job when it was paused still takes one.
-  if (mode) await sync.store.syncs.request(connectionId, mode);
   return { outcome: 'handed_back', done: 0 };
 }
 

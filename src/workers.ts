@@ -53,7 +53,7 @@ export async function startWorkers(context: Context) {
   const { instance, transfer, keepVersions, goneRetention, sync: filters } = config;
   const { perConnection } = transfer;
   const horizon = horizonOf(config);
-  const dispatcher = new Dispatcher({ ...context, breaker, perConnection, horizon });
+  const dispatcher = new Dispatcher({ ...context, intervals: filters, breaker, perConnection, horizon });
   context.limiter.afterPause(() => dispatcher.wake());
   const outages = createOutageDetector();
   const withToken: Access = (connectionId, call, options) =>
@@ -159,14 +159,12 @@ export function mirrorDeps(
 }
 
 function syncDeps(context: Context, withToken: Access, onWork: () => void): SyncDeps {
-  const { metrics, schedule } = context;
+  const { metrics } = context;
   const { instance, sync: filters, transcripts, thumbnails } = context.config;
   const onEnd: SyncDeps['onEnd'] = (result) => metrics.syncs.inc({ result });
-  // If this fails, the dispatcher does it at its next comparison.
-  const onNews = (connectionId: string) => schedule.alignOne(connectionId).catch(() => {});
   const kept = { transcripts: transcripts.mirror, thumbnails: thumbnails.mirror };
   const { overlap } = filters;
-  const own = { withToken, endless: new Set<string>(), onEnd, onNews, onWork };
+  const own = { withToken, endless: new Set<string>(), onEnd, onWork };
   return { ...context, ...kept, ...own, instance, overlap, filters, goneRetention: context.config.goneRetention };
 }
 

@@ -6,12 +6,12 @@ import type { Sealer } from '../oauth/seal.ts';
 import type { Tokens } from '../oauth/tokens.ts';
 import type { Access } from '../pacing/with-token.ts';
 import type { Queues } from '../queue/queues.ts';
-import type { Schedule } from '../queue/schedule.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { VerificationLine } from '../store/database/schema.ts';
 import type { Endpoint } from '../store/events/endpoints.ts';
 import type { Store } from '../store/store.ts';
+import type { SyncIntervals } from '../store/syncs/schedule.ts';
 import type { Permissions } from './operators/permissions.ts';
 
 /** The dependencies of the operations. Each picks what it uses. */
@@ -19,7 +19,6 @@ export interface OperationsDeps {
   store: Store;
   storage: Storage;
   queues: Queues;
-  schedule: Schedule;
   sealer: Sealer;
   tokens: Tokens;
   /** Why the bucket is unavailable; null: it is available. */
@@ -49,8 +48,8 @@ export interface OperationsDeps {
   returnOrigins: readonly string[];
   /** Maximum assets of a connection in flight. */
   perConnection: number;
-  /** Milliseconds between incremental syncs of a connection. */
-  syncInterval: number;
+  /** How often connections are synced that have no setting of their own. */
+  syncIntervals: SyncIntervals;
   /** GONE_RETENTION in ms; infinite: forever. */
   goneRetention: number;
   /** The filters of connections that have none of their own. */

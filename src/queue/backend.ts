@@ -37,8 +37,6 @@ export class Backend {
   readonly redis: Redis | Cluster | undefined;
   /** Why Redis cannot be used; undefined while it can. */
   trouble: string | undefined;
-  /** How often a connection to Redis was opened. After each, Redis may be empty. */
-  connects = 0;
   readonly #log: Log;
   // biome-ignore lint/suspicious/noExplicitAny: see above
   readonly #options: any;
@@ -104,7 +102,6 @@ export class Backend {
       this.trouble = `${found}; ${remedy}`;
     });
     redis.on('ready', () => {
-      this.connects++;
       if (this.trouble !== undefined) this.#log.info({ event: 'redis.recovered' }, 'Redis reachable again');
       this.trouble = undefined;
     });

@@ -4,25 +4,23 @@ import type { Timings } from '../floor/timings.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import type { Horizon } from '../store/database/correct-future.ts';
 import type { Store } from '../store/store.ts';
+import type { SyncIntervals } from '../store/syncs/schedule.ts';
 import type { Queues } from './queues.ts';
-import type { Schedule } from './schedule.ts';
 import { sweep } from './sweep.ts';
 
 /** If another process is dispatching, this one tries again after this time. */
 const busyMs = 5;
-/** How often schedules are compared, and times too far in the future corrected. */
-const alignMs = 30_000;
-/** Comparing many schedules is slow: it takes at most this share of the time. */
-const alignShare = 1 / 100;
-/** The longest pause because of that. */
-const longestAlignPauseMs = 300_000;
+/** The search for due syncs reads all connections: it takes at most this share of the time. */
+const scheduleShare = 1 / 50;
+/** How often times too far in the future are corrected. */
+const correctMs = 30_000;
 /** How long `stop` waits for the current round: a call to an unreachable queue may never return. */
 const stopMs = 1000;
 
 export interface DispatcherOptions {
   store: Store;
   queues: Queues;
-  schedule: Schedule;
+  intervals: SyncIntervals;
   breaker: CircuitBreaker;
   log: Log;
   perConnection: number;
@@ -32,7 +30,7 @@ export interface DispatcherOptions {
 
 /**
  * Puts due assets on the queue unless the bucket is unavailable: a bounded number per connection, in the order of `dispatch`.
- * Recreates jobs that a queue may have lost, and keeps the schedules as the database says.
+ * Requests scheduled syncs, and recreates jobs that a queue may have lost.
  */
 export class Dispatcher {
   readonly #options: DispatcherOptions;
@@ -41,20 +39,15 @@ export class Dispatcher {
   /** Whether to fill the free slots of all connections, or only of those in `#freed`. */
   #all = true;
   readonly #freed = new Set<string>();
-  /** Connections whose settings changed. */
-  readonly #changed = new Set<string>();
   // By the monotonic clock.
   #lastAll = Number.NEGATIVE_INFINITY;
+  #nextSchedule = Number.NEGATIVE_INFINITY;
   #lastSweep = Number.NEGATIVE_INFINITY;
-  #nextAlign = Number.NEGATIVE_INFINITY;
-  #connects = 0;
+  #lastCorrection = Number.NEGATIVE_INFINITY;
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
-    this.#unsubscribe = options.store.onNotice(({ connectionId }) => {
-      if (connectionId !== undefined) this.#changed.add(connectionId);
-      this.wake();
-    });
+    this.#unsubscribe = options.store.onNotice(() => this.wake());
     const { log, timings } = options;
     this.#rounds = every(timings.poll, () => this.#round(), {
       failed: (err) => log.error({ event: 'dispatch.failed', err }, 'database or queue failed, will retry'),
@@ -69,9 +62,9 @@ export class Dispatcher {
     this.#rounds.wake();
   }
 
-  /** Call it when the clock of this host was set: checks times and schedules now. */
+  /** Call it when the clock of this host was set: checks times now. */
   clockSet(): void {
-    this.#nextAlign = Number.NEGATIVE_INFINITY;
+    this.#lastCorrection = Number.NEGATIVE_INFINITY;
     this.wake();
   }
 
@@ -87,19 +80,18 @@ export class Dispatcher {
   }
 
   async #round(): Promise<void> {
-    if (this.#options.breaker.openReason === undefined) await this.#dispatch();
-    if (performance.now() - this.#lastSweep > this.#options.timings.sweep) {
-      const began = performance.now();
+    const { breaker, timings } = this.#options;
+    if (breaker.openReason === undefined) await this.#dispatch();
+    if (performance.now() >= this.#nextSchedule) await this.#requestSyncs();
+    const now = performance.now();
+    if (now - this.#lastSweep > timings.sweep) {
       // If more assets may need another connection, the next round sweeps again.
-      this.#lastSweep = (await sweep(this.#options)) ? -Infinity : began;
+      this.#lastSweep = (await sweep(this.#options)) ? Number.NEGATIVE_INFINITY : now;
     }
-    await this.#alignChanged();
-    const { queues } = this.#options;
-    // Redis may have lost the schedules.
-    if (queues.connects !== this.#connects) this.#nextAlign = Number.NEGATIVE_INFINITY;
-    this.#connects = queues.connects;
-    // While Redis does not answer, this would hang.
-    if (performance.now() > this.#nextAlign && queues.answers) await this.#align();
+    if (now - this.#lastCorrection > correctMs) {
+      this.#lastCorrection = now;
+      await this.#correctTimes();
+    }
   }
 
   async #dispatch(): Promise<void> {
@@ -119,27 +111,19 @@ export class Dispatcher {
     setTimeout(this.#rounds.wake, busyMs);
   }
 
-  async #alignChanged(): Promise<void> {
-    for (const connectionId of this.#changed) {
-      // Before the call, so that a change during it is not missed.
-      this.#changed.delete(connectionId);
-      await this.#options.schedule.alignOne(connectionId).catch((error) => {
-        this.#changed.add(connectionId);
-        throw error;
-      });
-    }
+  async #requestSyncs(): Promise<void> {
+    const { store, queues, intervals, timings } = this.#options;
+    const began = performance.now();
+    const due = await store.syncs.requestDue(intervals);
+    this.#nextSchedule = began + Math.max(timings.poll, (performance.now() - began) / scheduleShare);
+    await queues.addSyncs(due);
   }
 
-  async #align(): Promise<void> {
-    const { store, schedule, horizon, log } = this.#options;
-    this.#nextAlign = performance.now() + alignMs;
+  async #correctTimes(): Promise<void> {
+    const { store, horizon, log } = this.#options;
     const corrected = await store.correctFuture(horizon);
     if (Object.keys(corrected).length > 0) {
       log.warn({ event: 'time.corrected', ...corrected }, 'stored times in the future corrected');
     }
-    const began = performance.now();
-    await schedule.align();
-    const pauseMs = Math.min((performance.now() - began) / alignShare, longestAlignPauseMs);
-    this.#nextAlign = Math.max(this.#nextAlign, performance.now() + pauseMs);
   }
 }

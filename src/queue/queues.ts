@@ -7,8 +7,6 @@ import { Backend, type BackendOptions } from './backend.ts';
 /** Jobs contain ids only: the queue dashboard shows them, and the records have the rest. */
 export interface SyncJob {
   connectionId: string;
-  /** On a scheduled job: the sync it asks for. */
-  mode?: 'incremental' | 'full';
 }
 export interface AssetJob {
   assetId: string;
@@ -58,10 +56,16 @@ export class Queues {
     );
   }
 
-  /** Adds a job that runs the connection's waiting syncs. */
-  async addSync(connectionId: string): Promise<void> {
-    const deduplication = { id: `sync ${connectionId}`, keepLastIfActive: true };
-    await this.syncs.add('sync', { connectionId }, { deduplication });
+  /** For each connection, adds a job that runs its waiting syncs. */
+  async addSyncs(connectionIds: string[]): Promise<void> {
+    if (connectionIds.length === 0) return;
+    await this.syncs.addBulk(
+      connectionIds.map((connectionId) => ({
+        name: 'sync',
+        data: { connectionId },
+        opts: { deduplication: { id: `sync ${connectionId}`, keepLastIfActive: true } },
+      })),
+    );
   }
 
   worker<T>(name: QueueName, work: Processor<T>, { concurrency }: { concurrency: number }): Worker<T> {
@@ -103,11 +107,6 @@ export class Queues {
   /** False while Redis does not answer: then no call returns, not even a close. */
   get answers(): boolean {
     return this.#backend.redis === undefined || this.#backend.redis.status === 'ready';
-  }
-
-  /** How often a connection to Redis was opened. After each, Redis may be empty. */
-  get connects(): number {
-    return this.#backend.connects;
   }
 
   /** @throws Error if the queues cannot be used, at once if it is known why */

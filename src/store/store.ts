@@ -58,6 +58,7 @@ import { extendLease } from './syncs/lease.ts';
 import * as missing from './syncs/missing.ts';
 import { recordPage } from './syncs/record-page.ts';
 import * as replacements from './syncs/replacements.ts';
+import { requestDue, schedules } from './syncs/schedule.ts';
 import * as syncs from './syncs/syncs.ts';
 import * as syncLeases from './syncs/take-lease.ts';
 import { hits } from './transcripts/transcript-hits.ts';
@@ -186,6 +187,7 @@ const readable = (db: Database) => ({
     freshness,
     lags,
     late,
+    schedules,
     setCompanies,
     tagged,
     tagsOf,
@@ -198,7 +200,7 @@ const readable = (db: Database) => ({
   transcripts: bind(db, { ...transcripts, hits }),
   versions: bind(db, versions),
   counts: bind(db, counts),
-  syncs: bind(db, { ...syncs, ...syncLeases, recordPage, renew: extendLease, finish: endSync }),
+  syncs: bind(db, { ...syncs, ...syncLeases, requestDue, recordPage, renew: extendLease, finish: endSync }),
   scrub: bind(db, scrub),
   verifications: bind(db, { ...verifications, ...lines }),
 });

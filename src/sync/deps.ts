@@ -30,8 +30,6 @@ export interface SyncDeps {
   idlePages?: number;
   /** Called when a run has ended in this process. */
   onEnd: (result: 'done' | 'failed' | 'delayed' | 'interrupted') => void;
-  /** Called when a run has found new or changed assets: the next one should come sooner. */
-  onNews: (connectionId: string) => Promise<void>;
   /** Called when assets have become due. */
   onWork: () => void;
 }

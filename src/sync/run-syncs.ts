@@ -9,7 +9,6 @@ import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import { HttpError } from '../source/http.ts';
 import { storable } from '../source/schemas.ts';
 import type { ReadableCompany } from '../store/companies/readable-companies.ts';
-import type { SyncMode } from '../store/database/schema.ts';
 import { span, traceHere } from '../tracing/tracing.ts';
 import type { Run, SyncDeps } from './deps.ts';
 import { EndlessListing } from './follow-cursors.ts';
@@ -29,14 +28,9 @@ export interface RunsEnd {
 
 /**
  * Runs the waiting syncs of a connection one after another, under the connection's lease; returns at once if another
- * process has it. With `mode`, first requests a sync of everything in that mode.
+ * process has it.
  */
-export async function runSyncs(
-  deps: SyncDeps,
-  connectionId: string,
-  stop: AbortSignal,
-  mode?: SyncMode,
-): Promise<RunsEnd> {
+export async function runSyncs(deps: SyncDeps, connectionId: string, stop: AbortSignal): Promise<RunsEnd> {
   const { syncs } = deps.store;
   const owner = `${deps.instance} ${randomUUID()}`;
   const lease = { connectionId, owner, leaseMs: deps.timings.syncLease };
@@ -50,16 +44,13 @@ export async function runSyncs(
   const signal = AbortSignal.any([stop, kept.lost]);
   let isReleased = false;
   try {
-    let begun = mode && (await syncs.begin(lease, mode));
-    if (mode && !begun) await syncs.request(connectionId, mode);
     for (let done = 0; ; done++) {
-      const sync = begun ?? (await syncs.takeNext(lease));
-      begun = undefined;
+      const sync = await syncs.takeNext(lease);
       if (sync === 'busy') return { outcome: 'busy', done };
       if (sync === undefined) return { outcome: 'done', done };
       isTaken = true;
       // A token that is about to expire is refreshed by the request to /me, and then the listing must not use the old one.
-      const storedTokens = sync.storedTokens?.isFresh ? sync.storedTokens : undefined;
+      const storedTokens = sync.storedTokens.isFresh ? sync.storedTokens : undefined;
       const run: Run = { sync, settings: sync.settings, lease, problems: new Problems(), storedTokens, signal };
       const end = await runSync(deps, run).catch((error) => endEarly(deps, run, error));
       if (end === 'released') {
@@ -95,7 +86,6 @@ async function runSync(deps: SyncDeps, run: Run): Promise<'released' | 'more_wai
   const ended = await store.syncs.finish(sync, lease, { status: problems.failsRun ? 'failed' : 'done', error, held });
   if (!ended) return 'handed_back';
   deps.onEnd(problems.failsRun ? 'failed' : 'done');
-  if (ended.news) await deps.onNews(connectionId);
   const { more, caughtUp, pages, seen, new: isNew, changed, gone } = ended;
   if (caughtUp) log.info({ event: 'connection.caught_up', connectionId, ...caughtUp }, 'caught up after reconnect');
   const ms = Math.round(performance.now() - started);

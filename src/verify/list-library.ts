@@ -11,7 +11,7 @@ const patienceMs = 30 * 60_000;
 
 interface Deps {
   store: Store;
-  queues: Pick<Queues, 'addSync'>;
+  queues: Pick<Queues, 'addSyncs'>;
 }
 
 /** The id of the full sync of each connection. */
@@ -58,7 +58,7 @@ const isEndedByOperator = ({ status, lastError }: Connection) =>
 /** Undefined: the connection is no longer active. */
 async function requestSync({ store, queues }: Deps, connectionId: string): Promise<string | undefined> {
   const id = await store.syncs.request(connectionId, 'full');
-  if (id !== undefined) await queues.addSync(connectionId).catch(() => {});
+  if (id !== undefined) await queues.addSyncs([connectionId]).catch(() => {});
   return id;
 }
 

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { contract } from '../support/contract.ts';
 import { startMirror } from '../support/mirror.ts';
+import { everythingDue, untilARound } from '../support/rounds.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
@@ -64,8 +65,10 @@ describe('pause and resume', () => {
       refused(409, 'connection_paused'),
     );
     const meanwhile = await scene.upload();
-    const { queues } = scene.mirror.service.context;
-    await until('the schedule to be gone', async () => (await queues.syncs.getJobSchedulersCount()) === 0);
+    await scene.query(everythingDue);
+    const another = await startMirror(scene.ground, scene.library, 'worker');
+    await until('a round of its dispatcher', async () => (await scene.query(untilARound)).length === 0);
+    await another.stop();
     expect(await scene.admin.requests()).toEqual([]);
 
     expect(await post('resume')).toMatchObject({
@@ -74,7 +77,6 @@ describe('pause and resume', () => {
     });
     expect((await post('resume')).body.status).toBe('active');
     for (const asset of [inHand, meanwhile]) await scene.mirror.assetIn(asset, 'mirrored');
-    await until('the schedule to be back', async () => (await queues.syncs.getJobSchedulersCount()) === 2);
     const kinds = (await deeds(`connectionId=${id}`)).map((event: { kind: string }) => event.kind);
     expect(kinds.filter((kind: string) => kind === 'connection.paused')).toHaveLength(1);
     expect(kinds.filter((kind: string) => kind === 'connection.resumed')).toHaveLength(1);

@@ -24,7 +24,7 @@ describe.each(grounds())('the queue dashboard, with $name', ({ redis }) => {
     cookie = answer.headers.getSetCookie()[0]!.split(';')[0]!;
     const { queues } = stage.mirror.service.context;
     await queues.addAssets([{ id: 'asset-1', state: 'pending', lease: 0 }]);
-    await queues.addSync(connectionId);
+    await queues.addSyncs([connectionId]);
   });
   afterAll(async () => {
     await stage?.close();

@@ -43,8 +43,8 @@ describe.each(backends)('the oldest job on $name', ({ redis }) => {
     await add(10_000);
     // The queue is in the order in which jobs came, as they are added by the clock.
     expect((await queues.oldest()).assets).toBeGreaterThanOrEqual(30);
-    await queues.syncs.upsertJobScheduler('sync-c', { every: 1000 }, { name: 'sync', data: { connectionId: 'c' } });
-    const overdue = await until('the scheduled job to be overdue', async () => {
+    await queues.addSyncs(['c']);
+    const overdue = await until('the job of a sync to be overdue', async () => {
       const { syncs } = await queues.oldest();
       return syncs > 0.5 && syncs;
     });
@@ -63,11 +63,10 @@ test.runIf(inject('redis'))("two mirrors can share a Redis without seeing each o
     (installation) => new Queues({ installation, databaseUrl: '', redisUrl, log: silent }),
   ) as [Queues, Queues];
   await one.assets.add('mirror-asset', { assetId: 'a' });
-  await one.syncs.upsertJobScheduler('sync-c', { every: 60_000 }, { name: 'sync', data: { connectionId: 'c' } });
+  await one.addSyncs(['c']);
   const active = { waiting: 0, active: 0, delayed: 0 };
   expect(await one.counts()).toMatchObject({ assets: { ...active, waiting: 1 } });
   expect(await other.counts()).toMatchObject({ assets: active, syncs: active });
-  expect(await other.syncs.getJobSchedulersCount()).toBe(0);
   await Promise.all([one.close(), other.close()]);
 });
 
@@ -127,7 +126,7 @@ test.runIf(inject('redis'))(
       await queues.check();
       // Packets of these connections are lost from now on.
       for (const socket of sockets) socket.unpipe().pause();
-      await queues.addSync('c');
+      await queues.addSyncs(['c']);
       expect((await queues.counts()).syncs.waiting).toBe(1);
     } finally {
       await queues.close();

@@ -35,7 +35,7 @@ export async function newStage(options: Partial<Parameters<typeof newGround>[0]>
   const ground = await newGround({ port: await freePort(), timings: patient, ...options });
   const { library, admin } = await startTestLibrary({ redirectUris: [`${ground.publicUrl}/oauth/callback`] });
   const mirror = await startMirror(ground, library, 'web');
-  const { store, client, tokens, schedule, log, timings } = mirror.service.context;
+  const { store, client, tokens, log, timings } = mirror.service.context;
   const deps = syncDepsOf({
     store,
     client,
@@ -43,7 +43,6 @@ export async function newStage(options: Partial<Parameters<typeof newGround>[0]>
     log,
     timings,
     overlap,
-    onNews: (connectionId) => schedule.alignOne(connectionId),
   });
   const database = new pg.Pool({ connectionString: ground.environment.DATABASE_URL!, max: 2 });
   database.on('error', () => {});

@@ -1,6 +1,6 @@
 import type { SyncDeps } from '../../src/sync/deps.ts';
 
-type Own = 'store' | 'client' | 'withToken' | 'log' | 'timings' | 'overlap' | 'onNews';
+type Own = 'store' | 'client' | 'withToken' | 'log' | 'timings' | 'overlap';
 
 /** What a sync needs, without filters, and with transcripts and thumbnails. */
 export const syncDepsOf = (own: Pick<SyncDeps, Own>): SyncDeps => ({

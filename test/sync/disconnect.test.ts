@@ -1,5 +1,6 @@
 // @module-tag slow
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { everythingDue, untilARound } from '../support/rounds.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
@@ -63,10 +64,10 @@ describe('invalid_grant for a refresh', () => {
     await until('the end to be noticed', async () => (await events()).length > 0);
     await scene.admin.clearRequests();
     await expect(scene.resync()).rejects.toThrow(/409.*connection_disconnected/);
+    await scene.mirror.stop();
+    await scene.query(everythingDue);
     await scene.restart();
-    // A full round of the dispatcher, which checks all waiting work.
-    const { queues } = scene.mirror.service.context;
-    await until('its schedule to be gone', async () => (await queues.syncs.getJobSchedulersCount()) === 0);
+    await until('a round of the dispatcher', async () => (await scene.query(untilARound)).length === 0);
     expect(await scene.admin.requests()).toEqual([]);
   });
 

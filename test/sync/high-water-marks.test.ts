@@ -127,7 +127,6 @@ const depsOf = (store: Store, client: SyncDeps['client']): SyncDeps =>
     log: silent,
     timings: defaultTimings,
     overlap,
-    onNews: async () => {},
   });
 
 async function scene(paging: Paging, people: number) {

@@ -39,9 +39,10 @@ describe('the requests of a sync', () => {
     await stage.upload(companyId, 3);
     await stage.sync(connectionId);
     await stage.admin.clearRequests();
+    await stage.store.syncs.request(connectionId, 'incremental');
     const query = vi.spyOn(pg.Client.prototype, 'query');
     const never = new AbortController().signal;
-    expect(await runSyncs(stage.deps, connectionId, never, 'incremental')).toEqual({ outcome: 'done', done: 1 });
+    expect(await runSyncs(stage.deps, connectionId, never)).toEqual({ outcome: 'done', done: 1 });
     const calls = query.mock.calls as unknown as ([string, unknown[]?] | [{ text: string; values: unknown[] }])[];
     const said = calls.map(([statement, values], i) => ({
       client: query.mock.contexts[i],
@@ -75,7 +76,8 @@ describe('the requests of a sync', () => {
     await stage.admin.addFault({ endpoint: 'assets', latency: 60_000 });
     await stage.admin.clearRequests();
     const stop = new AbortController();
-    const running = runSyncs(stage.deps, connectionId, stop.signal, 'full');
+    await stage.store.syncs.request(connectionId, 'full');
+    const running = runSyncs(stage.deps, connectionId, stop.signal);
     const asked = async () => (await stage.admin.requests({ endpoint: 'assets' })).length;
     await until('listings to begin', async () => (await asked()) >= atOnce);
     stop.abort(new Error('stop'));
@@ -97,7 +99,10 @@ describe('the requests of a sync', () => {
       await stage.sync(connectionId);
       await stage.query('UPDATE access SET high_water_mark = $2 WHERE connection_id = $1', [connectionId, longAgo]);
       const marks = () => Promise.all(companies.map((companyId) => stage.highWaterMark(connectionId, companyId)));
-      const begin = () => runSyncs(stage.deps, connectionId, new AbortController().signal, 'incremental');
+      const begin = async () => {
+        await stage.store.syncs.request(connectionId, 'incremental');
+        return runSyncs(stage.deps, connectionId, new AbortController().signal);
+      };
       const last = async () => (await stage.store.syncs.search({ connectionId, limit: 1 }))[0];
       return { first, second, connectionId, userId, marks, begin, last };
     }

@@ -127,10 +127,10 @@ type Deps = Pick<OperationsDeps, 'store' | 'queues' | 'log' | 'filters'> & Names
 /** The settings in effect for a connection, and the names of its own. */
 export function settingsOf(
   { settings }: Pick<Connection, 'settings'>,
-  deps: Pick<OperationsDeps, 'syncInterval' | 'perConnection' | 'filters'>,
+  deps: Pick<OperationsDeps, 'syncIntervals' | 'perConnection' | 'filters'>,
 ) {
   return {
-    syncInterval: typeof settings.syncInterval === 'number' ? settings.syncInterval : deps.syncInterval,
+    syncInterval: typeof settings.syncInterval === 'number' ? settings.syncInterval : deps.syncIntervals.interval,
     ...filtersOf(settings, deps.filters),
     concurrency: ceilingOf(settings, deps.perConnection),
     ...showBandwidth(bandwidthIn(settings.bandwidth)),
@@ -200,7 +200,7 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
         different = wider || isWider(is, was);
         return { settings, tags: changedTags(tags, tagChange), applyFilters: different, fullSync: wider };
       });
-      if (syncId !== undefined) await updateQueue(queues.addSync(id));
+      if (syncId !== undefined) await updateQueue(queues.addSyncs([id]));
       // If this process ends, the dispatcher continues.
       const applied = different
         ? await within(patienceMs, applyFilters({ store, log, filters: defaults }, id, new AbortController().signal))

@@ -137,16 +137,14 @@ export function notActive(connection: Connection): Refused {
       );
 }
 
-type Deps = Pick<
-  OperationsDeps,
-  'store' | 'queues' | 'schedule' | 'tokens' | 'perConnection' | 'syncInterval' | 'filters'
->;
+type Deps = Pick<OperationsDeps, 'store' | 'queues' | 'tokens' | 'perConnection' | 'syncIntervals' | 'filters'>;
 
 async function describe(deps: Deps, connections: Connection[]) {
-  const { store, schedule } = deps;
+  const { store } = deps;
   const ids = connections.map((connection) => connection.id);
-  const [now, companies, counts] = await Promise.all([
+  const [now, schedules, companies, counts] = await Promise.all([
     store.now(),
+    store.connections.schedules(ids, deps.syncIntervals),
     store.connections.companies(ids),
     store.counts.byConnection(ids),
   ]);
@@ -157,7 +155,7 @@ async function describe(deps: Deps, connections: Connection[]) {
     const states = byState(own);
     const adaptiveLimit = limitsOf(connection, deps.perConnection, now);
     const settings = settingsOf(connection, deps);
-    const polling = schedule.pollInterval(connection, now);
+    const { interval, reason: intervalReason, next } = schedules.find(({ id }) => id === connection.id)!;
     const readable = companiesOf.get(connection.id) ?? [];
     const reason = shownReason(
       (adaptiveLimit.delayedUntil === null ? null : connection.delayedReason) ?? connection.lastError,
@@ -183,9 +181,8 @@ async function describe(deps: Deps, connections: Connection[]) {
       })),
       connectedAt: connection.connectedAt.toISOString(),
       lastSyncAt: connection.lastSyncAt?.toISOString() ?? null,
-      nextSyncAt:
-        connection.status === 'active' ? schedule.nextSync(connection.id, polling.interval).toISOString() : null,
-      polling,
+      nextSyncAt: connection.status === 'active' ? next.toISOString() : null,
+      polling: { interval, reason: intervalReason },
       counts: { byState: states, expected: expectedOf(states), skipped: skipped(own) },
       bytes: own.reduce((sum, row) => sum + row.bytes, 0),
       adaptiveLimit,
@@ -197,7 +194,7 @@ async function describe(deps: Deps, connections: Connection[]) {
 }
 
 export function connectionOperations(deps: Deps) {
-  const { store, queues, schedule } = deps;
+  const { store, queues } = deps;
   const connection = async (id: string) => (await describe(deps, [await existingConnection(store, id)]))[0]!;
 
   return {
@@ -217,7 +214,6 @@ export function connectionOperations(deps: Deps) {
       const paused = await store.connections.pause(id);
       const current = await existingConnection(store, id);
       if (!paused && current.status === 'disconnected') throw notActive(current);
-      if (paused) await updateQueue(schedule.alignOne(id));
       return connection(id);
     },
 
@@ -226,7 +222,7 @@ export function connectionOperations(deps: Deps) {
       const resumed = await store.connections.resume(id);
       const current = await existingConnection(store, id);
       if (!resumed && current.status === 'disconnected') throw notActive(current);
-      if (resumed) await updateQueue(Promise.all([schedule.alignOne(id), queues.addSync(id)]));
+      if (resumed) await updateQueue(queues.addSyncs([id]));
       return connection(id);
     },
 
@@ -234,7 +230,6 @@ export function connectionOperations(deps: Deps) {
     async disconnect(id: string) {
       await existingConnection(store, id);
       const { ended, revoked } = await deps.tokens.disconnect(id);
-      if (ended) await updateQueue(schedule.alignOne(id));
       return { ...(await connection(id)), revoked: ended ? revoked : null };
     },
 

@@ -7,7 +7,6 @@ import { openPair, purposeOf } from '../../oauth/pair.ts';
 import type { Sealer } from '../../oauth/seal.ts';
 import type { Tokens } from '../../oauth/tokens.ts';
 import type { Queues } from '../../queue/queues.ts';
-import type { Schedule } from '../../queue/schedule.ts';
 import type { LibraryClient, Me } from '../../source/client.ts';
 import { storable } from '../../source/schemas.ts';
 import type { Connection, Consent } from '../../store/database/schema.ts';
@@ -20,7 +19,6 @@ export interface ConsentDeps {
   client: LibraryClient;
   tokens: Tokens;
   queues: Queues;
-  schedule: Schedule;
   log: Log;
 }
 
@@ -39,7 +37,7 @@ export const retryMs = 15_000;
 
 export const openConsent = (sealer: Sealer, { id, tokens }: Consent) => openPair(sealer, purposeOf.consent(id), tokens);
 
-/** Requests the user of the grant, and saves the connection with its companies, first sync and schedule. */
+/** Requests the user of the grant, and saves the connection with its companies and first sync. */
 export async function finishConsent(deps: ConsentDeps, consent: Consent, signal: AbortSignal): Promise<Finished> {
   const { accessToken: token } = openConsent(deps.sealer, consent);
   const me = storable(await deps.client.me({ token, signal }));
@@ -95,7 +93,7 @@ async function begin(deps: ConsentDeps, { id, created }: { id: string; created: 
   await store.connections.setCompanies(id, me.companies, { complete: me.problems.length === 0, isNew: created });
   await store.syncs.request(id, 'incremental');
   // If the queue is unreachable or this process dies here, the dispatcher does the same from the database.
-  await within(2000, Promise.all([deps.schedule.alignOne(id), deps.queues.addSync(id)])).catch((err) =>
+  await within(2000, deps.queues.addSyncs([id])).catch((err) =>
     log.warn({ event: 'sync.enqueue_failed', connectionId: id, err: reasonOf(err) }, 'first sync not queued'),
   );
   const paused = (await store.connections.get(id))?.status === 'paused';

@@ -121,7 +121,7 @@ export function syncOperations(deps: Pick<OperationsDeps, 'store' | 'queues'> & 
       await refuseUnknown(deps, connectionId, limits);
       const syncId = await store.syncs.request(connectionId, mode, limits, { bucket: isWhole(request) });
       if (syncId === undefined) throw notActive(await existingConnection(store, connectionId));
-      await updateQueue(queues.addSync(connectionId));
+      await updateQueue(queues.addSyncs([connectionId]));
       return { syncId };
     },
 

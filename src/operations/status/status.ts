@@ -63,7 +63,7 @@ export const statusAnswer = z
 export function statusOperations(
   options: Pick<
     OperationsDeps,
-    'store' | 'queues' | 'bucketTrouble' | 'traffic' | 'syncInterval' | 'goneRetention' | 'scrub' | 'searchTranscripts'
+    'store' | 'queues' | 'bucketTrouble' | 'traffic' | 'syncIntervals' | 'goneRetention' | 'scrub' | 'searchTranscripts'
   >,
 ) {
   const { store, queues } = options;
@@ -75,7 +75,7 @@ export function statusOperations(
         // One snapshot: between two reads, an asset that changes its state could be missing from both figures.
         store.snapshot(async (at) => ({
           connections: await at.connections.countByStatus(),
-          troubled: await at.connections.countTroubled(options.syncInterval),
+          troubled: await at.connections.countTroubled(options.syncIntervals.interval),
           counts: await at.counts.totals(),
           versions: await at.versions.total(),
           outstanding: await at.counts.outstanding(),

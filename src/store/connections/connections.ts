@@ -63,11 +63,6 @@ export async function search(
     .execute();
 }
 
-/** Active connections, with what their schedules depend on. */
-export async function scheduled(db: Database): Promise<Pick<Connection, 'id' | 'settings' | 'newsAt'>[]> {
-  return db.selectFrom('connections').select(['id', 'settings', 'newsAt']).where('status', '=', 'active').execute();
-}
-
 /** Bandwidth limits of connections that have one, per process. */
 export async function bandwidths(db: Database): Promise<Map<string, Bandwidth>> {
   const { rows } = await sql<{ id: string; bandwidth: Bandwidth }>`

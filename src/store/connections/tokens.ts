@@ -6,6 +6,7 @@ import { requestFilters } from '../companies/request-filters.ts';
 import type { Consent, Database, StoredTokens } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent, notify } from '../events/add-event.ts';
+import { restartSchedule } from '../syncs/schedule.ts';
 
 /** The tokens of a connection. They are read before every call of the API. */
 export async function storedTokens(db: Database, id: string): Promise<StoredTokens | undefined> {
@@ -77,6 +78,7 @@ export async function connect(
           lastError: null,
           // As for a connection that is resumed (status.ts).
           ...requestFilters,
+          ...restartSchedule,
         }),
       )
       .returning('id')

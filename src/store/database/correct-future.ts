@@ -54,12 +54,13 @@ function corrections(horizon: Horizon) {
   return {
     connections: sql`
       UPDATE connections SET ${corrected('delayed_until', pause)}, ${corrected('connected_at', 0)}, ${corrected('links_since', 0)},
-        ${corrected('last_sync_at', 0)}, ${corrected('news_at', 0)},
+        ${corrected('last_sync_at', 0)}, ${corrected('news_at', 0)}, ${corrected('scheduled_sync_at', 0)}, ${corrected('scheduled_full_at', 0)},
         ${corrected('refresh_until', lease, ahead(lease))}, ${corrected('sync_until', lease, ahead(lease))}
       WHERE id IN (
         SELECT id FROM connections
         WHERE ${isBeyond('delayed_until', pause)} OR ${isBeyond('connected_at', 0)} OR ${isBeyond('links_since', 0)}
-          OR ${isBeyond('last_sync_at', 0)} OR ${isBeyond('news_at', 0)} OR ${isBeyond('refresh_until', lease)} OR ${isBeyond('sync_until', lease)}
+          OR ${isBeyond('last_sync_at', 0)} OR ${isBeyond('news_at', 0)} OR ${isBeyond('scheduled_sync_at', 0)} OR ${isBeyond('scheduled_full_at', 0)}
+          OR ${isBeyond('refresh_until', lease)} OR ${isBeyond('sync_until', lease)}
         ORDER BY id FOR UPDATE SKIP LOCKED)`,
     access: sql`UPDATE access SET listed_at = NULL WHERE ${isBeyond('listed_at', 0)}`,
     companies: sql`UPDATE companies SET removal_accepted_before = now() WHERE ${isBeyond('removal_accepted_before', 0)}`,

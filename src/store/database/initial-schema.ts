@@ -32,6 +32,9 @@ const connections = `
     connected_at timestamptz NOT NULL DEFAULT now(),
     last_sync_at timestamptz,
     news_at timestamptz,
+    -- When the last scheduled sync, and the last scheduled full one, were requested.
+    scheduled_sync_at timestamptz NOT NULL DEFAULT now(),
+    scheduled_full_at timestamptz NOT NULL DEFAULT now(),
     last_error jsonb,
     -- When an operator last disconnected it: earlier connect links no longer work.
     links_since timestamptz

@@ -72,6 +72,9 @@ interface ConnectionTable {
   lastSyncAt: Date | null;
   /** When a sync last found new or changed assets. */
   newsAt: Date | null;
+  /** When its last scheduled sync, and its last scheduled full one, were requested. */
+  scheduledSyncAt: Generated<Date>;
+  scheduledFullAt: Generated<Date>;
   lastError: Reason | null;
   /** When an operator last disconnected it: earlier connect links no longer work. */
   linksSince: Date | null;

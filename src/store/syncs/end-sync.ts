@@ -10,13 +10,9 @@ import type { SyncLease } from './lease.ts';
 /** Assets added while the user was disconnected: their number since the last sync, and their first and last upload dates (ISO 8601). */
 type CaughtUp = { since: string; new: number; from: string | null; to: string | null };
 
-/**
- * The result of a sync. `more`: another sync of the connection waits, and the lease is kept for it. `news`: it found new or changed
- * assets.
- */
+/** The result of a sync. `more`: another sync of the connection waits, and the lease is kept for it. */
 export type EndedSync = Pick<Sync, 'pages' | 'seen' | 'new' | 'changed' | 'gone'> & {
   more: boolean;
-  news: boolean;
   caughtUp?: CaughtUp;
 };
 

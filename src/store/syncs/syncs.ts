@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { jsonb } from '../database/jsonb.ts';
 import type { Database, Sync, SyncMode, SyncScope } from '../database/schema.ts';
+import { unlessWaiting } from './schedule.ts';
 
 /**
  * Requests a sync. If one of the same scope waits already, that one is used. Without limits, it becomes a full one if asked; with
@@ -19,10 +20,7 @@ export async function request(
     INSERT INTO syncs (id, connection_id, mode, scope, with_bucket, status)
     SELECT ${id}, id, ${mode}, ${jsonb(scope)}, ${options.bucket ?? false}, 'waiting' FROM connections
     WHERE id = ${connectionId} AND status <> 'disconnected' FOR SHARE
-    ON CONFLICT (connection_id, (CASE WHEN scope = '{}' THEN '' ELSE mode END), md5(scope::text)) WHERE status = 'waiting'
-    DO UPDATE SET mode = CASE WHEN excluded.mode = 'full' THEN 'full' ELSE syncs.mode END,
-      with_bucket = syncs.with_bucket OR excluded.with_bucket
-    RETURNING id`.execute(db);
+    ${unlessWaiting} RETURNING id`.execute(db);
   return rows[0]?.id;
 }
 

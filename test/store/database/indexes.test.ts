@@ -1,6 +1,7 @@
 import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openStore, type Store } from '../../../src/store/store.ts';
+import type { TakenSync } from '../../../src/store/syncs/take-lease.ts';
 import { byOperator } from '../../support/reasons.ts';
 import { until } from '../../support/until.ts';
 import { leaseTo, newStore, running, silent } from '../records.ts';
@@ -190,7 +191,8 @@ test('a sync of one of many connections does not read the companies of the other
   const work = async (store: Store) => {
     for (let i = 1; i <= syncs; i++) {
       const lease = leaseTo(`of ${i}`, 'owner');
-      const sync = (await store.syncs.begin(lease, 'incremental'))!;
+      await store.syncs.request(lease.connectionId, 'incremental');
+      const sync = (await store.syncs.takeNext(lease)) as TakenSync;
       expect(sync.companyAccess).toMatchObject({ status: 'active', readable: [{ id: `company ${i}` }] });
       await store.syncs.finish(sync, lease, { status: 'done', error: null });
     }

@@ -49,22 +49,39 @@ test('requests during a running sync share the next one', async () => {
   expect(await store.syncs.takeNext(run.lease)).toMatchObject({ id: [...asked][0] });
 });
 
-test('a sync that is requested and taken at once is one sync, and is refused while another waits or runs', async () => {
+test('a full sync that is requested while another runs is taken next, by one owner, and not while the connection is paused', async () => {
   const { connectionId, lease, sync } = await running(store, 'j');
-  const begin = (who: string) => store.syncs.begin(leaseTo(connectionId, who), 'incremental');
-  expect(await begin('while one runs')).toBeUndefined();
   const next = await store.syncs.request(connectionId, 'full');
   expect(await store.syncs.finish(sync, lease, { status: 'done', error: null })).toMatchObject({ more: true });
   await store.syncs.release(lease);
-  expect(await begin('while one waits')).toBeUndefined();
-  const full = (await store.syncs.takeNext(lease)) as TakenSync;
-  expect(full).toMatchObject({ id: next, mode: 'full' });
-  expect(await store.syncs.finish(full, lease, { status: 'done', error: null })).toMatchObject({ more: false });
-
-  const begun = (await Promise.all(ids('who', 10).map(begin))).filter((run) => run !== undefined);
-  expect(begun).toMatchObject([{ connectionId, mode: 'incremental', status: 'running', scope: {}, settings: {} }]);
   await store.connections.pause(connectionId);
-  expect(await begin('while it is paused')).toBeUndefined();
+  expect(await store.syncs.takeNext(lease)).toBeUndefined();
+  await store.connections.resume(connectionId);
+  const taken = await Promise.all(ids('who', 10).map((who) => store.syncs.takeNext(leaseTo(connectionId, who))));
+  expect(taken.filter((found) => found !== 'busy')).toMatchObject([
+    {
+      id: next,
+      mode: 'full',
+      status: 'running',
+      scope: {},
+      settings: {},
+      companyAccess: { status: 'active', readable: [{ id: 'j', name: 'j', highWaterMark: null }] },
+      storedTokens: { status: 'active', tokens: 'sealed', tokenVersion: 1, isFresh: true },
+    },
+  ]);
+});
+
+test('a sync that its owner ends while another asks for it is not taken again', { tags: 'slow' }, async () => {
+  for (let round = 0; round < 50; round++) {
+    const { connectionId, lease, sync } = await running(store, `ended ${round}`);
+    const [, taken] = await Promise.all([
+      store.syncs.finish(sync, lease, { status: 'done', error: null }),
+      store.syncs.takeNext(leaseTo(connectionId, 'another')),
+    ]);
+    expect(['busy', undefined]).toContain(taken);
+    expect(await store.syncs.get(sync.id)).toMatchObject({ status: 'done' });
+    expect(await store.connections.get(connectionId)).toMatchObject({ syncOwner: null, syncUntil: null });
+  }
 });
 
 test('a sync does not end twice, even if the lease is kept for a waiting one', async () => {
