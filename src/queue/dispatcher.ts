@@ -10,8 +10,11 @@ import { sweep } from './sweep.ts';
 
 /** If another process is dispatching, this one tries again after this time. */
 const busyMs = 5;
-/** The search for due syncs reads all connections: it takes at most this share of the time. */
+/** The search for due syncs reads all connections. It takes at most this share of the time, unless the pause would be too long. */
 const scheduleShare = 1 / 50;
+const longestSchedulePauseMs = 15_000;
+/** Scheduled syncs that are requested by one statement. */
+const requestedAtOnce = 1000;
 /** How often times too far in the future are corrected. */
 const correctMs = 30_000;
 /** How long `stop` waits for the current round: a call to an unreachable queue may never return. */
@@ -114,8 +117,10 @@ export class Dispatcher {
   async #requestSyncs(): Promise<void> {
     const { store, queues, intervals, timings } = this.#options;
     const began = performance.now();
-    const due = await store.syncs.requestDue(intervals);
-    this.#nextSchedule = began + Math.max(timings.poll, (performance.now() - began) / scheduleShare);
+    const due = await store.syncs.requestDue(intervals, requestedAtOnce);
+    const pauseMs = Math.min((performance.now() - began) / scheduleShare, longestSchedulePauseMs);
+    const areAll = due.length < requestedAtOnce;
+    this.#nextSchedule = began + (areAll ? Math.max(timings.poll, pauseMs) : timings.poll);
     await queues.addSyncs(due);
   }
 

@@ -15,6 +15,9 @@ type AssetJobName = 'mirror-asset' | 'follow-up';
 
 export type QueueName = 'syncs' | 'assets';
 
+/** Jobs of syncs per call. With many more, Redis and this process would do nothing else meanwhile. */
+const addedAtOnce = 1000;
+
 /** Time limit for closing the queues: while Redis does not answer, it would not end. */
 const closeMs = 1000;
 
@@ -58,14 +61,12 @@ export class Queues {
 
   /** For each connection, adds a job that runs its waiting syncs. */
   async addSyncs(connectionIds: string[]): Promise<void> {
-    if (connectionIds.length === 0) return;
-    await this.syncs.addBulk(
-      connectionIds.map((connectionId) => ({
-        name: 'sync',
-        data: { connectionId },
-        opts: { deduplication: { id: `sync ${connectionId}`, keepLastIfActive: true } },
-      })),
-    );
+    const jobs = connectionIds.map((connectionId) => ({
+      name: 'sync',
+      data: { connectionId },
+      opts: { deduplication: { id: `sync ${connectionId}`, keepLastIfActive: true } },
+    }));
+    for (let i = 0; i < jobs.length; i += addedAtOnce) await this.syncs.addBulk(jobs.slice(i, i + addedAtOnce));
   }
 
   worker<T>(name: QueueName, work: Processor<T>, { concurrency }: { concurrency: number }): Worker<T> {

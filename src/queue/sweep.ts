@@ -13,6 +13,6 @@ export async function sweep(deps: { store: Store; queues: Queues; timings: Timin
   const { store, queues } = deps;
   await store.counts.fold();
   await queues.addAssets(await store.assets.overdue(deps.timings.staleJob));
-  await queues.addSyncs(await store.syncs.unattended());
+  await queues.addSyncs(await store.syncs.unattended(deps.timings.staleJob));
   return (await store.connections.adopt(adoptedAtOnce)) === adoptedAtOnce;
 }

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { contract } from '../support/contract.ts';
 import { startMirror } from '../support/mirror.ts';
-import { everythingDue, untilARound } from '../support/rounds.ts';
+import { syncsDue, untilARound } from '../support/rounds.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
@@ -65,10 +65,11 @@ describe('pause and resume', () => {
       refused(409, 'connection_paused'),
     );
     const meanwhile = await scene.upload();
-    await scene.query(everythingDue);
+    await scene.query(syncsDue);
     const another = await startMirror(scene.ground, scene.library, 'worker');
     await until('a round of its dispatcher', async () => (await scene.query(untilARound)).length === 0);
     await another.stop();
+    await scene.query('UPDATE connections SET scheduled_sync_at = now()');
     expect(await scene.admin.requests()).toEqual([]);
 
     expect(await post('resume')).toMatchObject({

@@ -1,6 +1,6 @@
 // @module-tag slow
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { everythingDue, untilARound } from '../support/rounds.ts';
+import { syncsDue, untilARound } from '../support/rounds.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
@@ -65,9 +65,11 @@ describe('invalid_grant for a refresh', () => {
     await scene.admin.clearRequests();
     await expect(scene.resync()).rejects.toThrow(/409.*connection_disconnected/);
     await scene.mirror.stop();
-    await scene.query(everythingDue);
+    await scene.query(syncsDue);
     await scene.restart();
     await until('a round of the dispatcher', async () => (await scene.query(untilARound)).length === 0);
+    // Jobs that it added have run then.
+    await scene.mirror.stop();
     expect(await scene.admin.requests()).toEqual([]);
   });
 

@@ -240,7 +240,7 @@ describe('a library that asks the client to wait', () => {
       await stage.admin.clearFaults();
       await stage.store.syncs.request(connectionId, 'full');
       expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 0 });
-      expect(await stage.store.syncs.unattended()).not.toContain(connectionId);
+      expect(await stage.store.syncs.unattended(0)).not.toContain(connectionId);
       const due = (await stage.store.assets.dispatch({ perConnection: 4 }))!;
       expect((await stage.ids(companyId)).filter((id) => due.some((asset) => asset.id === id))).toEqual([]);
       expect(await stage.admin.requests()).toEqual([]);

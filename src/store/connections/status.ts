@@ -9,7 +9,6 @@ import { wroteAny } from '../database/results.ts';
 import type { Connection, Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent, notify } from '../events/add-event.ts';
-import { restartSchedule } from '../syncs/schedule.ts';
 import { request } from '../syncs/syncs.ts';
 
 /**
@@ -101,7 +100,7 @@ export async function resume(db: Database, id: string): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     const resumed = await tx
       .updateTable('connections')
-      .set({ status: 'active', ...requestFilters, ...restartSchedule })
+      .set({ status: 'active', ...requestFilters })
       .where('id', '=', id)
       .where('status', '=', 'paused')
       .returning('id')

@@ -21,8 +21,6 @@ export interface SyncSchedule {
 
 /** After news, this many syncs follow at the shortest interval; then it doubles in periods of the same length. */
 const syncsAfterNews = 4;
-/** Connections per statement. */
-const requestedAtOnce = 1000;
 
 /** The time between incremental syncs of a connection, in ms. One that was set for it is kept. Others are short after news. */
 const pollInterval = ({ interval, intervalActive }: SyncIntervals) => sql`coalesce(
@@ -35,28 +33,29 @@ const epochMs = (at: string) => sql`date_part('epoch', ${sql.raw(at)}) * 1000`;
 /** Each connection has its own moment in an interval, so that a thousand of them are not synced at the same instant. */
 const offset = sql`abs(hashtext(id)::float8)`;
 
-/** How often the connection's moment has come until `at`. */
-const turns = (at: string, every: unknown) => sql`floor((${epochMs(at)} - ${offset}) / ${every})`;
+/** The number of the interval that contains `at`, shifted per connection. */
+const intervalOf = (at: string, every: unknown) => sql`floor((${epochMs(at)} - ${offset}) / ${every})`;
 
-const isDue = (since: string, every: unknown) => sql`${turns('now()', every)} > ${turns(since, every)}`;
+const isDue = (since: string, every: unknown) => sql`${intervalOf('now()', every)} > ${intervalOf(since, every)}`;
 
-/** The end of an INSERT: a sync of the same scope that waits already is used. One of everything becomes a full one if asked. */
+/**
+ * The end of an INSERT: a sync of the same scope that waits already is used. One of everything becomes a full one if asked. One that
+ * accepts changes accepts all until now.
+ */
 export const unlessWaiting = sql`
   ON CONFLICT (connection_id, (CASE WHEN scope = '{}' THEN '' ELSE mode END), md5(scope::text)) WHERE status = 'waiting'
   DO UPDATE SET mode = CASE WHEN excluded.mode = 'full' THEN 'full' ELSE syncs.mode END,
+    requested_at = CASE WHEN excluded.scope ?| '{acceptGone,acceptReplaced,acceptRemoved}' THEN now() ELSE syncs.requested_at END,
     with_bucket = syncs.with_bucket OR excluded.with_bucket`;
 
-/** Columns for an update of connections: the schedule begins anew, because a sync is requested now. */
-export const restartSchedule = { scheduledSyncAt: sql<Date>`now()`, scheduledFullAt: sql<Date>`now()` };
-
-/** Requests the scheduled syncs that are due. Returns their connections; `requestedAtOnce` at most, so more may be due. */
-export async function requestDue(db: Database, intervals: SyncIntervals): Promise<string[]> {
+/** Requests scheduled syncs that are due, at most `limit`. Returns their connections. */
+export async function requestDue(db: Database, intervals: SyncIntervals, limit: number): Promise<string[]> {
   const fullIsDue = isDue('scheduled_full_at', sql`${intervals.reconcileInterval}::float8`);
   const { rows } = await sql<{ connectionId: string }>`
     WITH due AS (
       SELECT id, CASE WHEN ${fullIsDue} THEN 'full' ELSE 'incremental' END AS mode FROM connections
       WHERE status = 'active' AND (${isDue('scheduled_sync_at', pollInterval(intervals))} OR ${fullIsDue})
-      ORDER BY scheduled_sync_at LIMIT ${requestedAtOnce} FOR UPDATE SKIP LOCKED
+      ORDER BY scheduled_sync_at LIMIT ${limit} FOR NO KEY UPDATE SKIP LOCKED
     ), scheduled AS (
       UPDATE connections SET scheduled_sync_at = now(),
         scheduled_full_at = CASE WHEN mode = 'full' THEN now() ELSE scheduled_full_at END
@@ -68,7 +67,7 @@ export async function requestDue(db: Database, intervals: SyncIntervals): Promis
 }
 
 export async function schedules(db: Database, ids: string[], intervals: SyncIntervals): Promise<SyncSchedule[]> {
-  const next = sql`(${turns('scheduled_sync_at', sql`ms`)} + 1) * ms + ${offset}`;
+  const next = sql`(${intervalOf('scheduled_sync_at', sql`ms`)} + 1) * ms + ${offset}`;
   const { rows } = await sql<SyncSchedule>`
     SELECT id, ms AS interval, greatest(now(), to_timestamp((${next}) / 1000)) AS next,
       CASE WHEN settings ? 'syncInterval' THEN 'set' WHEN ms < ${intervals.interval} THEN 'active' ELSE 'idle' END AS reason

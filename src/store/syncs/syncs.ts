@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { jsonb } from '../database/jsonb.ts';
 import type { Database, Sync, SyncMode, SyncScope } from '../database/schema.ts';
+import { msAgo } from '../database/time.ts';
 import { unlessWaiting } from './schedule.ts';
 
 /**
@@ -24,14 +25,14 @@ export async function request(
   return rows[0]?.id;
 }
 
-/** Connections with a waiting or interrupted sync that no process works on. */
-export async function unattended(db: Database): Promise<string[]> {
+/** Connections with an interrupted sync, or one that has waited for `staleMs`, that no process works on. */
+export async function unattended(db: Database, staleMs: number): Promise<string[]> {
   const { rows } = await sql<{ connectionId: string }>`
     SELECT DISTINCT s.connection_id FROM syncs s JOIN connections c ON c.id = s.connection_id
     WHERE s.status IN ('waiting', 'running') AND c.status = 'active'
       AND (c.sync_until IS NULL OR c.sync_until < now())
       AND (c.delayed_until IS NULL OR c.delayed_until < now())
-      AND coalesce(s.started_at, s.requested_at) < now() - interval '5 seconds'`.execute(db);
+      AND coalesce(s.started_at, s.requested_at) < ${msAgo(staleMs)}`.execute(db);
   return rows.map((row) => row.connectionId);
 }
 

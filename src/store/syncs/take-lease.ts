@@ -26,7 +26,7 @@ export async function takeNext(
   db: Database,
   { connectionId, owner, leaseMs }: SyncLease,
 ): Promise<TakenSync | 'busy' | undefined> {
-  // The status is checked again by `taken`: while the statement waited for the row, another owner may have ended the sync.
+  // `next` locks the sync, and so checks its present status: another owner may have ended it while this waited for the connection.
   const { rows } = await sql<Taken>`
     WITH connection AS (
       SELECT user_id, settings, tokens, token_version, coalesce(access_expires_at > now(), false) AS is_fresh,
@@ -36,10 +36,10 @@ export async function takeNext(
     ), next AS (
       SELECT syncs.id FROM connection JOIN syncs ON connection_id = ${connectionId}
       WHERE may_work AND NOT busy AND syncs.status IN ('waiting', 'running')
-      ORDER BY syncs.status = 'waiting', requested_at LIMIT 1
+      ORDER BY syncs.status = 'waiting', requested_at LIMIT 1 FOR UPDATE OF syncs
     ), taken AS (
       UPDATE syncs SET status = 'running', started_at = coalesce(started_at, now()) FROM next
-      WHERE syncs.id = next.id AND syncs.status IN ('waiting', 'running') RETURNING syncs.*
+      WHERE syncs.id = next.id RETURNING syncs.*
     ), leased AS (
       UPDATE connections SET sync_owner = CASE WHEN taken.id IS NOT NULL THEN ${owner} END,
         sync_until = CASE WHEN taken.id IS NOT NULL THEN ${inMs(leaseMs)} END

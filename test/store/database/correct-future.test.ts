@@ -116,7 +116,8 @@ test('times further ahead than anything is planned are corrected; other times an
   await client.query(
     `UPDATE connections SET sync_until = now() + interval '2 h', connected_at = now() + interval '2 h',
        delayed_until = now() + interval '2 days',
-       last_sync_at = now() + interval '2 h' WHERE id = $1`,
+       last_sync_at = now() + interval '2 h', scheduled_sync_at = now() + interval '2 h',
+       scheduled_full_at = now() + interval '2 h' WHERE id = $1`,
     [connectionId],
   );
   await client.query(`UPDATE syncs SET requested_at = now() + interval '2 h' WHERE id = $1`, [sync.id]);
@@ -144,6 +145,7 @@ test('times further ahead than anything is planned are corrected; other times an
 
   expect(await ahead('connections', connectionId, 'sync_until', 'connected_at', 'delayed_until')).toEqual([1, 0, 0]);
   expect(await ahead('connections', connectionId, 'last_sync_at')).toEqual([0]);
+  expect(await ahead('connections', connectionId, 'scheduled_sync_at', 'scheduled_full_at')).toEqual([0, 0]);
   expect(await ahead('connections', connectionId, 'refresh_until')).toEqual([null]);
   // Nobody knows when it was: the next full sync lists the company.
   const listed = 'SELECT listed_at FROM access WHERE connection_id = $1';

@@ -17,6 +17,8 @@ const minute = 60 * second;
 const hour = 60 * minute;
 const intervals = { interval: 5 * minute, intervalActive: 30 * second, reconcileInterval: 24 * hour };
 
+const due = (own = intervals) => store.syncs.requestDue(own, 1000);
+
 async function connected(count: number): Promise<string[]> {
   const ids: string[] = [];
   for (let i = 0; i < count; i++) ids.push((await store.connections.connect(consented())).id);
@@ -35,15 +37,24 @@ const nobody = () => client.query("UPDATE connections SET status = 'paused'");
 
 test('each due connection is requested once, by whichever process comes first', async () => {
   await nobody();
+  // So rare that no moment comes during the test.
+  const rare = { ...intervals, interval: 30 * 24 * hour, reconcileInterval: 30 * 24 * hour };
   const ids = await connected(20);
-  const due = ids.slice(0, 15);
-  await lastRequested(due, { sync: 5 * minute, full: 0 });
-  const found = await Promise.all(Array.from({ length: 5 }, () => store.syncs.requestDue(intervals)));
+  const late = ids.slice(0, 15);
+  await lastRequested(late, { sync: 30 * 24 * hour, full: 0 });
+  const found = await Promise.all(Array.from({ length: 5 }, () => due(rare)));
   // Another process may hold the row of one at this moment.
-  found.push(await store.syncs.requestDue(intervals));
-  expect(found.flat().sort()).toEqual(due.toSorted());
-  for (const id of due) expect(await waiting(id)).toEqual([{ mode: 'incremental', status: 'waiting', scope: {} }]);
-  expect(await store.syncs.requestDue(intervals)).toEqual([]);
+  found.push(await due(rare));
+  expect(found.flat().sort()).toEqual(late.toSorted());
+  for (const id of late) expect(await waiting(id)).toEqual([{ mode: 'incremental', status: 'waiting', scope: {} }]);
+  expect(await due(rare)).toEqual([]);
+});
+
+test('those that have waited longest are requested first', async () => {
+  await nobody();
+  const ids = await connected(4);
+  for (const [i, id] of ids.entries()) await lastRequested([id], { sync: (2 + i) * 5 * minute, full: 0 });
+  expect((await store.syncs.requestDue(intervals, 2)).sort()).toEqual(ids.slice(2).sort());
 });
 
 test('if both are due, one full sync is requested, also in place of a waiting incremental one', async () => {
@@ -51,7 +62,7 @@ test('if both are due, one full sync is requested, also in place of a waiting in
   const [both, asked] = (await connected(2)) as [string, string];
   await store.syncs.request(asked, 'incremental');
   await lastRequested([both, asked], { sync: 24 * hour, full: 24 * hour });
-  expect((await store.syncs.requestDue(intervals)).sort()).toEqual([both, asked].sort());
+  expect((await due()).sort()).toEqual([both, asked].sort());
   for (const id of [both, asked]) expect(await waiting(id)).toEqual([{ mode: 'full', status: 'waiting', scope: {} }]);
 });
 
@@ -62,31 +73,29 @@ test('while a sync runs, one more waits at most', async () => {
   await store.syncs.takeNext(leaseTo(id, 'owner'));
   for (let i = 0; i < 3; i++) {
     await lastRequested([id], { sync: 5 * minute, full: 0 });
-    expect(await store.syncs.requestDue(intervals)).toEqual([id]);
+    expect(await due()).toEqual([id]);
   }
   expect((await waiting(id)).map(({ status }) => status).sort()).toEqual(['running', 'waiting']);
 });
 
-test('connections that are paused or disconnected are not requested, and begin anew when they come back', async () => {
+test('connections that are paused or disconnected are not requested, and catch up with a full sync that they missed', async () => {
   await nobody();
   const [paused, ended] = (await connected(2)) as [string, string];
-  const day = { sync: 24 * hour, full: 24 * hour };
-  await lastRequested([paused, ended], day);
+  await lastRequested([paused, ended], { sync: 24 * hour, full: 24 * hour });
   await store.connections.pause(paused);
   const { userId } = (await store.connections.end(ended, why))!;
-  expect(await store.syncs.requestDue(intervals)).toEqual([]);
+  expect(await due()).toEqual([]);
   await store.connections.resume(paused);
   await store.connections.connect(consented(userId));
-  const rare = { ...intervals, interval: 24 * hour };
-  expect(await store.syncs.requestDue(rare)).toEqual([]);
-  expect(await waiting(paused)).toEqual([{ mode: 'incremental', status: 'waiting', scope: {} }]);
+  expect((await due()).sort()).toEqual([paused, ended].sort());
+  for (const id of [paused, ended]) expect(await waiting(id)).toEqual([{ mode: 'full', status: 'waiting', scope: {} }]);
 });
 
 test('each connection has its own moment in the interval', async () => {
   const ids = await connected(50);
   const schedules = await store.connections.schedules(ids, intervals);
   const moments = schedules.map(({ next }) => next.getTime() % intervals.interval);
-  expect(new Set(moments).size).toBe(50);
+  expect(new Set(moments).size).toBeGreaterThan(40);
   const tenths = new Set(moments.map((moment) => Math.floor((10 * moment) / intervals.interval)));
   expect(tenths.size).toBeGreaterThan(5);
   for (const { next } of schedules) {
@@ -102,7 +111,7 @@ test('a sync is requested at the moment that was named', async () => {
   const { next } = (await store.connections.schedules([id], tenth))[0]!;
   for (;;) {
     const before = await store.now();
-    const found = await store.syncs.requestDue(tenth);
+    const found = await due(tenth);
     if (before >= next.getTime()) expect(found).toEqual([id]);
     if ((await store.now()) < next.getTime()) expect(found).toEqual([]);
     if (found.length > 0) break;

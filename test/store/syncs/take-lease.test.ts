@@ -71,6 +71,21 @@ test('a full sync that is requested while another runs is taken next, by one own
   ]);
 });
 
+test('a second request to accept changes accepts all until then', async () => {
+  const { connectionId } = await running(store, 'k');
+  const ask = (scope: object) => store.syncs.request(connectionId, 'full', scope);
+  for (const [scope, moves] of [
+    [{ companyId: 'k', acceptReplaced: true }, true],
+    [{ companyId: 'k' }, false],
+  ] as const) {
+    const id = (await ask(scope))!;
+    const first = (await store.syncs.get(id))!.requestedAt;
+    await until('the clock to go on', async () => (await store.now()) > first.getTime() + 1);
+    expect(await ask(scope)).toBe(id);
+    expect((await store.syncs.get(id))!.requestedAt > first).toBe(moves);
+  }
+});
+
 test('a sync that its owner ends while another asks for it is not taken again', { tags: 'slow' }, async () => {
   for (let round = 0; round < 50; round++) {
     const { connectionId, lease, sync } = await running(store, `ended ${round}`);
