@@ -3,6 +3,7 @@ import { Rejected, toReason } from '../floor/errors.ts';
 import { isTooMany, logHeld, sampleSize } from '../floor/held-changes.ts';
 import { HttpError } from '../source/http.ts';
 import type { Run, SyncDeps } from './deps.ts';
+import { stopsRun } from './problems.ts';
 
 /** Missing assets per page. */
 const pageSize = 1000;
@@ -61,17 +62,17 @@ export async function judgeMissing(
 async function judgeByRequest({ client, withToken }: SyncDeps, { sync, problems, signal }: Run, ids: string[]) {
   const gone: string[] = [];
   const present: string[] = [];
-  const failures: HttpError[] = [];
+  const failures: unknown[] = [];
   await concurrently(ids, requestsAtOnce, async (assetId) => {
     try {
       await withToken(sync.connectionId, (token) => client.getAsset({ token, assetId, signal }));
       present.push(assetId);
     } catch (error) {
       if (error instanceof HttpError && (error.status === 404 || error.status === 410)) gone.push(assetId);
-      else if (error instanceof HttpError && error.status >= 500) failures.push(error);
-      // Any other refusal confirms nothing: the asset stays.
-      else if (error instanceof Rejected || error instanceof HttpError) present.push(assetId);
-      else throw error;
+      else if (stopsRun(error, signal)) throw error;
+      // A refusal confirms nothing: the asset stays.
+      else if (error instanceof Rejected || (error instanceof HttpError && error.status < 500)) present.push(assetId);
+      else failures.push(error);
     }
   });
   if (failures.length >= requestedSize) throw failures[0];

@@ -17,6 +17,8 @@ import { interruptListing } from './problems.ts';
 const mostUnreadable = 1000;
 /** Maximum of pages in a row without a new asset, if the last listing of the company did not end. */
 const mostIdlePagesAgain = 10;
+/** How long after its last page an interrupted listing is resumed. Then it fails, so that other companies are listed. */
+const resumedForMs = 15 * 60_000;
 /** Statuses with which a library may refuse a cursor. */
 const cursorRefused = new Set([400, 404, 410, 422]);
 
@@ -91,6 +93,10 @@ function openListing(
 }
 type Listing = ReturnType<typeof openListing>;
 
+/** Whether a page was recorded lately: in this run, or before it was interrupted. */
+const makesProgress = ({ start }: Listing, pages: number) =>
+  pages > 0 || Date.now() - (start.recordedAt ?? Number.NEGATIVE_INFINITY) < resumedForMs;
+
 async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<AssetPage | 'cursor expired'> {
   const { sync, problems, signal } = run;
   const { projectId, assetType } = sync.scope;
@@ -113,7 +119,7 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
       listing.isDoubtful = true;
       return { assets: [], broken: [], nextCursor: undefined, date: Date.now() };
     }
-    return interruptListing(error, pages);
+    return interruptListing(error, makesProgress(listing, pages));
   }
 }
 
@@ -170,7 +176,7 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, { ids, ass
         !listing.isDoubtful &&
         listing.unreadable.size <= mostUnreadable && { stillUnreadable: [...listing.unreadable] }),
     })
-    .catch((error) => interruptListing(error, listing.pages - 1));
+    .catch((error) => interruptListing(error, makesProgress(listing, listing.pages - 1)));
   run.settings = counts.settings;
   const addProblem = ({ id, name }: Pick<ListedAsset, 'id' | 'name'>, reason: Reason) => {
     const asset = id.startsWith(unreadablePrefix) ? { assetId: null, name } : { assetId: id };
@@ -210,6 +216,7 @@ function positionAt(listing: Listing): CompanyPosition {
     ...start,
     cursor,
     newest,
+    recordedAt: Date.now(),
     began: listing.began!,
     unreadable: [...listing.unreadable],
     progress: cursors.progress(),

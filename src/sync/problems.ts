@@ -47,10 +47,10 @@ export class Problems {
 /** An error after at least one page of a listing: the next run resumes at its cursor. */
 export class ListingInterrupted extends NamedError {}
 
-/** @throws ListingInterrupted if pages were recorded and another try may succeed; otherwise `error` itself */
-export function interruptListing(error: unknown, pages: number): never {
+/** @throws ListingInterrupted if the listing makes progress and another try may succeed; otherwise `error` itself */
+export function interruptListing(error: unknown, makesProgress: boolean): never {
   const final = error instanceof Rejected || (error instanceof HttpError && error.status < 500);
-  if (pages === 0 || final || concernsConnection(error)) throw error;
+  if (!makesProgress || final || concernsConnection(error)) throw error;
   throw new ListingInterrupted(reasonOf(error), { cause: error });
 }
 

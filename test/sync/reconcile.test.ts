@@ -79,15 +79,17 @@ describe('an asset that is missing from a complete listing', () => {
     tags: 'slow',
   }, async () => {
     const { companyId, connectionId } = await stage.company();
-    const ids = await stage.upload(companyId, 5);
+    const ids = await stage.upload(companyId, 9);
     await stage.sync(connectionId);
-    for (const id of ids.slice(0, 2)) await stage.admin.removeAsset(id);
+    for (const id of ids.slice(0, 3)) await stage.admin.removeAsset(id);
     await stage.admin.addFault({ endpoint: 'asset', assetId: ids[0]!, status: 500 });
+    await stage.admin.addFault({ endpoint: 'asset', assetId: ids[2]!, status: 200, body: { id: ids[2] }, cutAfter: 5 });
     const run = await stage.sync(connectionId, 'full');
     expect(run).toMatchObject({ status: 'failed', gone: 1, error: expect.stringContaining(`read asset ${ids[0]}`) });
+    expect(run.error).toContain('other side closed');
     expect(await gone(stage, companyId)).toEqual([ids[1]]);
     await stage.admin.clearFaults();
-    expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 1 });
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 2 });
   });
 
   test('an asset whose listing is unreadable does not count as missing', async () => {

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { reasonOf } from '../../floor/errors.ts';
+import { within } from '../../floor/within.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { Refused } from '../refused.ts';
 import { existingConnection, notActive } from './connections.ts';
@@ -25,7 +26,7 @@ export function projectOperations({ store, client, access }: Pick<OperationsDeps
       const signal = AbortSignal.timeout(patienceMs);
       const companies = await store.connections.companies([connectionId]);
       try {
-        const lists = await Promise.all(
+        const requested = Promise.all(
           companies.map(async ({ id: companyId }) => {
             const list = (token: string) => client.listProjects({ token, signal, companyId });
             const projects = await access(connectionId, list);
@@ -34,6 +35,9 @@ export function projectOperations({ store, client, access }: Pick<OperationsDeps
               .map(({ id, name }) => ({ id, name, companyId }));
           }),
         );
+        // The signal does not end a refresh of the tokens, or a wait for the request rate.
+        const lists = await within(patienceMs, requested);
+        if (!lists) throw new Error(`no answer within ${patienceMs / 1000} s`);
         return { projects: lists.flat() };
       } catch (error) {
         throw new Refused(

@@ -323,6 +323,8 @@ export interface CompanyPosition {
   newest?: number | null;
   /** When its listing began, by the library's clock (epoch milliseconds). */
   began?: number;
+  /** When its last page was recorded (epoch milliseconds). */
+  recordedAt?: number;
   /** Its listing is complete; missing assets are still to be checked. */
   listed?: boolean;
   /** The listing may have ended too early. */
