@@ -166,7 +166,10 @@ async function retryLater(deps: RefreshDeps, pair: LeasedPair, cause: unknown): 
   const unanswered = cause instanceof Unanswered;
   deps.onRefresh?.(unanswered ? 'unanswered' : 'failed');
   await deps.store.connections
-    .releaseRefresh(connectionId, pair.owner, { unanswered: unanswered || pair.takenOver })
+    .releaseRefresh(connectionId, pair.owner, {
+      unanswered: unanswered || pair.takenOver,
+      takenOver: pair.takenOver,
+    })
     .catch((err) =>
       log.warn({ event: 'token.lease_release_failed', connectionId, err }, 'refresh lease not released; it expires'),
     );

@@ -6,7 +6,6 @@ import { requestFilters } from '../companies/request-filters.ts';
 import type { Consent, Database, StoredTokens } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent, notify } from '../events/add-event.ts';
-import { restartSchedule } from '../syncs/schedule.ts';
 
 /** The tokens of a connection. They are read before every call of the API. */
 export async function storedTokens(db: Database, id: string): Promise<StoredTokens | undefined> {
@@ -78,7 +77,6 @@ export async function connect(
           lastError: null,
           // As for a connection that is resumed (status.ts).
           ...requestFilters,
-          ...restartSchedule,
         }),
       )
       .returning('id')
@@ -160,17 +158,20 @@ export async function reseal(db: Database, id: string, before: string, after: st
   return numUpdatedRows > 0n;
 }
 
-/** Releases the lease. `unanswered`: a refresh was sent and its outcome is unknown. */
+/**
+ * Releases the lease. `unanswered`: a refresh was sent and its outcome is unknown. `takenOver`: it may be that of an earlier lease
+ * holder, who may still save the new pair: the next lease counts as taken over, too.
+ */
 export async function releaseRefresh(
   db: Database,
   id: string,
   owner: string,
-  options: { unanswered: boolean },
+  options: { unanswered: boolean; takenOver: boolean },
 ): Promise<void> {
   await db
     .updateTable('connections')
     .set({
-      refreshOwner: null,
+      ...(!options.takenOver && { refreshOwner: null }),
       refreshUntil: null,
       ...(options.unanswered && { refreshUnansweredAt: sql`coalesce(refresh_unanswered_at, now())` }),
     })

@@ -155,9 +155,9 @@ describe('the refresh lease', () => {
     const got = await Promise.all(Array.from({ length: 20 }, (_, i) => lease(`owner ${i}`)));
     expect(got.filter((answer) => answer !== undefined)).toEqual([{ takenOver: false, unanswered: false }]);
     const holder = `owner ${got.findIndex((answer) => answer !== undefined)}`;
-    await store.connections.releaseRefresh(id, 'somebody else', { unanswered: true });
+    await store.connections.releaseRefresh(id, 'somebody else', { unanswered: true, takenOver: false });
     expect(await lease('next')).toBeUndefined();
-    await store.connections.releaseRefresh(id, holder, { unanswered: true });
+    await store.connections.releaseRefresh(id, holder, { unanswered: true, takenOver: false });
     expect(await lease('next')).toEqual({ takenOver: false, unanswered: true });
 
     expect(await store.connections.saveRefreshed(id, 1, 'newer', 60_000)).toBe(true);
@@ -171,6 +171,9 @@ describe('the refresh lease', () => {
     await store.connections.leaseRefresh(id, 1, 'died', 1);
     const lease = await until('it to run out', () => store.connections.leaseRefresh(id, 1, 'next', 60_000));
     expect(lease).toEqual({ takenOver: true, unanswered: false });
+    // The one before may still save its pair.
+    await store.connections.releaseRefresh(id, 'next', { unanswered: true, takenOver: true });
+    expect(await store.connections.leaseRefresh(id, 1, 'third', 60_000)).toEqual({ takenOver: true, unanswered: true });
   });
 
   test('an ended connection gets no refresh lease, and no tokens are saved for it', async () => {
