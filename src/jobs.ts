@@ -82,6 +82,8 @@ export function openJobs(
       if (leases.size > 0) log.info({ event: 'work.handed_back', assets: leases.size }, 'work returned to the queue');
       leases.interrupt('shutting down');
       limiter.stop();
+      // Ends the waits for its check.
+      deps.mirror.breaker.stop();
       while (!idle()) await Promise.race([done, sleep(50)]);
     },
   };

@@ -13,7 +13,7 @@ import { fenced } from './fenced-storage.ts';
 import { initialSidecars, nextFollowUp } from './follow-up.ts';
 import { dropUnfinishedVersion } from './keep-version.ts';
 import { objectNameOf, versionOf } from './media.ts';
-import { isOriginalBack } from './open-source.ts';
+import { isOriginalBack, mustTakeRendition } from './open-source.ts';
 import { sidecarFilesOf, writeRecord } from './record.ts';
 import { concernsAll, type Outcome, retryOrFail } from './retry-or-fail.ts';
 import { isSameFile, removeSuperseded } from './supersede.ts';
@@ -81,7 +81,7 @@ async function storeMedia(
   // The lease has made a pending asset `transferring`.
   if (asset.state !== 'transferring') requireLease(await deps.store.assets.startTransfer(lease));
   const found = await findStored(deps, leased, detail);
-  // The upload is of an earlier version than the stored one.
+  // The stored file is used, so the upload is not needed.
   if (found && asset.upload) await forgetUpload(deps, leased, asset.upload);
   if (found) await dropUnfinishedVersion(deps, leased);
   const media = found?.media ?? (await withHash(deps, leased, await transfer(deps, leased, detail)));
@@ -125,7 +125,7 @@ async function findStored(
   const { asset, signal } = leased;
   const { media } = asset;
   if (!media || media.version !== versionOf(detail)) return undefined;
-  if (await isOriginalBack(deps, leased, detail, media)) return undefined;
+  if (!mustTakeRendition(leased, detail) && (await isOriginalBack(deps, leased, detail, media))) return undefined;
   // Without a record, a file under an older name is stored again under its present one.
   if (media.key !== objectNameOf(deps.keyTemplate, asset, detail, media.variant).key && !asset.recordKey)
     return undefined;

@@ -3,6 +3,7 @@ import { KnownError, RetryLater } from '../floor/errors.ts';
 import type { Reason } from '../floor/reason-codes.ts';
 import type { LeasedAsset } from '../queue/leases.ts';
 import { type Download, type Link, Missing, OtherVersion, type Pinned } from '../source/download.ts';
+import { isTemporary } from '../source/http.ts';
 import { headBytes, isErrorPage, isMp4, isTextual } from '../source/recognize-content.ts';
 import type { AssetDetail } from '../source/schemas.ts';
 import { note } from '../store/assets/history.ts';
@@ -61,6 +62,9 @@ export async function isOriginalBack(
     return true;
   } catch (error) {
     if (concernsAll(leased.signal, error)) throw error;
+    // Parts of the original are stored already. They are not given up for an error that passes.
+    const isOriginalBegun = leased.asset.upload?.variant === 'original';
+    if (isOriginalBegun && (error instanceof RetryLater || isTemporary(error))) throw error;
     // The rendition does not wait, but the library may ask the connection to.
     if (error instanceof RetryLater) await deps.limiter.adaptTo(leased.asset.connectionId, error);
     return false;

@@ -1,18 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { backoff } from '../floor/backoff.ts';
 import { concurrently } from '../floor/concurrently.ts';
-import {
-  Disconnected,
-  NamedError,
-  Rejected,
-  RetryLater,
-  StorageUnavailable,
-  toReason,
-  withMargin,
-} from '../floor/errors.ts';
+import { Disconnected, Rejected, RetryLater, StorageUnavailable, toReason, withMargin } from '../floor/errors.ts';
 import { renderReason } from '../floor/reasons.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
-import { type Link, OtherVersion, type Pinned, RangeRefused } from '../source/download.ts';
+import { type Link, OtherVersion, type Pinned } from '../source/download.ts';
 import { HttpError, isTemporary } from '../source/http.ts';
 import { TooSlow } from '../source/min-rate.ts';
 import { type Part, partLength, type Stored, smallestPart, UploadLost } from '../storage/storage.ts';
@@ -33,15 +25,11 @@ const atOnce = 4;
 /** A part that fails is fetched again alone, up to this many times in all. */
 const triesPerPart = 4;
 
-/** The server announced that it serves ranges of one version, and did not. */
-export class NotInParts extends NamedError {}
-
 /**
  * Transfers the missing parts of an upload, several at once, and completes it. An interrupted upload can be resumed:
  * its id is in the row, and the store lists its parts.
  * @throws UploadLost, OtherVersion (RangeRefused is one), or HttpError 404 or 410: then the upload is forgotten, with its parts, and
  *   another may begin
- * @throws NotInParts if the server serves no ranges, or repeatedly not all of them
  */
 export async function transferInParts(
   deps: MirrorDeps,
@@ -72,14 +60,11 @@ export async function transferInParts(
     const gone = error instanceof HttpError && [404, 410].includes(error.status);
     if (gone || error instanceof OtherVersion || error instanceof UploadLost) await forgetUpload(deps, leased, upload);
     // An attempt that has stored a part made progress, so it is not counted: the next one resumes with that part.
-    const isOfSource = !(error instanceof StorageUnavailable || error instanceof RetryLater) && isTemporary(error);
-    if (done.size > resumedParts && (error instanceof TooSlow || isOfSource)) {
+    const isOther = [StorageUnavailable, RetryLater, UploadLost].some((kind) => error instanceof kind);
+    if (done.size > resumedParts && (error instanceof TooSlow || (!isOther && isTemporary(error)))) {
       const waitMs = error instanceof TooSlow ? 2 * error.windowMs : deps.timings.firstRetry;
       throw new RetryLater(toReason(error), withMargin(waitMs), { cause: error });
     }
-    // If some parts were stored, one of several servers may have other ETags: the second attempt then tries parts once more.
-    if (error instanceof RangeRefused && (done.size === 0 || leased.asset.attempts > 0))
-      throw new NotInParts(error.message, { cause: error });
     throw error;
   }
 }

@@ -1,6 +1,6 @@
 import { create as contentDisposition } from 'content-disposition';
 import { type LeasedAsset, requireLease } from '../queue/leases.ts';
-import type { Download, Link, Pinned } from '../source/download.ts';
+import { type Download, type Link, type Pinned, RangeRefused } from '../source/download.ts';
 import type { AssetDetail } from '../source/schemas.ts';
 import type { PutOptions, Stored } from '../storage/storage.ts';
 import { note } from '../store/assets/history.ts';
@@ -9,7 +9,7 @@ import type { MirrorDeps } from './deps.ts';
 import { mediaOf, objectNameOf, versionOf } from './media.ts';
 import { lengthOf, linkTo, mustTakeRendition, openSource, type Source } from './open-source.ts';
 import { prepareReplacement } from './supersede.ts';
-import { forgetUpload, inPartsFrom, NotInParts, transferInParts } from './transfer-in-parts.ts';
+import { forgetUpload, inPartsFrom, transferInParts } from './transfer-in-parts.ts';
 
 /** The destination and the identity of the file. */
 interface Target {
@@ -106,7 +106,7 @@ async function transferPinned(
     return await transferInParts(deps, leased, upload, link);
   } catch (error) {
     // One of several servers may be the cause, so the second attempt tries parts again. If that fails, the file goes as one body.
-    if (!(error instanceof NotInParts) || asset.attempts === 0) throw error;
+    if (!(error instanceof RangeRefused) || asset.attempts === 0) throw error;
   }
   const download = await deps.downloader.open(link, signal);
   try {

@@ -53,7 +53,7 @@ export function bodyOf(chunks: AsyncGenerator<Buffer>, released: AbortController
 
 /** The chunks of an answer. It is an error if none comes for `stallMs`; the time between two reads does not count. */
 export async function* chunksOf(body: Readable, stallMs: number): AsyncGenerator<Buffer> {
-  const stalled = () => body.destroy(new Error(`no byte came for ${stallMs / 1000} s`));
+  const stalled = () => body.destroy(new DOMException(`no byte came for ${stallMs / 1000} s`, 'TimeoutError'));
   let timer = setTimeout(stalled, stallMs);
   try {
     for await (const chunk of body) {
