@@ -131,7 +131,7 @@ const offlineVerbs = {
     const log = await terminalLog();
     const stop = stopSignal();
     const work = (report: RebuildReport) => rebuildFrom(config, { log, stop, report });
-    if ((await rebuild(work, { ...options, stop })) > 0) process.exitCode ??= 1;
+    if (!(await rebuild(work, { ...options, stop }))) process.exitCode ??= 1;
   },
   async restore(assetIds, options) {
     const { requestOf, restore } = await import('./cli/verbs/restore.ts');
@@ -154,7 +154,7 @@ const offlineVerbs = {
         printError(harmless(line));
       };
       const lines = exportList(config, options.manifest, selectionOf(options), { log, problem });
-      return writeManifest(lines, options.to);
+      return writeManifest(lines, options);
     }
     const request = requestOf(options);
     const stop = stopSignal();

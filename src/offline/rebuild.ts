@@ -35,7 +35,8 @@ export async function rebuildFrom(
 
   const objects = await openStorage(config.storage, { memory: store.checksumSupport, log });
   let id = await store.bucket.known();
-  const storage = withMirrorIdCheck(objects, async (find) => (id ??= await find(randomUUID())), { adopt: true });
+  const proposed = randomUUID();
+  const storage = withMirrorIdCheck(objects, async (find) => (id ??= await find(proposed)), { adopt: true });
   open.defer(() => storage.close());
   await storage.check();
   stop.throwIfAborted();
@@ -44,7 +45,9 @@ export async function rebuildFrom(
     { store, storage, thumbnails: config.thumbnails },
     { onProblem: report.problem, onProgress: report.progress, signal: stop },
   );
-  // Last: until all is restored, a running asset-mirror must not accept the bucket and fetch assets that are in it.
-  await store.bucket.id(async () => id!);
+  // Last: until all is restored, a running asset-mirror must not accept the bucket and fetch assets that are in it. A bucket without
+  // id and records is not accepted at all: it is the wrong one.
+  const isEmpty = id === proposed && rebuilt.restored + rebuilt.known === 0;
+  if (!isEmpty) await store.bucket.id(async () => id!);
   return rebuilt;
 }

@@ -42,8 +42,14 @@ export class Progress {
       if (line.mark === '=' ? options.all : line.mark !== '+' || !ignoresForeign(options)) lines.push(line);
     }
     counts.lines += lines.length;
-    const { since } = this.position;
-    const position = { ...(since !== undefined && { since }), ...next };
+    const { since, failures } = this.position;
+    // A new phase is no progress yet.
+    const isAhead = next.key !== undefined || next.assetId !== undefined;
+    const position = {
+      ...(since !== undefined && { since }),
+      ...(failures !== undefined && !isAhead && { failures }),
+      ...next,
+    };
     this.position = position;
     if (!(await this.#store.verifications.save(this.#run.id, this.#owner, { lines, counts, position }))) {
       throw new LeaseLost(`the verification ${this.#run.id}`);

@@ -53,10 +53,16 @@ export const exportAssets = (
     initial: { total: undefined, exported: 0, bytes: 0, present: 0, failed: 0 },
   }).catch(filterAsUsage);
 
-/** Writes the list of what would be exported. @throws UsageError */
-export async function writeManifest(lines: AsyncIterable<string>, to: string | undefined): Promise<void> {
-  const target = to === undefined ? process.stdout : createWriteStream(resolve(to));
-  await pipeline(Readable.from(lines), target, { end: to !== undefined }).catch(filterAsUsage);
+/** Writes the list of what would be exported. An existing file is replaced only with `overwrite`. @throws UsageError */
+export async function writeManifest(
+  lines: AsyncIterable<string>,
+  { to, overwrite = false }: { to?: string; overwrite?: boolean },
+): Promise<void> {
+  const target = to === undefined ? process.stdout : createWriteStream(resolve(to), { flags: overwrite ? 'w' : 'wx' });
+  await pipeline(Readable.from(lines), target, { end: to !== undefined }).catch((error) => {
+    if (error.code === 'EEXIST') throw new UsageError(`${to} exists. Use --overwrite to replace it.`);
+    throw filterAsUsage(error);
+  });
 }
 
 /** A wrong filter is a wrong use of the command line, too. */

@@ -3,13 +3,13 @@ import { nothingRebuilt, type Rebuilding, type RebuildReport } from '../../offli
 import { counted, paint, speed } from '../output.ts';
 import { runReported } from '../work-report.ts';
 
-/** Shows the progress of a rebuild and a summary. Returns how many records could not be used as they are. */
+/** Shows the progress of a rebuild and a summary. Returns whether all records could be used as they are, and there was one. */
 export async function rebuild(
   work: (report: RebuildReport) => Promise<Rebuilding>,
   { json = false, stop }: { json?: boolean; stop: AbortSignal },
-): Promise<number> {
+): Promise<boolean> {
   const title = (storage: string) => `${paint('bold', 'rebuild')}  the database, from the records in ${storage}`;
-  const { pending, skipped } = await runReported<Rebuilding>(
+  const { restored, known, pending, skipped } = await runReported<Rebuilding>(
     (report) => work({ ...report, start: (storage) => report.start(title(storage)) }),
     {
       ...{ json, stop, initial: nothingRebuilt, summaryOf },
@@ -24,7 +24,7 @@ export async function rebuild(
       }),
     },
   );
-  return pending + skipped;
+  return pending + skipped === 0 && restored + known > 0;
 }
 
 function summaryOf(progress: Readonly<Rebuilding>, { interrupted, ms }: { interrupted: boolean; ms: number }): string {

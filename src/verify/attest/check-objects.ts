@@ -1,5 +1,5 @@
 import { concurrently } from '../../floor/concurrently.ts';
-import { Archived } from '../../floor/errors.ts';
+import { Archived, reasonOf } from '../../floor/errors.ts';
 import { draftFolder } from '../../storage/directory/root.ts';
 import { ours } from '../../storage/keys.ts';
 import { leafHash, MerkleTree } from '../../storage/merkle.ts';
@@ -86,7 +86,19 @@ const changedOnPurpose = (key: string): Difference => ({
   why: 'changed or removed on purpose after the inventory',
 });
 
-async function checkObject(
+/** One object that cannot be read must not hide what the others show. */
+async function checkObject(at: Attesting, object: SignedObject, counts: ObjectCounts): Promise<Difference | undefined> {
+  try {
+    return await compareObject(at, object, counts);
+  } catch (error) {
+    at.signal.throwIfAborted();
+    // Throws if nothing of the bucket can be read.
+    for await (const _ of at.storage.list('', { signal: at.signal })) break;
+    return { what: 'unproven', key: object.key, why: `cannot be read: ${reasonOf(error)}` };
+  }
+}
+
+async function compareObject(
   { storage, signal }: Attesting,
   { key, versionId, bytes, crc32, sha256 }: SignedObject,
   counts: ObjectCounts,

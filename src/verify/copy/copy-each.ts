@@ -11,7 +11,7 @@ export interface Copying {
   bytes: number;
   /** Assets that were complete at the target before. */
   present: number;
-  /** Assets that could not be copied, or have no complete copy in the bucket. */
+  /** Assets that could not be copied, have no complete copy in the bucket, or of which only an earlier version was copied. */
   failed: number;
 }
 
@@ -49,7 +49,10 @@ export async function countSelected<T extends { bytes: number }>(
  * Copies the files of the selected assets, verifies each, and updates `progress`. Files that are at the target already are
  * compared and stay, so that an interrupted copy can be continued. `onCopied`: called when all files of an asset are there.
  */
-export async function copyEach<T extends { assetId: string; files: FileToCopy[] }, Progress extends Copying>(
+export async function copyEach<
+  T extends { assetId: string; files: FileToCopy[]; flaw?: string },
+  Progress extends Copying,
+>(
   places: { storage: Storage; target: Storage },
   selected: AsyncIterable<Selected<T>>,
   progress: Progress,
@@ -63,7 +66,8 @@ export async function copyEach<T extends { assetId: string; files: FileToCopy[] 
   const copy = async (one: T) => {
     try {
       if (!(await copyAsset(places, one, progress, options))) progress.present++;
-      options.onCopied(one);
+      if (one.flaw === undefined) options.onCopied(one);
+      else failed(one.assetId, one.flaw);
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof StorageUnavailable && error.scope === 'all') throw error;

@@ -26,6 +26,8 @@ export interface Copy {
   files: (Omit<VersionFile, 'bytes'> & { bytes: number | undefined })[];
   bytes: number;
   contentType: string | undefined;
+  /** Why this is not the copy that was asked for. */
+  flaw?: string;
 }
 
 /** The selection is wrong, or matches nothing. */
@@ -39,7 +41,7 @@ export async function* selectCopies(
   { connection, ...selection }: Selection,
 ): AsyncGenerator<Copy | { assetId: string; problem: string }> {
   const connectionId = connection === undefined ? undefined : await idOfConnection(store, connection);
-  const { assetIds, companyId, projectId, asOf } = selection;
+  const { assetIds, companyId, projectId } = selection;
   const filter = { ids: assetIds, companyId, projectId, connectionId };
   const unknown = new Set(assetIds);
   let isAny = false;
@@ -51,8 +53,17 @@ export async function* selectCopies(
       const asset = assets.find(({ id }) => id === assetId);
       const own = versions.filter((version) => version.assetId === assetId);
       const chosen = choose(asset, own, selection);
-      if (chosen && (projectId === undefined || chosen.projectId === projectId)) yield chosen;
-      else if (!chosen && (asOf === undefined || hadCopy(asset, asOf))) yield { assetId, problem: whyNone(asset) };
+      if (chosen && (projectId === undefined || chosen.projectId === projectId))
+        yield {
+          ...chosen,
+          ...(isOlder(asset, selection) && {
+            flaw: 'its current file is not complete in the bucket; an earlier version was copied',
+          }),
+        };
+      else {
+        const problem = whyNotChosen(asset, chosen, selection);
+        if (problem !== undefined) yield { assetId, problem };
+      }
     }
   }
   if (unknown.size > 0) {
@@ -95,6 +106,21 @@ function choose(
   return [...(current ? [current] : []), ...versions.map((each) => copyOf(each, asset))]
     .filter(({ mirroredAt }) => !asOf || mirroredAt <= asOf)
     .sort((a, b) => b.mirroredAt.getTime() - a.mirroredAt.getTime())[0];
+}
+
+/** Whether an earlier version is chosen in place of a current file that is damaged, or is being replaced. */
+const isOlder = (asset: Asset | undefined, { version, asOf }: Selection) =>
+  version === undefined && hadCopy(asset, asOf ?? new Date()) && currentCopy(asset!) === undefined;
+
+/** Why an asset is not copied; undefined if the selection does not cover it. */
+function whyNotChosen(
+  asset: Asset | undefined,
+  other: Candidate | undefined,
+  { assetIds, asOf }: Selection,
+): string | undefined {
+  if (!other && (asOf === undefined || hadCopy(asset, asOf))) return whyNone(asset);
+  if (assetIds === undefined) return undefined;
+  return other ? 'its copy belongs to another project' : 'it had no copy in the bucket at that time';
 }
 
 const isGone = (asset: Asset | undefined, asOf: Date) => Boolean(asset?.goneAt && asset.goneAt <= asOf);

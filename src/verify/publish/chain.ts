@@ -81,7 +81,7 @@ async function publish(
  * The last manifest of the chain. After a restored backup of the database, only the bucket has the later manifests; after a
  * rebuild, only the bucket has any. @throws ForeignManifest
  */
-async function lastLink(deps: ChainDeps, signal: AbortSignal): Promise<Link | undefined> {
+export async function lastLink(deps: ChainDeps, signal: AbortSignal): Promise<Link | undefined> {
   const { store, storage } = deps;
   let last: Link | undefined = await store.manifests.latest();
   if (!last) {

@@ -8,7 +8,7 @@ import type { AssetVersion } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
 import type { AssetContents } from '../../store/verifications/contents.ts';
 import { storedOf } from '../expected-objects.ts';
-import { addToChain, type Unchained } from './chain.ts';
+import { addToChain, lastLink, type Unchained } from './chain.ts';
 import { type InventoryLine, lineOf } from './inventory-line.ts';
 import { InventoryTable } from './inventory-table.ts';
 import type { Manifest } from './manifest.ts';
@@ -49,6 +49,8 @@ export async function writeInventory(
   const { pageSize = 1000, fileSize = 50_000, rowGroupSize = 5000 } = deps;
   const started = performance.now();
   const prefix = inventoryPrefix(day);
+  // Before anything is replaced: throws if the manifest could not be added to the chain.
+  await lastLink(deps, signal);
   await fence?.();
   await storage.remove(`${prefix}SHA256SUMS`);
 

@@ -2,12 +2,14 @@
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from 'vitest';
 import { readCopyConfig } from '../../../src/config/config.ts';
 import { attestCopy, proveAsset } from '../../../src/offline/attest.ts';
 import { idSegment } from '../../../src/storage/keys.ts';
+import { checkObjects } from '../../../src/verify/attest/check-objects.ts';
 import type { Finding } from '../../../src/verify/attest/finding.ts';
 import type { InventoryLine } from '../../../src/verify/publish/inventory-line.ts';
 import { contentOf } from '../../support/mirror.ts';
@@ -113,6 +115,33 @@ describe('a copy in a directory', () => {
       `altered after ${second}: ${fourth}`,
       `extra after ${second}: ${fourth}.stray`,
     );
+  });
+
+  test('an object that cannot be read is not proven, and does not hide what the others show', async () => {
+    const manifest = JSON.parse(await readFile(inventory(second, 'manifest.json'), 'utf8'));
+    const { storage } = stage.ground;
+    const [bad, damaged] = [copy.keyOf(copy.ids[1]!), copy.keyOf(copy.ids[2]!)];
+    const get: typeof storage.get = async (key, options) => {
+      if (key === bad) throw new Error('EIO: i/o error, read');
+      return key === damaged ? Readable.from([Buffer.from('a fool')]) : storage.get(key, options);
+    };
+    const check = async (list: typeof storage.list) => {
+      const findings: Finding[] = [];
+      const at = { storage: { name: storage.name, get, list }, hasVersions: false, signal };
+      const counts = { assets: 0, total: 7, objects: 0, bytes: 0 };
+      await checkObjects({ ...at, found: (finding) => findings.push(finding) }, manifest, counts, () => {});
+      return findings.map(({ what, key, why }) => ({ what, key, why }));
+    };
+    expect(await check((prefix, options) => storage.list(prefix, options))).toEqual(
+      expect.arrayContaining([
+        { what: 'unproven', key: bad, why: 'cannot be read: EIO: i/o error, read' },
+        { what: 'altered', key: damaged, why: expect.stringContaining('has SHA-256') },
+      ]),
+    );
+    const away = () => {
+      throw new Error('the disk is away');
+    };
+    await expect(check(away)).rejects.toThrow('the disk is away');
   });
 
   test('an object of another kind, with a long key or many dots, is extra or missing, and nothing waits for it', async () => {

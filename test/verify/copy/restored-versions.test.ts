@@ -45,6 +45,18 @@ describe.each(sources)('a restore from $name', (source) => {
     const now = newPlace();
     expect(await restored({ to: to(now), assetIds: [id] })).toMatchObject({ restored: 1, failed: 0 });
     expect(await textsAt(now)).toEqual(await objectsOf(id));
+
+    // The current file is damaged: the earlier version is copied, and does not pass for the current one.
+    const { media } = (await stage.store.assets.get(id))!;
+    await stage.ground.storage.put(media!.key, 'DAMAGED');
+    await stage.store.contents.requestRepair(id, [{ kind: 'media', remedy: 'fetch' }]);
+    const instead = newPlace();
+    expect(await restored({ to: to(instead), assetIds: [id] })).toMatchObject({
+      restored: 0,
+      failed: 1,
+      problems: [expect.stringContaining(`asset ${id}: its current file is not complete in the bucket`)],
+    });
+    expect(await textsAt(instead)).toEqual(good);
   });
 
   test('a restore of a date has what was current then: no later file, and none that was deleted before', async () => {
@@ -74,6 +86,11 @@ describe.each(sources)('a restore from $name', (source) => {
     expect(await restored({ to: to(newPlace()), companyId, asOf: new Date(0) })).toMatchObject({
       restored: 0,
       failed: 0,
+    });
+    expect(await restored({ to: to(newPlace()), assetIds: [third], asOf: before })).toMatchObject({
+      restored: 0,
+      failed: 1,
+      problems: [expect.stringContaining(`asset ${third}: it had no copy in the bucket at that time`)],
     });
   });
 

@@ -187,6 +187,9 @@ test('no manifest is signed after one that this mirror did not sign', async () =
       JSON.stringify({ manifest: content, keyId: first.keyId, signature }),
     );
     await expect(write('2031-03-02')).rejects.toThrow(/00000002.json is not signed by a key of SIGNING_KEY/);
+    // The day's inventory, and with it its manifest, is not touched.
+    await expect(write('2031-03-01')).rejects.toThrow(/00000002.json is not signed/);
+    expect(await storage.head('_mirror/inventory/2031-03-01/SHA256SUMS')).toBeDefined();
     await stage.query('DELETE FROM manifests');
     await expect(write('2031-03-02')).rejects.toThrow(/00000002.json is not signed by a key of SIGNING_KEY/);
   }

@@ -116,6 +116,20 @@ describe.each(grounds())('a lost database ($name)', { timeout: minutes(5) }, (ki
     expect((await downloads()).map(({ assetId }) => assetId ?? fresh)).toEqual([fresh]);
   });
 
+  test('a rebuild from the wrong place finds nothing, exits with 1, and does not bind the database to that place', async () => {
+    await loseTheDatabase();
+    const right = scene.ground.environment.STORAGE_URL!;
+    scene.ground.environment.STORAGE_URL = `${right}-mistyped`;
+    const wrong = await command(scene, 'rebuild');
+    expect(wrong.code, wrong.output).toBe(1);
+    expect(wrong.output).toContain('No records found. Check STORAGE_URL');
+    scene.ground.environment.STORAGE_URL = right;
+    const { code, output } = await command(scene, 'rebuild', '--json');
+    expect(code, output).toBe(0);
+    expect(JSON.parse(output)).toMatchObject({ restored: 5 });
+    await scene.restart();
+  });
+
   test('a service with a new database refuses the bucket until rebuild has run', async () => {
     const keys = await keysOf(scene.storage);
     await loseTheDatabase();
