@@ -8,7 +8,7 @@ export function versionOf(detail: AssetDetail): string {
   return `${detail.size ?? '?'}:${detail.uploadDate ?? '?'}`;
 }
 
-/** The version of the stored file. That of a damaged file is empty, but `detail` is that of its record. */
+/** The version of the stored file. `media.version` of a damaged file is cleared, but `detail` still describes it. */
 export const storedVersionOf = ({ media, detail }: Pick<Asset, 'media' | 'detail'>) =>
   media?.version || (detail && versionOf(detail as ApiAsset));
 

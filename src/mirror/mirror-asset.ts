@@ -15,7 +15,7 @@ import { dropUnfinishedVersion } from './keep-version.ts';
 import { objectNameOf, versionOf } from './media.ts';
 import { isOriginalBack, mustTakeRendition } from './open-source.ts';
 import { sidecarFilesOf, writeRecord } from './record.ts';
-import { concernsAll, type Outcome, retryOrFail } from './retry-or-fail.ts';
+import { type Outcome, retryOrFail, stopsAsset } from './retry-or-fail.ts';
 import { isSameFile, removeSuperseded } from './supersede.ts';
 import { mirrorThumbnail, setThumbnail } from './thumbnail.ts';
 import { transfer } from './transfer.ts';
@@ -30,7 +30,7 @@ export async function mirrorAsset(all: MirrorDeps, leased: LeasedAsset): Promise
   try {
     if (deps.breaker.openReason !== undefined) throw new Interrupted(deps.breaker.openReason);
     const skipped = await whyDueAssetIsSkipped(deps, leased.asset);
-    if (skipped) return await skip(deps, leased, skipped);
+    if (skipped) return await skipOrHandOver(deps, leased, skipped);
 
     const detail = await askLibrary(deps, leased);
     noteAnswer(leased, detail);
@@ -158,7 +158,7 @@ async function storeThumbnail(
   const sidecars = initialSidecars(deps, leased, detail, isSame);
   if (sidecars.thumbnailState !== 'pending') return sidecars;
   const thumbnail = await mirrorThumbnail(deps, leased, detail, media.key).catch(async (error) => {
-    if (concernsAll(signal, error)) throw error;
+    if (stopsAsset(signal, error)) throw error;
     // The media does not wait for a thumbnail.
     if (error instanceof RetryLater) await deps.limiter.adaptTo(asset.connectionId, error);
     return undefined;
@@ -206,7 +206,7 @@ async function finish(
 }
 
 /** The connection's filters skip the asset: another connection that wants it gets it. */
-async function skip(
+async function skipOrHandOver(
   deps: MirrorDeps,
   leased: LeasedAsset,
   { reason, otherConnectionId }: { reason: SkippedByFilter; otherConnectionId: string | undefined },
@@ -248,7 +248,7 @@ async function fail(deps: MirrorDeps, leased: LeasedAsset, reason: Reason, err?:
   // Settings that changed meanwhile may skip it now: then it has not failed.
   const settings = (await deps.store.connections.get(asset.connectionId))?.settings ?? asset.settings;
   const skipped = await whyDueAssetIsSkipped(deps, { ...asset, settings });
-  if (skipped) return skip(deps, leased, skipped);
+  if (skipped) return skipOrHandOver(deps, leased, skipped);
   await dropUpload(deps, leased);
   requireLease(await deps.store.assets.failed(lease, reason));
   const fields = { connectionId: asset.connectionId, assetId: asset.id, attempts: asset.attempts + 1 };

@@ -11,8 +11,8 @@ import type { Media } from '../store/database/schema.ts';
 import { askLibrary } from './ask-library.ts';
 import type { MirrorDeps } from './deps.ts';
 import { storedVersionOf, versionOf } from './media.ts';
-import { concernsAll } from './retry-or-fail.ts';
-import { inPartsFrom } from './transfer-in-parts.ts';
+import { stopsAsset } from './retry-or-fail.ts';
+import { partsThreshold } from './transfer-in-parts.ts';
 
 /** The source of an asset's file: the original, or the mp4 of a video without one. */
 export interface Source {
@@ -61,7 +61,7 @@ export async function isOriginalBack(
     if ('download' in from) from.download.body.destroy();
     return true;
   } catch (error) {
-    if (concernsAll(leased.signal, error)) throw error;
+    if (stopsAsset(leased.signal, error)) throw error;
     // Parts of the original are stored already. They are not given up for an error that passes.
     const isOriginalBegun = leased.asset.upload?.variant === 'original';
     if (isOriginalBegun && (error instanceof RetryLater || isTemporary(error))) throw error;
@@ -83,7 +83,7 @@ async function openOriginal(deps: MirrorDeps, leased: LeasedAsset, detail: Asset
   const { asset, signal } = leased;
   const size = detail.size ?? undefined;
   const variant = 'original';
-  const pinned = size !== undefined && size > inPartsFrom(asset) ? await downloader.pin(link, signal) : undefined;
+  const pinned = size !== undefined && size > partsThreshold(asset) ? await downloader.pin(link, signal) : undefined;
   if (pinned) {
     if (pinned.bytes !== size) throw new KnownError(wrongLength(size!, pinned.bytes));
     if (isPageInstead(pinned.contentType, detail)) throw new KnownError(pageInstead);
@@ -107,7 +107,7 @@ async function pinnedIfLarge(
 ): Promise<Source> {
   const { bytes, link } = source;
   const { contentType } = download;
-  if (bytes !== undefined && bytes > inPartsFrom(asset)) {
+  if (bytes !== undefined && bytes > partsThreshold(asset)) {
     const pinned = await downloader.pin(link, signal).catch((error) => {
       download.body.destroy();
       throw error;

@@ -153,13 +153,13 @@ async function judgeRefusal(
 export const collectReason =
   (signal: AbortSignal, reasons: Reason[]) =>
   (error: unknown): undefined => {
-    if (error instanceof RetryLater || concernsAll(signal, error)) throw error;
+    if (error instanceof RetryLater || stopsAsset(signal, error)) throw error;
     reasons.push(toReason(error));
     return undefined;
   };
 
-/** Whether an error of a sidecar also stops other work on the asset. */
-export const concernsAll = (signal: AbortSignal, error: unknown): boolean =>
+/** Whether the work on an asset must stop, whatever has failed: also if it was only a sidecar. */
+export const stopsAsset = (signal: AbortSignal, error: unknown): boolean =>
   signal.aborted ||
   error instanceof Interrupted ||
   error instanceof StorageUnavailable ||

@@ -50,5 +50,6 @@ function supersededKeys(asset: Asset, next: FileIdentity): string[] {
   const { media, transcriptKeys, thumbnail } = asset;
   if (!media || isSameFile(asset, next)) return [];
   const sidecars = [...(transcriptKeys ?? []), ...(thumbnail ? [thumbnail.key] : [])];
+  // The new key, too: if this transfer fails, and the file then gets another name, the object there is removed.
   return [next.key, media.key, sidecarKeys.record(media.key), ...sidecars];
 }

@@ -18,7 +18,7 @@ import { prepareReplacement } from './supersede.ts';
  * Larger files go in parts, each of which is fetched, stored and verified alone. After a failed attempt smaller files do
  * so, too: the next attempt then resumes with the parts that this one stored.
  */
-export const inPartsFrom = ({ attempts }: Asset) => (attempts > 0 ? smallestPart : 32 * 2 ** 20);
+export const partsThreshold = ({ attempts }: Asset) => (attempts > 0 ? smallestPart : 32 * 2 ** 20);
 
 /** Parts of one file that are transferred at a time. */
 const atOnce = 4;

@@ -9,7 +9,7 @@ import type { MirrorDeps } from './deps.ts';
 import { mediaOf, objectNameOf, versionOf } from './media.ts';
 import { lengthOf, linkTo, mustTakeRendition, openSource, type Source } from './open-source.ts';
 import { prepareReplacement } from './supersede.ts';
-import { forgetUpload, inPartsFrom, transferInParts } from './transfer-in-parts.ts';
+import { forgetUpload, partsThreshold, transferInParts } from './transfer-in-parts.ts';
 
 /** The destination and the identity of the file. */
 interface Target {
@@ -36,7 +36,7 @@ export async function transfer(deps: MirrorDeps, leased: LeasedAsset, detail: As
     const target = targetOf(deps, leased, detail, source);
     note(leased.lease, 'began', { variant, bytes: bytes ?? null });
     // If this process dies now, the sweep finds the parts in the store by this key.
-    if ('pinned' in from || bytes === undefined || bytes > inPartsFrom(leased.asset)) {
+    if ('pinned' in from || bytes === undefined || bytes > partsThreshold(leased.asset)) {
       requireLease(await deps.store.uploads.announce(leased.lease, target.key));
     }
     const stored =

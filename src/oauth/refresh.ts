@@ -131,7 +131,7 @@ async function untilSaved<T>(log: Log, connectionId: string | null, save: () => 
 /** After `invalid_grant`: ends the connection, unless another pair replaced the refused one. */
 async function endRefused(deps: RefreshDeps, pair: LeasedPair): Promise<undefined> {
   const { connectionId, version, owner } = pair;
-  if (await isReplaced(deps, pair)) return;
+  if (await waitForReplacement(deps, pair)) return;
   const reason: Reason = { code: pair.lostAnswer ? 'refresh_answer_lost' : 'grant_ended' };
   // After a reconnect, or if another process has the lease, the answer is about an earlier token: the connection goes on.
   if (!(await deps.store.connections.end(connectionId, reason, { tokenVersion: version, owner }))) {
@@ -149,7 +149,7 @@ async function endRefused(deps: RefreshDeps, pair: LeasedPair): Promise<undefine
  * Whether another pair was saved. After a takeover, waits: the previous lease holder may still be saving one, and may first have
  * to notice that its connections to the database are dead (60 s).
  */
-async function isReplaced({ store, leaseMs }: RefreshDeps, pair: LeasedPair): Promise<boolean> {
+async function waitForReplacement({ store, leaseMs }: RefreshDeps, pair: LeasedPair): Promise<boolean> {
   const deadline = performance.now() + (pair.takenOver ? 4 * leaseMs : 0);
   for (;;) {
     const connection = await store.connections.get(pair.connectionId);

@@ -26,7 +26,7 @@ export function createOutageDetector() {
   return {
     async watch<T>(target: Target, request: () => Promise<T>, connectionId?: string): Promise<T> {
       const targets = connectionId === undefined ? [target] : [target, `${target} ${connectionId}`];
-      const isAnswered = () => {
+      const markAnswered = () => {
         for (const answering of targets) {
           failingAssets.delete(answering);
           silentSince.delete(answering);
@@ -34,7 +34,7 @@ export function createOutageDetector() {
       };
       try {
         const answer = await request();
-        isAnswered();
+        markAnswered();
         return answer;
       } catch (error) {
         if (isTemporary(error)) {
@@ -44,23 +44,23 @@ export function createOutageDetector() {
           // A link is renewed by a request to the API, whose errors count for the API only.
           if (!targetsOf.has(error as object)) targetsOf.set(error as object, targets);
         } else if (error instanceof HttpError || (error instanceof RetryLater && error.reason.code === 'asked_to_wait'))
-          isAnswered();
+          markAnswered();
         throw error;
       }
     },
 
     /** Whether this error is part of an outage: many assets fail and none gets an answer, or there was no answer for long. */
     recordFailure(error: unknown, assetId: string): boolean {
-      return (targetsOf.get(error as object) ?? [])
-        .map((target) => {
-          const assets = failingAssets.get(target) ?? new Set();
-          failingAssets.set(target, assets);
-          if (assets.size < enough) assets.add(assetId);
-          return (
-            assets.size === enough || performance.now() - (silentSince.get(target) ?? performance.now()) >= silentMs
-          );
-        })
-        .includes(true);
+      let isOutage = false;
+      for (const target of targetsOf.get(error as object) ?? []) {
+        const assets = failingAssets.get(target) ?? new Set();
+        failingAssets.set(target, assets);
+        if (assets.size < enough) assets.add(assetId);
+        const since = silentSince.get(target);
+        const isSilent = since !== undefined && performance.now() - since >= silentMs;
+        isOutage ||= isSilent || assets.size === enough;
+      }
+      return isOutage;
     },
   };
 }

@@ -128,7 +128,7 @@ function setAside({ state, reason }: KnownAsset): Decision {
 
 /**
  * Decides about an asset that the connection's filter skips. Assets of another connection stay as they are, and so do
- * mirrored and unavailable ones. 'ignore filter': decide as if there were none. If nothing is stored yet, its worker applies
+ * mirrored and unavailable ones. 'ignore filter': decide as if the connection had no filter. If nothing is stored yet, its worker applies
  * the filter; a stored file is kept complete.
  */
 function skip(
@@ -138,9 +138,9 @@ function skip(
   connectionId: string | undefined,
 ): Decision | undefined | 'ignore filter' {
   const skipping: Decision = { state: 'pending', reason, reset: true, due: false };
-  const isKept = before?.media && before.state === 'gone' && before.connectionId === connectionId;
+  const mayBeRemoved = before?.media && before.state === 'gone' && before.connectionId === connectionId;
   // An unreadable asset that is skipped is neither recorded nor reported, unless its file would be removed.
-  if (listed.problem !== undefined) return isKept ? 'ignore filter' : undefined;
+  if (listed.problem !== undefined) return mayBeRemoved ? 'ignore filter' : undefined;
   if (!before) return skipping;
   if (before.connectionId !== connectionId) return undefined;
   if (before.skipped) {

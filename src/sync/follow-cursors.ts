@@ -23,7 +23,7 @@ export function followCursors(what: string, before: Progress = { assets: 0, idle
   // Checksums: 21 MB for a million assets. If two ids have the same checksum, a new asset may seem known.
   const assets = new Set<number>();
   /** Digests of the pages since the last one with a new asset, which comes first. */
-  const pages = new Set<string>();
+  const digests = new Set<string>();
   let idleInAll = before.idlePages;
 
   return {
@@ -36,20 +36,20 @@ export function followCursors(what: string, before: Progress = { assets: 0, idle
       const known = assets.size;
       for (const id of ids) assets.add(crc32(id) | 0);
       const isNew = assets.size > known;
-      if (isNew) pages.clear();
+      if (isNew) digests.clear();
       else idleInAll++;
-      const page = createHash('sha256')
+      const digest = createHash('sha256')
         .update(JSON.stringify([cursor, ids.toSorted(), nextCursor]))
         .digest('base64');
-      const repeats = pages.has(page);
-      pages.add(page);
+      const repeats = digests.has(digest);
+      digests.add(digest);
       if (nextCursor === undefined || repeats) {
-        const [lastNew] = pages;
-        const standsStill = nextCursor === cursor && (ids.length === 0 || page === lastNew);
-        return { next: undefined, isNew, repeats, isDoubtful: repeats && !standsStill };
+        const [lastNew] = digests;
+        const repeatsLast = nextCursor === cursor && (ids.length === 0 || digest === lastNew);
+        return { next: undefined, isNew, repeats, isDoubtful: repeats && !repeatsLast };
       }
       // A whole listing may have at most `idlePages` more idle pages than assets.
-      if (pages.size > idlePages || idleInAll > idlePages + before.assets + assets.size) {
+      if (digests.size > idlePages || idleInAll > idlePages + before.assets + assets.size) {
         throw new EndlessListing({ code: 'endless_listing', request: what, idlePages: idleInAll });
       }
       return { next: nextCursor, isNew, repeats, isDoubtful: false };

@@ -40,7 +40,7 @@ interface Verifying {
   batchSize: number;
 }
 
-/** `settledAt` is the start of the statement that settled the asset. No statement takes longer than this. */
+/** `settledAt` is set before its transaction commits. No transaction that sets it takes longer than this. */
 const slackMs = 2 * 60_000;
 
 const scheduledPhases: readonly VerificationPhase[] = ['objects', 'repair', 'end'];

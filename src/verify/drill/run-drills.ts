@@ -7,7 +7,7 @@ import type { CircuitBreaker } from '../../pacing/circuit-breaker.ts';
 import { drillKey } from '../../storage/keys.ts';
 import type { Storage } from '../../storage/storage.ts';
 import { failureText } from '../../store/drills/drill-report.ts';
-import { freeKey } from '../publish/unused-object-key.ts';
+import { unusedObjectKey } from '../publish/unused-object-key.ts';
 import { type DrillDeps, runDrill } from './run-drill.ts';
 
 /** How many assets a scheduled drill reads. */
@@ -57,7 +57,7 @@ async function runNextDrill(deps: ScheduledDrillDeps, stop: AbortSignal): Promis
   const signal = AbortSignal.any([stop, lease.lost]);
   try {
     const report = await runDrill(deps, { ...drill, startedAt: startedAt! }, signal);
-    const key = await freeKey(storage, (number) => drillKey(report.day, number));
+    const key = await unusedObjectKey(storage, (number) => drillKey(report.day, number));
     await storage.put(key, `${JSON.stringify(report, null, 2)}\n`, { contentType: 'application/json', signal });
     if (!(await store.drills.finish(owner, report, key))) return;
     const { passed, failures, recovery } = report;

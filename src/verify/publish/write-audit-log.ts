@@ -6,7 +6,7 @@ import type { Storage } from '../../storage/storage.ts';
 import { toAuditEntry } from '../../store/operators/audit-entry.ts';
 import type { Store } from '../../store/store.ts';
 import { putLines } from './put-lines.ts';
-import { freeKey } from './unused-object-key.ts';
+import { unusedObjectKey } from './unused-object-key.ts';
 
 export interface WriteAuditLogDeps {
   store: Pick<Store, 'audit'>;
@@ -45,7 +45,7 @@ export async function writeAuditLog(deps: WriteAuditLogDeps, signal: AbortSignal
     const day = await store.audit.nextDay();
     if (day === undefined) return files;
     // After a restored backup, the database may have fewer entries than the file of that day: it is never overwritten.
-    const key = await freeKey(storage, (number) => auditKey(day, number));
+    const key = await unusedObjectKey(storage, (number) => auditKey(day, number));
     const bytes = await putLines(storage, key, entriesOf(store, day), { signal });
     await store.audit.dayWritten(day);
     log.info({ event: 'audit.written', key, bytes }, 'audit log of a day written');
