@@ -114,9 +114,9 @@ export const variables = {
     )
     .prefault('{companyId}/{projectId}/{assetId}/{filename}'),
   GONE_RETENTION: p.parsed(p.parseRetention, 'forever, or a duration with units, such as 90d').prefault('forever'),
-  SYNC_INTERVAL: p.duration('5m', { ...syncIntervals, least: 100 }),
-  SYNC_INTERVAL_ACTIVE: p.duration('30s', { ...syncIntervals, least: 100 }),
-  RECONCILE_INTERVAL: p.duration('24h', { least: 100 }),
+  SYNC_INTERVAL: p.duration('5m', syncIntervals),
+  SYNC_INTERVAL_ACTIVE: p.duration('30s', syncIntervals),
+  RECONCILE_INTERVAL: p.duration('24h', { least: syncIntervals.least }),
   CURSOR_OVERLAP: p.duration('10m', { least: 0 }),
   PROCESSING_POLL: p.duration('30s'),
   PROCESSING_GIVE_UP: p.duration('24h'),

@@ -4,7 +4,7 @@ export const dayMs = 86_400_000;
 
 const milliseconds: Record<string, number> = { ms: 1, s: 1e3, m: 60e3, h: 3600e3, d: dayMs, w: 7 * dayMs };
 
-/** Limits of a connection's own sync interval, in ms. The environment's interval may be shorter. */
+/** Limits of sync intervals, in ms. */
 export const syncIntervals = { least: 1000, most: 365 * 86400e3 };
 
 /** Milliseconds, or undefined when the text is not a duration with units. */

@@ -15,7 +15,7 @@ describe('invalid settings', () => {
       'LIBRARY_CLIENT_SECRET is not set; expected the client_secret of the app registration.',
       'PORT is "80800"; expected a port number from 0 to 65535 (0 takes any free one).',
       'S3_CHECKSUMS is "md5"; expected auto, sha256, crc32, md5-etag or none.',
-      'SYNC_INTERVAL is "5"; expected a duration with units, such as 30s, 5m or 24h, from 100ms to 365 days.',
+      'SYNC_INTERVAL is "5"; expected a duration with units, such as 30s, 5m or 24h, from 1s to 365 days.',
     ]);
   });
 
