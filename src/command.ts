@@ -10,9 +10,8 @@ import type { ContextOptions } from './context.ts';
 import { ConfigurationError, fullReasonOf } from './floor/errors.ts';
 import { version } from './floor/version.ts';
 import type { AttestReport } from './offline/attest.ts';
-import type { Exporting } from './offline/export.ts';
 import type { RebuildReport } from './offline/rebuild.ts';
-import type { CopyReport, Restoring } from './offline/restore.ts';
+import type { CopyReport } from './offline/restore.ts';
 import type { Role } from './service.ts';
 import { embeddedPostgresIsInstalled } from './store/embedded/binaries.ts';
 import { freePort } from './store/embedded/free-port.ts';
@@ -140,7 +139,7 @@ const offlineVerbs = {
     const config = await configuredCopy();
     const log = await terminalLog();
     const stop = stopSignal();
-    const work = (report: CopyReport<Restoring>) => restoreFrom(config, request, { log, stop, report });
+    const work = (report: CopyReport) => restoreFrom(config, request, { log, stop, report });
     if ((await restore(work, { ...options, stop })) > 0) process.exitCode ??= 1;
   },
   async export(options) {
@@ -158,7 +157,7 @@ const offlineVerbs = {
     }
     const request = requestOf(options);
     const stop = stopSignal();
-    const work = (report: CopyReport<Exporting>) => exportTo(config, request, { log, stop, report });
+    const work = (report: CopyReport) => exportTo(config, request, { log, stop, report });
     if ((await exportAssets(work, { ...options, stop })) > 0) process.exitCode ??= 1;
   },
   async attest(place, options) {

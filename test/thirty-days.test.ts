@@ -48,7 +48,7 @@ describe.each([
         const path = join(home, String(number));
         const to = { kind: 'directory' as const, path };
         const so = await restoreFrom(config, { to, overwrite: false, asOf: end }, { log, stop: signal, report });
-        expect(so).toMatchObject({ failed: 0, restored: new Set(Object.keys(objects).map(idIn)).size });
+        expect(so).toMatchObject({ failed: 0, copied: new Set(Object.keys(objects).map(idIn)).size });
         expect({ number, restored: await textsIn(await openDirectory({ path })) }).toEqual({
           number,
           restored: objects,

@@ -6,17 +6,15 @@ import type { CopyConfig } from '../config/config.ts';
 import type { StorageTarget } from '../config/parsers.ts';
 import type { Log } from '../floor/log.ts';
 import { type FacetQuery, filterFrom } from '../operations/assets/asset-search.ts';
-import { countSelected } from '../verify/copy/copy-each.ts';
+import { type Copying, countSelected, nothingCopied } from '../verify/copy/copy-each.ts';
 import { idOfConnection, WrongSelection } from '../verify/copy/select-copies.ts';
-import { type ExportDeps, type Exporting, type ExportOptions, exportAssets } from '../verify/export/export-assets.ts';
+import { type ExportDeps, type ExportOptions, exportAssets } from '../verify/export/export-assets.ts';
 import { manifestHead, manifestLines } from '../verify/export/export-list.ts';
 import { wrongTemplate } from '../verify/export/export-names.ts';
 import { zipOf } from '../verify/export/export-zip.ts';
 import { type ExportedAsset, type ExportSelection, selectExports } from '../verify/export/select-exports.ts';
 import { openDatabase } from './open-database.ts';
 import { type CopyReport, openMirror, openTarget, requireOther } from './restore.ts';
-
-export type { Exporting };
 
 export interface ExportRequest {
   /** `connectionId` may also be the beginning of an id, or the e-mail or name of the user. */
@@ -35,8 +33,8 @@ export interface ExportRequest {
 export async function exportTo(
   config: CopyConfig,
   { to, overwrite, ...request }: ExportRequest,
-  { log, stop, report }: { log: Log; stop: AbortSignal; report: CopyReport<Exporting> },
-): Promise<Exporting> {
+  { log, stop, report }: { log: Log; stop: AbortSignal; report: CopyReport },
+): Promise<Copying> {
   await using open = new AsyncDisposableStack();
   if (to.kind !== 'zip') requireOther(config, to);
   const { store, storage } = await openMirror(config, { log, stop, open });
@@ -78,9 +76,9 @@ async function selectionOf(
 const mostInZip = 50_000;
 
 /** The archive appears at `path` when it is complete. An interrupted one begins again. */
-async function exportZip(deps: ExportDeps, options: ExportOptions & { path: string }): Promise<Exporting> {
+async function exportZip(deps: ExportDeps, options: ExportOptions & { path: string }): Promise<Copying> {
   const { path, overwrite, selection, onProblem, onProgress, signal } = options;
-  const progress: Exporting = { total: undefined, exported: 0, bytes: 0, present: 0, failed: 0 };
+  const progress: Copying = { ...nothingCopied };
   if (!overwrite && existsSync(path))
     throw new WrongSelection(`${path} exists already. Use --overwrite to replace it.`);
   progress.total = await countSelected(selectExports(deps.store, selection), signal);
@@ -111,7 +109,7 @@ async function exportZip(deps: ExportDeps, options: ExportOptions & { path: stri
     await rm(draft, { force: true });
     throw error;
   }
-  progress.exported = assets.length;
+  progress.copied = assets.length;
   return progress;
 }
 

@@ -8,13 +8,12 @@ import { bucketIdKey } from '../storage/keys.ts';
 import { withMirrorIdCheck } from '../storage/mirror-id.ts';
 import { openStorage } from '../storage/open.ts';
 import type { Storage } from '../storage/storage.ts';
-import type { Copying } from '../verify/copy/copy-each.ts';
-import { type Restoring, restore } from '../verify/copy/restore.ts';
+import { type Copying, nothingCopied } from '../verify/copy/copy-each.ts';
+import { restore } from '../verify/copy/restore.ts';
 import { type Selection, WrongSelection } from '../verify/copy/select-copies.ts';
 import { openDatabase } from './open-database.ts';
 
-export type { Copying, Restoring };
-export { WrongSelection };
+export { type Copying, nothingCopied, WrongSelection };
 
 export interface RestoreRequest extends Selection {
   to: StorageTarget;
@@ -23,11 +22,11 @@ export interface RestoreRequest extends Selection {
 }
 
 /** Called during a restore or an export. */
-export interface CopyReport<Progress> {
+export interface CopyReport {
   start: (from: string, to: string) => void;
   /** Called with one sentence for each asset that could not be copied. */
   problem: (line: string) => void;
-  progress: (progress: Readonly<Progress>) => void;
+  progress: (progress: Readonly<Copying>) => void;
 }
 
 /**
@@ -37,8 +36,8 @@ export interface CopyReport<Progress> {
 export async function restoreFrom(
   config: CopyConfig,
   { to, overwrite, ...selection }: RestoreRequest,
-  { log, stop, report }: { log: Log; stop: AbortSignal; report: CopyReport<Restoring> },
-): Promise<Restoring> {
+  { log, stop, report }: { log: Log; stop: AbortSignal; report: CopyReport },
+): Promise<Copying> {
   await using open = new AsyncDisposableStack();
   requireOther(config, to);
   const { store, storage } = await openMirror(config, { log, stop, open });

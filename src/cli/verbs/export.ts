@@ -3,8 +3,8 @@ import { resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { z } from 'zod';
-import { type Exporting, type ExportRequest, wrongTemplate } from '../../offline/export.ts';
-import type { CopyReport } from '../../offline/restore.ts';
+import { type ExportRequest, wrongTemplate } from '../../offline/export.ts';
+import type { Copying, CopyReport } from '../../offline/restore.ts';
 import { type AssetFilterOptions, filterOf } from '../asset-filters.ts';
 import { asUsage, runCopy } from '../copy-report.ts';
 import { UsageError } from '../failures.ts';
@@ -44,14 +44,9 @@ function targetOf(place: string): ExportRequest['to'] {
 
 /** Returns how many assets could not be exported. @throws UsageError */
 export const exportAssets = (
-  work: (report: CopyReport<Exporting>) => Promise<Exporting>,
+  work: (report: CopyReport) => Promise<Copying>,
   options: { json?: boolean; stop: AbortSignal },
-): Promise<number> =>
-  runCopy(work, {
-    ...options,
-    ...{ verb: 'export', past: 'exported', doneOf: ({ exported }) => exported },
-    initial: { total: undefined, exported: 0, bytes: 0, present: 0, failed: 0 },
-  }).catch(filterAsUsage);
+): Promise<number> => runCopy(work, { ...options, verb: 'export', past: 'exported' }).catch(filterAsUsage);
 
 /** Writes the list of what would be exported. An existing file is replaced only with `overwrite`. @throws UsageError */
 export async function writeManifest(

@@ -1,4 +1,4 @@
-import type { CopyReport, RestoreRequest, Restoring } from '../../offline/restore.ts';
+import type { Copying, CopyReport, RestoreRequest } from '../../offline/restore.ts';
 import { runCopy } from '../copy-report.ts';
 import { UsageError } from '../failures.ts';
 import { placeOf } from '../options.ts';
@@ -36,11 +36,6 @@ export function requestOf(assetIds: string[], options: RestoreOptions): RestoreR
 
 /** Returns how many assets could not be restored. @throws UsageError */
 export const restore = (
-  work: (report: CopyReport<Restoring>) => Promise<Restoring>,
+  work: (report: CopyReport) => Promise<Copying>,
   options: { json?: boolean; stop: AbortSignal },
-): Promise<number> =>
-  runCopy(work, {
-    ...options,
-    ...{ verb: 'restore', past: 'restored', doneOf: ({ restored }) => restored },
-    initial: { total: undefined, restored: 0, bytes: 0, present: 0, failed: 0 },
-  });
+): Promise<number> => runCopy(work, { ...options, verb: 'restore', past: 'restored' });

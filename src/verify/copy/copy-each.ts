@@ -7,6 +7,8 @@ import { copyFile, type FileToCopy } from './copy-file.ts';
 export interface Copying {
   /** Selected assets and the bytes of their files; undefined until they are counted. */
   total: { assets: number; bytes: number } | undefined;
+  /** Assets that are complete at the target. */
+  copied: number;
   /** Of all files at the target. */
   bytes: number;
   /** Assets that were complete at the target before. */
@@ -15,12 +17,14 @@ export interface Copying {
   failed: number;
 }
 
-export interface CopyOptions<Progress extends Copying> {
+export const nothingCopied: Readonly<Copying> = { total: undefined, copied: 0, bytes: 0, present: 0, failed: 0 };
+
+export interface CopyOptions {
   /** Replaces files at the target that have other content. */
   overwrite: boolean;
   /** Called with one sentence for each problem. */
   onProblem: (line: string) => void;
-  onProgress: (progress: Readonly<Progress>) => void;
+  onProgress: (progress: Readonly<Copying>) => void;
   signal: AbortSignal;
 }
 
@@ -49,14 +53,11 @@ export async function countSelected<T extends { bytes: number }>(
  * Copies the files of the selected assets, verifies each, and updates `progress`. Files that are at the target already are
  * compared and stay, so that an interrupted copy can be continued. `onCopied`: called when all files of an asset are there.
  */
-export async function copyEach<
-  T extends { assetId: string; files: FileToCopy[]; flaw?: string },
-  Progress extends Copying,
->(
+export async function copyEach<T extends { assetId: string; files: FileToCopy[]; flaw?: string }>(
   places: { storage: Storage; target: Storage },
   selected: AsyncIterable<Selected<T>>,
-  progress: Progress,
-  options: CopyOptions<Progress> & { onCopied: (one: T) => void },
+  progress: Copying,
+  options: CopyOptions & { onCopied?: (one: T) => void },
 ): Promise<void> {
   const { onProblem, onProgress, signal } = options;
   const failed = (assetId: string, problem: string) => {
@@ -66,14 +67,16 @@ export async function copyEach<
   const copy = async (one: T) => {
     try {
       if (!(await copyAsset(places, one, progress, options))) progress.present++;
-      if (one.flaw === undefined) options.onCopied(one);
-      else failed(one.assetId, one.flaw);
+      if (one.flaw !== undefined) return failed(one.assetId, one.flaw);
+      progress.copied++;
+      options.onCopied?.(one);
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof StorageUnavailable && error.scope === 'all') throw error;
       failed(one.assetId, reasonOf(error));
+    } finally {
+      onProgress(progress);
     }
-    onProgress(progress);
   };
   let waiting: T[] = [];
   for await (const one of selected) {
@@ -88,11 +91,11 @@ export async function copyEach<
 }
 
 /** False: all files were there before. Also sets length and checksum of each of `files`. */
-async function copyAsset<Progress extends Copying>(
+async function copyAsset(
   places: { storage: Storage; target: Storage },
   { files }: { files: FileToCopy[] },
-  progress: Progress,
-  { overwrite, onProgress, signal }: CopyOptions<Progress>,
+  progress: Copying,
+  { overwrite, onProgress, signal }: CopyOptions,
 ): Promise<boolean> {
   let isNew = false;
   for (const file of files) {

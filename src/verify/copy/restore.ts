@@ -1,13 +1,7 @@
 import type { Storage } from '../../storage/storage.ts';
 import type { Store } from '../../store/store.ts';
-import { type Copying, type CopyOptions, copyEach, countSelected } from './copy-each.ts';
+import { type Copying, type CopyOptions, copyEach, countSelected, nothingCopied } from './copy-each.ts';
 import { type Copy, type Selection, selectCopies } from './select-copies.ts';
-
-/** The progress of a restore, and its result at the end. */
-export interface Restoring extends Copying {
-  /** Assets that are complete at the target. */
-  restored: number;
-}
 
 interface RestoreDeps {
   store: Pick<Store, 'assets' | 'versions' | 'connections' | 'now'>;
@@ -17,17 +11,17 @@ interface RestoreDeps {
   keepVersions: number;
 }
 
-type RestoreOptions = CopyOptions<Restoring> & { selection: Selection };
+type RestoreOptions = CopyOptions & { selection: Selection };
 
 /**
  * Copies the selected files to `target`, under the same keys, each verified by length and checksum. The record of an asset is
  * written last. Files that are there already are compared and stay, so that a restore can be continued.
  * @throws WrongSelection
  */
-export async function restore(deps: RestoreDeps, options: RestoreOptions): Promise<Restoring> {
+export async function restore(deps: RestoreDeps, options: RestoreOptions): Promise<Copying> {
   const { store, keepVersions } = deps;
   const { selection, onProblem, onProgress, signal } = options;
-  const progress: Restoring = { total: undefined, restored: 0, bytes: 0, present: 0, failed: 0 };
+  const progress: Copying = { ...nothingCopied };
   progress.total = await countSelected(selectCopies(store, selection), signal);
   onProgress(progress);
   const { asOf } = selection;
@@ -36,10 +30,7 @@ export async function restore(deps: RestoreDeps, options: RestoreOptions): Promi
       'KEEP_VERSIONS is shorter than the time since --as-of: files that were superseded soon after it are no longer kept',
     );
   }
-  const onCopied = () => {
-    progress.restored++;
-  };
-  await copyEach(deps, underSameKeys(selectCopies(store, selection)), progress, { ...options, onCopied });
+  await copyEach(deps, underSameKeys(selectCopies(store, selection)), progress, options);
   return progress;
 }
 

@@ -1,34 +1,28 @@
 import { PassThrough } from 'node:stream';
 import type { Storage } from '../../storage/storage.ts';
 import type { Store } from '../../store/store.ts';
-import { type Copying, type CopyOptions, copyEach, countSelected } from '../copy/copy-each.ts';
+import { type Copying, type CopyOptions, copyEach, countSelected, nothingCopied } from '../copy/copy-each.ts';
 import { WrongSelection } from '../copy/select-copies.ts';
 import { manifestHead, manifestLines } from './export-list.ts';
 import { manifestName } from './export-names.ts';
 import { type ExportSelection, selectExports } from './select-exports.ts';
-
-/** The progress of an export, and its result at the end. */
-export interface Exporting extends Copying {
-  /** Assets whose files are at the target. */
-  exported: number;
-}
 
 export interface ExportDeps {
   store: Pick<Store, 'assets' | 'connections'>;
   storage: Storage;
 }
 
-export type ExportOptions = CopyOptions<Exporting> & { selection: ExportSelection };
+export type ExportOptions = CopyOptions & { selection: ExportSelection };
 
 /**
  * Copies the files of the selected assets to `target`, each verified, and writes a manifest of those that are there. Files that
  * are there already are compared and stay, so that an export can be continued.
  * @throws WrongSelection if the target has another file with the name of the manifest
  */
-export async function exportAssets(deps: ExportDeps & { target: Storage }, options: ExportOptions): Promise<Exporting> {
+export async function exportAssets(deps: ExportDeps & { target: Storage }, options: ExportOptions): Promise<Copying> {
   const { selection, onProgress, signal } = options;
   const selected = () => selectExports(deps.store, selection);
-  const progress: Exporting = { total: undefined, exported: 0, bytes: 0, present: 0, failed: 0 };
+  const progress: Copying = { ...nothingCopied };
   if (!options.overwrite) await requireOwnManifest(deps.target, signal);
   progress.total = await countSelected(selected(), signal);
   onProgress(progress);
@@ -41,10 +35,7 @@ export async function exportAssets(deps: ExportDeps & { target: Storage }, optio
   try {
     await copyEach(deps, selected(), progress, {
       ...options,
-      onCopied(one) {
-        progress.exported++;
-        manifest.write(manifestLines(one));
-      },
+      onCopied: (one) => manifest.write(manifestLines(one)),
     });
     manifest.end();
     await written;

@@ -79,7 +79,7 @@ describe.each(sources)('a restore from $name', (source) => {
         signal: new AbortController().signal,
       },
     );
-    expect(result).toMatchObject({ restored: 1, failed: 1 });
+    expect(result).toMatchObject({ copied: 1, failed: 1 });
     await clear();
   });
 
@@ -105,7 +105,7 @@ describe.each(sources)('a restore from $name', (source) => {
         expect(Object.keys(there)).toHaveLength(Math.min(steps - 1, 6));
         expect(all).toMatchObject(there);
         if (Object.keys(there).some((key) => key.endsWith('.asset.json'))) expect(there).toEqual(all);
-        expect(await restoring(target)).toMatchObject({ restored: 1, failed: 0 });
+        expect(await restoring(target)).toMatchObject({ copied: 1, failed: 0 });
         expect(await textsIn(target)).toEqual(all);
         await clear();
       }
@@ -147,7 +147,7 @@ describe.each(sources)('a restore from $name', (source) => {
       expect(right).toMatchObject(there);
     }
     const { stdout } = await run(process.execPath, words, { env });
-    expect(JSON.parse(stdout)).toMatchObject({ restored: 8, failed: 0 });
+    expect(JSON.parse(stdout)).toMatchObject({ copied: 8, failed: 0 });
     expect(await sums(target)).toEqual(right);
     expect(await leftovers()).toEqual([]);
     await clear();

@@ -39,17 +39,17 @@ describe.each(sources)('a restore from $name', (source) => {
     const path = newPlace();
     await restored({ to: to(path), assetIds: [id] });
     const all = await textsAt(path);
-    expect(await restored({ to: to(path), assetIds: [id] })).toMatchObject({ restored: 1, present: 1 });
+    expect(await restored({ to: to(path), assetIds: [id] })).toMatchObject({ copied: 1, present: 1 });
 
     const there = await openDirectory({ path });
     const key = Object.keys(all).find((each) => each.endsWith('film.mp4'))!;
     await there.put(key, 'WRONG');
     const so = await restored({ to: to(path), assetIds: [id] });
-    expect(so).toMatchObject({ restored: 0, failed: 1 });
+    expect(so).toMatchObject({ copied: 0, failed: 1 });
     expect(so.problems).toEqual([`asset ${id}: ${key} is there with other content; --overwrite replaces it`]);
     expect((await contentOf(there, key))!.toString()).toBe('WRONG');
     expect(await restored({ to: to(path), assetIds: [id], overwrite: true })).toMatchObject({
-      restored: 1,
+      copied: 1,
       present: 0,
     });
     expect(await textsAt(path)).toEqual(all);
@@ -80,7 +80,7 @@ describe.each(sources)('a restore from $name', (source) => {
     await stage.ground.storage.put(media!.key, 'DAMAGED');
     const path = newPlace();
     const so = await restored({ to: to(path), assetIds: [bad, good] });
-    expect(so).toMatchObject({ restored: 1, failed: 1 });
+    expect(so).toMatchObject({ copied: 1, failed: 1 });
     expect(so.problems).toEqual([expect.stringContaining(`${media!.key} is damaged: it has CRC-32`)]);
     expect(await textsAt(path)).toEqual(await objectsOf(good));
     expect(await (await openDirectory({ path })).head(media!.key)).toBeUndefined();
@@ -132,7 +132,7 @@ describe.each(sources)('a restore from $name', (source) => {
     const second = await restore(id, '--to', path, '--json');
     expect(second.code).toBe(1);
     expect(JSON.parse(second.output)).toMatchObject({
-      restored: 0,
+      copied: 0,
       failed: 1,
       problems: [expect.stringContaining(media!.key)],
     });
@@ -153,7 +153,7 @@ describe.each(sources)('a restore from $name', (source) => {
       const id = await newFilm('to a bucket');
       const ground = await newBucket(s3, { prefix: 'restored/here' });
       const so = await restored({ to: { kind: 's3', bucket: ground.bucket, prefix: 'restored/here' }, assetIds: [id] });
-      expect(so).toMatchObject({ restored: 1, failed: 0 });
+      expect(so).toMatchObject({ copied: 1, failed: 0 });
       expect(await textsIn(ground.storage)).toEqual(await objectsOf(id));
       expect(
         await restored({ to: { kind: 's3', bucket: ground.bucket, prefix: 'restored/here' }, assetIds: [id] }),

@@ -33,7 +33,7 @@ describe.each(sources)('a restore from $name', (source) => {
     const path = newPlace();
     const so = await restored({ to: to(path), assetIds: [id], version: versionName(version!.replacedAt) });
     expect(so).toMatchObject({
-      restored: 1,
+      copied: 1,
       present: 0,
       failed: 0,
       total: { assets: 1, bytes: version!.bytes },
@@ -43,7 +43,7 @@ describe.each(sources)('a restore from $name', (source) => {
     expect(await textsAt(path)).toEqual(good);
 
     const now = newPlace();
-    expect(await restored({ to: to(now), assetIds: [id] })).toMatchObject({ restored: 1, failed: 0 });
+    expect(await restored({ to: to(now), assetIds: [id] })).toMatchObject({ copied: 1, failed: 0 });
     expect(await textsAt(now)).toEqual(await objectsOf(id));
 
     // The current file is damaged: the earlier version is copied, and does not pass for the current one.
@@ -52,7 +52,7 @@ describe.each(sources)('a restore from $name', (source) => {
     await stage.store.contents.requestRepair(id, [{ kind: 'media', remedy: 'fetch' }]);
     const instead = newPlace();
     expect(await restored({ to: to(instead), assetIds: [id] })).toMatchObject({
-      restored: 0,
+      copied: 0,
       failed: 1,
       problems: [expect.stringContaining(`asset ${id}: its current file is not complete in the bucket`)],
     });
@@ -76,19 +76,19 @@ describe.each(sources)('a restore from $name', (source) => {
 
     const [then, later] = [newPlace(), newPlace()];
     expect(await restored({ to: to(then), companyId, asOf: before })).toMatchObject({
-      restored: 2,
+      copied: 2,
       failed: 0,
       problems: [],
     });
     expect(await textsAt(then)).toEqual({ ...early, ...other });
-    expect(await restored({ to: to(later), companyId, asOf: after })).toMatchObject({ restored: 2, failed: 0 });
+    expect(await restored({ to: to(later), companyId, asOf: after })).toMatchObject({ copied: 2, failed: 0 });
     expect(await textsAt(later)).toEqual({ ...(await objectsOf(first)), ...(await objectsOf(third)) });
     expect(await restored({ to: to(newPlace()), companyId, asOf: new Date(0) })).toMatchObject({
-      restored: 0,
+      copied: 0,
       failed: 0,
     });
     expect(await restored({ to: to(newPlace()), assetIds: [third], asOf: before })).toMatchObject({
-      restored: 0,
+      copied: 0,
       failed: 1,
       problems: [expect.stringContaining(`asset ${third}: it had no copy in the bucket at that time`)],
     });
@@ -122,7 +122,7 @@ describe.each(sources)('a restore from $name', (source) => {
       transcript: { state: 'mirrored' },
     });
     const path = newPlace();
-    expect(await restored({ to: to(path), ...request })).toMatchObject({ restored: 1, failed: 0 });
+    expect(await restored({ to: to(path), ...request })).toMatchObject({ copied: 1, failed: 0 });
     expect(await textsAt(path)).toEqual(await objectsOf(id));
     expect(await stage.events({ kind: 'asset.replaced', assetId: id })).toEqual([]);
 

@@ -92,7 +92,7 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
     test('exported files get readable names, and a manifest lists them', async () => {
       const path = newPlace();
       expect(await exported({ to: { kind: 'directory', path } })).toMatchObject({
-        ...{ exported: 3, present: 0, failed: 0, problems: [] },
+        ...{ copied: 3, present: 0, failed: 0, problems: [] },
         total: { assets: 3, bytes: 14 },
       });
       const files = await filesAt(path);
@@ -108,13 +108,13 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
       for (const id of ids) expect(manifest).toContain(`,${id},`);
 
       // Again: everything is there. A file with other content is only replaced on request.
-      expect(await exported({ to: { kind: 'directory', path } })).toMatchObject({ exported: 3, present: 3 });
+      expect(await exported({ to: { kind: 'directory', path } })).toMatchObject({ copied: 3, present: 3 });
     });
 
     test('an export has the assets, sidecars and names that were chosen', async () => {
       const path = newPlace();
       const request = { filter: { companyId, tag: ['red', 'blue'] }, names: '{uploadDate:yyyy}/{id}', sidecars: true };
-      expect(await exported({ ...request, to: { kind: 'directory', path } })).toMatchObject({ exported: 1, failed: 0 });
+      expect(await exported({ ...request, to: { kind: 'directory', path } })).toMatchObject({ copied: 1, failed: 0 });
       const asset = (await stage.assets(companyId)).find(({ name }) => name === 'beach')!;
       const files = await filesAt(path);
       expect([...files.keys()].sort()).toEqual([
@@ -172,7 +172,7 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
 
     test('an export to a .zip file has the same files', async () => {
       const path = `${newPlace()}.zip`;
-      expect(await exported({ to: { kind: 'zip', path } })).toMatchObject({ exported: 3, failed: 0, bytes: 14 });
+      expect(await exported({ to: { kind: 'zip', path } })).toMatchObject({ copied: 3, failed: 0, bytes: 14 });
       const entries = await entriesOf(await readFile(path));
       expect(entries.get('manifest.csv')).toContain(ids[0]);
       entries.delete('manifest.csv');
@@ -206,7 +206,7 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
       try {
         const path = newPlace();
         const so = await exported({ to: { kind: 'directory', path } });
-        expect(so).toMatchObject({ exported: 2, failed: 1 });
+        expect(so).toMatchObject({ copied: 2, failed: 1 });
         expect(so.problems[0]).toContain(`${asset.media!.key} is damaged: it has CRC-32`);
         expect([...(await filesAt(path)).keys()].filter((name) => name.endsWith('.mp4'))).toHaveLength(2);
         expect((await filesAt(path)).get('manifest.csv')).not.toContain(asset.id);
@@ -235,7 +235,7 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
       expect(lines).toHaveLength(4);
       expect(problems).toEqual([expect.stringContaining(`asset ${id}: it has no complete copy in the bucket`)]);
       const so = await exported({ to: { kind: 'directory', path: newPlace() } });
-      expect(so).toMatchObject({ exported: 3, failed: 1, problems });
+      expect(so).toMatchObject({ copied: 3, failed: 1, problems });
 
       const answer = await fetch(`${stage.ground.publicUrl}/api/asset-zip?companyId=${companyId}`, {
         headers: { authorization: `Bearer ${stage.ground.environment.ADMIN_TOKEN}` },
@@ -252,15 +252,15 @@ describe.each([{ name: 'a directory', s3: undefined }, ...(s3 ? [{ name: `a buck
       const request = { to: { kind: 'directory', path } as const, filter: { companyId, state: 'mirrored' as const } };
       await expect(exported(request)).rejects.toThrow('manifest.csv that no export wrote. Use --overwrite');
       expect(await filesAt(path)).toEqual(new Map([['manifest.csv', 'mine']]));
-      expect(await exported({ ...request, overwrite: true })).toMatchObject({ exported: 3, failed: 0 });
+      expect(await exported({ ...request, overwrite: true })).toMatchObject({ copied: 3, failed: 0 });
     });
 
     test('an archive that exists is replaced only on request', async () => {
       const path = `${newPlace()}.zip`;
       const request = { to: { kind: 'zip', path } as const, filter: { companyId, state: 'mirrored' as const } };
-      expect(await exported(request)).toMatchObject({ exported: 3 });
+      expect(await exported(request)).toMatchObject({ copied: 3 });
       await expect(exported(request)).rejects.toThrow('exists already. Use --overwrite');
-      expect(await exported({ ...request, overwrite: true })).toMatchObject({ exported: 3, failed: 0 });
+      expect(await exported({ ...request, overwrite: true })).toMatchObject({ copied: 3, failed: 0 });
     });
   },
 );
