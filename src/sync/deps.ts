@@ -3,7 +3,6 @@ import type { Log } from '../floor/log.ts';
 import type { Timings } from '../floor/timings.ts';
 import type { Access } from '../pacing/with-token.ts';
 import type { LibraryClient } from '../source/client.ts';
-import type { StoredTokens } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { SyncLease } from '../store/syncs/lease.ts';
 import type { TakenSync } from '../store/syncs/take-lease.ts';
@@ -41,7 +40,5 @@ export interface Run {
   settings: Record<string, unknown>;
   lease: SyncLease;
   problems: Problems;
-  /** The tokens that were read with the lease, until the first page is requested with them. */
-  storedTokens: StoredTokens | undefined;
   signal: AbortSignal;
 }

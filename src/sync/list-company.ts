@@ -105,11 +105,8 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
   const filter = projectId !== undefined ? { projectId } : { assetType };
   const request = (token: string) =>
     deps.client.listAssets({ token, signal, companyId: company.id, cursor, since, ...filter });
-  // The first request comes right after /me, so the token that was read with the lease is still valid.
-  const stored = run.storedTokens;
-  run.storedTokens = undefined;
   try {
-    return await deps.withToken(sync.connectionId, request, { stored });
+    return await deps.withToken(sync.connectionId, request);
   } catch (error) {
     const isRefused = error instanceof HttpError && cursorRefused.has(error.status);
     if (isRefused && pages === 0 && listing.isResumed) return 'cursor expired';

@@ -49,9 +49,7 @@ export async function runSyncs(deps: SyncDeps, connectionId: string, stop: Abort
       if (sync === 'busy') return { outcome: 'busy', done };
       if (sync === undefined) return { outcome: 'done', done };
       isTaken = true;
-      // A token that is about to expire is refreshed by the request to /me, and then the listing must not use the old one.
-      const storedTokens = sync.storedTokens.isFresh ? sync.storedTokens : undefined;
-      const run: Run = { sync, settings: sync.settings, lease, problems: new Problems(), storedTokens, signal };
+      const run: Run = { sync, settings: sync.settings, lease, problems: new Problems(), signal };
       const end = await runSync(deps, run).catch((error) => endEarly(deps, run, error));
       if (end === 'released') {
         isReleased = true;

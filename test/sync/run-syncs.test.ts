@@ -34,7 +34,7 @@ describe('the requests of a sync', () => {
     expect(await stage.ids(companyId)).toContain(hidden);
   });
 
-  test('a sync without changes takes two requests and seven statements, and is recorded', async () => {
+  test('a sync without changes takes two requests and eight statements, and is recorded', async () => {
     const { companyId, connectionId } = await stage.company();
     await stage.upload(companyId, 3);
     await stage.sync(connectionId);
@@ -58,7 +58,7 @@ describe('the requests of a sync', () => {
       return text === 'begin' && next && ofRun.includes(next);
     });
     expect(begins).toHaveLength(2);
-    expect(ofRun.map(({ text }) => text.trim())).toHaveLength(3);
+    expect(ofRun.map(({ text }) => text.trim())).toHaveLength(4);
     expect(await stage.admin.requests()).toHaveLength(2);
     expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 2000);
     expect(await stage.store.connections.get(connectionId)).toMatchObject({ syncOwner: null, syncUntil: null });
