@@ -11,14 +11,12 @@ import { followCursors } from './follow-cursors.ts';
 import { judgeMissing } from './judge-missing.ts';
 import { judgeReplaced } from './judge-replaced.ts';
 import { listedOn, selectable } from './listed-asset.ts';
-import { interruptListing } from './problems.ts';
+import { interruptListing, isResumable } from './problems.ts';
 
 /** Maximum of unreadable items that are tracked. With more, none of them counts as repaired. */
 const mostUnreadable = 1000;
 /** Maximum of pages in a row without a new asset, if the last listing of the company did not end. */
 const mostIdlePagesAgain = 10;
-/** How long after its last page an interrupted listing is resumed. Then it fails, so that other companies are listed. */
-const resumedForMs = 15 * 60_000;
 /** Statuses with which a library may refuse a cursor. */
 const cursorRefused = new Set([400, 404, 410, 422]);
 
@@ -40,7 +38,8 @@ export async function listCompany(
   let upcoming = isListed ? undefined : requestPage(deps, run, listing);
   while (upcoming) {
     const page = await upcoming;
-    if (page === 'cursor expired') return listCompany(deps, run, company, { ...start, cursor: null, newest: null });
+    if (page === 'cursor expired')
+      return listCompany(deps, run, company, { ...start, cursor: null, newest: null, restarted: true });
     const assets = readPage(run, listing, page);
     // The next page is requested while this one is recorded. Its error is handled after that.
     upcoming = listing.cursor === undefined ? undefined : requestPage(deps, run, listing);
@@ -93,9 +92,8 @@ function openListing(
 }
 type Listing = ReturnType<typeof openListing>;
 
-/** Whether a page was recorded lately: in this run, or before it was interrupted. */
-const makesProgress = ({ start }: Listing, pages: number) =>
-  pages > 0 || Date.now() - (start.recordedAt ?? Number.NEGATIVE_INFINITY) < resumedForMs;
+/** `pages`: those that this run has recorded. */
+const makesProgress = ({ start }: Listing, pages: number) => (pages > 0 && !start.restarted) || isResumable(start);
 
 async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<AssetPage | 'cursor expired'> {
   const { sync, problems, signal } = run;

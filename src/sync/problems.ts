@@ -3,6 +3,7 @@ import type { Held } from '../floor/held-changes.ts';
 import type { Reason } from '../floor/reason-codes.ts';
 import { combineReasons } from '../floor/reasons.ts';
 import { HttpError } from '../source/http.ts';
+import type { CompanyPosition } from '../store/database/schema.ts';
 
 /** The first five reasons, and the number of others. */
 class FirstReasons {
@@ -47,6 +48,16 @@ export class Problems {
 /** An error after at least one page of a listing: the next run resumes at its cursor. */
 export class ListingInterrupted extends NamedError {}
 
+/** How long after its last page an interrupted listing is resumed. Then it fails, so that other companies are listed. */
+const resumedForMs = 15 * 60_000;
+
+/** Whether the interrupted listing of a company is worth another try: it had a page lately, and has not begun anew. */
+export function isResumable({ recordedAt, restarted }: CompanyPosition): boolean {
+  const ageMs = Date.now() - (recordedAt ?? Number.NEGATIVE_INFINITY);
+  // The clock of the host that recorded it may have been ahead.
+  return !restarted && Math.abs(ageMs) < resumedForMs;
+}
+
 /** @throws ListingInterrupted if the listing makes progress and another try may succeed; otherwise `error` itself */
 export function interruptListing(error: unknown, makesProgress: boolean): never {
   const final = error instanceof Rejected || (error instanceof HttpError && error.status < 500);
@@ -58,5 +69,4 @@ const concernsConnection = (error: unknown) =>
   error instanceof LeaseLost || error instanceof Disconnected || error instanceof RetryLater;
 
 /** Whether an error stops the whole run, and not just one company or asset. */
-export const stopsRun = (error: unknown, signal: AbortSignal) =>
-  signal.aborted || error instanceof ListingInterrupted || concernsConnection(error);
+export const stopsRun = (error: unknown, signal: AbortSignal) => signal.aborted || concernsConnection(error);

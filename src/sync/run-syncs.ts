@@ -13,7 +13,7 @@ import { span, traceHere } from '../tracing/tracing.ts';
 import type { Run, SyncDeps } from './deps.ts';
 import { EndlessListing } from './follow-cursors.ts';
 import { listCompany } from './list-company.ts';
-import { ListingInterrupted, Problems, stopsRun } from './problems.ts';
+import { interruptListing, isResumable, ListingInterrupted, Problems, stopsRun } from './problems.ts';
 import { requestAssets } from './request-assets.ts';
 
 /** Companies of a connection that are listed at once, if its settings allow as many. */
@@ -154,7 +154,10 @@ async function readCompanies(
 ): Promise<ReadableCompany[]> {
   const { connectionId } = sync;
   const me = storable(
-    await withToken(connectionId, (token) => client.me({ token, signal }), { stored: sync.storedTokens }),
+    await withToken(connectionId, (token) => client.me({ token, signal }), { stored: sync.storedTokens }).catch(
+      // An outage of the library must not discard the pages that are recorded.
+      (error) => interruptListing(error, Object.values(sync.position).some(isResumable)),
+    ),
   );
   if (me.user.id !== sync.userId) {
     throw new KnownError({ code: 'another_user' });
@@ -193,6 +196,7 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
   const searching = projectId !== undefined && companyId === undefined;
   const isFound = Object.values(sync.position).some(({ done }) => done);
   let withoutProject = 0;
+  let interrupted: ListingInterrupted | undefined;
   const atOnce = Math.min(companiesAtOnce, ceilingOf(run.settings, companiesAtOnce));
   await concurrently(listed, atOnce, async (company) => {
     try {
@@ -202,6 +206,10 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
       if (stopsRun(error, stoppable.signal)) {
         stopping.abort(error);
         throw error;
+      }
+      if (error instanceof ListingInterrupted) {
+        interrupted = error;
+        return;
       }
       if (error instanceof EndlessListing) deps.endless.add(company.id);
       if (searching && error instanceof HttpError && error.status < 500) {
@@ -213,4 +221,6 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
       deps.log.warn({ event: 'company.listing_failed', ...fields, err: error }, 'company not listed');
     }
   });
+  // The other companies are listed first.
+  if (interrupted) throw interrupted;
 }

@@ -50,6 +50,9 @@ describe('the pages of a listing', () => {
     expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'running', pages: 1 });
     // An outage of some minutes does not cost the pages that are recorded.
     expect(await stage.run(connectionId)).toMatchObject({ outcome: 'interrupted' });
+    await stage.admin.addFault({ endpoint: 'me', status: 502, times: 3 });
+    expect(await stage.run(connectionId)).toMatchObject({ outcome: 'interrupted' });
+    expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'running', pages: 1 });
     await stage.query(
       `UPDATE syncs SET position = jsonb_set(position, ARRAY[$2, 'recordedAt'], to_jsonb($3::bigint)) WHERE id = $1`,
       [id, companyId, Date.now() - 15 * 60_000],
@@ -102,6 +105,16 @@ describe('the pages of a listing', () => {
     expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
     expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'done', pages: 3, seen: 250 });
     expect(await stage.ids(companyId)).toEqual(ids.sort());
+  });
+
+  test('a listing that has begun again fails at its next error: it might never end', { tags: 'slow' }, async () => {
+    const { companyId, connectionId } = await stage.company();
+    await stage.upload(companyId, 150);
+    const { id } = await stage.stopInTheMiddle({ companyId, connectionId });
+    await stage.admin.addFault({ endpoint: 'assets', companyId, times: 1, status: 400 });
+    await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 2, status: 500 });
+    await stage.run(connectionId);
+    expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'failed', error: { status: 500 } });
   });
 
   test('a listing begins again if the library no longer knows the cursor', async () => {

@@ -325,6 +325,8 @@ export interface CompanyPosition {
   began?: number;
   /** When its last page was recorded (epoch milliseconds). */
   recordedAt?: number;
+  /** It has begun anew, because the library no longer knew its cursor: once, or it might never end. */
+  restarted?: true;
   /** Its listing is complete; missing assets are still to be checked. */
   listed?: boolean;
   /** The listing may have ended too early. */

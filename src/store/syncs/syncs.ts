@@ -32,7 +32,7 @@ export async function unattended(db: Database, staleMs: number): Promise<string[
     WHERE s.status IN ('waiting', 'running') AND c.status = 'active'
       AND (c.sync_until IS NULL OR c.sync_until < now())
       AND (c.delayed_until IS NULL OR c.delayed_until < now())
-      AND coalesce(s.started_at, s.requested_at) < ${msAgo(staleMs)}`.execute(db);
+      AND (s.status = 'running' OR s.requested_at < ${msAgo(staleMs)})`.execute(db);
   return rows.map((row) => row.connectionId);
 }
 
