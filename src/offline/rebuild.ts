@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { CopyConfig } from '../config/config.ts';
 import type { Log } from '../floor/log.ts';
+import { bucketIdKey } from '../storage/keys.ts';
 import { withMirrorIdCheck } from '../storage/mirror-id.ts';
 import { openStorage } from '../storage/open.ts';
 import { nothingRebuilt, type Rebuilding, rebuild } from '../verify/rebuild/rebuild.ts';
@@ -45,9 +46,9 @@ export async function rebuildFrom(
     { store, storage, thumbnails: config.thumbnails },
     { onProblem: report.problem, onProgress: report.progress, signal: stop },
   );
-  // Last: until all is restored, a running asset-mirror must not accept the bucket and fetch assets that are in it. A bucket without
-  // id and records is not accepted at all: it is the wrong one.
-  const isEmpty = id === proposed && rebuilt.restored + rebuilt.known === 0;
-  if (!isEmpty) await store.bucket.id(async () => id!);
+  // A bucket without id and records is the wrong one.
+  if (id === proposed && rebuilt.restored + rebuilt.known === 0) await objects.remove(bucketIdKey);
+  // Last: until all is restored, a running asset-mirror must not accept the bucket and fetch assets that are in it.
+  else await store.bucket.id(async () => id!);
   return rebuilt;
 }

@@ -109,8 +109,10 @@ function choose(
 }
 
 /** Whether an earlier version is chosen in place of a current file that is damaged, or is being replaced. */
-const isOlder = (asset: Asset | undefined, { version, asOf }: Selection) =>
-  version === undefined && hadCopy(asset, asOf ?? new Date()) && currentCopy(asset!) === undefined;
+function isOlder(asset: Asset | undefined, { version, asOf }: Selection): boolean {
+  if (version !== undefined || !asset?.media || currentCopy(asset)) return false;
+  return asOf === undefined || hadCopy(asset, asOf);
+}
 
 /** Why an asset is not copied; undefined if the selection does not cover it. */
 function whyNotChosen(
@@ -120,7 +122,9 @@ function whyNotChosen(
 ): string | undefined {
   if (!other && (asOf === undefined || hadCopy(asset, asOf))) return whyNone(asset);
   if (assetIds === undefined) return undefined;
-  return other ? 'its copy belongs to another project' : 'it had no copy in the bucket at that time';
+  return other
+    ? 'its copy belongs to another project'
+    : 'it had no copy in the bucket at that time, or was deleted in the library';
 }
 
 const isGone = (asset: Asset | undefined, asOf: Date) => Boolean(asset?.goneAt && asset.goneAt <= asOf);

@@ -57,6 +57,10 @@ describe.each(sources)('a restore from $name', (source) => {
       problems: [expect.stringContaining(`asset ${id}: its current file is not complete in the bucket`)],
     });
     expect(await textsAt(instead)).toEqual(good);
+
+    // So it is while another file replaces the current one.
+    await stage.query(`UPDATE assets SET mirrored_at = NULL WHERE id = $1`, [id]);
+    expect(await restored({ to: to(newPlace()), assetIds: [id] })).toMatchObject({ copied: 0, failed: 1 });
   });
 
   test('a restore of a date has what was current then: no later file, and none that was deleted before', async () => {

@@ -120,9 +120,11 @@ describe.each(grounds())('a lost database ($name)', { timeout: minutes(5) }, (ki
     await loseTheDatabase();
     const right = scene.ground.environment.STORAGE_URL!;
     scene.ground.environment.STORAGE_URL = `${right}-mistyped`;
-    const wrong = await command(scene, 'rebuild');
-    expect(wrong.code, wrong.output).toBe(1);
-    expect(wrong.output).toContain('No records found. Check STORAGE_URL');
+    for (let i = 0; i < 2; i++) {
+      const wrong = await command(scene, 'rebuild');
+      expect(wrong.code, wrong.output).toBe(1);
+      expect(wrong.output).toContain('No records found. Check STORAGE_URL');
+    }
     scene.ground.environment.STORAGE_URL = right;
     const { code, output } = await command(scene, 'rebuild', '--json');
     expect(code, output).toBe(0);
