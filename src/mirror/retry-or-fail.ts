@@ -81,7 +81,8 @@ export async function retryOrFail(deps: RetryDeps, leased: LeasedAsset, error: u
 
 const idsOf = ({ connectionId, id }: LeasedAsset['asset']) => ({ connectionId, assetId: id });
 
-async function classify(deps: RetryDeps, { asset, signal }: LeasedAsset, error: unknown): Promise<Verdict> {
+async function classify(deps: RetryDeps, leased: LeasedAsset, error: unknown): Promise<Verdict> {
+  const { asset, signal } = leased;
   const { log, breaker, libraryBreaker, outages, limiter, timings } = deps;
   // Without a wait, this process would take the same asset again and again.
   if (error instanceof Interrupted && breaker.openReason !== undefined && !signal.aborted)
@@ -89,11 +90,11 @@ async function classify(deps: RetryDeps, { asset, signal }: LeasedAsset, error: 
   if (signal.aborted || error instanceof Interrupted || error instanceof Disconnected) {
     const reason = reasonOf(signal.reason ?? error);
     log.debug({ event: 'asset.handed_back', ...idsOf(asset), reason }, 'asset returned to the queue');
-    return { outcome: 'handed_back', waitMs: 0, reason: null };
+    return handedBack;
   }
-  if (error instanceof StorageUnavailable) return judgeRefusal(deps, asset, error);
+  if (error instanceof StorageUnavailable) return judgeRefusal(deps, leased, error);
   if (error instanceof RetryLater) {
-    if (error.reason.code === 'object_refused') return judgeRefusal(deps, asset, error);
+    if (error.reason.code === 'object_refused') return judgeRefusal(deps, leased, error);
     await limiter.adaptTo(asset.connectionId, error);
     return { outcome: 'later', waitMs: error.waitMs, reason: toReason(error) };
   }
@@ -123,6 +124,8 @@ async function classify(deps: RetryDeps, { asset, signal }: LeasedAsset, error: 
 /** Milliseconds until this process or another one tries again. */
 const soon = () => 5000 + Math.random() * 10_000;
 
+const handedBack: Verdict = { outcome: 'handed_back', waitMs: 0, reason: null };
+
 const bucketUnavailable = (error: string): Verdict => ({
   outcome: 'bucket_unavailable',
   waitMs: soon(),
@@ -132,12 +135,14 @@ const bucketUnavailable = (error: string): Verdict => ({
 /** The bucket refused an object. A check of the bucket shows whether it refuses all objects or only this one. */
 async function judgeRefusal(
   { breaker, log }: RetryDeps,
-  asset: LeasedAsset['asset'],
+  { asset, signal }: LeasedAsset,
   error: StorageUnavailable | RetryLater,
 ): Promise<Verdict> {
   const text = reasonOf(error);
   const mayBeAll = error instanceof RetryLater || error.scope === 'all';
   if (mayBeAll) await breaker.check();
+  // A process that stops does not wait for the check.
+  if (signal.aborted) return handedBack;
   if (mayBeAll && breaker.openReason !== undefined) {
     return bucketUnavailable(text);
   }

@@ -119,7 +119,7 @@ export async function leaseRefresh(db: Database, id: string, tokenVersion: numbe
 export async function renewRefresh(db: Database, id: string, owner: string, ms: number): Promise<void> {
   await sql`
     UPDATE connections SET refresh_until = ${inMs(ms)}
-    WHERE id = ${id} AND refresh_owner = ${owner}`.execute(db);
+    WHERE id = ${id} AND refresh_owner = ${owner} AND refresh_until IS NOT NULL`.execute(db);
 }
 
 /** Saves the pair that replaces `tokenVersion`; its access token is used for `accessMs`. False if another pair already has. */
