@@ -55,8 +55,8 @@ export async function writeManifest(
 ): Promise<void> {
   const target = to === undefined ? process.stdout : createWriteStream(resolve(to), { flags: overwrite ? 'w' : 'wx' });
   await pipeline(Readable.from(lines), target, { end: to !== undefined }).catch((error) => {
-    if (error.code === 'EEXIST') throw new UsageError(`${to} exists. Use --overwrite to replace it.`);
-    throw filterAsUsage(error);
+    if (error.code === 'EEXIST') throw new UsageError(`${to} exists already. Use --overwrite to replace it.`);
+    filterAsUsage(error);
   });
 }
 

@@ -66,6 +66,7 @@ export async function requestDue(db: Database, intervals: SyncIntervals, limit: 
   return rows.map(({ connectionId }) => connectionId);
 }
 
+/** The schedules of these connections, in any order. */
 export async function schedules(db: Database, ids: string[], intervals: SyncIntervals): Promise<SyncSchedule[]> {
   const next = sql`(${intervalOf('scheduled_sync_at', sql`ms`)} + 1) * ms + ${offset}`;
   const { rows } = await sql<SyncSchedule>`

@@ -66,9 +66,10 @@ export async function copyEach<T extends { assetId: string; files: FileToCopy[];
   };
   const copy = async (one: T) => {
     try {
-      if (!(await copyAsset(places, one, progress, options))) progress.present++;
+      const isNew = await copyAsset(places, one, progress, options);
       if (one.flaw !== undefined) return failed(one.assetId, one.flaw);
       progress.copied++;
+      if (!isNew) progress.present++;
       options.onCopied?.(one);
     } catch (error) {
       signal.throwIfAborted();

@@ -26,7 +26,7 @@ export interface Copy {
   files: (Omit<VersionFile, 'bytes'> & { bytes: number | undefined })[];
   bytes: number;
   contentType: string | undefined;
-  /** Why this is not the copy that was asked for. */
+  /** Why this is not the copy that was asked for: a sentence, as of a problem. */
   flaw?: string;
 }
 
