@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import pg from 'pg';
 import { createLog } from '../../src/floor/log.ts';
 import type { ListedAsset, Sync } from '../../src/store/database/schema.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
@@ -17,6 +18,21 @@ export async function newStore(): Promise<{ store: Store; url: string; close(): 
     async close() {
       await store.close();
       await database.drop();
+    },
+  };
+}
+
+/** The same, with a client for statements of the test. */
+export async function newStoreAndClient() {
+  const opened = await newStore();
+  const client = new pg.Client({ connectionString: opened.url });
+  await client.connect();
+  return {
+    ...opened,
+    client,
+    async close() {
+      await client.end();
+      await opened.close();
     },
   };
 }

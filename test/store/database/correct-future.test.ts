@@ -1,16 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import pg from 'pg';
 import { afterAll, expect, test } from 'vitest';
-import { listed, newStore, running } from '../records.ts';
+import { listed, newStoreAndClient, running } from '../records.ts';
 
-const opened = await newStore();
-const { store } = opened;
-const client = new pg.Client({ connectionString: opened.url });
-await client.connect();
-afterAll(async () => {
-  await client.end();
-  await opened.close();
-});
+const opened = await newStoreAndClient();
+const { store, client } = opened;
+afterAll(() => opened.close());
 const minute = 60_000;
 const horizon = {
   lease: minute,

@@ -1,21 +1,20 @@
-import pg from 'pg';
+import type pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openStore, type Store } from '../../../src/store/store.ts';
 import type { TakenSync } from '../../../src/store/syncs/take-lease.ts';
 import { byOperator } from '../../support/reasons.ts';
 import { until } from '../../support/until.ts';
-import { leaseTo, newStore, running, silent } from '../records.ts';
+import { leaseTo, newStoreAndClient, running, silent } from '../records.ts';
 
 /** The number of assets that wait for a transcript. */
 const waiting = 5000;
 
-let opened: Awaited<ReturnType<typeof newStore>>;
+let opened: Awaited<ReturnType<typeof newStoreAndClient>>;
 let client: pg.Client;
 let connectionId: string;
 beforeAll(async () => {
-  opened = await newStore();
-  client = new pg.Client({ connectionString: opened.url });
-  await client.connect();
+  opened = await newStoreAndClient();
+  ({ client } = opened);
   ({ connectionId } = (await running(opened.store, 'acme')).sync);
   await client.query(
     `INSERT INTO assets (id, connection_id, company_id, name, listed, state, next_at, mirrored_at)
@@ -24,7 +23,6 @@ beforeAll(async () => {
   );
 });
 afterAll(async () => {
-  await client?.end();
   await opened?.close();
 });
 

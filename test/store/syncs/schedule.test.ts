@@ -1,16 +1,10 @@
-import pg from 'pg';
 import { afterAll, expect, test } from 'vitest';
 import { why } from '../../support/reasons.ts';
-import { consented, leaseTo, newStore } from '../records.ts';
+import { consented, leaseTo, newStoreAndClient } from '../records.ts';
 
-const opened = await newStore();
-const { store } = opened;
-const client = new pg.Client({ connectionString: opened.url });
-await client.connect();
-afterAll(async () => {
-  await client.end();
-  await opened.close();
-});
+const opened = await newStoreAndClient();
+const { store, client } = opened;
+afterAll(() => opened.close());
 
 const second = 1000;
 const minute = 60 * second;

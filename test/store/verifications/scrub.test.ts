@@ -1,6 +1,6 @@
-import pg from 'pg';
+import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { newStore, running } from '../records.ts';
+import { newStoreAndClient, running } from '../records.ts';
 
 /** In ms. Long, so that a pause between two statements changes no rate. */
 const cycle = 100_000_000;
@@ -9,12 +9,11 @@ const count = 1000;
 const bytes = 2 ** 20;
 const weight = 2 * bytes;
 
-let opened: Awaited<ReturnType<typeof newStore>>;
+let opened: Awaited<ReturnType<typeof newStoreAndClient>>;
 let client: pg.Client;
 beforeAll(async () => {
-  opened = await newStore();
-  client = new pg.Client({ connectionString: opened.url });
-  await client.connect();
+  opened = await newStoreAndClient();
+  ({ client } = opened);
   const { connectionId } = (await running(opened.store, 'acme')).sync;
   await client.query(
     `INSERT INTO assets (id, connection_id, company_id, listed, state, mirrored_at, media, bytes)
@@ -27,7 +26,6 @@ beforeEach(async () => {
   await client.query('UPDATE assets SET verified_at = now(), unverifiable_at = NULL');
 });
 afterAll(async () => {
-  await client?.end();
   await opened?.close();
 });
 
