@@ -240,14 +240,16 @@ export async function startVersity(
   const [objects, facts] = [join(directory, 'versity-objects'), join(directory, 'versity-facts')];
   const older = join(directory, 'versity-versions');
   await Promise.all([mkdir(objects), mkdir(facts), mkdir(older)]);
+  // Not every file system has extended attributes, so metadata is in files. But in v1.8.0, a versioned object whose metadata is in
+  // files stays deleted when it is put again.
+  const metadata = versions ? ['--versioning-dir', older] : ['--sidecar', facts];
   const port = await freePort();
   const child = spawn(
     'versitygw',
-    // Metadata in files: not every file system has extended attributes.
     [
       ...['--port', `127.0.0.1:${port}`, '--region', region, '--quiet', ...(keepAlive ? ['--keep-alive'] : [])],
       ...(tls ? ['--cert', tls.cert, '--key', tls.key] : []),
-      ...['posix', '--sidecar', facts, ...(versions ? ['--versioning-dir', older] : []), objects],
+      ...['posix', ...metadata, objects],
     ],
     {
       stdio: ['ignore', 'ignore', 'pipe'],

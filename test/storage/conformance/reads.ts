@@ -38,6 +38,13 @@ export function reads(open: () => Ground): void {
       expect(await keys('no/such')).toEqual([]);
     });
 
+    test('an object that was removed can be stored again', async () => {
+      await storage.put('comes/back', 'first');
+      await storage.remove('comes/back');
+      await storage.put('comes/back', 'second');
+      expect((await storage.head('comes/back'))?.bytes).toBe(6);
+    });
+
     test('a missing object can be removed repeatedly without an error', async () => {
       await storage.put('goes/away', 'x');
       await storage.remove('goes/away');
