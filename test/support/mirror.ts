@@ -241,8 +241,12 @@ export function operatorOf(ground: Ground) {
         if (!found) return;
         const failed = (line: string) => line.includes('"attempt failed') && line.includes(`"assetId":"${id}"`);
         return { ...found, failedAttempts: ground.logs.flatMap((lines) => lines().filter(failed)) };
-      }).catch((error) => {
-        throw new Error(`${error.message}\nlast seen: ${JSON.stringify(last)}`);
+      }).catch(async (error) => {
+        const details = await api('GET', `/assets/${encodeURIComponent(id)}`).catch(() => undefined);
+        const history = details?.timeline
+          .map(({ at, text }: { at: string; text: string }) => `${at} ${text}`)
+          .join('\n');
+        throw new Error(`${error.message}\nlast seen: ${JSON.stringify(last)}\n${history}`);
       });
     },
     /** Waits until nothing is in transfer. */
