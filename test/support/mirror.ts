@@ -246,7 +246,7 @@ export function operatorOf(ground: Ground) {
         const history = details?.timeline
           .map(({ at, text }: { at: string; text: string }) => `${at} ${text}`)
           .join('\n');
-        throw new Error(`${error.message}\nlast seen: ${JSON.stringify(last)}\n${history}`);
+        throw new Error(`${error.message}\nlast seen: ${JSON.stringify(last)}\n${history ?? 'no history'}`);
       });
     },
     /** Waits until nothing is in transfer. */

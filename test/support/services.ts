@@ -240,8 +240,8 @@ export async function startVersity(
   const [objects, facts] = [join(directory, 'versity-objects'), join(directory, 'versity-facts')];
   const older = join(directory, 'versity-versions');
   await Promise.all([mkdir(objects), mkdir(facts), mkdir(older)]);
-  // Not every file system has extended attributes, so metadata is in files. But in v1.8.0, a versioned object whose metadata is in
-  // files stays deleted when it is put again.
+  // Not every file system has extended attributes, so metadata is in files (`--sidecar`). But with versioning, v1.8.0 then has a
+  // defect: a removed object stays removed when it is put again.
   const metadata = versions ? ['--versioning-dir', older] : ['--sidecar', facts];
   const port = await freePort();
   const child = spawn(
