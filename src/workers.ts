@@ -1,7 +1,7 @@
 import { savedEncryptionKeys } from './config/secrets.ts';
 import type { Context } from './context.ts';
 import { startApplyingFilters } from './filters/apply-filters.ts';
-import { longestWait } from './floor/errors.ts';
+import { longestRepeatedWait, longestWait } from './floor/errors.ts';
 import { neverSent } from './floor/network-problem.ts';
 import { openJobs } from './jobs.ts';
 import type { MirrorDeps } from './mirror/deps.ts';
@@ -186,7 +186,7 @@ function horizonOf({ processing, transcripts, sync, drillInterval, transfer }: C
   return {
     lease: 60_000,
     pause: retry,
-    asset: Math.max(retry, processing.poll, transcripts.delay),
+    asset: Math.max(retry, longestRepeatedWait, processing.poll, transcripts.delay),
     transcript: transcripts.giveUp,
     delivery: longestWebhookWait * 1.25,
     chore: Math.max(24 * 3_600_000, sync.reconcileInterval, drillInterval ?? 0),

@@ -1,6 +1,7 @@
 import { backoff } from '../floor/backoff.ts';
 import {
   Disconnected,
+  longestRepeatedWait,
   longestWait,
   Rejected,
   RetryLater,
@@ -14,6 +15,7 @@ import type { AssetResult } from '../metrics/metrics.ts';
 import { Interrupted, type LeasedAsset } from '../queue/leases.ts';
 import { isTemporary } from '../source/http.ts';
 import { TooSlow } from '../source/min-rate.ts';
+import type { Asset } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 
 /** How a job ended. The queue dashboard shows it. */
@@ -96,7 +98,7 @@ async function classify(deps: RetryDeps, leased: LeasedAsset, error: unknown): P
   if (error instanceof RetryLater) {
     if (error.reason.code === 'object_refused') return judgeRefusal(deps, leased, error);
     await limiter.adaptTo(asset.connectionId, error);
-    return { outcome: 'later', waitMs: error.waitMs, reason: toReason(error) };
+    return waitAsAsked(asset, error);
   }
   const text = reasonOf(error);
   if (neverSent(error) && libraryBreaker.openReason !== undefined) {
@@ -120,6 +122,21 @@ async function classify(deps: RetryDeps, leased: LeasedAsset, error: unknown): P
   log.warn({ event: 'asset.retry_scheduled', ...fields }, 'attempt failed, will retry');
   return { outcome: 'attempt_failed', waitMs: backoff(asset.attempts, first, last), reason, spent: true };
 }
+
+/**
+ * Each time in a row that the library asks for a wait, the asset waits twice as long. A link that always answers 429 delays its
+ * whole connection each time it is requested, so it must be requested ever less often.
+ */
+function waitAsAsked(asset: Asset, error: RetryLater): Verdict {
+  const { waitMs } = error;
+  const reason = toReason(error);
+  if (reason.code !== 'asked_to_wait') return { outcome: 'later', waitMs, reason };
+  const waits = waitsSoFar(asset, reason);
+  return { outcome: 'later', waitMs: Math.min(waitMs * 2 ** waits, longestRepeatedWait), reason, waits: waits + 1 };
+}
+
+/** How often in a row the asset has waited for this reason. Waits for another one do not count. */
+const waitsSoFar = (asset: Asset, { code }: Reason) => (asset.reason?.code === code ? asset.waits : 0);
 
 /** Milliseconds until this process or another one tries again. */
 const soon = () => 5000 + Math.random() * 10_000;
@@ -147,8 +164,7 @@ async function judgeRefusal(
     return bucketUnavailable(text);
   }
   const reason: Reason = { code: 'object_refused', error: text };
-  // The asset may have waited for the library before. Those waits do not count.
-  const waits = asset.reason?.code === reason.code ? asset.waits : 0;
+  const waits = waitsSoFar(asset, reason);
   if (mayBeAll && waits >= mostWaits) return { outcome: 'failed', reason };
   log.warn({ event: 'object.refused', ...idsOf(asset), reason: text }, 'object refused by bucket, will retry');
   return { outcome: 'object_refused', waitMs: backoff(waits, 5000, longestWait), reason, waits: waits + 1 };

@@ -59,9 +59,11 @@ export async function transferInParts(
     // A file that no longer exists at this link may have another link. Requests for a part report this as HttpError, not as Missing.
     const gone = error instanceof HttpError && [404, 410].includes(error.status);
     if (gone || error instanceof OtherVersion || error instanceof UploadLost) await forgetUpload(deps, leased, upload);
-    // An attempt that has stored a part made progress, so it is not counted: the next one resumes with that part.
+    // An attempt that has stored a part made progress, so neither it nor a wait is counted: the next one resumes with that part.
     const isOther = [StorageUnavailable, RetryLater, UploadLost].some((kind) => error instanceof kind);
-    if (done.size > resumedParts && (error instanceof TooSlow || (!isOther && isTemporary(error)))) {
+    const hasProgress = done.size > resumedParts;
+    if (hasProgress) leased.asset.waits = 0;
+    if (hasProgress && (error instanceof TooSlow || (!isOther && isTemporary(error)))) {
       const waitMs = error instanceof TooSlow ? 2 * error.windowMs : deps.timings.firstRetry;
       throw new RetryLater(toReason(error), withMargin(waitMs), { cause: error });
     }

@@ -80,6 +80,21 @@ describe.each(grounds())('a large file ($name)', (kind) => {
     expect(resumed).toHaveLength(1);
   });
 
+  test('an attempt that has stored parts before the library asks to wait begins a new row of waits', async () => {
+    const id = await upload('asked to wait');
+    await scene.admin.addFault({ endpoint: 'media', assetId: id, times: 1, retryAfter: 3 });
+    await scene.resync();
+    const waits = async () =>
+      (await scene.query<{ waits: number }>(`SELECT waits FROM assets WHERE id = '${id}'`))[0]?.waits;
+    await until('the first wait', async () => (await waits()) === 1);
+    // The next wait would take hours if it were the eleventh in a row.
+    await scene.query(`UPDATE assets SET waits = 10 WHERE id = '${id}'`);
+    await scene.admin.addFault({ endpoint: 'media', assetId: id, times: 1, retryAfter: 1, skip: 5 });
+    await until('the second wait', async () => (await waits()) === 1);
+    await scene.mirror.assetIn(id, 'mirrored');
+    expect(await shaAt(id)).toBe(shaOf('asked to wait', size));
+  });
+
   test('a large file without ranges is transferred as one stream', async () => {
     const id = await upload('no ranges');
     await scene.admin.addFault({ endpoint: 'media', assetId: id, ignoreRange: true });

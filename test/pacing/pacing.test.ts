@@ -152,6 +152,28 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
     expect((await stage.assets(companyId)).every((asset) => asset.attempts === 0)).toBe(true);
     expect((await stage.store.connections.get(connectionId))!.adaptiveLimit).toMatchObject({ strikes: 0 });
   });
+
+  test('a link that always answers 429 is requested less and less often, and the other assets are mirrored', async () => {
+    await open({ CONNECTION_CONCURRENCY: '1' });
+    const { companyId, connectionId } = await stage.company();
+    const [id] = await stage.upload(companyId);
+    await stage.admin.addFault({ endpoint: 'media', assetId: id!, retryAfter: 1 });
+    await stage.sync(connectionId);
+    await work();
+    const asset = async () => (await stage.assets(companyId)).find((one) => one.id === id)!;
+    await until('three waits in a row', async () => (await asset()).waits >= 3, patience);
+    expect(await asset()).toMatchObject({ attempts: 0, reason: { code: 'asked_to_wait' } });
+
+    // The next waits take at least 4 and 8 seconds, and the connection waits for one second of each.
+    await stage.upload(companyId, 5);
+    await stage.sync(connectionId);
+    await until('the others to be mirrored', async () => (await mirrored(companyId)) === 5, patience);
+    expect((await asset()).waits).toBeLessThanOrEqual(5);
+
+    await stage.admin.clearFaults();
+    await until('this one, too', async () => (await mirrored(companyId)) === 6, patience);
+    expect(await asset()).toMatchObject({ attempts: 0, waits: 0, reason: null });
+  });
 });
 
 test('5xx answers to one connection slow down and pause that connection only, and it recovers by itself', {
