@@ -82,7 +82,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     perConnection: transfer.perConnection,
     syncIntervals: config.sync,
     goneRetention: config.goneRetention,
-    filters: config.sync,
+    filters: config.filters,
     transcripts: config.transcripts.mirror,
     searchTranscripts: config.transcripts.search,
     thumbnails: config.thumbnails.mirror,

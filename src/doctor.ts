@@ -150,7 +150,7 @@ async function* stoppable<R>(findings: AsyncGenerator<Finding, R>, signal: Abort
 /** Settings that are valid but will cause trouble. */
 async function configuration(config: Config): Promise<Finding[]> {
   const { ok, not } = findingsOn('configuration');
-  const { publicUrl, webhook, sync, transfer } = config;
+  const { publicUrl, webhook, filters, transfer } = config;
   const local = (url: string) => /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(new URL(url).hostname);
   const plain = (url: string | undefined) => url?.startsWith('http:') && !local(url);
   const findings: Finding[] = [];
@@ -187,14 +187,14 @@ async function configuration(config: Config): Promise<Finding[]> {
     const remedy = 'set an https address: with http, others can read the messages, which contain links to reconnect';
     note('WEBHOOK_URL', 'is not https', remedy);
   }
-  const included = unknownTypes(sync.includeTypes);
-  const none = included.length > 0 && included.length === sync.includeTypes.length;
+  const included = unknownTypes(filters.includeTypes);
+  const none = included.length > 0 && included.length === filters.includeTypes.length;
   const remedy = `the types are ${assetTypes.join(', ')}`;
   if (included.length > 0) {
     const found = `${included.join(', ')}: the library names no such type${none ? ', so nothing is mirrored' : ''}`;
     findings.push(not(none ? 'wrong' : 'note', 'INCLUDE_ASSET_TYPES', found, remedy));
   }
-  const excluded = unknownTypes(sync.excludeTypes).join(', ');
+  const excluded = unknownTypes(filters.excludeTypes).join(', ');
   if (excluded) note('EXCLUDE_ASSET_TYPES', `${excluded}: the library names no such type`, remedy);
   if (transfer.perConnection > transfer.concurrency) {
     const found = `is ${transfer.perConnection}, and TRANSFER_CONCURRENCY ${transfer.concurrency}`;

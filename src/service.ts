@@ -36,7 +36,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   const context = await openContext(config, log, options);
   starting.defer(() => context.close());
   const { store, queues, storage, operations, adminToken, metrics } = context;
-  await recordFilterDefaults(store, config.sync, log);
+  await recordFilterDefaults(store, config.filters, log);
 
   // No limit until `stop` is called: after a failed start, the workers get the whole grace.
   let stopBy = Number.POSITIVE_INFINITY;

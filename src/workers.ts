@@ -50,10 +50,10 @@ export async function startWorkers(context: Context) {
   };
   const breaker = bucketBreaker({ ...context, onChange });
   const toLibrary = libraryBreaker({ ...context, onChange });
-  const { instance, transfer, keepVersions, goneRetention, sync: filters } = config;
+  const { instance, transfer, keepVersions, goneRetention, sync, filters } = config;
   const { perConnection } = transfer;
   const horizon = horizonOf(config);
-  const dispatcher = new Dispatcher({ ...context, intervals: filters, breaker, perConnection, horizon });
+  const dispatcher = new Dispatcher({ ...context, intervals: sync, breaker, perConnection, horizon });
   context.limiter.afterPause(() => dispatcher.wake());
   const outages = createOutageDetector();
   const withToken: Access = (connectionId, call, options) =>
@@ -65,15 +65,19 @@ export async function startWorkers(context: Context) {
         throw error;
       });
   const mirror = mirrorDeps(context, { leases, breaker, libraryBreaker: toLibrary, outages, withToken });
-  const sync = syncDeps(context, withToken, () => dispatcher.wake());
 
-  const jobs = openJobs(context, { mirror, sync, dispatcher, signal: stopping.signal });
+  const jobs = openJobs(context, {
+    mirror,
+    sync: syncDeps(context, withToken, () => dispatcher.wake()),
+    dispatcher,
+    signal: stopping.signal,
+  });
   const verifying = startVerifications({
     ...context,
     instance,
     keepVersions,
     goneRetention,
-    reconcileInterval: filters.reconcileInterval,
+    reconcileInterval: sync.reconcileInterval,
   });
   const scrubbing = startScrubIfSet(context, breaker);
   const drills = startDrills({ ...context, ...drillDeps(context), breaker, instance, interval: config.drillInterval });
@@ -149,7 +153,7 @@ export function mirrorDeps(
       pin: (link, signal) => outages.watch('links', () => downloader.pin(link, signal)),
     },
     keyTemplate: config.storage.keyTemplate,
-    filters: config.sync,
+    filters: config.filters,
     processing,
     transcripts,
     thumbnails,
@@ -159,12 +163,11 @@ export function mirrorDeps(
 
 function syncDeps(context: Context, withToken: Access, onWork: () => void): SyncDeps {
   const { metrics } = context;
-  const { instance, sync: filters, transcripts, thumbnails } = context.config;
+  const { instance, sync, filters, transcripts, thumbnails, goneRetention } = context.config;
   const onEnd: SyncDeps['onEnd'] = (result) => metrics.syncs.inc({ result });
   const kept = { transcripts: transcripts.mirror, thumbnails: thumbnails.mirror };
-  const { overlap } = filters;
   const own = { withToken, endless: new Set<string>(), onEnd, onWork };
-  return { ...context, ...kept, ...own, instance, overlap, filters, goneRetention: context.config.goneRetention };
+  return { ...context, ...kept, ...own, instance, overlap: sync.overlap, filters, goneRetention };
 }
 
 /** A drill uses none of this process's clients and keys: it reads the settings again, as a process that recovers would. */

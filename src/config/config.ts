@@ -80,9 +80,8 @@ const workOf = (env: Values) => ({
     intervalActive: env.SYNC_INTERVAL_ACTIVE,
     reconcileInterval: env.RECONCILE_INTERVAL,
     overlap: env.CURSOR_OVERLAP,
-    includeTypes: env.INCLUDE_ASSET_TYPES,
-    excludeTypes: env.EXCLUDE_ASSET_TYPES,
   },
+  filters: { includeTypes: env.INCLUDE_ASSET_TYPES, excludeTypes: env.EXCLUDE_ASSET_TYPES },
   processing: { poll: env.PROCESSING_POLL, giveUp: env.PROCESSING_GIVE_UP },
   transcripts: {
     mirror: env.MIRROR_TRANSCRIPTS,
