@@ -11,7 +11,10 @@ export const modules = {
   queue: [['config', 'pacing', 'store', 'tracing'], 'delivers work; does not know what the work is'],
   metrics: [['queue', 'store'], 'counts, and decides nothing'],
   webhooks: [['metrics', 'oauth', 'store'], 'delivers events'],
-  sync: [['filters', 'pacing', 'source', 'store', 'tracing'], 'turns a listing into records; moves no files'],
+  sync: [
+    ['filters', 'metrics', 'pacing', 'source', 'store', 'tracing'],
+    'turns a listing into records; moves no files',
+  ],
   mirror: [
     ['filters', 'metrics', 'pacing', 'queue', 'source', 'storage', 'store', 'tracing'],
     'turns one asset into a verified copy, and removes copies; lists nothing',

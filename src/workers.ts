@@ -162,11 +162,9 @@ export function mirrorDeps(
 }
 
 function syncDeps(context: Context, withToken: Access, onWork: () => void): SyncDeps {
-  const { metrics } = context;
   const { instance, sync, filters, transcripts, thumbnails, goneRetention } = context.config;
-  const onEnd: SyncDeps['onEnd'] = (result) => metrics.syncs.inc({ result });
   const kept = { transcripts: transcripts.mirror, thumbnails: thumbnails.mirror };
-  const own = { withToken, endless: new Set<string>(), onEnd, onWork };
+  const own = { withToken, endless: new Set<string>(), onWork };
   return { ...context, ...kept, ...own, instance, overlap: sync.overlap, filters, goneRetention };
 }
 

@@ -1,6 +1,7 @@
 import type { FilterDefaults } from '../filters/filters.ts';
 import type { Log } from '../floor/log.ts';
 import type { Timings } from '../floor/timings.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import type { Access } from '../pacing/with-token.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { Store } from '../store/store.ts';
@@ -13,6 +14,7 @@ export interface SyncDeps {
   client: LibraryClient;
   withToken: Access;
   log: Log;
+  metrics: Pick<Metrics, 'syncs'>;
   timings: Timings;
   instance: string;
   overlap: number;
@@ -27,8 +29,6 @@ export interface SyncDeps {
   endless: Set<string>;
   /** A listing is given up after this many pages without a new asset; the default is in follow-cursors.ts. */
   idlePages?: number;
-  /** Called when a run has ended in this process. */
-  onEnd: (result: 'done' | 'failed' | 'delayed' | 'interrupted') => void;
   /** Called when assets have become due. */
   onWork: () => void;
 }

@@ -67,7 +67,7 @@ export async function runSyncs(deps: SyncDeps, connectionId: string, stop: Abort
 
 /** Runs one sync to its end. `released`: no other waits, and the lease is released; `more_wait`: others wait. */
 async function runSync(deps: SyncDeps, run: Run): Promise<'released' | 'more_wait' | 'handed_back'> {
-  const { store, log } = deps;
+  const { store, log, metrics } = deps;
   const { sync, lease, problems } = run;
   const { connectionId } = sync;
   const started = performance.now();
@@ -83,7 +83,7 @@ async function runSync(deps: SyncDeps, run: Run): Promise<'released' | 'more_wai
   const { found: error, held } = problems;
   const ended = await store.syncs.finish(sync, lease, { status: problems.failsRun ? 'failed' : 'done', error, held });
   if (!ended) return 'handed_back';
-  deps.onEnd(problems.failsRun ? 'failed' : 'done');
+  metrics.syncs.inc({ result: problems.failsRun ? 'failed' : 'done' });
   const { more, caughtUp, pages, seen, new: isNew, changed, gone } = ended;
   if (caughtUp) log.info({ event: 'connection.caught_up', connectionId, ...caughtUp }, 'caught up after reconnect');
   const ms = Math.round(performance.now() - started);
@@ -96,7 +96,7 @@ async function runSync(deps: SyncDeps, run: Run): Promise<'released' | 'more_wai
 
 /** Decides about a sync that an error has stopped. */
 async function endEarly(
-  { store, log, onEnd }: SyncDeps,
+  { store, log, metrics }: SyncDeps,
   { sync, lease, problems, signal }: Run,
   error: unknown,
 ): Promise<Exclude<RunsEnd['outcome'], 'done' | 'busy'>> {
@@ -107,7 +107,7 @@ async function endEarly(
   if (signal.aborted || error instanceof LeaseLost) return 'handed_back';
   if (error instanceof RetryLater) {
     if (error.scope === 'connection') await store.connections.delay(connectionId, error.waitMs, reason);
-    onEnd('delayed');
+    metrics.syncs.inc({ result: 'delayed' });
     log.info(
       { event: 'sync.delayed', ...fields, retryInMs: Math.round(error.waitMs), ...reasonFields(reason) },
       'sync delayed',
@@ -115,7 +115,7 @@ async function endEarly(
     return 'delayed';
   }
   if (error instanceof ListingInterrupted) {
-    onEnd('interrupted');
+    metrics.syncs.inc({ result: 'interrupted' });
     log.warn({ event: 'sync.interrupted', ...fields, err: error }, 'sync interrupted');
     return 'interrupted';
   }
@@ -124,7 +124,7 @@ async function endEarly(
   const outcome = { status: 'failed', error: all, held } as const;
   // If only the database's answer was lost, the run has ended already: then there is nothing to log.
   if (!(await store.syncs.finish(sync, lease, outcome))) return 'handed_back';
-  onEnd('failed');
+  metrics.syncs.inc({ result: 'failed' });
   log.warn({ event: 'sync.failed', ...fields, ...reasonFields(all), err: error }, 'sync failed');
   return 'failed';
 }

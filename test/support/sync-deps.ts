@@ -1,3 +1,4 @@
+import { createMetrics } from '../../src/metrics/metrics.ts';
 import type { SyncDeps } from '../../src/sync/deps.ts';
 
 type Own = 'store' | 'client' | 'withToken' | 'log' | 'timings' | 'overlap';
@@ -11,6 +12,6 @@ export const syncDepsOf = (own: Pick<SyncDeps, Own>): SyncDeps => ({
   transcripts: true,
   thumbnails: true,
   endless: new Set(),
-  onEnd: () => {},
+  metrics: createMetrics(),
   onWork: () => {},
 });
