@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Processor, Queue, Worker } from 'bullmq';
 import { defaultTimings, type Timings } from '../floor/timings.ts';
+import { within } from '../floor/within.ts';
 import type { QueuedAsset } from '../store/assets/due.ts';
 import { Backend, type BackendOptions } from './backend.ts';
 
@@ -17,6 +18,9 @@ export type QueueName = 'syncs' | 'assets';
 
 /** Jobs of syncs per call. With many more, Redis and this process would do nothing else meanwhile. */
 const addedAtOnce = 1000;
+
+/** Time limit for adding jobs that the dispatcher adds, too: while Redis does not answer, it would not end. */
+const offerMs = 2000;
 
 /** Time limit for closing the queues: while Redis does not answer, it would not end. */
 const closeMs = 1000;
@@ -67,6 +71,11 @@ export class Queues {
       opts: { deduplication: { id: `sync ${connectionId}`, keepLastIfActive: true } },
     }));
     for (let i = 0; i < jobs.length; i += addedAtOnce) await this.syncs.addBulk(jobs.slice(i, i + addedAtOnce));
+  }
+
+  /** The same, but waits at most 2 s, and never throws: the dispatcher also finds the syncs in the database. */
+  async offerSyncs(connectionIds: string[]): Promise<void> {
+    await within(offerMs, this.addSyncs(connectionIds)).catch(() => {});
   }
 
   worker<T>(name: QueueName, work: Processor<T>, { concurrency }: { concurrency: number }): Worker<T> {

@@ -11,7 +11,7 @@ const patienceMs = 30 * 60_000;
 
 interface Deps {
   store: Store;
-  queues: Pick<Queues, 'addSyncs'>;
+  queues: Pick<Queues, 'offerSyncs'>;
 }
 
 /** The id of the full sync of each connection. */
@@ -31,7 +31,7 @@ export async function listLibrary(
     signal: AbortSignal;
   },
 ): Promise<VerificationLine[]> {
-  const { store } = deps;
+  const { store, queues } = deps;
   const { connectionId, signal } = options;
   const connections = (await store.connections.list()).filter((connection) =>
     connectionId === null ? !isEndedByOperator(connection) : connection.id === connectionId,
@@ -39,10 +39,12 @@ export async function listLibrary(
   const syncs = { ...options.known };
   for (const { id, status } of connections) {
     if (status !== 'active') continue;
-    const syncId = syncs[id] ?? (await requestSync(deps, id));
+    // Undefined: it is no longer active.
+    const syncId = syncs[id] ?? (await store.syncs.request(id, 'full'));
     if (syncId !== undefined) syncs[id] = syncId;
   }
   await options.onRequested(syncs);
+  await queues.offerSyncs(Object.keys(syncs));
 
   const problems: VerificationLine[] = [];
   for (const connection of connections) {
@@ -55,16 +57,9 @@ export async function listLibrary(
 const isEndedByOperator = ({ status, lastError }: Connection) =>
   status === 'disconnected' && lastError?.code === 'disconnected_by_operator';
 
-/** Undefined: the connection is no longer active. */
-async function requestSync({ store, queues }: Deps, connectionId: string): Promise<string | undefined> {
-  const id = await store.syncs.request(connectionId, 'full');
-  if (id !== undefined) await queues.addSyncs([connectionId]).catch(() => {});
-  return id;
-}
-
 /** Returns why the listing of a connection is not complete. Undefined: the sync has listed everything. */
 async function waitForSync(
-  deps: Deps,
+  { store, queues }: Deps,
   connection: Connection,
   requested: string | undefined,
   signal: AbortSignal,
@@ -76,7 +71,6 @@ async function waitForSync(
     connectionId: connection.id,
     ...why,
   });
-  const { store } = deps;
   let syncId = requested;
   let progress = { pages: -1, at: performance.now() };
   for (;;) {
@@ -88,7 +82,8 @@ async function waitForSync(
     if (now?.status !== 'active') return notCompared({ status: now?.status ?? 'gone' });
     if (!sync) {
       // It was pruned, or the connection was not active when it should have been requested.
-      syncId = await requestSync(deps, connection.id);
+      syncId = await store.syncs.request(connection.id, 'full');
+      await queues.offerSyncs([connection.id]);
       continue;
     }
     if (sync.pages !== progress.pages) progress = { pages: sync.pages, at: performance.now() };

@@ -16,7 +16,7 @@ import { verify } from './verify.ts';
 export interface RunVerificationsDeps {
   store: Store;
   storage: Storage;
-  queues: Pick<Queues, 'addSyncs'>;
+  queues: Pick<Queues, 'offerSyncs'>;
   log: Log;
   instance: string;
   timings: Timings;

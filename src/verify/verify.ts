@@ -22,7 +22,7 @@ import { isAbsent, whyNot } from './why-not-mirrored.ts';
 export interface VerifyDeps {
   store: Store;
   storage: Storage;
-  queues: Pick<Queues, 'addSyncs'>;
+  queues: Pick<Queues, 'offerSyncs'>;
   log: Log;
   /** Writes the day's inventory now. */
   writeInventory: (signal: AbortSignal) => Promise<void>;

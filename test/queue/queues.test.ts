@@ -104,6 +104,21 @@ test.runIf(inject('redis'))('a Redis that refuses writes is reported, and its wo
   }
 });
 
+test.runIf(inject('redis'))('offering syncs ends in time although Redis has stopped', { tags: 'slow' }, async () => {
+  const server = await newRedisServer();
+  const queues = new Queues({ installation: 'i', databaseUrl: '', redisUrl: server.url, log: silent });
+  try {
+    await queues.check();
+    await server.stop();
+    const began = performance.now();
+    await queues.offerSyncs(['c']);
+    expect(performance.now() - began).toBeLessThan(10_000);
+  } finally {
+    await queues.close();
+    await server.stop();
+  }
+});
+
 test.runIf(inject('redis'))(
   'a call continues on a new connection if the host of Redis has vanished silently',
   {

@@ -10,7 +10,6 @@ import type { Connection } from '../../store/database/schema.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { text } from '../fields.ts';
 import { bandwidth, showBandwidth, shownBandwidth } from '../status/settings.ts';
-import { updateQueue } from '../update-queue.ts';
 import { changedTags, tagsChange } from './tags.ts';
 import { type NamedField, type NamesDeps, unknownNames, unknownNamesRefused } from './unknown-names.ts';
 
@@ -200,7 +199,7 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
         different = wider || isWider(is, was);
         return { settings, tags: changedTags(tags, tagChange), applyFilters: different, fullSync: wider };
       });
-      if (syncId !== undefined) await updateQueue(queues.addSyncs([id]));
+      if (syncId !== undefined) await queues.offerSyncs([id]);
       // If this process ends, the dispatcher continues.
       const applied = different
         ? await within(patienceMs, applyFilters({ store, log, filters: defaults }, id, new AbortController().signal))

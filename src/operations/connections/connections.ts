@@ -9,7 +9,6 @@ import type { OperationsDeps } from '../deps.ts';
 import { count, isoOf, reasonAnswer, shownReason, stateCounts, text, time } from '../fields.ts';
 import { givenCursor, nextCursor, pageOf, positionOf, rowsOfPage } from '../pagination.ts';
 import { Refused } from '../refused.ts';
-import { updateQueue } from '../update-queue.ts';
 import { condition, conditionOf } from './condition.ts';
 import { changedSettings, connectionSettings, settingsOf } from './connection-settings.ts';
 import { tagFilter, tagsAnswer, tagsIn } from './tags.ts';
@@ -222,7 +221,7 @@ export function connectionOperations(deps: Deps) {
       const resumed = await store.connections.resume(id);
       const current = await existingConnection(store, id);
       if (!resumed && current.status === 'disconnected') throw notActive(current);
-      if (resumed) await updateQueue(queues.addSyncs([id]));
+      if (resumed) await queues.offerSyncs([id]);
       return connection(id);
     },
 

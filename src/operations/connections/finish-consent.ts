@@ -1,7 +1,6 @@
-import { reasonOf, Superseded } from '../../floor/errors.ts';
+import { Superseded } from '../../floor/errors.ts';
 import type { Log } from '../../floor/log.ts';
 import type { Tags } from '../../floor/tags.ts';
-import { within } from '../../floor/within.ts';
 import type { OAuthClient } from '../../oauth/client.ts';
 import { openPair, purposeOf } from '../../oauth/pair.ts';
 import type { Sealer } from '../../oauth/seal.ts';
@@ -89,13 +88,10 @@ async function finishFor(deps: ConsentDeps, consent: Consent, me: Me): Promise<F
 
 /** Saves the companies of a connection, and requests its first sync. */
 async function begin(deps: ConsentDeps, { id, created }: { id: string; created: boolean }, me: Me) {
-  const { store, log } = deps;
+  const { store } = deps;
   await store.connections.setCompanies(id, me.companies, { complete: me.problems.length === 0, isNew: created });
   await store.syncs.request(id, 'incremental');
-  // If the queue is unreachable or this process dies here, the dispatcher does the same from the database.
-  await within(2000, deps.queues.addSyncs([id])).catch((err) =>
-    log.warn({ event: 'sync.enqueue_failed', connectionId: id, err: reasonOf(err) }, 'first sync not queued'),
-  );
+  await deps.queues.offerSyncs([id]);
   const paused = (await store.connections.get(id))?.status === 'paused';
   return { id, created, paused, companies: me.companies.map((company) => company.name) };
 }

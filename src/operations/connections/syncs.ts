@@ -5,7 +5,6 @@ import type { OperationsDeps } from '../deps.ts';
 import { count, isoOf, isoTimes, reasonAnswer, shownReason, text, time } from '../fields.ts';
 import { givenCursor, nextCursor, pageOf, positionOf, rowsOfPage } from '../pagination.ts';
 import { Refused } from '../refused.ts';
-import { updateQueue } from '../update-queue.ts';
 import { existingConnection, notActive } from './connections.ts';
 import { type NamesDeps, unknownNames, unknownNamesRefused } from './unknown-names.ts';
 
@@ -121,7 +120,7 @@ export function syncOperations(deps: Pick<OperationsDeps, 'store' | 'queues'> & 
       await refuseUnknown(deps, connectionId, limits);
       const syncId = await store.syncs.request(connectionId, mode, limits, { bucket: isWhole(request) });
       if (syncId === undefined) throw notActive(await existingConnection(store, connectionId));
-      await updateQueue(queues.addSyncs([connectionId]));
+      await queues.offerSyncs([connectionId]);
       return { syncId };
     },
 
