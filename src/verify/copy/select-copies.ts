@@ -4,7 +4,7 @@ import { versionOf } from '../../mirror/media.ts';
 import { storedFiles } from '../../mirror/stored-files.ts';
 import type { ApiAsset } from '../../source/schemas.ts';
 import { versionName } from '../../storage/version-name.ts';
-import type { Asset, AssetVersion, VersionFile } from '../../store/database/schema.ts';
+import type { Asset, AssetVersion, Media, VersionFile } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
 
 /** Which assets to restore, and which copy of each. All conditions must match. */
@@ -133,8 +133,9 @@ const isGone = (asset: Asset | undefined, asOf: Date) => Boolean(asset?.goneAt &
 const hadCopy = (asset: Asset | undefined, asOf: Date) =>
   Boolean(asset?.mirroredAt && asset.mirroredAt <= asOf && !isGone(asset, asOf));
 
-function copyOf({ assetId, projectId, mirroredAt, files, bytes }: AssetVersion, asset: Asset | undefined): Candidate {
-  return { assetId, projectId, mirroredAt, files, bytes, contentType: typeOf(asset) };
+function copyOf({ media, ...version }: AssetVersion, asset: Asset | undefined): Candidate {
+  const { assetId, projectId, mirroredAt, files, bytes } = version;
+  return { assetId, projectId, mirroredAt, files, bytes, contentType: typeOf(media, asset) };
 }
 
 /** Undefined: the asset has no complete copy at present. */
@@ -143,10 +144,12 @@ export function currentCopy(asset: Asset): Candidate | undefined {
   if (!media || !detail || !mirroredAt || media.version !== versionOf(detail as ApiAsset)) return undefined;
   const files = storedFiles(asset, media).map((file) => ({ ...file, at: file.key }));
   const bytes = files.reduce((sum, file) => sum + (file.bytes ?? 0), 0);
-  return { assetId: id, projectId, mirroredAt, files, bytes, contentType: typeOf(asset) };
+  return { assetId: id, projectId, mirroredAt, files, bytes, contentType: typeOf(media, asset) };
 }
 
-const typeOf = (asset: Asset | undefined) => (asset?.detail as ApiAsset | undefined)?.mimeType ?? undefined;
+/** `mimeType` is that of the original. */
+const typeOf = ({ variant }: Media, asset: Asset | undefined) =>
+  variant === 'mp4' ? 'video/mp4' : ((asset?.detail as ApiAsset | undefined)?.mimeType ?? undefined);
 
 export const whyNone = (asset: Asset | undefined) =>
   asset

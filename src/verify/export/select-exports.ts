@@ -78,7 +78,7 @@ function exported(
   const chosen = copy.files.filter(({ role }) => role === 'media' || (sidecars && role !== 'record'));
   const parts = { id, name, filename, type, company, companyId, project, projectId, uploadDate };
   const path = unique.of(nameOf(names, parts), id, chosen.map(suffixOf));
-  const contentType = asset.media?.variant === 'mp4' ? 'video/mp4' : copy.contentType;
+  const { contentType } = copy;
   const files = chosen.map(({ at, versionId, bytes, crc32, role, ...file }) => ({
     ...{ at, versionId, bytes, crc32, to: path + suffixOf(file) },
     contentType: role === 'media' ? contentType : undefined,

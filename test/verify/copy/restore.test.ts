@@ -1,7 +1,9 @@
 // @module-tag slow
+
 import { execFile } from 'node:child_process';
 import { symlink } from 'node:fs/promises';
 import { promisify } from 'node:util';
+import { HeadObjectCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openDirectory } from '../../../src/storage/directory/directory.ts';
 import { versionName } from '../../../src/storage/version-name.ts';
@@ -158,6 +160,24 @@ describe.each(sources)('a restore from $name', (source) => {
       expect(
         await restored({ to: { kind: 's3', bucket: ground.bucket, prefix: 'restored/here' }, assetIds: [id] }),
       ).toMatchObject({ present: 1 });
+      await ground.clear();
+    });
+
+    test('an mp4 rendition is restored with its own content type, not that of the original', async () => {
+      const { companyId, connectionId } = made!.at;
+      const [id] = await stage.upload(companyId, 1, {
+        ...{ filename: 'film.mov', mimeType: 'video/quicktime', assetType: 'videos', content: { text: 'original' } },
+        ...{ originalGone: true, mp4: { text: 'ftyp: the rendition' } },
+      });
+      await stage.admin.addFault({ endpoint: 'mp4', assetId: id!, headers: { 'content-type': 'video/mp4' } });
+      await stage.sync(connectionId, 'full');
+      await worker.complete(id!);
+      const { media } = (await stage.store.assets.get(id!))!;
+      const { bucket, raw, ...ground } = await newBucket(s3, { prefix: 'restored/here' });
+      const so = await restored({ to: { kind: 's3', bucket, prefix: 'restored/here' }, assetIds: [id!] });
+      expect(so).toMatchObject({ copied: 1, failed: 0 });
+      const head = new HeadObjectCommand({ Bucket: bucket, Key: `restored/here/${media!.key}` });
+      expect(await raw.send(head)).toMatchObject({ ContentType: 'video/mp4' });
       await ground.clear();
     });
   }
