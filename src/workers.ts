@@ -83,8 +83,8 @@ export async function startWorkers(context: Context) {
   const drills = startDrills({ ...context, ...drillDeps(context), breaker, instance, interval: config.drillInterval });
   const filtering = startApplyingFilters({ ...context, filters });
   const pruning = startPruning(context);
-  const locks = startExtendingLocks(context);
-  const removing = startRemoving(context, { goneRetention, keyTemplate: config.storage.keyTemplate });
+  const locks = startExtendingLocks({ ...context, breaker });
+  const removing = startRemoving({ ...context, breaker }, { goneRetention, keyTemplate: config.storage.keyTemplate });
   const webhooks = new Webhooks({
     ...context,
     sender: context.webhookSender,

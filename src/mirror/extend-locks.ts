@@ -1,8 +1,8 @@
 import { concurrently } from '../floor/concurrently.ts';
 import { reasonOf, StorageUnavailable } from '../floor/errors.ts';
-import { every } from '../floor/every.ts';
 import type { Log } from '../floor/log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
+import { type ChoreDeps, startChore } from '../queue/chore.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { LockedMedia, LockedVersion } from '../store/assets/retention.ts';
 import type { Store } from '../store/store.ts';
@@ -29,23 +29,18 @@ interface Lockable {
 const pageSize = 200;
 const atOnce = 8;
 const longestPauseMs = 3_600_000;
-const chore = 'extend-locks';
 
 /**
  * Extends the locks of media and of kept versions while their asset is in the library: at the latest when half of the retention
  * is left. A version is not locked for longer than it is kept. One process at a time does this; each page is saved, so an
  * interrupted pass continues.
  */
-export function startExtendingLocks({ store, storage, metrics, log, config }: Omit<Deps, 'signal'>) {
-  const { lock } = storage;
-  if (!lock) return undefined;
-  const pauseMs = Math.min(longestPauseMs, lock.ms / 8);
-  const pass = async (signal: AbortSignal) => {
-    if (!(await store.chores.take(chore, pauseMs))) return;
-    await extendLocks({ store, storage, metrics, log, config, signal });
-  };
+export function startExtendingLocks(deps: Omit<Deps, 'signal'> & ChoreDeps) {
+  const { storage, log } = deps;
+  if (!storage.lock) return undefined;
+  const everyMs = Math.min(longestPauseMs, storage.lock.ms / 8);
   const failed = (err: unknown) => log.warn({ event: 'lock.extension_failed', err }, 'locks not extended, will retry');
-  return every(pauseMs, pass, { failed });
+  return startChore(deps, { name: 'extend-locks', everyMs, failed }, (signal) => extendLocks({ ...deps, signal }));
 }
 
 /** Extends each lock that ends soon or is not known: after a move to another bucket, all of them. Returns how many. */

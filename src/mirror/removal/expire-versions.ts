@@ -1,7 +1,6 @@
 import { concurrently } from '../../floor/concurrently.ts';
-import { every } from '../../floor/every.ts';
 import type { Log } from '../../floor/log.ts';
-import type { CircuitBreaker } from '../../pacing/circuit-breaker.ts';
+import { type ChoreDeps, startChore } from '../../queue/chore.ts';
 import { versionKeys } from '../../storage/keys.ts';
 import type { Storage } from '../../storage/storage.ts';
 import { throwIfUnavailable } from '../../storage/throw-if-unavailable.ts';
@@ -28,23 +27,16 @@ interface ExpireDeps {
 }
 
 /** Every hour, one process removes versions that have been kept long enough, and those that were only begun. */
-export function startExpiring(
-  options: ExpireDeps & { store: Store; breaker: CircuitBreaker; config: { keepVersions: number } },
-) {
-  const { store, breaker, log, config } = options;
-  async function expireIfDue(signal: AbortSignal): Promise<void> {
-    if (breaker.openReason !== undefined) return;
-    // With a short KEEP_VERSIONS, the time between two checks must not look like a time in which nothing ran.
-    const grace = Math.max(2 * checkMs, Math.min(graceMs, config.keepVersions));
-    if (!(await store.chores.take('versions', everyMs, { graceMs: grace }))) return;
-    await removeAbandoned(options, { olderThanMs: abandonedMs, signal });
-    await expireVersions(options, { keepMs: config.keepVersions, signal });
-  }
-
+export function startExpiring(deps: ExpireDeps & ChoreDeps & { config: { keepVersions: number } }) {
+  const { keepVersions: keepMs } = deps.config;
   const failed = (err: unknown) =>
-    log.warn({ event: 'version.expiry_failed', err }, 'expired versions not removed, will retry');
-  // A bucket that does not answer must not delay the shutdown.
-  return every(checkMs, expireIfDue, { failed, stopMs: 1000 });
+    deps.log.warn({ event: 'version.expiry_failed', err }, 'expired versions not removed, will retry');
+  // With a short KEEP_VERSIONS, the time between two checks must not look like a time in which nothing ran.
+  const grace = Math.max(2 * checkMs, Math.min(graceMs, keepMs));
+  return startChore(deps, { name: 'versions', checkMs, everyMs, graceMs: grace, failed }, async (signal) => {
+    await removeAbandoned(deps, { olderThanMs: abandonedMs, signal });
+    await expireVersions(deps, { keepMs, signal });
+  });
 }
 
 /**

@@ -1,6 +1,5 @@
-import { every } from '../../floor/every.ts';
 import type { Log } from '../../floor/log.ts';
-import type { CircuitBreaker } from '../../pacing/circuit-breaker.ts';
+import { type ChoreDeps, startChore } from '../../queue/chore.ts';
 import type { Storage } from '../../storage/storage.ts';
 import type { Store } from '../../store/store.ts';
 
@@ -13,20 +12,14 @@ const retryMs = 3_600_000;
 const ages = { ageMs: day, patienceMs: 7 * day };
 
 /** Once a day, one process aborts abandoned uploads. */
-export function startSweeping(options: { store: Store; storage: Storage; breaker: CircuitBreaker; log: Log }) {
-  const { store, storage, breaker, log } = options;
-
-  async function sweepIfDue(signal: AbortSignal): Promise<void> {
-    if (breaker.openReason !== undefined || !(await store.chores.take('uploads', retryMs))) return;
-    const ended = await sweepUploads({ store, storage }, { ...ages, signal });
-    await store.chores.done('uploads', day);
-    if (ended > 0) log.info({ event: 'upload.removed', uploads: ended }, 'abandoned uploads removed');
-  }
-
+export function startSweeping(deps: { store: Store; storage: Storage; log: Log } & ChoreDeps) {
+  const { log } = deps;
   const failed = (err: unknown) =>
     log.warn({ event: 'upload.removal_failed', err }, 'abandoned uploads not removed, will retry');
-  // A bucket that does not answer must not delay the shutdown.
-  return every(checkMs, sweepIfDue, { failed, stopMs: 1000 });
+  return startChore(deps, { name: 'uploads', checkMs, everyMs: day, retryMs, failed }, async (signal) => {
+    const ended = await sweepUploads(deps, { ...ages, signal });
+    if (ended > 0) log.info({ event: 'upload.removed', uploads: ended }, 'abandoned uploads removed');
+  });
 }
 
 /**

@@ -13,7 +13,7 @@ export async function take(
   db: Database,
   name: string,
   retryMs: number,
-  { graceMs, mostMs }: { graceMs?: number; mostMs?: number } = {},
+  { graceMs, mostMs }: { graceMs?: number | undefined; mostMs?: number } = {},
 ): Promise<boolean> {
   if (graceMs !== undefined) {
     const putOff = await sql`

@@ -1,6 +1,5 @@
-import { every } from '../../floor/every.ts';
 import type { Log } from '../../floor/log.ts';
-import type { CircuitBreaker } from '../../pacing/circuit-breaker.ts';
+import { type ChoreDeps, startChore } from '../../queue/chore.ts';
 import { auditKey } from '../../storage/keys.ts';
 import type { Storage } from '../../storage/storage.ts';
 import { toAuditEntry } from '../../store/operators/audit-entry.ts';
@@ -15,26 +14,13 @@ export interface WriteAuditLogDeps {
 }
 
 const everyMs = 10 * 60_000;
-const retryMs = 300_000;
 const pageSize = 1000;
 
 /** Writes the audit log of each day (UTC) into the bucket, soon after its end. One process at a time does so. */
-export function startWritingAuditLog(
-  deps: WriteAuditLogDeps & { store: Store; breaker: Pick<CircuitBreaker, 'openReason'> },
-) {
-  const { store, breaker, log } = deps;
-  async function writeIfDue(signal: AbortSignal): Promise<void> {
-    if (breaker.openReason !== undefined || !(await store.chores.take('audit', retryMs))) return;
-    try {
-      await writeAuditLog(deps, signal);
-    } finally {
-      await store.chores.done('audit', everyMs / 2);
-    }
-  }
+export function startWritingAuditLog(deps: WriteAuditLogDeps & ChoreDeps) {
   const failed = (err: unknown) =>
-    log.warn({ event: 'audit.write_failed', err }, 'audit log of a day not written, will retry');
-  // A bucket that does not answer must not delay the shutdown.
-  return every(everyMs, writeIfDue, { failed, later: true, stopMs: 1000 });
+    deps.log.warn({ event: 'audit.write_failed', err }, 'audit log of a day not written, will retry');
+  return startChore(deps, { name: 'audit', everyMs, failed }, (signal) => writeAuditLog(deps, signal));
 }
 
 /** Writes all days that are over, have entries, and are not written yet. Returns how many. */

@@ -1,7 +1,6 @@
 import { LeaseLost } from '../../floor/errors.ts';
-import { every } from '../../floor/every.ts';
 import type { Log } from '../../floor/log.ts';
-import type { CircuitBreaker } from '../../pacing/circuit-breaker.ts';
+import { type ChoreDeps, startChore } from '../../queue/chore.ts';
 import { changesKey } from '../../storage/keys.ts';
 import type { Storage } from '../../storage/storage.ts';
 import { readCursor } from '../../store/changes/cursor.ts';
@@ -21,22 +20,10 @@ const retryMs = 300_000;
 const pageSize = 1000;
 
 /** Writes the changes of each hour into the bucket, soon after its end. One process at a time does so. */
-export function startWritingChanges(
-  deps: WriteChangesDeps & { store: Store; breaker: Pick<CircuitBreaker, 'openReason'> },
-) {
-  const { store, breaker, log } = deps;
-  async function writeIfDue(signal: AbortSignal): Promise<unknown> {
-    if (breaker.openReason !== undefined || !(await store.chores.take('changes', retryMs))) return 'not due';
-    try {
-      return await writeChanges(deps, signal);
-    } finally {
-      await store.chores.done('changes', everyMs / 2);
-    }
-  }
+export function startWritingChanges(deps: WriteChangesDeps & ChoreDeps) {
   const failed = (err: unknown) =>
-    log.warn({ event: 'changes.write_failed', err }, 'changes of an hour not written, will retry');
-  // A bucket that does not answer must not delay the shutdown.
-  return every(everyMs, writeIfDue, { failed, later: true, stopMs: 1000 });
+    deps.log.warn({ event: 'changes.write_failed', err }, 'changes of an hour not written, will retry');
+  return startChore(deps, { name: 'changes', everyMs, retryMs, failed }, (signal) => writeChanges(deps, signal));
 }
 
 /** Writes all hours that are over and not written yet. Returns how many. */
