@@ -49,7 +49,7 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
         record_key text, detail jsonb, transcript_state text, transcript_keys jsonb, transcript_deadline timestamptz,
         thumbnail_state text, thumbnail jsonb, sidecar_files jsonb, began timestamptz, entry jsonb)
     ), leased AS MATERIALIZED (
-      SELECT a.id, a.mirrored_at IS NULL AS is_new, a.superseded <> '{}' AS is_replacement,
+      SELECT a.id, found.lease, a.mirrored_at IS NULL AS is_new, a.superseded <> '{}' AS is_replacement,
         found.transcript_state = 'mirrored' AND a.transcript_state <> 'mirrored' AS has_new_transcript
       FROM assets a JOIN found USING (id, lease)
       WHERE a.id = ANY(${ids}::text[]) AND a.lease_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
@@ -65,7 +65,7 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
         transcript_state = ${unlessRequested('transcript_state')}, transcript_keys = found.transcript_keys,
         transcript_deadline = CASE WHEN found.transcript_state = ${unlessRequested('transcript_state')} THEN found.transcript_deadline END,
         thumbnail_state = ${unlessRequested('thumbnail_state')}, thumbnail = found.thumbnail, sidecar_files = found.sidecar_files
-      FROM leased JOIN found USING (id) WHERE assets.id = leased.id AND assets.id = ANY(${ids}::text[])
+      FROM leased JOIN found USING (id, lease) WHERE assets.id = leased.id AND assets.id = ANY(${ids}::text[])
       RETURNING assets.id, assets.lease, assets.sync_id, assets.connection_id, assets.media, assets.transcript_keys,
         leased.is_new, leased.is_replacement, leased.has_new_transcript, found.began, found.entry
     ), reported AS (${reported}

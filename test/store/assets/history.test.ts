@@ -67,6 +67,22 @@ test('a worker that has lost its lease adds no history; the loss is recorded onc
   expect(await kinds('b1')).toEqual(['listed', 'lost', 'attempt']);
 });
 
+test('of a lost and a current lease that end in one statement, only the current one is saved', async () => {
+  await queued('d', 'd1');
+  const lost = leaseOf((await store.assets.take('d1', 1))!);
+  await until('it to be missed', async () => (await store.assets.overdue(60_000)).length > 0);
+  await until('it to be missed again', async () => (await store.assets.overdue(0)).length > 0);
+  const current = leaseOf((await store.assets.take('d1', 60_000))!);
+  const done = (recordKey: string) => ({
+    ...{ detail: {}, recordKey, waitMs: null, followUps: 0, sidecarFiles: {} },
+    ...({ transcriptState: 'none', transcriptKeys: null, transcriptDeadline: null } as const),
+    ...({ thumbnailState: 'none', thumbnail: null } as const),
+  });
+  const ends = [store.assets.mirrored(lost, done('lost')), store.assets.mirrored(current, done('current'))];
+  expect(await Promise.all(ends)).toEqual([false, true]);
+  expect(await store.assets.get('d1')).toMatchObject({ state: 'mirrored', recordKey: 'current' });
+});
+
 test('old history is deleted, and the oldest entries of an asset that has too many', async () => {
   await queued('c', 'c1', 'c2');
   await query(
