@@ -4,10 +4,10 @@ import type { AssetPage } from '../source/client.ts';
 import { type ApiAsset, asset, storable, textOf, withoutLinks } from '../source/schemas.ts';
 import { type ListedAsset, unreadablePrefix } from '../store/database/schema.ts';
 
-/** The items of a page. Unreadable ones come last. */
+/** The items of a page. The last entry of an asset counts, so the readable ones come last. */
 export const listedOn = ({ assets, broken }: Pick<AssetPage, 'assets' | 'broken'>): ListedAsset[] => [
-  ...assets.map(listedOf),
   ...broken.map(({ item, problem }) => brokenOf(item, problem)),
+  ...assets.map(listedOf),
 ];
 
 /** An asset of a page, in the form of the records. */

@@ -15,6 +15,18 @@ afterAll(async () => {
 });
 
 describe('invalid answers', () => {
+  test('of two entries of an asset on a page, the readable one counts', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const [id] = await stage.upload(companyId);
+    const entries = [
+      { id, size: 5, uploadDate: 1, status: 'ready' },
+      { id, size: 'large' },
+    ];
+    await stage.admin.setFaults({ endpoint: 'assets', companyId, body: { assets: entries, nextCursor: null } });
+    await stage.sync(connectionId, 'full');
+    expect(await stage.store.assets.get(id!)).toMatchObject({ state: 'pending', size: 5 });
+  });
+
   test('an asset that breaks the schema fails with the name of its field, and the rest of the page is recorded', async () => {
     const { companyId, connectionId } = await stage.company();
     const [good] = await stage.upload(companyId);
