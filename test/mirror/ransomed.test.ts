@@ -81,6 +81,21 @@ describe('a library in which all files are replaced at once', () => {
     expect(await contents()).toEqual(good());
   });
 
+  test('while a company is held, the repair of a damaged file does not fetch the other file of the library', {
+    tags: 'slow',
+  }, async () => {
+    const { key } = await scene.mirror.asset(ids[5]!);
+    await scene.storage.put(key, 'gooD 5');
+    const { id } = await scene.mirror.api('POST', '/verify', { repair: true, deep: true });
+    await scene.checked();
+    await scene.mirror.quiet();
+    const counts = { different: 1, repaired: 0 };
+    expect(await scene.mirror.api('GET', `/verify/${id}`)).toMatchObject({ counts });
+    expect(await textOf(ids[5]!)).toBe('gooD 5');
+    await scene.storage.put(key, 'good 5');
+    expect(await contents()).toEqual(good());
+  });
+
   test('the files of the library replace the stored ones after an operator has accepted them', {
     tags: 'slow',
   }, async () => {

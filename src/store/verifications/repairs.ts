@@ -48,8 +48,8 @@ export async function hashed(
 }
 
 /**
- * Makes an asset due for repair of these objects. False, and nothing changes, if it is queued or leased. Only `check` and
- * `fetch` may lead to another download.
+ * Makes an asset due for repair of these objects. False, and nothing changes, if it is queued or leased, or if its media would be
+ * fetched while the library has another file that may not replace it yet. Only `check` and `fetch` may lead to another download.
  */
 export async function requestRepair(
   db: Database,
@@ -79,6 +79,10 @@ export async function requestRepair(
     .where('state', '=', 'mirrored')
     .where('queuedAt', 'is', null)
     .where(notLeased)
+    .$if(has('media'), (query) =>
+      query.where(sql<boolean>`NOT EXISTS (
+        SELECT FROM replacements r WHERE r.asset_id = assets.id AND r.released_at IS NULL)`),
+    )
     .returning(['id', 'syncId']);
   const data = JSON.stringify({ objects: what.map(({ kind }) => kind) });
   const result = await sql`
