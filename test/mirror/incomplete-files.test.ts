@@ -48,6 +48,22 @@ describe('a file that is incomplete or not a file', () => {
     expect(await scene.keys(empty)).toEqual([]);
   });
 
+  test.concurrent('an empty answer without a length is not mirrored as a file of unknown size', {
+    tags: 'slow',
+  }, async () => {
+    const film = { name: 'film.mov', mimeType: 'video/quicktime', assetType: 'videos' };
+    const rendition = await scene.upload({ ...film, originalGone: true, mp4: { text: '' } });
+    const original = await scene.upload({ ...film, content: { text: '' }, override: { size: null } });
+    const empty = { chunked: true, headers: { 'content-type': 'video/mp4' } };
+    await scene.admin.addFault({ endpoint: 'mp4', assetId: rendition, ...empty });
+    await scene.admin.addFault({ endpoint: 'media', assetId: original, ...empty });
+    await scene.resync();
+    for (const id of [rendition, original]) {
+      expect((await scene.mirror.assetIn(id, 'failed')).reason).toMatchObject({ code: 'empty' });
+      expect(await scene.keys(id)).toEqual([]);
+    }
+  });
+
   const page = '<!DOCTYPE html><title>Sorry</title>';
   const ofUnknownType = { headers: { 'content-type': 'application/octet-stream' } };
 
