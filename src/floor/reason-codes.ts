@@ -58,6 +58,8 @@ export interface DataOf {
   no_file: { status: string | null };
   still_processing: { minutes: number };
   no_link: object;
+  /** The stored original is damaged, and the library has only the mp4 rendition. */
+  damaged_original: { key: string };
 
   link_not_https: { host: string };
   /** `where`: the host, followed by its IP address if the host is a name. */

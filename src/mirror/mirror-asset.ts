@@ -114,7 +114,7 @@ async function withHash(deps: MirrorDeps, leased: LeasedAsset, media: Media): Pr
 
 /**
  * The media of this version if an earlier lease stored it, and the bucket still has it with the same length and ETag. Without
- * ETags it is read, and its content compared. A file that cannot be read is fetched again, and so is a rendition whose original is
+ * an ETag, or with another one, such as after a move to another bucket, it is read, and its content compared. A file that cannot be read is fetched again, and so is a rendition whose original is
  * back.
  */
 async function findStored(
@@ -131,7 +131,7 @@ async function findStored(
     return undefined;
   const object = await deps.storage.head(media.key, { signal });
   if (object?.bytes !== media.bytes) return undefined;
-  if (media.etag !== null) return object.etag === media.etag ? { media, isRead: false } : undefined;
+  if (media.etag !== null && object.etag === media.etag) return { media, isRead: false };
   const { crc32 = 'unknown' } = media.checksums;
   const isSame = await isIntact(deps.storage, media.key, crc32, { signal }).catch(async (error) => {
     signal.throwIfAborted();
@@ -140,7 +140,7 @@ async function findStored(
     deps.log.warn({ event: 'object.found_unreadable', ...fields }, 'stored object cannot be read, fetching it again');
     return false;
   });
-  return isSame ? { media, isRead: true } : undefined;
+  return isSame ? { media: { ...media, etag: object.etag ?? null }, isRead: true } : undefined;
 }
 
 /**
@@ -237,6 +237,9 @@ async function waitForProcessing(deps: MirrorDeps, leased: LeasedAsset): Promise
 }
 
 async function endUnavailable(deps: MirrorDeps, leased: LeasedAsset): Promise<Outcome> {
+  const { media, mirroredAt } = leased.asset;
+  // The only copy is damaged: that must stay visible.
+  if (media?.version === '' && mirroredAt) return fail(deps, leased, { code: 'no_file', status: 'unavailable' });
   await dropUpload(deps, leased);
   requireLease(await deps.store.assets.unavailable(leased.lease, { code: 'no_file', status: 'unavailable' }));
   deps.log.info({ event: 'asset.marked_unavailable', assetId: leased.asset.id }, 'asset marked unavailable');

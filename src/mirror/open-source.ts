@@ -1,5 +1,5 @@
 import mime from 'mime';
-import { KnownError, RetryLater } from '../floor/errors.ts';
+import { KnownError, Rejected, RetryLater } from '../floor/errors.ts';
 import type { Reason } from '../floor/reason-codes.ts';
 import type { LeasedAsset } from '../queue/leases.ts';
 import { type Download, type Link, Missing, OtherVersion, type Pinned } from '../source/download.ts';
@@ -37,6 +37,7 @@ export async function openSource(deps: MirrorDeps, leased: LeasedAsset, detail: 
       return await openOriginal(deps, leased, detail, original);
     } catch (error) {
       if (!(error instanceof Missing && mp4)) throw error;
+      await keepDamagedOriginal(deps, leased, detail);
     }
   }
   if (!mp4) throw new KnownError({ code: 'no_link' });
@@ -45,6 +46,16 @@ export async function openSource(deps: MirrorDeps, leased: LeasedAsset, detail: 
   const bytes = lengthOf(download, undefined, 'video/mp4');
   await refuseErrorPage(download, 'mp4');
   return pinnedIfLarge(deps, leased, { variant: 'mp4', link: mp4, bytes }, download);
+}
+
+/**
+ * A repair does not replace a damaged original by the rendition: perhaps only a few of its bytes are wrong.
+ * @throws Rejected if the bucket has one
+ */
+async function keepDamagedOriginal({ storage }: MirrorDeps, { asset, signal }: LeasedAsset, detail: AssetDetail) {
+  const { media, mirroredAt } = asset;
+  if (media?.variant !== 'original' || !mirroredAt || storedVersionOf(asset) !== versionOf(detail)) return;
+  if (await storage.head(media.key, { signal })) throw new Rejected({ code: 'damaged_original', key: media.key });
 }
 
 /** Whether the stored file is the rendition and the library has the original again. An error counts as no: the rendition stays. */
@@ -184,8 +195,9 @@ export function lengthOf(
   return download.bytes;
 }
 
-/** @throws when the download begins like an error page, whatever its declared type */
+/** @throws when the download is empty or begins like an error page, whatever its declared type */
 async function refuseErrorPage(download: Download, of: AssetDetail | 'mp4'): Promise<void> {
+  if (download.bytes === undefined && (await download.peek(1)).length === 0) refuse(download, { code: 'empty' });
   if (of !== 'mp4' && isText(of)) return;
   const head = await download.peek(headBytes);
   if (isErrorPage(head)) refuse(download, wrongContent('an error page'));

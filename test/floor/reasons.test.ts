@@ -82,6 +82,12 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
   still_processing: [
     [{ code: 'still_processing', minutes: 1440 }, 'still processing 1440 minutes after it was first seen'],
   ],
+  damaged_original: [
+    [
+      { code: 'damaged_original', key: 'a/film.mov' },
+      'the stored original is damaged, and the library has only the mp4 rendition; to accept that, remove a/film.mov from the bucket and retry',
+    ],
+  ],
   no_link: [[{ code: 'no_link' }, 'the library says that the file is there, but gives no link to it']],
   link_not_https: [[{ code: 'link_not_https', host: 'h' }, expect.stringContaining('leads to h by http,')]],
   link_not_public: [
