@@ -42,7 +42,7 @@ export class RetryLater extends KnownError {
 export const longestWait = 3_600_000;
 
 /** The longest time until an asset is tried again that the library has asked to wait several times in a row, in ms. */
-export const longestRepeatedWait = 6 * longestWait;
+export const longestRepeatedWait = 2 * longestWait;
 
 /**
  * How long a Retry-After header asks to wait (RFC 9110, section 10.2.3): seconds, or until a date by the clock of the

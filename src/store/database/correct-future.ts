@@ -83,15 +83,18 @@ function corrections(horizon: Horizon) {
           UNION ALL
           SELECT id FROM assets WHERE state = 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL AND ${isWrong}
           UNION ALL
-          SELECT id FROM assets WHERE queued_at IS NOT NULL AND ${isWrong})
+          SELECT id FROM assets WHERE queued_at IS NOT NULL AND ${isWrong}
+          UNION ALL
+          -- Leased for its removal.
+          SELECT id FROM assets WHERE state = 'gone' AND ${isBeyond('lease_until', lease)})
         ORDER BY id FOR UPDATE SKIP LOCKED)`,
     // Versions first: of two copies with times in the future, the current one stays the newer.
     versions: sql`
       UPDATE asset_versions SET mirrored_at = now() WHERE ${isBeyond('replaced_at', 0)} AND ${isBeyond('mirrored_at', 0)}`,
-    // Otherwise a restore of a date would not find the file, and the scrub would omit it.
+    // Otherwise a restore of a date would not find the file, and the scrub would omit it. `gone_at` stays: if the clock is far behind
+    // for a moment, each would be corrected, and GONE_RETENTION would later remove the files too early.
     files: sql`
-      UPDATE assets SET ${corrected('mirrored_at', 0)}, ${corrected('verified_at', 0)},
-        ${corrected('unverifiable_at', 0)}, ${corrected('gone_at', 0)}
+      UPDATE assets SET ${corrected('mirrored_at', 0)}, ${corrected('verified_at', 0)}, ${corrected('unverifiable_at', 0)}
       WHERE id IN (
         SELECT id FROM assets WHERE id IN (
           SELECT id FROM assets WHERE mirrored_at IS NOT NULL AND ${isBeyond('mirrored_at', 0)}
@@ -99,9 +102,7 @@ function corrections(horizon: Horizon) {
           SELECT id FROM assets WHERE state IN ('mirrored', 'gone') AND media IS NOT NULL AND unverifiable_at IS NULL
             AND coalesce(verified_at, mirrored_at) > ${ahead(clockToleranceMs)}
           UNION ALL
-          SELECT id FROM assets WHERE state IN ('mirrored', 'gone') AND media IS NOT NULL AND ${isBeyond('unverifiable_at', 0)}
-          UNION ALL
-          SELECT id FROM assets WHERE state = 'gone' AND ${isBeyond('gone_at', 0)})
+          SELECT id FROM assets WHERE state IN ('mirrored', 'gone') AND media IS NOT NULL AND ${isBeyond('unverifiable_at', 0)})
         ORDER BY id FOR UPDATE SKIP LOCKED)`,
     replacements: sql`
       UPDATE replacements SET ${corrected('found_at', 0)}, ${corrected('released_at', 0)}

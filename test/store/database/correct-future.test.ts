@@ -62,7 +62,7 @@ test('replacements that were found or released in the future can be accepted, an
   await client.query('DELETE FROM replacements');
 });
 
-test('files that were mirrored, verified or deleted in the future are found by a restore of today, and by the scrub', async () => {
+test('files that were mirrored or verified in the future are found by a restore of today, and by the scrub', async () => {
   const file = `media = '{"key": "k", "version": "5:1000"}', next_at = NULL`;
   const mirrored = await newAsset(`state = 'mirrored', ${file}, mirrored_at = now() + interval '1 year'`);
   const verified = await newAsset(
@@ -71,21 +71,32 @@ test('files that were mirrored, verified or deleted in the future are found by a
   const damaged = await newAsset(
     `state = 'mirrored', ${file}, mirrored_at = now() - interval '1 h', unverifiable_at = now() + interval '1 year'`,
   );
-  const gone = await newAsset(`state = 'gone', ${file}, mirrored_at = now() - interval '1 h'`);
-  await client.query(`UPDATE assets SET gone_at = now() + interval '1 year' WHERE id = $1`, [gone]);
   await client.query(
     `INSERT INTO asset_versions (asset_id, replaced_at, company_id, mirrored_at, reason, media, files, bytes)
      SELECT id, mirrored_at, company_id, mirrored_at - interval '1 h', '{}', media, '[]', 0 FROM assets WHERE id = $1`,
     [mirrored],
   );
-  expect(await store.correctFuture(horizon)).toEqual({ files: 4, versions: 1 });
+  expect(await store.correctFuture(horizon)).toEqual({ files: 3, versions: 1 });
   expect(await ahead('assets', mirrored, 'mirrored_at')).toEqual([0]);
   expect(await ahead('assets', verified, 'mirrored_at', 'verified_at')).toEqual([-60, 0]);
   expect(await ahead('assets', damaged, 'unverifiable_at')).toEqual([0]);
-  expect(await ahead('assets', gone, 'mirrored_at', 'gone_at')).toEqual([-60, 0]);
   const [version] = await store.versions.ofAsset(mirrored);
   expect(version!.mirroredAt.getTime()).toBeLessThanOrEqual((await store.assets.get(mirrored))!.mirroredAt!.getTime());
   expect(await store.correctFuture(horizon)).toEqual({});
+});
+
+test('a date of deletion in the future stays, so that a clock that was behind makes no file due for removal', async () => {
+  const gone = await newAsset(`state = 'gone', next_at = NULL, mirrored_at = now() - interval '1 h'`);
+  await client.query(`UPDATE assets SET gone_at = now() + interval '1 year' WHERE id = $1`, [gone]);
+  expect(await store.correctFuture(horizon)).toEqual({});
+  const [minutes] = await ahead('assets', gone, 'gone_at');
+  expect(minutes).toBeGreaterThan(300 * 24 * 60);
+});
+
+test('the lease of a removal that was taken in the future ends soon', async () => {
+  const gone = await newAsset(`state = 'gone', next_at = NULL, lease_until = now() + interval '30 days'`);
+  expect(await store.correctFuture(horizon)).toEqual({ assets: 1 });
+  expect(await ahead('assets', gone, 'lease_until')).toEqual([horizon.lease / 60_000]);
 });
 
 test('verifications and drills of the future do not hide what later ones find', async () => {
