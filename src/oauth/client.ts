@@ -7,6 +7,8 @@ import { neverSent } from '../floor/network-problem.ts';
 export interface IssuedTokens {
   accessToken: string;
   refreshToken: string | undefined;
+  /** The app registration that they were issued to. */
+  clientId: string;
   /** How long the access token is used, in ms: its life less a minute, or less a fifth of a short life. */
   accessMs: number;
 }
@@ -62,6 +64,10 @@ export class OAuthClient {
   readonly #header: { authorization?: string };
   readonly #body: { client_id?: string; client_secret?: string };
 
+  get clientId(): string {
+    return this.#options.clientId;
+  }
+
   constructor(options: OAuthClientOptions) {
     const { clientId, clientSecret } = options;
     this.#options = options;
@@ -82,7 +88,7 @@ export class OAuthClient {
       redirect_uri: exchange.redirectUri,
       code_verifier: exchange.verifier,
     });
-    return issuedTokens(body, what);
+    return issuedTokens(body, what, this.clientId);
   }
 
   /**
@@ -93,7 +99,7 @@ export class OAuthClient {
     const what = 'refresh the access token';
     const form = { grant_type: 'refresh_token', refresh_token: refreshToken };
     try {
-      return issuedTokens(await this.#post('/api/oauth/token', what, form, refreshMs), what);
+      return issuedTokens(await this.#post('/api/oauth/token', what, form, refreshMs), what, this.clientId);
     } catch (error) {
       // With a 4xx the library did not rotate; after any other answer the token may be spent.
       if (error instanceof OAuthError && error.status >= 400 && error.status < 500) throw error;
@@ -140,7 +146,7 @@ function parsed(text: string): unknown {
   }
 }
 
-function issuedTokens(body: unknown, what: string): IssuedTokens {
+function issuedTokens(body: unknown, what: string, clientId: string): IssuedTokens {
   const answer = tokenAnswer.safeParse(body);
   if (!answer.success) {
     const field = answer.error.issues[0]?.path.join('.') || 'body';
@@ -150,6 +156,7 @@ function issuedTokens(body: unknown, what: string): IssuedTokens {
   return {
     accessToken: answer.data.access_token,
     refreshToken: answer.data.refresh_token,
+    clientId,
     accessMs: life - Math.min(60_000, life / 5),
   };
 }

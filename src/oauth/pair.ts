@@ -1,7 +1,12 @@
 import { z } from 'zod';
 import type { Sealer } from './seal.ts';
 
-const pair = z.object({ accessToken: z.string(), refreshToken: z.string() });
+const pair = z.object({
+  accessToken: z.string(),
+  refreshToken: z.string(),
+  /** LIBRARY_CLIENT_ID of the app registration that the pair was issued to. */
+  clientId: z.string().optional(),
+});
 export type TokenPair = z.infer<typeof pair>;
 
 /** Binds a sealed value to its owner: a pair to a user, or to a consent whose user is not known yet; secrets to a webhook. */

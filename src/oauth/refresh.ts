@@ -36,6 +36,8 @@ export interface LeasedPair {
   userId: string;
   version: number;
   refreshToken: string;
+  /** LIBRARY_CLIENT_ID that the pair was issued to; undefined: not known. */
+  clientId: string | undefined;
   owner: string;
   /** The lease of another process ran out: its refresh may still be answered. */
   takenOver: boolean;
@@ -68,8 +70,12 @@ async function request(deps: RefreshDeps, pair: LeasedPair): Promise<IssuedToken
     deps.failures.delete(pair.connectionId);
     return issued;
   } catch (error) {
-    if (error instanceof OAuthError && error.invalidGrant) return await endRefused(deps, pair);
-    throw await retryLater(deps, pair, error);
+    if (!(error instanceof OAuthError && error.invalidGrant)) throw await retryLater(deps, pair, error);
+    // RFC 6749, section 5.2: a token that was issued to another client is refused in the same way. The grant may be alive.
+    const { clientId } = deps.client;
+    if (pair.clientId === undefined || pair.clientId === clientId) return await endRefused(deps, pair);
+    const text = `the tokens belong to LIBRARY_CLIENT_ID ${pair.clientId}, and the library refused them for ${clientId}`;
+    throw await retryLater(deps, pair, new Error(`${text}; set LIBRARY_CLIENT_ID, or ask the user to connect again`));
   }
 }
 
@@ -78,8 +84,8 @@ async function save(deps: RefreshDeps, pair: LeasedPair, issued: IssuedTokens): 
   const { connections } = deps.store;
   const { connectionId, userId, version } = pair;
   const expiresAt = performance.now() + issued.accessMs;
-  const refreshToken = issued.refreshToken ?? pair.refreshToken;
-  const tokens = sealPair(deps.sealer, purposeOf.user(userId), { accessToken: issued.accessToken, refreshToken });
+  const { accessToken, refreshToken = pair.refreshToken, clientId } = issued;
+  const tokens = sealPair(deps.sealer, purposeOf.user(userId), { accessToken, refreshToken, clientId });
   const saved = await untilSaved(deps.log, connectionId, () =>
     connections.saveRefreshed(connectionId, version, tokens, expiresAt - performance.now()),
   );
@@ -111,7 +117,8 @@ export interface ConsentPair<T> {
 export async function refreshConsent<T>({ client, log }: RefreshDeps, consent: ConsentPair<T>): Promise<T> {
   const issued = await client.refresh(consent.refreshToken);
   const expiresAt = performance.now() + issued.accessMs;
-  const pair = { accessToken: issued.accessToken, refreshToken: issued.refreshToken ?? consent.refreshToken };
+  const { accessToken, refreshToken = consent.refreshToken, clientId } = issued;
+  const pair = { accessToken, refreshToken, clientId };
   return untilSaved(log, consent.connectionId, () => consent.save(pair, expiresAt - performance.now()));
 }
 

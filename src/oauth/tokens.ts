@@ -130,7 +130,7 @@ export class Tokens {
   ): Promise<AccessToken> {
     const { store, leaseMs } = this.#deps;
     for (let stored = known; ; stored = undefined) {
-      const { connection, accessToken, refreshToken } = await this.#read(connectionId, stored);
+      const { connection, accessToken, refreshToken, clientId } = await this.#read(connectionId, stored);
       if (connection.delayMs > 0) throw new RetryLater({ code: 'connection_waits' }, connection.delayMs);
       const { tokenVersion: version, userId } = connection;
       if (connection.isFresh && version !== stale) return { value: accessToken, version };
@@ -145,7 +145,7 @@ export class Tokens {
       }
       const { takenOver, unanswered } = lease;
       const lostAnswer = unanswered || takenOver;
-      const pair = { connectionId, userId, version, refreshToken, owner, takenOver, lostAnswer };
+      const pair = { connectionId, userId, version, refreshToken, clientId, owner, takenOver, lostAnswer };
       const refreshed = await refreshPair(this.#deps, pair);
       if (refreshed) return refreshed;
     }

@@ -62,6 +62,25 @@ describe('errors that do not end a connection', () => {
     });
   }
 
+  it('invalid_grant under another LIBRARY_CLIENT_ID does not end the connection', async () => {
+    const connection = await newConnection();
+    const { version } = await tokensOf().getAccessToken(connection.id);
+    const before = await saved(connection.id);
+    relay.instead = (response) => response.writeHead(400).end('{"error":"invalid_grant"}');
+    const error = await failureOf(tokensOf({ clientId: 'another app' }).getAccessToken(connection.id, version));
+    expect(error).toBeInstanceOf(RetryLater);
+    expect(error.message).toMatch(
+      `tokens belong to LIBRARY_CLIENT_ID ${library.clientId}, and the library refused them`,
+    );
+    await expectStillConnected(connection.id);
+    expect((await saved(connection.id)).pair).toEqual(before.pair);
+
+    relay.reset();
+    expect(await tokensOf().getAccessToken(connection.id, version)).toMatchObject({ version: version + 1 });
+    relay.instead = (response) => response.writeHead(400).end('{"error":"invalid_grant"}');
+    await expect(tokensOf().getAccessToken(connection.id, version + 1)).rejects.toThrow(Disconnected);
+  });
+
   it('the wait for the next refresh grows with each failure, unless the library names a time', async () => {
     const connection = await newConnection();
     const tokens = tokensOf();

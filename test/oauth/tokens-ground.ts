@@ -24,7 +24,7 @@ interface Line {
   reason?: string;
 }
 
-export type Options = Partial<TokensOptions> & { apiUrl?: string; timeoutMs?: number };
+export type Options = Partial<TokensOptions> & { apiUrl?: string; timeoutMs?: number; clientId?: string };
 
 export const failureOf = (promise: Promise<unknown>) =>
   promise.then(
@@ -117,8 +117,8 @@ function inConnections(of: { library: Library; relay: Relay; store: Store; seale
 
   /** The tokens as one process has them. */
   function tokensOf(options: Options = {}) {
-    const { apiUrl = relay.url, timeoutMs = 60_000 } = options;
-    const client = new OAuthClient({ ...library, apiUrl, timeoutMs });
+    const { apiUrl = relay.url, timeoutMs = 60_000, clientId = library.clientId } = options;
+    const client = new OAuthClient({ ...library, apiUrl, timeoutMs, clientId });
     return new Tokens({ store, client, sealer, log, instance: 'this process', ...options });
   }
 

@@ -82,11 +82,11 @@ export async function acceptConsent(deps: ConsentDeps, consented: Consented): Pr
 
 /** Saves the encrypted tokens before any other request: another process can finish it if this one dies. */
 async function exchange({ store, sealer, oauth }: ConsentDeps, consented: Consented): Promise<Consent> {
-  const { refreshToken, accessToken, accessMs } = await oauth.exchangeCode(consented);
+  const { refreshToken, accessToken, clientId, accessMs } = await oauth.exchangeCode(consented);
   if (refreshToken === undefined) throw new Error('the library returned no refresh token');
   const id = randomUUID();
   const { linkMadeAt, connectionId = null, tags = null } = consented;
-  const tokens = sealPair(sealer, purposeOf.consent(id), { accessToken, refreshToken });
+  const tokens = sealPair(sealer, purposeOf.consent(id), { accessToken, refreshToken, clientId });
   return store.consents.save({ id, tokens, connectionId, tags, linkMadeAt }, { accessMs, leaseMs });
 }
 
