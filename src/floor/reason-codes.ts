@@ -17,6 +17,9 @@ export interface FilterRule {
   value: string | null;
 }
 
+/** Why a listing may have ended too early: the last cursor led back, or the library refused it after it had given it twice. */
+export type ListingDoubt = 'to_earlier_page' | 'refused';
+
 /**
  * The codes of reasons, each with its data. Behaviour depends on codes and data only, never on the sentence.
  * docs/reference/api.md describes them for clients of the API.
@@ -107,8 +110,7 @@ export interface DataOf {
   not_recorded: { error: string };
   company_not_readable: { companyId: string };
   company_skipped: { companyId: string };
-  /** The last cursor led back to an earlier page, or the library refused it after it had given it twice. */
-  listing_incomplete: { companyId: string; cursor: 'to_earlier_page' | 'refused' };
+  listing_incomplete: { companyId: string; cursor: ListingDoubt };
   /** `idlePages`: pages without a new asset. */
   endless_listing: { request: string; idlePages: number };
   /** `/me` answers for another user than the one who connected. */

@@ -1,6 +1,7 @@
 import { concurrently } from '../floor/concurrently.ts';
 import { Rejected, toReason } from '../floor/errors.ts';
 import { isTooMany, logHeld, sampleSize } from '../floor/held-changes.ts';
+import type { ListingDoubt } from '../floor/reason-codes.ts';
 import { HttpError } from '../source/http.ts';
 import type { Run, SyncDeps } from './deps.ts';
 import { stopsRun } from './problems.ts';
@@ -22,7 +23,7 @@ export async function judgeMissing(
   deps: SyncDeps,
   run: Run,
   companyId: string,
-  { isDoubtful }: { isDoubtful: boolean },
+  { doubt }: { doubt?: ListingDoubt | undefined },
 ): Promise<void> {
   const { store, log } = deps;
   const { sync, lease, signal } = run;
@@ -30,26 +31,30 @@ export async function judgeMissing(
   const company = { sync, lease, companyId };
   const { acceptGone = false } = sync.scope;
   // A doubtful listing may lack more than the operator has accepted: then each asset is requested.
-  const accepted = acceptGone && !isDoubtful;
+  const accepted = acceptGone && !doubt;
   const found = await store.missing.count(company);
   const isHeld = !acceptGone && isTooMany('missing', found, run.settings);
   let gone = 0;
-  // Handles only as many as were counted: the connection may get assets of another connection meanwhile.
-  for (let after = '', left = found.count; left > 0 && !isHeld; ) {
-    signal.throwIfAborted();
-    const limit = Math.min(left, accepted ? pageSize : requestedSize);
-    const ids = await store.missing.page(company, { after, limit });
-    if (ids.length === 0) break;
-    after = ids.at(-1)!;
-    left -= ids.length;
-    const judged = accepted ? { gone: ids, present: [] } : await judgeByRequest(deps, run, ids);
-    gone += await store.missing.markGone(company, judged.gone);
-    await store.missing.addSighted(company, judged.present);
+  try {
+    // Handles only as many as were counted: the connection may get assets of another connection meanwhile.
+    for (let after = '', left = found.count; left > 0 && !isHeld; ) {
+      signal.throwIfAborted();
+      const limit = Math.min(left, accepted ? pageSize : requestedSize);
+      const ids = await store.missing.page(company, { after, limit });
+      if (ids.length === 0) break;
+      after = ids.at(-1)!;
+      left -= ids.length;
+      const judged = accepted ? { gone: ids, present: [] } : await judgeByRequest(deps, run, ids);
+      gone += await store.missing.markGone(company, judged.gone);
+      await store.missing.addSighted(company, judged.present);
+      if (judged.stopped !== undefined) throw judged.stopped;
+    }
+  } finally {
+    if (gone > 0) log.warn({ event: 'asset.gone', connectionId, companyId, gone }, 'assets gone from the library');
   }
   const sample = isHeld ? await store.missing.page(company, { after: '', limit: sampleSize }) : [];
   const held = isHeld ? { ...found, sample } : undefined;
-  const isNew = await store.missing.endListing(company, { held, isDoubtful });
-  if (gone > 0) log.warn({ event: 'asset.gone', connectionId, companyId, gone }, 'assets gone from the library');
+  const isNew = await store.missing.endListing(company, { held, doubt });
   const change = { ...found, kind: 'missing', connectionId, companyId } as const;
   if (isNew) logHeld(log, change);
   if (isHeld) run.problems.addHeld(change);
@@ -57,12 +62,19 @@ export async function judgeMissing(
 
 /**
  * Requests assets. `gone`: the library does not have them; `present`: it has them, or refuses to say. If it fails for an asset, the
- * asset is in neither list, and is a problem of the run. @throws if the library fails for each asset of a whole page
+ * asset is in neither list, and is a problem of the run. `stopped`: an error that stops the run; the answers before it count, so that
+ * a library that allows only a few requests at a time is asked once for each asset. @throws if the library fails for each asset of a
+ * whole page
  */
-async function judgeByRequest({ client, withToken }: SyncDeps, { sync, problems, signal }: Run, ids: string[]) {
+async function judgeByRequest(
+  { client, withToken }: SyncDeps,
+  { sync, problems, signal }: Run,
+  ids: string[],
+): Promise<{ gone: string[]; present: string[]; stopped?: unknown }> {
   const gone: string[] = [];
   const present: string[] = [];
   const failures: unknown[] = [];
+  let stopped: unknown;
   await concurrently(ids, requestsAtOnce, async (assetId) => {
     try {
       await withToken(sync.connectionId, (token) => client.getAsset({ token, assetId, signal }));
@@ -74,8 +86,10 @@ async function judgeByRequest({ client, withToken }: SyncDeps, { sync, problems,
       else if (error instanceof Rejected || (error instanceof HttpError && error.status < 500)) present.push(assetId);
       else failures.push(error);
     }
+  }).catch((error) => {
+    stopped = error;
   });
   if (failures.length >= requestedSize) throw failures[0];
   for (const error of failures) problems.add(toReason(error), { failsRun: true });
-  return { gone, present };
+  return { gone, present, stopped };
 }

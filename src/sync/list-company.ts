@@ -11,7 +11,7 @@ import { followCursors } from './follow-cursors.ts';
 import { judgeMissing } from './judge-missing.ts';
 import { judgeReplaced } from './judge-replaced.ts';
 import { listedOn, selectable } from './listed-asset.ts';
-import { interruptListing, isResumable } from './problems.ts';
+import { interruptListing, isResumable, type Problems } from './problems.ts';
 
 /** Maximum of unreadable items that are tracked. With more, none of them counts as repaired. */
 const mostUnreadable = 1000;
@@ -86,8 +86,8 @@ function openListing(
     newest: resumed?.newest ?? null,
     began: resumed?.began,
     unreadable: new Set(resumed?.unreadable),
-    /** It may have ended too early. */
-    isDoubtful: start.doubtful === true,
+    /** Why it may have ended too early. */
+    doubt: start.doubt,
   };
 }
 type Listing = ReturnType<typeof openListing>;
@@ -110,12 +110,17 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
     if (isRefused && pages === 0 && listing.isResumed) return 'cursor expired';
     // Some libraries repeat the cursor on the last page, and then refuse it.
     if (isRefused && pages > 0 && cursor === listing.previousCursor) {
-      problems.add({ code: 'listing_incomplete', companyId: company.id, cursor: 'refused' }, { failsRun: false });
-      listing.isDoubtful = true;
+      doubt(problems, listing, 'refused');
       return { assets: [], broken: [], nextCursor: undefined, date: Date.now() };
     }
     return interruptListing(error, makesProgress(listing, pages));
   }
+}
+
+/** Reports that a listing may have ended too early. */
+function doubt(problems: Problems, listing: Listing, cursor: NonNullable<Listing['doubt']>): void {
+  problems.addDoubt(listing.company.id, cursor);
+  listing.doubt = cursor;
 }
 
 /** The assets of a page, to be recorded. Moves the listing on: without a cursor, it was the last page. */
@@ -123,13 +128,7 @@ function readPage({ sync, problems }: Run, listing: Listing, page: AssetPage) {
   const listed = listedOn(page);
   const ids = listed.map(({ id }) => id);
   const { next, repeats, isDoubtful } = listing.cursors.after(listing.cursor, { ids, nextCursor: page.nextCursor });
-  if (isDoubtful) {
-    problems.add(
-      { code: 'listing_incomplete', companyId: listing.company.id, cursor: 'to_earlier_page' },
-      { failsRun: false },
-    );
-    listing.isDoubtful = true;
-  }
+  if (isDoubtful) doubt(problems, listing, 'to_earlier_page');
   const assets = repeats ? [] : listed.filter((asset) => inScope(asset, sync.scope.assetType));
   advance(listing, page, assets);
   listing.pages++;
@@ -168,7 +167,7 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, { ids, ass
       ...(reconciles && { sighted: ids }),
       ...(isLast &&
         reconciles &&
-        !listing.isDoubtful &&
+        !listing.doubt &&
         listing.unreadable.size <= mostUnreadable && { stillUnreadable: [...listing.unreadable] }),
     })
     .catch((error) => interruptListing(error, makesProgress(listing, listing.pages - 1)));
@@ -203,8 +202,8 @@ function advance(listing: Listing, page: AssetPage, assets: ListedAsset[]): void
 
 /** Where an interrupted run resumes after the page that was read last. */
 function positionAt(listing: Listing): CompanyPosition {
-  const { start, reconciles, newest, cursors, cursor: next, isDoubtful: doubtful } = listing;
-  if (next === undefined) return reconciles ? { ...start, cursor: null, listed: true, doubtful } : { done: true };
+  const { start, reconciles, newest, cursors, cursor: next, doubt } = listing;
+  if (next === undefined) return reconciles ? { ...start, cursor: null, listed: true, doubt } : { done: true, doubt };
   // A cursor that the database cannot hold is not saved; an interrupted listing then starts over.
   const cursor = storable(next) === next ? next : null;
   return {

@@ -1,6 +1,6 @@
 import { Disconnected, LeaseLost, NamedError, Rejected, RetryLater, reasonOf } from '../floor/errors.ts';
 import type { Held } from '../floor/held-changes.ts';
-import type { Reason } from '../floor/reason-codes.ts';
+import type { ListingDoubt, Reason } from '../floor/reason-codes.ts';
 import { combineReasons } from '../floor/reasons.ts';
 import { HttpError } from '../source/http.ts';
 import type { CompanyPosition } from '../store/database/schema.ts';
@@ -29,6 +29,11 @@ export class Problems {
   add(reason: Reason, options: { failsRun: boolean }): void {
     this.#problems.add(reason);
     this.failsRun ||= options.failsRun;
+  }
+
+  /** The listing of a company may have ended too early. */
+  addDoubt(companyId: string, cursor: ListingDoubt): void {
+    this.add({ code: 'listing_incomplete', companyId, cursor }, { failsRun: false });
   }
 
   /** Changes that an operator must accept first. */

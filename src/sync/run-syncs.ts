@@ -132,6 +132,8 @@ async function endEarly(
 /** Lists what the sync covers into the records: the companies that the user can read now, or single assets. */
 async function list(deps: SyncDeps, run: Run): Promise<void> {
   const { sync, problems } = run;
+  // Reported again by a run that was interrupted after such a listing.
+  for (const [companyId, { doubt }] of Object.entries(sync.position)) if (doubt) problems.addDoubt(companyId, doubt);
   const readable = await readCompanies(deps, run);
   if (sync.scope.assetIds) return requestAssets(deps, run, readable);
   const { companyId } = sync.scope;

@@ -67,7 +67,7 @@ async function run(
   if (full) {
     const missing = await store.missing.page(at, { after: '', limit: 100 });
     await store.missing.markGone(at, missing);
-    await store.missing.endListing(at, { held: undefined, isDoubtful: false });
+    await store.missing.endListing(at, { held: undefined, doubt: undefined });
   }
   const error = what.error ?? null;
   await store.syncs.finish(sync, lease, { status: error ? 'failed' : 'done', error });

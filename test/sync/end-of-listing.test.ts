@@ -189,6 +189,30 @@ describe('the pages of a listing', () => {
     expect(await stage.ids(companyId)).toEqual(['a', 'b', 'c'].map((id) => `${companyId} ${id}`));
   });
 
+  test('a sync that is interrupted after a doubtful listing still reports it', async () => {
+    const { companyId, connectionId, userId } = await stage.company();
+    const next = `${companyId}-next`;
+    await stage.admin.addCompany({ id: next, name: 'next', userIds: [userId] });
+    for (const mode of ['incremental', 'full'] as const) {
+      await stage.admin.setFaults(
+        {
+          endpoint: 'assets',
+          companyId,
+          body: { assets: [{ id: `${companyId} a`, uploadDate: 1 }], nextCursor: 'one' },
+        },
+        { endpoint: 'assets', companyId: next, latency: 1000, status: 429, retryAfter: 60 },
+      );
+      const id = (await stage.store.syncs.request(connectionId, mode))!;
+      expect(await stage.run(connectionId)).toMatchObject({ outcome: 'delayed' });
+      expect((await stage.store.syncs.get(id))!.position[companyId]).toMatchObject({ done: true });
+      await stage.admin.clearFaults();
+      await stage.query('UPDATE connections SET delayed_until = NULL');
+      await stage.run(connectionId);
+      const error = { code: 'listing_incomplete', companyId, cursor: 'to_earlier_page' };
+      expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'done', error });
+    }
+  });
+
   test('after a doubtful listing, accepted missing assets are gone only if the library does not have them', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 15);

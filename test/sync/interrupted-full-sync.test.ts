@@ -64,14 +64,13 @@ describe('an interrupted full sync', () => {
     await stage.admin.addFault({ endpoint: 'asset', skip: 60, retryAfter: 60 });
     const id = (await stage.store.syncs.request(connectionId, 'full'))!;
     expect(await stage.run(connectionId)).toMatchObject({ outcome: 'delayed' });
-    expect(await gone(stage, companyId)).toEqual(removed.slice(0, 50));
+    expect(await gone(stage, companyId)).toHaveLength(60);
     await stage.admin.clearFaults();
     await stage.admin.clearRequests();
     await stage.query('UPDATE connections SET delayed_until = NULL');
     expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
     expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'done', gone: 70 });
-    expect(await askedFor(stage, removed.slice(0, 50))).toBe(0);
-    expect(await askedFor(stage, removed.slice(50))).toBe(20);
+    expect(await askedFor(stage, removed)).toBe(10);
   });
 
   test('a full sync that was interrupted in a company that is lost since lists all pages of the next one', async () => {

@@ -1,6 +1,6 @@
 import type { Generated, GeneratedAlways, Insertable, JSONColumnType, Kysely, Selectable } from 'kysely';
 import type { HeldChanges, HeldKind } from '../../floor/held-changes.ts';
-import type { Reason } from '../../floor/reason-codes.ts';
+import type { ListingDoubt, Reason } from '../../floor/reason-codes.ts';
 import type { Role, SignInMethod } from '../../floor/roles.ts';
 import type { Tags } from '../../floor/tags.ts';
 
@@ -329,8 +329,8 @@ export interface CompanyPosition {
   restarted?: true;
   /** Its listing is complete; missing assets are still to be checked. */
   listed?: boolean;
-  /** The listing may have ended too early. */
-  doubtful?: boolean;
+  /** Why its listing may have ended too early. */
+  doubt?: ListingDoubt | undefined;
   /** Ids of the records of its items without a readable id. */
   unreadable?: string[];
   /** How many assets its listing had, and how many pages had no new one. */

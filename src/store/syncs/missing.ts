@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import { clockToleranceMs } from '../../floor/clock.ts';
 import type { HeldChanges } from '../../floor/held-changes.ts';
-import type { Reason } from '../../floor/reason-codes.ts';
+import type { ListingDoubt, Reason } from '../../floor/reason-codes.ts';
 import { notLeased } from '../assets/leases.ts';
 import { setHeld } from '../companies/held-changes.ts';
 import { jsonb } from '../database/jsonb.ts';
@@ -83,22 +83,22 @@ export async function addSighted(db: Database, listed: Listed, ids: string[]): P
 
 /**
  * Ends the listing of a company. `held`: the missing assets, if they are too many to be marked as gone without an operator;
- * `isDoubtful`: the listing may have ended too early. After such a listing, and while assets are held, none is removed because it was
+ * `doubt`: why the listing may have ended too early. After such a listing, and while assets are held, none is removed because it was
  * not listed. True if there were no held assets before.
  * @throws LeaseLost
  */
 export async function endListing(
   db: Database,
   listed: Listed,
-  { held, isDoubtful }: { held: HeldChanges | undefined; isDoubtful: boolean },
+  { held, doubt }: { held: HeldChanges | undefined; doubt: ListingDoubt | undefined },
 ): Promise<boolean> {
   const { sync, companyId } = listed;
   return underLease(db, listed, async (tx) => {
     await tx.deleteFrom('sightings').where('syncId', '=', sync.id).where('companyId', '=', companyId).execute();
     await sql`
-      UPDATE access SET listed_at = ${isDoubtful || held ? null : sql`now()`}
+      UPDATE access SET listed_at = ${doubt || held ? null : sql`now()`}
       WHERE connection_id = ${sync.connectionId} AND company_id = ${companyId}`.execute(tx);
-    await sql`UPDATE syncs SET position = position || ${positionOf(companyId, { done: true })} WHERE id = ${sync.id}`.execute(
+    await sql`UPDATE syncs SET position = position || ${positionOf(companyId, { done: true, doubt })} WHERE id = ${sync.id}`.execute(
       tx,
     );
     return setHeld(tx, { connectionId: sync.connectionId, companyId }, 'missing', held);
