@@ -179,7 +179,11 @@ export async function measure(
 }
 
 /** The CRC-32 of an object, lower-case hex; null: there is no object. @throws Archived */
-export async function crc32At(storage: Storage, key: string, options: ReadOptions): Promise<string | null> {
+export async function crc32At(
+  storage: Pick<Storage, 'get'>,
+  key: string,
+  options: ReadOptions,
+): Promise<string | null> {
   const body = await storage.get(key, options);
   return body ? (await measure(body, options.signal)).crc32 : null;
 }
@@ -189,7 +193,7 @@ export async function crc32At(storage: Storage, key: string, options: ReadOption
  * reason to fetch it again.
  */
 export async function isIntact(
-  storage: Storage,
+  storage: Pick<Storage, 'get'>,
   key: string,
   crc32: string | undefined,
   options: ReadOptions,

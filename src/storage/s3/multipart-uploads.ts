@@ -9,11 +9,13 @@ import {
 } from '@aws-sdk/client-s3';
 import { checksumsOfParts } from '../content-hash.ts';
 import { crc32Of } from '../crc32.ts';
+import { isIntact } from '../meter.ts';
 import {
   type Part,
   type PutOptions,
   partBytesFor,
   partLength,
+  type ReadOptions,
   type Stored,
   type Upload,
   UploadLost,
@@ -24,6 +26,7 @@ import { algorithmFor, uploadChecksums } from './checksum-support.ts';
 import { base64Of, stoppedBy, unquoted } from './client.ts';
 import { isNotFound, isUnsupported, statusOf } from './errors.ts';
 import { extendLock } from './object-lock.ts';
+import { readObject } from './read.ts';
 import { sendBody } from './send-body.ts';
 
 /** Uploads in parts to an S3 store. Each part is sent with its checksum wherever the store keeps checksums. */
@@ -124,9 +127,12 @@ export async function completeUpload(
   const doubt = await sendComplete(bucket, upload, parts);
   const found = await bucket.describe(key, signal);
   const expected = etagOfParts(parts);
-  const same =
+  const isEqual =
     found?.bytes === upload.bytes &&
     (expected !== undefined && isMd5OfParts(found.etag) ? found.etag === expected : !doubt);
+  // It may be an earlier object, perhaps the damaged one that is to be repaired: then its content decides.
+  const contents = { get: (of: string, options: ReadOptions) => readObject(bucket, of, options) };
+  const same = isEqual && (!doubt || (await isIntact(contents, key, crc32Of(parts), { signal })));
   // While the store still has the upload, an equal object is an earlier one: perhaps the damaged one that is to be repaired.
   const isCompleted = !doubt || isNotFound(doubt) || !(await isKnown(bucket, upload));
   // Ceph ignores the lock with which an upload was begun.

@@ -1,5 +1,6 @@
 // @module-tag slow
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
+import { UploadLost } from '../../../src/storage/storage.ts';
 import { asks, internalError, type Trouble } from '../../support/http-line.ts';
 import { bytesOf, MiB, streaming } from '../bodies.ts';
 import { openBucket } from '../grounds.ts';
@@ -72,5 +73,14 @@ describe.runIf(server)('a store with habits of its own', () => {
     line.set({ on: asks.complete, times: 1, dropAnswer: true });
     expect(await storage.uploads.complete(again.begun, again.parts)).toMatchObject({ bytes: bytes.length });
     expect(await ground.leftovers()).toEqual([]);
+
+    // The store no longer has the upload, and the object of before is damaged, although its ETag is the same.
+    const lost = await upload();
+    const isRead: Trouble['on'] = ({ method, url }) => method === 'GET' && url.includes('/film');
+    line.set(
+      { on: asks.complete, times: 1, answer: error(404, 'NoSuchUpload') },
+      { on: isRead, times: 1, answer: { status: 200, body: 'x'.repeat(bytes.length) } },
+    );
+    await expect(storage.uploads.complete(lost.begun, lost.parts)).rejects.toThrow(UploadLost);
   });
 });
