@@ -25,7 +25,6 @@ import { withMirrorIdCheck } from './storage/mirror-id.ts';
 import { openStorage } from './storage/open.ts';
 import { startEmbeddedPostgres } from './store/embedded/embedded.ts';
 import { openStore } from './store/store.ts';
-import { checkAsset } from './verify/inspect-asset.ts';
 import { createWebhookSender, sendTest } from './webhooks/sender.ts';
 import { targetOf } from './webhooks/target.ts';
 
@@ -74,7 +73,6 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     publicUrl,
     returnOrigins: config.returnOrigins,
     bucketTrouble: watchBucket(storage.check),
-    checkAsset: (assetId, stop) => checkAsset(stores, assetId, stop),
     traffic: traffic.bytesPerSecond,
     scrub: config.scrub,
     drillInterval: config.drillInterval,

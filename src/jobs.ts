@@ -11,7 +11,7 @@ import type { Dispatcher } from './queue/dispatcher.ts';
 import type { LeasedAsset } from './queue/leases.ts';
 import type { AssetJob, QueueName, SyncJob } from './queue/queues.ts';
 import type { SyncDeps } from './sync/deps.ts';
-import { type RunsEnd, runSyncs } from './sync/run-syncs.ts';
+import { runSyncs } from './sync/run-syncs.ts';
 import { span } from './tracing/tracing.ts';
 
 /** Syncs that run at once in one process. They mostly wait for the library. */
@@ -43,7 +43,12 @@ export function openJobs(
     ),
     queues.worker<SyncJob>(
       'syncs',
-      counted(({ data }) => syncJob(deps, data.connectionId)),
+      // If this process cannot reach the library, syncs wait for another one. A paused worker still takes the job that it waited for.
+      counted(({ data }) =>
+        deps.mirror.libraryBreaker.openReason === undefined
+          ? runSyncs(deps.sync, data.connectionId, deps.signal)
+          : Promise.resolve({ outcome: 'handed_back', done: 0 }),
+      ),
       { concurrency: syncConcurrency },
     ),
   ];
@@ -87,19 +92,6 @@ export function openJobs(
       while (!idle()) await Promise.race([done, sleep(50)]);
     },
   };
-}
-
-interface SyncJobDeps {
-  mirror: Pick<MirrorDeps, 'libraryBreaker'>;
-  sync: SyncDeps;
-  signal: AbortSignal;
-}
-
-/** Runs the waiting syncs of a connection. If this process cannot reach the library, they wait for another one, or until it can. */
-async function syncJob({ mirror, sync, signal }: SyncJobDeps, connectionId: string): Promise<RunsEnd> {
-  if (mirror.libraryBreaker.openReason === undefined) return runSyncs(sync, connectionId, signal);
-  // A worker that was waiting for a job when it was paused still takes one.
-  return { outcome: 'handed_back', done: 0 };
 }
 
 async function assetJob(mirror: MirrorDeps, dispatcher: Dispatcher, job: { data: AssetJob }) {

@@ -8,7 +8,6 @@ import type { Access } from '../pacing/with-token.ts';
 import type { Queues } from '../queue/queues.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { Storage } from '../storage/storage.ts';
-import type { VerificationLine } from '../store/database/schema.ts';
 import type { Endpoint } from '../store/events/endpoints.ts';
 import type { Store } from '../store/store.ts';
 import type { SyncIntervals } from '../store/syncs/schedule.ts';
@@ -23,8 +22,6 @@ export interface OperationsDeps {
   tokens: Tokens;
   /** Why the bucket is unavailable; null: it is available. */
   bucketTrouble: () => Promise<string | null>;
-  /** Asks the bucket for the objects of an asset: see `checkAsset`. */
-  checkAsset: (assetId: string, signal: AbortSignal) => Promise<VerificationLine[]>;
   /** Bytes per second that this process downloads now. */
   traffic: () => number;
   /** The keys that sign reports; undefined: none does. */

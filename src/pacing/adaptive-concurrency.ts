@@ -7,7 +7,7 @@ import type { Reason } from '../floor/reason-codes.ts';
 import { reasonFields } from '../floor/reasons.ts';
 import { HttpError, isTemporary } from '../source/http.ts';
 import type { Store } from '../store/store.ts';
-import { type AdaptiveLimit, type Concurrency, faster, limitOf, type Objection, slower } from './concurrency-limit.ts';
+import { type AdaptiveLimit, type Concurrency, faster, limitOf, slower } from './concurrency-limit.ts';
 import { RequestRate } from './request-rate.ts';
 import { type Period, ResponseTimes } from './response-times.ts';
 
@@ -20,6 +20,9 @@ export const longWaitMs = 5000;
 export function ceilingOf(settings: Record<string, unknown>, perConnection: number): number {
   return typeof settings.concurrency === 'number' ? settings.concurrency : perConnection;
 }
+
+/** The answers take too long. Undefined: the limit is the lowest already. */
+const lower = (at: Concurrency) => (at.limit > 1 ? slower(at, 'latency') : undefined);
 
 /** What this process has seen of a connection. */
 interface Seen {
@@ -57,7 +60,6 @@ export class Limiter {
     let waitMs = reserve();
     while (waitMs === Number.POSITIVE_INFINITY) {
       const reason = 'the library allows few requests';
-      const lower = (at: Concurrency) => (at.limit > 1 ? slower(at, 'latency') : undefined);
       await this.#tolerant(connectionId, this.#change(connectionId, reason, lower));
       await this.#sleep(longWaitMs * (0.5 + Math.random() / 2));
       waitMs = reserve();
@@ -114,15 +116,16 @@ export class Limiter {
       if (error.scope !== 'connection' || this.#adaptedTo.has(error)) return;
       this.#adaptedTo.add(error);
       await this.#tolerant(connectionId, this.#pause(connectionId, error.waitMs, toReason(error)));
-      if (error.reason.code === 'asked_to_wait') this.#lowerRate(connectionId, performance.now());
+      if (error.reason.code === 'asked_to_wait') this.#lowerRate(connectionId);
     } else if (isTemporary(error)) {
-      await this.#tolerant(connectionId, this.#slowDown(connectionId, 'failure', error));
+      await this.#tolerant(connectionId, this.#slowDown(connectionId, error));
     } else if (error instanceof HttpError) {
       await this.#tolerant(connectionId, this.#endStrikes(connectionId));
     }
   }
 
-  #lowerRate(connectionId: string, now: number): void {
+  #lowerRate(connectionId: string): void {
+    const now = performance.now();
     this.#stateOf(connectionId).rate.refused(now);
     RequestRate.share(
       [...this.#seen.values()].map(({ rate }) => rate),
@@ -130,10 +133,10 @@ export class Limiter {
     );
   }
 
-  async #slowDown(connectionId: string, objection: Objection, error: unknown): Promise<void> {
+  async #slowDown(connectionId: string, error: unknown): Promise<void> {
     this.#stateOf(connectionId).succeeded = false;
     const reason = reasonOf(error);
-    const slowed = await this.#change(connectionId, reason, (at) => slower(at, objection));
+    const slowed = await this.#change(connectionId, reason, (at) => slower(at, 'failure'));
     if (!slowed?.pauseMs) return;
     const { pauseMs } = slowed;
     const pausedFor: Reason = { code: 'library_unavailable', error: reason, retryInMs: pauseMs };
@@ -144,7 +147,7 @@ export class Limiter {
     const { times } = this.#stateOf(connectionId);
     await this.#change(connectionId, 'its answers take longer than before', (at) => {
       const verdict = times.judge(period, at.limit);
-      if (verdict === 'slower') return at.limit > 1 ? slower(at, 'latency') : undefined;
+      if (verdict === 'slower') return lower(at);
       return verdict === 'faster' && at.queued >= at.limit ? { adaptiveLimit: faster(at) } : undefined;
     });
   }

@@ -24,9 +24,6 @@ export interface RunVerificationsDeps {
   keepVersions: number;
   goneRetention: number;
   now?: () => Date;
-  /** Assets per page of the records, and per file of an inventory. */
-  pageSize?: number;
-  fileSize?: number;
 }
 
 const inventoryCheckMs = 60_000;

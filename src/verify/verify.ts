@@ -26,8 +26,6 @@ export interface VerifyDeps {
   log: Log;
   /** Writes the day's inventory now. */
   writeInventory: (signal: AbortSignal) => Promise<void>;
-  /** Assets per page of the records, and objects between two saves. */
-  pageSize?: number;
 }
 
 interface Verifying {
@@ -35,10 +33,12 @@ interface Verifying {
   run: Verification;
   progress: Progress;
   signal: AbortSignal;
-  pageSize: number;
   /** Smaller if objects are read, which is slow, so that progress is saved often. */
   batchSize: number;
 }
+
+/** Assets per page of the records, and objects between two saves. */
+const pageSize = 1000;
 
 /** `settledAt` is set before its transaction commits. No transaction that sets it takes longer than this. */
 const slackMs = 2 * 60_000;
@@ -52,9 +52,8 @@ const scheduledPhases: readonly VerificationPhase[] = ['objects', 'repair', 'end
  */
 export async function verify(deps: VerifyDeps, run: Verification, owner: string, signal: AbortSignal): Promise<void> {
   const { options } = run;
-  const pageSize = deps.pageSize ?? 1000;
   const progress = new Progress(deps.store, run, owner, signal);
-  const at = { deps, run, progress, signal, pageSize, batchSize: options.deep ? Math.min(pageSize, 50) : pageSize };
+  const at = { deps, run, progress, signal, batchSize: options.deep ? 50 : pageSize };
   const all = options.scheduled ? scheduledPhases : verificationPhases;
   const { phase: begun } = progress.position;
   for (const phase of all.slice(begun ? all.indexOf(begun) : 0)) {
@@ -104,7 +103,7 @@ const phases: Record<VerificationPhase, (at: Verifying) => Promise<void>> = {
 
 /** Compares the objects in the bucket with those that should be there, in the order of their keys. */
 async function compareBucket(at: Verifying): Promise<void> {
-  const { run, progress, signal, pageSize } = at;
+  const { run, progress, signal } = at;
   const { store, storage } = at.deps;
   const connectionId = run.connectionId ?? undefined;
   const after = progress.position.key ?? '';

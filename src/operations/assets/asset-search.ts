@@ -130,7 +130,7 @@ export async function filterFrom(
 }
 
 /** @throws Refused 409 if the words of transcripts are asked for and are not in the database */
-export function requireSearched({ said }: Pick<FacetQuery, 'said'>, searchTranscripts: boolean): void {
+function requireSearched({ said }: Pick<FacetQuery, 'said'>, searchTranscripts: boolean): void {
   if (said === undefined || searchTranscripts) return;
   const remedy = 'Set SEARCH_TRANSCRIPTS=true for all processes, and restart them.';
   throw new Refused(409, 'transcripts_not_searched', `Transcript search is off. ${remedy}`);
@@ -138,13 +138,15 @@ export function requireSearched({ said }: Pick<FacetQuery, 'said'>, searchTransc
 
 type Deps = Pick<OperationsDeps, 'store' | 'searchTranscripts'>;
 
-export function assetSearchOperations({ store, searchTranscripts }: Deps) {
-  /** @throws Refused 404, 409 */
-  async function filterOf(query: z.output<typeof facetQuery>): Promise<AssetFilter> {
-    requireSearched(query, searchTranscripts);
-    if (query.connectionId !== undefined) await existingConnection(store, query.connectionId);
-    return filterFrom(store, query);
-  }
+/** The same, after checks. @throws Refused 404 for an unknown connection; 409 if transcripts are not searched */
+export async function filterOf({ store, searchTranscripts }: Deps, query: FacetQuery): Promise<AssetFilter> {
+  requireSearched(query, searchTranscripts);
+  if (query.connectionId !== undefined) await existingConnection(store, query.connectionId);
+  return filterFrom(store, query);
+}
+
+export function assetSearchOperations(deps: Deps) {
+  const { store } = deps;
   return {
     /** A page of assets. */
     async assets(query: z.input<typeof assetQuery>) {
@@ -159,7 +161,7 @@ export function assetSearchOperations({ store, searchTranscripts }: Deps) {
       }
       const after: [string | number, string] | undefined = position && [position[1], position[2]];
       const found = await store.assets.search({
-        ...(await filterOf(filter)),
+        ...(await filterOf(deps, filter)),
         ...{ order: orderOf(sort), after, limit: limit + 1 },
       });
       const page = pageOf(found, limit, (last) => [sort, last.sortKey, last.id]);
@@ -168,7 +170,7 @@ export function assetSearchOperations({ store, searchTranscripts }: Deps) {
 
     /** Counts the matching assets by facet. */
     async facets(query: FacetQuery) {
-      const filter = await filterOf(facetQuery.parse(query));
+      const filter = await filterOf(deps, facetQuery.parse(query));
       const { matching, counts } = await store.assets.facets({ ...filter, most: mostCounted + 1 });
       const facets = Object.fromEntries(
         facetNames.map((facet) => [

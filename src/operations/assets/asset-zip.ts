@@ -3,11 +3,10 @@ import { z } from 'zod';
 import { WrongSelection } from '../../verify/copy/select-copies.ts';
 import { zipOf } from '../../verify/export/export-zip.ts';
 import { type ExportedAsset, selectExports } from '../../verify/export/select-exports.ts';
-import { existingConnection } from '../connections/connections.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { text } from '../fields.ts';
 import { Refused } from '../refused.ts';
-import { facetQuery, filterFrom, requireSearched } from './asset-search.ts';
+import { facetQuery, filterOf } from './asset-search.ts';
 
 const most = 1000;
 const ids = z.union([text.transform((id) => [id]), z.array(text).max(most)]);
@@ -26,12 +25,10 @@ export function assetZipOperations({
     /** The media files of the matching assets as a ZIP archive, with a list of those that are not in the bucket. @throws Refused */
     async assetZip(query: ZipQuery, signal: AbortSignal): Promise<Readable> {
       const { id, ...filter } = zipQuery.parse(query);
-      requireSearched(filter, searchTranscripts);
-      if (filter.connectionId !== undefined) await existingConnection(store, filter.connectionId);
       const assets: ExportedAsset[] = [];
       const missing: { assetId: string; problem: string }[] = [];
       const selection = {
-        filter: { ...(await filterFrom(store, filter)), ids: id },
+        filter: { ...(await filterOf({ store, searchTranscripts }, filter)), ids: id },
         names: '{project}/{name}',
         sidecars: false,
       };

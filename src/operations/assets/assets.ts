@@ -6,6 +6,7 @@ import { within } from '../../floor/within.ts';
 import { assetStates } from '../../store/counts/states.ts';
 import type { Asset, UploadPart } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
+import { checkAsset } from '../../verify/inspect-asset.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { count, isoOf, numberOf, reasonAnswer, shownReason, time } from '../fields.ts';
 import { Refused } from '../refused.ts';
@@ -97,7 +98,7 @@ export const assetAnswer = facts
   })
   .meta({ id: 'Asset' });
 
-type Deps = Pick<OperationsDeps, 'store' | 'bucketTrouble' | 'checkAsset' | 'goneRetention'>;
+type Deps = Pick<OperationsDeps, 'store' | 'storage' | 'bucketTrouble' | 'goneRetention'>;
 
 export function assetOperations(deps: Deps) {
   const { store } = deps;
@@ -168,14 +169,14 @@ async function describe(deps: Deps, id: string) {
 }
 
 /** What the explanation of an asset depends on, beside the asset. */
-async function circumstancesOf({ store, bucketTrouble, checkAsset, goneRetention }: Deps, found: ExistingAsset) {
+async function circumstancesOf({ store, storage, bucketTrouble, goneRetention }: Deps, found: ExistingAsset) {
   const { id, connectionId } = found;
   const stop = AbortSignal.timeout(checkMs);
   const problemOf = (error: unknown) => (stop.aborted ? `no answer within ${checkMs / 1000} s` : reasonOf(error));
   const [connection, trouble, objects, findings, isProtected, setAsideSince] = await Promise.all([
     connectionId === null ? undefined : store.connections.get(connectionId),
     found.nextAt === null ? null : within(patienceMs, bucketTrouble()),
-    checkAsset(id, stop).catch(problemOf),
+    checkAsset({ store, storage }, id, stop).catch(problemOf),
     store.assurance.findingsOfAsset(id),
     store.removals.isProtected(id),
     store.replacements.since(id),
