@@ -12,7 +12,7 @@ import { startSweeping } from './mirror/removal/sweep-uploads.ts';
 import { startSearchingTranscripts } from './mirror/search-transcripts.ts';
 import { checkSealed } from './oauth/reencrypt-tokens.ts';
 import { createSealer } from './oauth/seal.ts';
-import { bucketBreaker, libraryBreaker } from './pacing/breakers.ts';
+import { createBucketBreaker, createLibraryBreaker } from './pacing/breakers.ts';
 import { createBudget } from './pacing/byte-budget.ts';
 import type { CircuitBreaker } from './pacing/circuit-breaker.ts';
 import { createOutageDetector } from './pacing/outage.ts';
@@ -44,12 +44,12 @@ export async function startWorkers(context: Context) {
   const leases = new Leases(context);
   // While this process cannot reach the bucket or the library, it leaves the jobs to processes that can.
   const onChange = () => {
-    const isOffline = toLibrary.openReason !== undefined;
+    const isOffline = libraryBreaker.openReason !== undefined;
     jobs.pause({ assets: isOffline || breaker.openReason !== undefined, syncs: isOffline });
     dispatcher.wake();
   };
-  const breaker = bucketBreaker({ ...context, onChange });
-  const toLibrary = libraryBreaker({ ...context, onChange });
+  const breaker = createBucketBreaker({ ...context, onChange });
+  const libraryBreaker = createLibraryBreaker({ ...context, onChange });
   const { instance, transfer, keepVersions, goneRetention, sync, filters } = config;
   const { perConnection } = transfer;
   const horizon = horizonOf(config);
@@ -60,11 +60,11 @@ export async function startWorkers(context: Context) {
     outages
       .watch('api', () => context.withToken(connectionId, call, options), connectionId)
       .catch(async (error) => {
-        if (neverSent(error) && (await toLibrary.check()) === undefined)
+        if (neverSent(error) && (await libraryBreaker.check()) === undefined)
           await context.limiter.adaptTo(connectionId, error);
         throw error;
       });
-  const mirror = mirrorDeps(context, { leases, breaker, libraryBreaker: toLibrary, outages, withToken });
+  const mirror = mirrorDeps(context, { leases, breaker, libraryBreaker, outages, withToken });
 
   const jobs = openJobs(context, {
     mirror,
@@ -106,7 +106,7 @@ export async function startWorkers(context: Context) {
     async stop(graceMs: number): Promise<void> {
       const started = performance.now();
       stopping.abort(new Error('shutting down'));
-      toLibrary.stop();
+      libraryBreaker.stop();
       const verificationsStopped = Promise.all([verifying.stop(), scrubbing?.stop(), drills.stop()]);
       const beforeJobs = [dispatcher, filtering, sweeping, expiring, writingChanges, writingAuditLog, reading];
       await Promise.all(beforeJobs.map((each) => each.stop()));

@@ -8,7 +8,7 @@ import { type CircuitBreaker, createCircuitBreaker } from './circuit-breaker.ts'
 type Deps<Needs> = Needs & { log: Log; timings: Timings; onChange: () => void };
 
 /** The circuit breaker of the bucket. While it is open, no asset is started, and all of them wait instead of failing. */
-export const bucketBreaker = ({ storage, log, timings, onChange }: Deps<{ storage: Storage }>): CircuitBreaker =>
+export const createBucketBreaker = ({ storage, log, timings, onChange }: Deps<{ storage: Storage }>): CircuitBreaker =>
   createCircuitBreaker({
     ...{ name: storage.name, timings, check: () => storage.check() },
     onOpen(err) {
@@ -22,7 +22,12 @@ export const bucketBreaker = ({ storage, log, timings, onChange }: Deps<{ storag
   });
 
 /** The circuit breaker of this process's connection to the library's API. Other processes may reach it. */
-export const libraryBreaker = ({ client, log, timings, onChange }: Deps<{ client: LibraryClient }>): CircuitBreaker =>
+export const createLibraryBreaker = ({
+  client,
+  log,
+  timings,
+  onChange,
+}: Deps<{ client: LibraryClient }>): CircuitBreaker =>
   createCircuitBreaker({
     ...{ name: 'the library', timings, check: () => client.reach() },
     onOpen(err) {

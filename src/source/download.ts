@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import { KnownError } from '../floor/errors.ts';
 import { type Body, bodyOf } from './body.ts';
-import { discard, drop, isEncoded, type Link, requestLink, strongEtag } from './follow-link.ts';
+import { closeConnection, isEncoded, type Link, readToEnd, requestLink, strongEtag } from './follow-link.ts';
 import { HttpError, isUnbounded, throwFor } from './http.ts';
 import { deliver, type ResumeOptions } from './resume.ts';
 
@@ -57,8 +57,8 @@ export function createDownloader(options: ResumeOptions) {
 async function pin(options: ResumeOptions, link: Link, signal: AbortSignal): Promise<Pinned | undefined> {
   const response = await requestLink(options, link, signal, { range: 'bytes=0-0' });
   const { headers, statusCode } = response;
-  if (statusCode === 206) await discard(options, response);
-  else drop(response);
+  if (statusCode === 206) await readToEnd(options, response);
+  else closeConnection(response);
   throwIfMissing(statusCode);
   // 416: an empty file has no first byte.
   if (statusCode === 200 || statusCode === 416) return undefined;
@@ -75,13 +75,13 @@ async function open(options: ResumeOptions, link: Link, signal: AbortSignal): Pr
   const response = await requestLink(options, link, either);
   const { headers, statusCode } = response;
   if (statusCode !== 200) {
-    await discard(options, response);
+    await readToEnd(options, response);
     throwIfMissing(statusCode);
     if (statusCode >= 200 && statusCode < 300) throw new HttpError('download', statusCode);
     throwFor('download', statusCode, headers);
   }
   if (isEncoded(response)) {
-    drop(response);
+    closeConnection(response);
     throw new Error(`the download is encoded (${headers['content-encoding']}), although the request forbids it`);
   }
   const length = headers['content-length'];

@@ -39,7 +39,7 @@ export async function requestLink(
   const aboutFile = headers['if-range'] ? [416, 429] : [404, 416, 429];
   if (response.statusCode < 400 || response.statusCode > 499 || aboutFile.includes(response.statusCode))
     return response;
-  await discard(options, response);
+  await readToEnd(options, response);
   // Another part of the file may have renewed the link already.
   if (link.url === url) {
     link.renewing ??= link.renew().finally(() => {
@@ -67,7 +67,7 @@ export async function follow(options: LinkOptions, url: string, signal: AbortSig
     });
     const { location } = response.headers;
     if (![301, 302, 303, 307, 308].includes(response.statusCode) || typeof location !== 'string') return response;
-    await discard(options, response);
+    await readToEnd(options, response);
     if (hops === 10) throw new Error('the download link has too many redirects');
     if (!URL.canParse(location, at)) throw new Error('the download link redirects to an invalid address');
     at = new URL(location, at).href;
@@ -75,13 +75,13 @@ export async function follow(options: LinkOptions, url: string, signal: AbortSig
 }
 
 /** Reads an unused short body to its end, so that the connection can be used again. */
-export async function discard({ stallMs }: LinkOptions, response: Response): Promise<void> {
+export async function readToEnd({ stallMs }: LinkOptions, response: Response): Promise<void> {
   const signal = AbortSignal.timeout(Math.min(stallMs, 5000));
   await response.body.dump({ limit: 64 * 1024, signal }).catch(() => {});
 }
 
 /** Closes the connection of an answer. undici reports that as an error of the body. */
-export function drop({ body }: Response): void {
+export function closeConnection({ body }: Response): void {
   body.on('error', () => {}).destroy();
 }
 

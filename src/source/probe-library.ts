@@ -2,7 +2,7 @@ import { type Dispatcher, request } from 'undici';
 import { Disconnected, diagnosisOf, namingSetting, RetryLater, reasonOf } from '../floor/errors.ts';
 import { clockFinding, type Finding, findingsOn } from '../floor/finding.ts';
 import type { LibraryClient } from './client.ts';
-import { drop, follow } from './follow-link.ts';
+import { closeConnection, follow } from './follow-link.ts';
 import type { LinkGuard } from './link-guard.ts';
 import type { ApiAsset } from './schemas.ts';
 
@@ -156,7 +156,7 @@ async function first(url: string, options: Probe & LinkProbe, referer: string | 
   const { linkDispatcher: dispatcher, guard, signal } = options;
   const answer = await follow({ dispatcher, guard, referer, stallMs: 10_000 }, url, signal, { range: 'bytes=0-0' });
   // The answer may be the whole file, which is not needed.
-  drop(answer);
+  closeConnection(answer);
   const { statusCode, headers } = answer;
   return { status: statusCode, etag: String(headers.etag ?? ''), contentRange: String(headers['content-range'] ?? '') };
 }

@@ -3,7 +3,7 @@ import type { Dispatcher } from 'undici';
 import { Disconnected, NamedError, Rejected, RetryLater } from '../floor/errors.ts';
 import type { Throttle } from './bandwidth.ts';
 import { chunksOf } from './body.ts';
-import { drop, isEncoded, type Link, type LinkOptions, requestLink } from './follow-link.ts';
+import { closeConnection, isEncoded, type Link, type LinkOptions, requestLink } from './follow-link.ts';
 import { throwFor } from './http.ts';
 import { type MinRate, RateWatch, TooSlow } from './min-rate.ts';
 
@@ -73,7 +73,7 @@ export async function* deliver(options: ResumeOptions, range: Range): AsyncGener
     }
   } finally {
     link.rate?.end();
-    if (response) drop(response);
+    if (response) closeConnection(response);
   }
 }
 
@@ -119,7 +119,7 @@ async function requestRest(
     size === total &&
     headers.etag === etag;
   if (same) return { response, end };
-  drop(response);
+  closeConnection(response);
   if (statusCode >= 400) throwFor('download', statusCode, headers);
   // 200 is the whole body, never a continuation.
   const problem = wasBroken

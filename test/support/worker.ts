@@ -2,7 +2,7 @@ import type { MirrorDeps } from '../../src/mirror/deps.ts';
 import { followUp } from '../../src/mirror/follow-up.ts';
 import { mirrorAsset } from '../../src/mirror/mirror-asset.ts';
 import type { Outcome } from '../../src/mirror/retry-or-fail.ts';
-import { bucketBreaker, libraryBreaker } from '../../src/pacing/breakers.ts';
+import { createBucketBreaker, createLibraryBreaker } from '../../src/pacing/breakers.ts';
 import { createOutageDetector } from '../../src/pacing/outage.ts';
 import { Leases } from '../../src/queue/leases.ts';
 import { mirrorDeps } from '../../src/workers.ts';
@@ -13,8 +13,8 @@ import type { Stage } from './stage.ts';
 export function workerOf({ mirror, query }: Pick<Stage, 'mirror' | 'query'>) {
   const { context } = mirror.service;
   const leases = new Leases(context);
-  const breaker = bucketBreaker({ ...context, onChange() {} });
-  const toLibrary = libraryBreaker({ ...context, onChange() {} });
+  const breaker = createBucketBreaker({ ...context, onChange() {} });
+  const toLibrary = createLibraryBreaker({ ...context, onChange() {} });
   const { withToken } = context;
   const healthy = mirrorDeps(context, {
     leases,

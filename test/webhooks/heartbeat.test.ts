@@ -3,7 +3,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { bucketBreaker } from '../../src/pacing/breakers.ts';
+import { createBucketBreaker } from '../../src/pacing/breakers.ts';
 import { startHeartbeat } from '../../src/webhooks/heartbeat.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
@@ -32,7 +32,7 @@ function beat(interval = 200) {
   const { context } = stage.mirror.service;
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/ping/secret?rid=1`;
   const both = [1, 2].map(() => {
-    const breaker = bucketBreaker({ ...context, onChange() {} });
+    const breaker = createBucketBreaker({ ...context, onChange() {} });
     const heartbeat = startHeartbeat(
       { ...context, url, syncInterval: 300_000, bucketTrouble: breaker.check },
       interval,

@@ -2,7 +2,7 @@ import { idSegment, mediaKey, tombstoneKey } from '../../storage/keys.ts';
 import type { WaitingErasure } from '../../store/removals/erasures.ts';
 import { putJson } from '../record.ts';
 import { leaseForRemoval, type RemovalDeps, workOnEach } from './lease-for-removal.ts';
-import { purgeAsset, type Stored, type UnderLease, withoutRow } from './purge-asset.ts';
+import { type AssetWithVersions, purgeAsset, type UnderLease, withoutRow } from './purge-asset.ts';
 
 const pageSize = 100;
 
@@ -50,7 +50,7 @@ async function eraseAsset(deps: EraseDeps, waiting: WaitingErasure): Promise<boo
 }
 
 /** Adds a key in the folder of the asset's file: a worker may have stored a file there, and died before it recorded that. */
-const withUnrecordedKey = (asset: Stored, template: string): Stored => ({
+const withUnrecordedKey = (asset: AssetWithVersions, template: string): AssetWithVersions => ({
   ...asset,
   earlierKeys: [...asset.earlierKeys, mediaKey(template, { ...asset, assetId: asset.id, filename: 'any' })],
 });
@@ -58,7 +58,7 @@ const withUnrecordedKey = (asset: Stored, template: string): Stored => ({
 async function eraseLeased(
   deps: EraseDeps,
   waiting: WaitingErasure,
-  asset: Stored | undefined,
+  asset: AssetWithVersions | undefined,
   lease: UnderLease,
 ): Promise<boolean> {
   const { store, storage, log, keyTemplate } = deps;

@@ -5,7 +5,7 @@ import type { Storage } from '../../storage/storage.ts';
 import { throwIfUnavailable } from '../../storage/throw-if-unavailable.ts';
 import { isUnreachable } from '../../store/database/unreachable.ts';
 import type { Store } from '../../store/store.ts';
-import type { Stored, UnderLease } from './purge-asset.ts';
+import type { AssetWithVersions, UnderLease } from './purge-asset.ts';
 
 export interface RemovalDeps {
   store: Store;
@@ -51,7 +51,7 @@ export async function leaseForRemoval(
   { store, leaseMs, signal }: RemovalDeps,
   id: string,
   { gone }: { gone: boolean },
-  remove: (asset: Stored, lease: UnderLease) => Promise<boolean>,
+  remove: (asset: AssetWithVersions, lease: UnderLease) => Promise<boolean>,
 ): Promise<boolean | undefined> {
   const asset = await store.removals.takeForRemoval(id, { gone, leaseMs });
   if (!asset) return undefined;

@@ -4,9 +4,9 @@ import type { Asset, AssetVersion } from '../../store/database/schema.ts';
 import type { Removed } from '../../store/removals/remove.ts';
 
 /** An asset with its kept versions. */
-export type Stored = Asset & { versions: AssetVersion[] };
+export type AssetWithVersions = Asset & { versions: AssetVersion[] };
 type Purgeable = Pick<
-  Stored,
+  AssetWithVersions,
   | 'id'
   | 'media'
   | 'recordKey'
