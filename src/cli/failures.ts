@@ -26,6 +26,10 @@ export class RefusedByService extends NamedError {
   }
 }
 
+/** The service may answer later. */
+export const isAway = (error: unknown): boolean =>
+  error instanceof NotReachable || (error instanceof RefusedByService && error.problem.status >= 500);
+
 /** A wrong value, an unknown id, or a missing setting. */
 const wrongOfTheCaller = new Set<number | string | undefined>([400, 404, 413, 414, 'webhook_not_configured']);
 

@@ -1,6 +1,6 @@
 import { EventSource } from 'eventsource';
 import type { EventFilter, MirrorEvent } from './answers.ts';
-import { NotReachable, RefusedByService } from './failures.ts';
+import { isAway } from './failures.ts';
 import { addressOf, notOurs, request, type Service } from './request.ts';
 
 export interface EventHandlers {
@@ -27,9 +27,7 @@ export function followEvents(
   const source = new EventSource(`${service.url}/api${path}`, {
     fetch: (_url, { headers, signal }) =>
       request(service, 'GET', path, { headers, signal }).catch((error) => {
-        const passing =
-          error instanceof NotReachable || (error instanceof RefusedByService && error.problem.status >= 500);
-        if (!wasOpen || !passing) fail(error);
+        if (!wasOpen || !isAway(error)) fail(error);
         throw error;
       }),
   });

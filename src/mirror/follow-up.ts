@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { longestWait } from '../floor/errors.ts';
 import type { Reason } from '../floor/reason-codes.ts';
+import { combineReasons } from '../floor/reasons.ts';
 import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { type AssetDetail, mayHaveTranscript, storable, withoutLinks } from '../source/schemas.ts';
 import { isIntact } from '../storage/meter.ts';
@@ -216,7 +217,7 @@ async function finish(
       sidecarFiles: sidecarFilesOf(sidecars, recordKey),
       waitMs,
       followUps: waitMs === null ? 0 : checks,
-      reason: reasons.length > 1 ? { code: 'several', reasons } : (reasons[0] ?? null),
+      reason: combineReasons(reasons),
     }),
   );
   const { transcriptState: transcript, thumbnailState: thumbnail } = sidecars;

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes } from '../../floor/units.ts';
 import type { Answer } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
-import { NotReachable, RefusedByService } from '../failures.ts';
+import { isAway } from '../failures.ts';
 import { harmless, paint, print, printError, printJson, printJsonLine } from '../output.ts';
 
 export interface ChangesOptions {
@@ -36,9 +36,7 @@ export async function changes(api: ApiClient, { after, limit, follow, json }: Ch
 
 /** Undefined if the service may answer later. */
 function ifAway(error: unknown): undefined {
-  const isUnreachable =
-    error instanceof NotReachable || (error instanceof RefusedByService && error.problem.status >= 500);
-  if (!isUnreachable) throw error;
+  if (!isAway(error)) throw error;
 }
 
 const tones = {

@@ -1,6 +1,7 @@
 import { access, constants, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { exists } from '../../floor/files.ts';
 import { formatBytes } from '../../floor/units.ts';
 import type { Answer, Asked } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
@@ -70,11 +71,7 @@ async function finish(api: ApiClient, erasure: Answer<'erasure'>, options: Pick<
 
 /** Before anything is erased. @throws UsageError unless a new file can be written there */
 async function requireFree(path: string): Promise<void> {
-  const isThere = await access(path).then(
-    () => true,
-    () => false,
-  );
-  if (isThere) throw new UsageError(`--certificate ${path}: there is such a file already. Name a new one.`);
+  if (await exists(path)) throw new UsageError(`--certificate ${path}: there is such a file already. Name a new one.`);
   await access(dirname(path), constants.W_OK).catch(() => {
     throw new UsageError(`--certificate ${path}: no file can be written there. Name another folder.`);
   });
