@@ -65,7 +65,7 @@ export function bandwidthAt(limit: Bandwidth | null | undefined, at = Date.now()
 }
 
 /**
- * A stored timetable. Undefined, so unlimited: another process has saved it, which knows a time zone that this one does not.
+ * A stored timetable. Undefined, so unlimited, if this process does not know its time zone.
  */
 function known(text: string): Timetable | undefined {
   try {

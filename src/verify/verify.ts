@@ -98,6 +98,7 @@ const phases: Record<VerificationPhase, (at: Verifying) => Promise<void>> = {
   async inventory({ deps, run, signal }) {
     if (run.options.inventory) await deps.writeInventory(signal);
   },
+  // Has no work: after a crash, the run continues here, and does not repeat the phase before.
   async end() {},
 };
 

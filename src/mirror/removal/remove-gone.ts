@@ -6,38 +6,42 @@ const pageSize = 100;
 
 /**
  * Removes assets from the bucket that were gone for `retentionMs`, and returns how many. If too many of a company would be
- * removed within a day, only those are that an operator has accepted.
+ * removed within a day, only those that an operator has accepted are removed.
  */
 export async function removeGone(deps: RemovalDeps, retentionMs: number): Promise<number> {
   const { store, log, signal } = deps;
   const companies = Number.isFinite(retentionMs) ? await store.removals.companiesDue(retentionMs) : [];
   await store.removals.endHeldRemovals(retentionMs);
   let removed = 0;
-  for (const { companyId, connectionId, settings, before, fresh, ...found } of companies) {
+  for (const { companyId, connectionId, settings, before, notAccepted, ...found } of companies) {
     signal.throwIfAborted();
     const isHeld = found.sample.length > 0 && isTooMany('removed', found, settings);
     const isNew = await store.removals.setHeldRemovals({ companyId, connectionId }, isHeld ? found : undefined);
     if (isNew) logHeld(log, { ...found, kind: 'removed', companyId, connectionId });
-    removed += await removeOfCompany(deps, { companyId, before, most: isHeld ? 0 : fresh });
+    removed += await removeOfCompany(deps, { companyId, before, mostNotAccepted: isHeld ? 0 : notAccepted });
   }
   return removed;
 }
 
 /**
- * Removes the due assets of a company whose removal is accepted, and up to `most` others: more may be due by now than were counted,
- * such as those whose hold was released meanwhile. They wait for the next pass.
+ * Removes the due assets of a company whose removal is accepted, and up to `mostNotAccepted` others. More may be due by now than
+ * were counted, such as those whose hold was released meanwhile: they wait for the next pass.
  */
 async function removeOfCompany(
   deps: RemovalDeps,
-  { most, ...of }: { companyId: string; before: Date; most: number },
+  { mostNotAccepted, ...of }: { companyId: string; before: Date; mostNotAccepted: number },
 ): Promise<number> {
   let removed = 0;
-  let left = most;
+  let left = mostNotAccepted;
   for (let after = ''; ; ) {
     const page = await deps.store.removals.removable({ ...of, onlyAccepted: left <= 0, after, limit: pageSize });
-    const chosen = page.filter(({ accepted }) => accepted || left-- > 0);
+    const accepted = page.filter((asset) => asset.accepted);
+    const others = page.filter((asset) => !asset.accepted).slice(0, left);
+    left -= others.length;
     const fields = ({ id: assetId }: { id: string }) => ({ assetId });
-    removed += await workOnEach(deps, chosen, fields, ({ id, accepted }) => removeAsset(deps, id, accepted));
+    removed += await workOnEach(deps, [...accepted, ...others], fields, ({ id, accepted }) =>
+      removeAsset(deps, id, accepted),
+    );
     if (page.length < pageSize) return removed;
     after = page.at(-1)!.id;
   }

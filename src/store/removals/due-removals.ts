@@ -25,11 +25,11 @@ const accepted = sql`coalesce(a.gone_at <= c.removal_accepted_before, false)`;
 
 type Of = { companyId: string; connectionId: string };
 
-type Due = Of & HeldChanges & { settings: Record<string, unknown>; before: Date; fresh: number };
+type Due = Of & HeldChanges & { settings: Record<string, unknown>; before: Date; notAccepted: number };
 
 /**
- * Companies with assets to be removed: those that were gone before the time `before`. `fresh`: how many are due without an operator's
- * acceptance; `count`: these, and those that were removed so in the last 24 hours. `known`: how many are in the bucket, or were
+ * Companies with assets to be removed: those that were gone before the time `before`. `notAccepted`: how many are due without an
+ * operator's acceptance; `count`: these, and those that were removed so in the last 24 hours. `known`: how many are in the bucket, or were
  * removed in that time. `sample`: some that are due. The connection is one that can read the company, if there is one; of several, the
  * first that connected.
  */
@@ -40,9 +40,9 @@ export async function companiesDue(db: Database, retentionMs: number): Promise<D
   const { before } = times[0]!;
   const { rows } = await sql<Due>`
     SELECT d.company_id, r.connection_id, r.settings, ${before}::timestamptz AS before,
-      d.fresh, d.fresh + t.today AS count, m.mirrored + t.today AS known, d.sample
+      d.not_accepted, d.not_accepted + t.today AS count, m.mirrored + t.today AS known, d.sample
     FROM (
-      SELECT a.company_id, count(*) FILTER (WHERE NOT ${accepted}) AS fresh,
+      SELECT a.company_id, count(*) FILTER (WHERE NOT ${accepted}) AS not_accepted,
         coalesce((array_agg(a.id ORDER BY a.id) FILTER (WHERE NOT ${accepted}))[1:${sampleSize}::int], '{}') AS sample
       FROM assets a JOIN companies c ON c.id = a.company_id
       WHERE ${goneBefore(sql`${before}::timestamptz`)} AND ${listedLately} GROUP BY a.company_id
