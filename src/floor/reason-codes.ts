@@ -61,7 +61,7 @@ export interface DataOf {
   no_file: { status: string | null };
   still_processing: { minutes: number };
   no_link: object;
-  /** The stored original is damaged, and the library has only the mp4 rendition. */
+  /** The stored original is damaged or unreadable, and the library has only the mp4 rendition. */
   damaged_original: { key: string };
 
   link_not_https: { host: string };

@@ -39,7 +39,7 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
   still_processing: ({ minutes }) => `still processing ${minutes} minutes after it was first seen`,
   no_link: () => 'the library says that the file is there, but gives no link to it',
   damaged_original: ({ key }) =>
-    `the stored original is damaged, and the library has only the mp4 rendition; to accept that, remove ${key} from the bucket and retry`,
+    `the stored original is damaged or unreadable, and the library has only the mp4 rendition; to accept that, remove ${key} from the bucket and retry`,
 
   link_not_https: ({ host }) =>
     `the download link leads to ${host} by http, while LIBRARY_API_URL is https; the library must provide https links`,

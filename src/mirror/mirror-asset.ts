@@ -132,6 +132,7 @@ async function findStored(
   const object = await deps.storage.head(media.key, { signal });
   if (object?.bytes !== media.bytes) return undefined;
   if (media.etag !== null && object.etag === media.etag) return { media, isRead: false };
+  if (media.etag !== null && object.archived) return undefined;
   const { crc32 = 'unknown' } = media.checksums;
   const isSame = await isIntact(deps.storage, media.key, crc32, { signal }).catch(async (error) => {
     signal.throwIfAborted();
@@ -238,8 +239,12 @@ async function waitForProcessing(deps: MirrorDeps, leased: LeasedAsset): Promise
 
 async function endUnavailable(deps: MirrorDeps, leased: LeasedAsset): Promise<Outcome> {
   const { media, mirroredAt } = leased.asset;
-  // The only copy is damaged: that must stay visible.
-  if (media?.version === '' && mirroredAt) return fail(deps, leased, { code: 'no_file', status: 'unavailable' });
+  if (media && mirroredAt) {
+    // If the only copy is damaged, truncated or missing, that must stay visible.
+    const object = await deps.storage.head(media.key, { signal: leased.signal });
+    if (media.version === '' || object?.bytes !== media.bytes)
+      return fail(deps, leased, { code: 'no_file', status: 'unavailable' });
+  }
   await dropUpload(deps, leased);
   requireLease(await deps.store.assets.unavailable(leased.lease, { code: 'no_file', status: 'unavailable' }));
   deps.log.info({ event: 'asset.marked_unavailable', assetId: leased.asset.id }, 'asset marked unavailable');

@@ -37,10 +37,10 @@ export async function openSource(deps: MirrorDeps, leased: LeasedAsset, detail: 
       return await openOriginal(deps, leased, detail, original);
     } catch (error) {
       if (!(error instanceof Missing && mp4)) throw error;
-      await keepDamagedOriginal(deps, leased, detail);
     }
   }
   if (!mp4) throw new KnownError({ code: 'no_link' });
+  await keepDamagedOriginal(deps, leased, detail);
   const download = await deps.downloader.open(mp4, leased.signal);
   // `size` is that of the original. Only the server knows the length of the rendition.
   const bytes = lengthOf(download, undefined, 'video/mp4');

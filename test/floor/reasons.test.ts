@@ -85,7 +85,7 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
   damaged_original: [
     [
       { code: 'damaged_original', key: 'a/film.mov' },
-      'the stored original is damaged, and the library has only the mp4 rendition; to accept that, remove a/film.mov from the bucket and retry',
+      'the stored original is damaged or unreadable, and the library has only the mp4 rendition; to accept that, remove a/film.mov from the bucket and retry',
     ],
   ],
   no_link: [[{ code: 'no_link' }, 'the library says that the file is there, but gives no link to it']],
