@@ -174,7 +174,8 @@ async function repair({ deps, run, progress }: Verifying): Promise<void> {
   if (counts.missing + counts.different > 0) await storage.check();
   for (let after = progress.position.assetId ?? ''; ; ) {
     const page = await store.verifications.remedies(run.id, { after, limit: 500 });
-    for (const { assetId, what } of page) if (await store.contents.requestRepair(assetId, what)) counts.repaired++;
+    for (const { assetId, what } of page)
+      if ((await store.contents.requestRepair(assetId, what)) === 'requested') counts.repaired++;
     if (page.length === 0) return;
     after = page.at(-1)!.assetId;
     await progress.save([], { phase: 'repair', assetId: after });

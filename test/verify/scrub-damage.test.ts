@@ -118,6 +118,39 @@ describe('the scrub', () => {
     await database.query('DELETE FROM assets WHERE id = $1', [id]);
   });
 
+  test('a damaged file for which another one waits for an operator is reported once, and only its record is repaired', async () => {
+    const id = await scene.upload({ content: { text: 'held back' } });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    await scene.checked();
+    await scene.mirror.quiet();
+    const { key } = await scene.mirror.asset(id);
+    await database.query(
+      `INSERT INTO replacements (asset_id, company_id) SELECT id, company_id FROM assets WHERE id = $1`,
+      [id],
+    );
+    await damage(key);
+    const damaged = (await contentOf(scene.storage, key))!.toString();
+    await age(id, 90);
+    await scrubber().round(stop);
+    const { rows } = await database.query(
+      `SELECT data FROM events WHERE kind = 'asset.damaged' AND asset_id = '${id}'`,
+    );
+    expect(rows).toMatchObject([{ data: { repaired: false } }]);
+    expect(await row(id)).toMatchObject({ state: 'mirrored', unverifiableAt: expect.any(Date) });
+
+    await scene.storage.remove(`${key}.asset.json`);
+    await age(id, 90);
+    await database.query('UPDATE assets SET unverifiable_at = NULL WHERE id = $1', [id]);
+    await database.query(`UPDATE scrub SET read_at = now() - interval '60 days'`);
+    await scrubber().round(stop);
+    await until('the record', async () => (await scene.storage.head(`${key}.asset.json`)) !== undefined);
+    await scene.mirror.quiet();
+    expect((await contentOf(scene.storage, key))?.toString()).toBe(damaged);
+    await database.query('DELETE FROM assets WHERE id = $1', [id]);
+    await database.query(`DELETE FROM events WHERE kind = 'asset.damaged'`);
+  });
+
   test('a file that can neither be verified nor repaired is not read again before the next cycle', async () => {
     const id = await scene.upload({ content: { text: 'soon gone' } });
     await scene.resync();

@@ -48,14 +48,18 @@ export async function hashed(
 }
 
 /**
- * Makes an asset due for repair of these objects. False, and nothing changes, if it is queued or leased, or if its media would be
- * fetched while the library has another file that may not replace it yet. Only `check` and `fetch` may lead to another download.
+ * Makes an asset due for repair of these objects. `moving`: it is queued or leased, and nothing changes. `held`: only its media is to be
+ * repaired, and the library has another file, which may not replace it yet. Only `check` and `fetch` may lead to another download.
  */
 export async function requestRepair(
   db: Database,
   id: string,
-  what: { kind: ObjectKind; remedy: Remedy }[],
-): Promise<boolean> {
+  objects: { kind: ObjectKind; remedy: Remedy }[],
+): Promise<'requested' | 'moving' | 'held'> {
+  const isHeld = sql<boolean>`EXISTS (SELECT FROM replacements WHERE asset_id = ${id} AND released_at IS NULL)`;
+  const { rows } = await sql<{ held: boolean }>`SELECT ${isHeld} AS held`.execute(db);
+  const what = objects.filter(({ kind }) => kind !== 'media' || !rows[0]!.held);
+  if (what.length === 0) return 'held';
   const has = (kind: ObjectKind) => what.some((it) => it.kind === kind);
   const fetch = what.some((it) => it.remedy === 'fetch');
   const due = db
@@ -79,15 +83,12 @@ export async function requestRepair(
     .where('state', '=', 'mirrored')
     .where('queuedAt', 'is', null)
     .where(notLeased)
-    .$if(has('media'), (query) =>
-      query.where(sql<boolean>`NOT EXISTS (
-        SELECT FROM replacements r WHERE r.asset_id = assets.id AND r.released_at IS NULL)`),
-    )
+    .$if(has('media'), (query) => query.where(sql<boolean>`NOT ${isHeld}`))
     .returning(['id', 'syncId']);
   const data = JSON.stringify({ objects: what.map(({ kind }) => kind) });
   const result = await sql`
     WITH due AS (${due})
     INSERT INTO asset_history (asset_id, kind, sync_id, data)
     SELECT id, 'repaired', sync_id, ${data}::jsonb FROM due`.execute(db);
-  return wroteAny(result);
+  return wroteAny(result) ? 'requested' : 'moving';
 }

@@ -120,7 +120,10 @@ export async function next(db: Database, except: string[]): Promise<Unverified |
   return rows[0];
 }
 
-/** The bytes of this media cannot be compared: it is archived, or damaged and gone from the library. It is due a cycle later. */
+/**
+ * The bytes of this media cannot be compared: it is archived, or damaged and cannot be repaired, because it is gone from the library or
+ * another file there waits for an operator. It is due a cycle later.
+ */
 export async function cannotVerify(db: Database, asset: { id: string; lease: number }): Promise<void> {
   await sql`
     UPDATE assets SET unverifiable_at = now() WHERE id = ${asset.id} AND lease = ${asset.lease}`.execute(db);
@@ -175,8 +178,8 @@ export async function save(
 ): Promise<{ isRepairRequested: boolean; isMoving: boolean }> {
   const { damaged, repairs, isUnreadable } = found;
   return db.transaction().execute(async (tx) => {
-    const isRepairRequested = repairs.length > 0 && (await requestRepair(tx, id, repairs));
-    const isMoving = repairs.length > 0 && !isRepairRequested;
+    const repair = repairs.length > 0 ? await requestRepair(tx, id, repairs) : undefined;
+    const [isRepairRequested, isMoving] = [repair === 'requested', repair === 'moving'];
     await verified(tx, isUnreadable || isMoving ? [] : found.verified);
     await copied(tx, found.copied);
     await hashed(tx, found.hashed);
