@@ -83,10 +83,7 @@ function corrections(horizon: Horizon) {
           UNION ALL
           SELECT id FROM assets WHERE state = 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL AND ${isWrong}
           UNION ALL
-          SELECT id FROM assets WHERE queued_at IS NOT NULL AND ${isWrong}
-          UNION ALL
-          -- Leased for its removal.
-          SELECT id FROM assets WHERE state = 'gone' AND ${isBeyond('lease_until', lease)})
+          SELECT id FROM assets WHERE queued_at IS NOT NULL AND ${isWrong})
         ORDER BY id FOR UPDATE SKIP LOCKED)`,
     // Versions first: of two copies with times in the future, the current one stays the newer.
     versions: sql`

@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { clockToleranceMs } from '../../floor/clock.ts';
 import { notLeased } from '../assets/leases.ts';
 import { invalidMedia } from '../assets/stored-file.ts';
 import { recordset } from '../database/recordset.ts';
@@ -36,7 +37,10 @@ export async function takeForRemoval(
     WITH taken AS (SELECT a.id FROM assets a WHERE a.id = ${id} ${still} FOR UPDATE)
     UPDATE assets SET state = 'gone', next_at = NULL, queued_at = NULL, revision = revision + 1,
       lease = lease + 1, lease_until = ${inMs(leaseMs)}
-    FROM taken WHERE assets.id = taken.id AND ${notLeased} RETURNING assets.*`.execute(db);
+    FROM taken
+    -- A longer lease was taken while the clock was ahead.
+    WHERE assets.id = taken.id AND (${notLeased} OR lease_until > ${inMs(leaseMs + clockToleranceMs)})
+    RETURNING assets.*`.execute(db);
   return rows[0];
 }
 
