@@ -1,5 +1,5 @@
 import { concurrently } from '../floor/concurrently.ts';
-import { Rejected, toReason } from '../floor/errors.ts';
+import { Disconnected, Rejected, toReason } from '../floor/errors.ts';
 import { isTooMany, logHeld, sampleSize } from '../floor/held-changes.ts';
 import type { ListingDoubt } from '../floor/reason-codes.ts';
 import { HttpError } from '../source/http.ts';
@@ -45,6 +45,8 @@ export async function judgeMissing(
       after = ids.at(-1)!;
       left -= ids.length;
       const judged = accepted ? { gone: ids, present: [] } : await judgeByRequest(deps, run, ids);
+      // Its lease has ended.
+      if (judged.stopped instanceof Disconnected) throw judged.stopped;
       gone += await store.missing.markGone(company, judged.gone);
       await store.missing.addSighted(company, judged.present);
       if (judged.stopped !== undefined) throw judged.stopped;

@@ -200,7 +200,7 @@ describe('the pages of a listing', () => {
           companyId,
           body: { assets: [{ id: `${companyId} a`, uploadDate: 1 }], nextCursor: 'one' },
         },
-        { endpoint: 'assets', companyId: next, latency: 1000, status: 429, retryAfter: 60 },
+        { endpoint: 'assets', companyId: next, latency: 5000, status: 429, retryAfter: 60 },
       );
       const id = (await stage.store.syncs.request(connectionId, mode))!;
       expect(await stage.run(connectionId)).toMatchObject({ outcome: 'delayed' });

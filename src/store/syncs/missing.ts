@@ -45,6 +45,7 @@ export async function page(db: Database, listed: Listed, page: { after: string; 
  * @throws LeaseLost
  */
 export async function markGone(db: Database, listed: Listed, ids: string[]): Promise<number> {
+  if (ids.length === 0) return 0;
   return underLease(db, listed, async (tx) => {
     const { rows } = await sql<{ count: number }>`
       WITH lacking AS (
