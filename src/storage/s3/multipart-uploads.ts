@@ -130,15 +130,15 @@ export async function completeUpload(
   const isEqual =
     found?.bytes === upload.bytes &&
     (expected !== undefined && isMd5OfParts(found.etag) ? found.etag === expected : !doubt);
-  // It may be an earlier object, perhaps the damaged one that is to be repaired: then its content decides.
-  const contents = { get: (of: string, options: ReadOptions) => readObject(bucket, of, options) };
-  const same = isEqual && (!doubt || (await isIntact(contents, key, crc32Of(parts), { signal })));
   // While the store still has the upload, an equal object is an earlier one: perhaps the damaged one that is to be repaired.
   const isCompleted = !doubt || isNotFound(doubt) || !(await isKnown(bucket, upload));
+  // Without the upload, the object may be an earlier one, too: its content decides.
+  const contents = { get: (of: string, options: ReadOptions) => readObject(bucket, of, options) };
+  const isIntactThere = () => isIntact(contents, key, crc32Of(parts), { signal });
+  const same = isEqual && isCompleted && (!doubt || (await isIntactThere()));
   // Ceph ignores the lock with which an upload was begun.
-  if (same && isCompleted && bucket.options.objectLock) await extendLock(bucket, key);
-  if (same && isCompleted)
-    return { key, bytes: found.bytes, etag: found.etag, checksums: checksumsOfParts(upload, parts) };
+  if (same && bucket.options.objectLock) await extendLock(bucket, key);
+  if (same) return { key, bytes: found.bytes, etag: found.etag, checksums: checksumsOfParts(upload, parts) };
   if (doubt && isCompleted) throw lostUpload(upload, doubt);
   if (doubt) throw await bucket.failure(doubt, signal);
   throw new Error(
