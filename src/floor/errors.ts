@@ -41,7 +41,7 @@ export class RetryLater extends KnownError {
  */
 export const longestWait = 3_600_000;
 
-/** The longest time until an asset is tried again that the library has asked to wait several times in a row, in ms. */
+/** The longest wait of an asset that the library keeps asking to wait, in ms. */
 export const longestRepeatedWait = 2 * longestWait;
 
 /**

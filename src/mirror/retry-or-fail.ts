@@ -104,14 +104,11 @@ async function classify(deps: RetryDeps, leased: LeasedAsset, error: unknown): P
   if (neverSent(error) && libraryBreaker.openReason !== undefined) {
     return { outcome: 'library_unavailable', waitMs: soon(), reason: { code: 'library_unavailable', error: text } };
   }
-  if (outages.recordFailure(error, asset.id) && asset.waits < 10 * mostWaits) {
-    const waitMs = backoff(asset.waits, 5000, 300_000);
-    return {
-      outcome: 'library_unavailable',
-      waitMs,
-      reason: { code: 'library_unavailable', error: text },
-      waits: asset.waits + 1,
-    };
+  const outage: Reason = { code: 'library_unavailable', error: text };
+  const waits = waitsSoFar(asset, outage);
+  if (outages.recordFailure(error, asset.id) && waits < 10 * mostWaits) {
+    const waitMs = backoff(waits, 5000, 300_000);
+    return { outcome: 'library_unavailable', waitMs, reason: outage, waits: waits + 1 };
   }
   const reason = toReason(error);
   const attempt = asset.attempts + 1;

@@ -10,7 +10,7 @@ export interface ChoreDeps {
 }
 
 /**
- * Repeats background work on the bucket, in one process at a time, `everyMs` after it ended. After an error, or if the process dies,
+ * Repeats background work on the bucket, `everyMs` after it ended. One process at a time begins it. After an error, or if the process dies,
  * it is due again `retryMs` after it began. Each process checks every `checkMs` whether it is due. Both are `everyMs` if not given.
  * `graceMs`: see store/settings/chores.ts. A stop waits at most a second, because the bucket may not answer.
  */

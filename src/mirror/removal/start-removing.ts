@@ -8,8 +8,8 @@ import { removeGone, removeLeftovers } from './remove-gone.ts';
 const hour = 3_600_000;
 
 /**
- * Erases assets soon after the request. Every hour, removes assets that were gone for GONE_RETENTION; after a downtime or a change
- * of the clock, nothing is removed for up to a day.
+ * Erases assets soon after the request. Every hour, removes assets that were gone for GONE_RETENTION; after a downtime, an outage of
+ * the bucket or a change of the clock, nothing is removed for up to a day.
  */
 export function startRemoving(
   { store, storage, breaker, log, timings }: Omit<RemovalDeps, 'leaseMs' | 'signal'> & ChoreDeps & { timings: Timings },

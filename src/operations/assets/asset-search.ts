@@ -138,7 +138,7 @@ function requireSearched({ said }: Pick<FacetQuery, 'said'>, searchTranscripts: 
 
 type Deps = Pick<OperationsDeps, 'store' | 'searchTranscripts'>;
 
-/** The same, after checks. @throws Refused 404 for an unknown connection; 409 if transcripts are not searched */
+/** As `filterFrom`, after checks. @throws Refused 404 for an unknown connection; 409 if transcripts are not searched */
 export async function filterOf({ store, searchTranscripts }: Deps, query: FacetQuery): Promise<AssetFilter> {
   requireSearched(query, searchTranscripts);
   if (query.connectionId !== undefined) await existingConnection(store, query.connectionId);

@@ -15,15 +15,13 @@ export interface WriteChangesDeps {
 }
 
 const everyMs = 60_000;
-/** How long others wait for a process that died. */
-const retryMs = 300_000;
 const pageSize = 1000;
 
 /** Writes the changes of each hour into the bucket, soon after its end. One process at a time does so. */
 export function startWritingChanges(deps: WriteChangesDeps & ChoreDeps) {
   const failed = (err: unknown) =>
     deps.log.warn({ event: 'changes.write_failed', err }, 'changes of an hour not written, will retry');
-  return startChore(deps, { name: 'changes', everyMs, retryMs, failed }, (signal) => writeChanges(deps, signal));
+  return startChore(deps, { name: 'changes', everyMs, failed }, (signal) => writeChanges(deps, signal));
 }
 
 /** Writes all hours that are over and not written yet. Returns how many. */
