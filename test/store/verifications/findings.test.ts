@@ -94,10 +94,10 @@ test('a sidecar is repaired once it was requested and written again', async () =
   await verification('repair', 3, { repair: true }, [['-', 'film.asset.json']]);
   // A worker has the asset, so nothing is requested.
   await query(`UPDATE assets SET queued_at = now()`);
-  expect(await opened.store.contents.requestRepair('film', [{ kind: 'record', remedy: 'write' }])).toBe(false);
+  expect(await opened.store.contents.requestRepair('film', [{ kind: 'record', remedy: 'write' }])).toBe('moving');
   expect(await openKeys()).toEqual(['film.asset.json']);
   await query(`UPDATE assets SET queued_at = NULL`);
-  expect(await opened.store.contents.requestRepair('film', [{ kind: 'record', remedy: 'write' }])).toBe(true);
+  expect(await opened.store.contents.requestRepair('film', [{ kind: 'record', remedy: 'write' }])).toBe('requested');
   expect(await openKeys()).toEqual(['film.asset.json']);
   await query(`UPDATE assets SET record_key = id || '.asset.json'`);
   expect(await findings()).toMatchObject({ objects: 0, found: 1, repaired: 1 });
