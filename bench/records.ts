@@ -35,7 +35,10 @@ export async function addConnections(
   for (let first = from; first <= to; first += 5000) {
     const users = Array.from({ length: Math.min(5000, to - first + 1) }, (_, i) => first + i);
     const tokens = users.map((n) =>
-      sealer.seal(`tokens of user-${n}`, JSON.stringify({ accessToken: `svca_${n}`, refreshToken: `svcr_${n}` })),
+      sealer.seal(
+        `tokens of user-${n}`,
+        JSON.stringify({ accessToken: `svca_${n}`, refreshToken: `svcr_${n}`, clientId: 'bench' }),
+      ),
     );
     await db.query(
       `INSERT INTO connections (id, user_id, user_name, user_email, status, tokens, access_expires_at)

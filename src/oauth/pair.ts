@@ -5,7 +5,7 @@ const pair = z.object({
   accessToken: z.string(),
   refreshToken: z.string(),
   /** LIBRARY_CLIENT_ID of the app registration that the pair was issued to. */
-  clientId: z.string().optional(),
+  clientId: z.string(),
 });
 export type TokenPair = z.infer<typeof pair>;
 

@@ -36,8 +36,8 @@ export interface LeasedPair {
   userId: string;
   version: number;
   refreshToken: string;
-  /** LIBRARY_CLIENT_ID that the pair was issued to; undefined: not known. */
-  clientId: string | undefined;
+  /** LIBRARY_CLIENT_ID that the pair was issued to. */
+  clientId: string;
   owner: string;
   /** The lease of another process ran out: its refresh may still be answered. */
   takenOver: boolean;
@@ -73,7 +73,7 @@ async function request(deps: RefreshDeps, pair: LeasedPair): Promise<IssuedToken
     if (!(error instanceof OAuthError && error.invalidGrant)) throw await retryLater(deps, pair, error);
     // RFC 6749, section 5.2: a token that was issued to another client is refused in the same way. The grant may be alive.
     const { clientId } = deps.client;
-    if (pair.clientId === undefined || pair.clientId === clientId) return await endRefused(deps, pair);
+    if (pair.clientId === clientId) return await endRefused(deps, pair);
     const text = `the tokens belong to LIBRARY_CLIENT_ID ${pair.clientId}, and the library refused them for ${clientId}`;
     throw await retryLater(deps, pair, new Error(`${text}; set LIBRARY_CLIENT_ID, or ask the user to connect again`));
   }

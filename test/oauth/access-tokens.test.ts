@@ -98,9 +98,10 @@ describe('an access token', () => {
     const connection = await newConnection();
     relay.instead = (response) => response.end(JSON.stringify({ access_token: 'svca_x', expires_in: 3600 }));
     await tokensOf().getAccessToken(connection.id);
-    expect((await saved(connection.id)).pair).toMatchObject({
+    expect((await saved(connection.id)).pair).toEqual({
       accessToken: 'svca_x',
       refreshToken: connection.grant.refresh_token,
+      clientId: library.clientId,
     });
   });
 

@@ -111,6 +111,7 @@ describe('a reconnect', () => {
     expect((await saved(connection.id)).pair).toEqual({
       accessToken: grant.access_token,
       refreshToken: grant.refresh_token,
+      clientId: library.clientId,
     });
     await expectStillConnected(connection.id);
   });

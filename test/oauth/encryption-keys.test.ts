@@ -79,7 +79,7 @@ describe('an encryption key', { timeout: 240_000 }, () => {
 test('keys rotate also encrypts the grant of an unfinished consent with the first key', async () => {
   const { store, close } = await newStore();
   const [old, next] = [randomBytes(32), randomBytes(32)];
-  const pair = { accessToken: 'svca_1', refreshToken: 'svcr_1' };
+  const pair = { accessToken: 'svca_1', refreshToken: 'svcr_1', clientId: 'app' };
   const purpose = purposeOf.consent('c1');
   await store.consents.save(
     {

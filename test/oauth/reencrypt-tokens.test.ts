@@ -20,7 +20,8 @@ describe('resealing all tokens with a new key', () => {
   /** A connection whose tokens are sealed with the old key, and whose access token has not expired. */
   async function newSealed() {
     const connection = await newConnection(inAnHour());
-    const pair = { accessToken: connection.grant.access_token, refreshToken: connection.grant.refresh_token };
+    const { access_token: accessToken, refresh_token: refreshToken } = connection.grant;
+    const pair = { accessToken, refreshToken, clientId: 'app' };
     await sql.query('UPDATE connections SET tokens = $2 WHERE id = $1', [
       connection.id,
       ofOld().seal(connection.user.id, pair),

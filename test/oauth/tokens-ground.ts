@@ -123,7 +123,11 @@ function inConnections(of: { library: Library; relay: Relay; store: Store; seale
   }
 
   const seal = (userId: string, grant: { access_token: string; refresh_token: string }) =>
-    tokensOf().seal(userId, { accessToken: grant.access_token, refreshToken: grant.refresh_token });
+    tokensOf().seal(userId, {
+      accessToken: grant.access_token,
+      refreshToken: grant.refresh_token,
+      clientId: library.clientId,
+    });
 
   /** A connection whose access token has expired, as it was saved by the connect flow. */
   async function newConnection(accessExpiresAt = new Date(Date.now() - 1000)) {
