@@ -113,9 +113,9 @@ async function withHash(deps: MirrorDeps, leased: LeasedAsset, media: Media): Pr
 }
 
 /**
- * The media of this version if an earlier lease stored it, and the bucket still has it with the same length and ETag. Without
- * an ETag, or with another one, such as after a move to another bucket, it is read, and its content compared. A file that cannot be read is fetched again, and so is a rendition whose original is
- * back.
+ * The media of this version if an earlier lease stored it, and the bucket still has it with the same length and ETag. Without an
+ * ETag, or with another one, such as after a move to another bucket, it is read, and its content compared. A file that cannot be
+ * read is fetched again, and so is a rendition whose original is back.
  */
 async function findStored(
   deps: MirrorDeps,

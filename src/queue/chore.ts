@@ -10,9 +10,10 @@ export interface ChoreDeps {
 }
 
 /**
- * Repeats background work on the bucket, `everyMs` after it ended. One process at a time begins it. After an error, or if the process dies,
- * it is due again `retryMs` after it began. Each process checks every `checkMs` whether it is due. Both are `everyMs` if not given.
- * `graceMs`: see store/settings/chores.ts. A stop waits at most a second, because the bucket may not answer.
+ * Repeats background work on the bucket, `everyMs` after it ended. After an error, or if the process dies, it is due again `retryMs`
+ * after it began; until then, no other process begins it. Each process checks every `checkMs` whether it is due. `retryMs` and
+ * `checkMs` are `everyMs` if not given. `graceMs`: see store/settings/chores.ts. A stop waits at most a second, because the bucket
+ * may not answer.
  */
 export function startChore(
   { store, breaker }: ChoreDeps,

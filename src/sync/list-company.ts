@@ -110,7 +110,7 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
     if (isRefused && pages === 0 && listing.isResumed) return 'cursor expired';
     // Some libraries repeat the cursor on the last page, and then refuse it.
     if (isRefused && pages > 0 && cursor === listing.previousCursor) {
-      doubt(problems, listing, 'refused');
+      reportDoubt(problems, listing, 'refused');
       return { assets: [], broken: [], nextCursor: undefined, date: Date.now() };
     }
     return interruptListing(error, makesProgress(listing, pages));
@@ -118,7 +118,7 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
 }
 
 /** Reports that a listing may have ended too early. */
-function doubt(problems: Problems, listing: Listing, cursor: NonNullable<Listing['doubt']>): void {
+function reportDoubt(problems: Problems, listing: Listing, cursor: NonNullable<Listing['doubt']>): void {
   problems.addDoubt(listing.company.id, cursor);
   listing.doubt = cursor;
 }
@@ -128,7 +128,7 @@ function readPage({ sync, problems }: Run, listing: Listing, page: AssetPage) {
   const listed = listedOn(page);
   const ids = listed.map(({ id }) => id);
   const { next, repeats, isDoubtful } = listing.cursors.after(listing.cursor, { ids, nextCursor: page.nextCursor });
-  if (isDoubtful) doubt(problems, listing, 'to_earlier_page');
+  if (isDoubtful) reportDoubt(problems, listing, 'to_earlier_page');
   const assets = repeats ? [] : listed.filter((asset) => inScope(asset, sync.scope.assetType));
   advance(listing, page, assets);
   listing.pages++;

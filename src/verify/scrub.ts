@@ -178,7 +178,7 @@ export class Scrubber {
     // A worker is changing the asset.
     if (isMoving || !(isMediaKnown || isRepairRequested)) return this.#leaveAlone(id, movingMs);
     if (inspection.verified.length > 0 || isRepairRequested) return true;
-    // Archived, or damaged, and not to be repaired now.
+    // Archived, or damaged and not repairable now.
     await store.scrub.cannotVerify(asset);
     return true;
   }

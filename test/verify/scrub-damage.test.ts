@@ -27,6 +27,15 @@ describe('the scrub', () => {
   afterEach(() => made?.reset());
   afterAll(() => made?.close());
   const stop = new AbortController().signal;
+  /** An asset that is mirrored, and that no worker and no verification is about to touch. */
+  async function uploaded(text: string): Promise<string> {
+    const id = await scene.upload({ content: { text } });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    await scene.checked();
+    await scene.mirror.quiet();
+    return id;
+  }
 
   test('a file without a content hash gets it from the scrub, and then its content hash decides', async () => {
     const { media } = await row(ids[0]!);
@@ -119,11 +128,7 @@ describe('the scrub', () => {
   });
 
   test('a damaged file for which another one waits for an operator is reported once, and only its record is repaired', async () => {
-    const id = await scene.upload({ content: { text: 'held back' } });
-    await scene.resync();
-    await scene.mirror.assetIn(id, 'mirrored');
-    await scene.checked();
-    await scene.mirror.quiet();
+    const id = await uploaded('held back');
     const { key } = await scene.mirror.asset(id);
     await database.query(
       `INSERT INTO replacements (asset_id, company_id) SELECT id, company_id FROM assets WHERE id = $1`,
@@ -152,11 +157,7 @@ describe('the scrub', () => {
   });
 
   test('a file that can neither be verified nor repaired is not read again before the next cycle', async () => {
-    const id = await scene.upload({ content: { text: 'soon gone' } });
-    await scene.resync();
-    await scene.mirror.assetIn(id, 'mirrored');
-    await scene.checked();
-    await scene.mirror.quiet();
+    const id = await uploaded('soon gone');
     await damage((await scene.mirror.asset(id)).key);
     await database.query(`UPDATE assets SET state = 'gone' WHERE id = $1`, [id]);
     await age(id, 50);
