@@ -99,12 +99,12 @@ export async function followUp(all: MirrorDeps, leased: LeasedAsset): Promise<Ou
   }
 }
 
-/** Gives the sidecars up. The media is complete. */
+/** Ends the check. A transcript or thumbnail that is still missing is given up; the media is complete. */
 async function giveUp({ store, log }: MirrorDeps, leased: LeasedAsset, reason: Reason, err: unknown): Promise<Outcome> {
   const { asset, lease } = leased;
   if (!(await store.assets.giveUpSidecars(lease, reason))) return { outcome: 'handed_back' };
   const fields = { connectionId: asset.connectionId, assetId: asset.id, reasonCode: reason.code, err };
-  log.warn({ event: 'sidecars.given_up', ...fields }, 'transcript or thumbnail given up');
+  log.warn({ event: 'follow_up.failed', ...fields }, 'follow-up check failed');
   return { outcome: 'gave_up', reason };
 }
 

@@ -158,7 +158,7 @@ function outcomeText(outcome: LeaseOutcome, { reason, nextAt, ms = 0 }: Data): s
     case 'started_over':
       return 'starting over';
     case 'gave_up':
-      return `transcript or thumbnail given up${because(reason)}`;
+      return `follow-up check failed${because(reason)}`;
     case 'skipped':
       return renderReason(reason!);
     case 'handed_over':
