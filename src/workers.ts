@@ -164,7 +164,7 @@ export function mirrorDeps(
 function syncDeps(context: Context, withToken: Access, onWork: () => void): SyncDeps {
   const { instance, sync, filters, transcripts, thumbnails, goneRetention } = context.config;
   const kept = { transcripts: transcripts.mirror, thumbnails: thumbnails.mirror };
-  const own = { withToken, endless: new Set<string>(), onWork };
+  const own = { withToken, endless: new Set<string>(), waits: new Map<string, number>(), onWork };
   return { ...context, ...kept, ...own, instance, overlap: sync.overlap, filters, goneRetention };
 }
 

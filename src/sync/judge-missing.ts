@@ -49,6 +49,7 @@ export async function judgeMissing(
       if (judged.stopped instanceof Disconnected) throw judged.stopped;
       gone += await store.missing.markGone(company, judged.gone);
       await store.missing.addSighted(company, judged.present);
+      if (judged.gone.length + judged.present.length > 0) deps.waits.delete(companyId);
       if (judged.stopped !== undefined) throw judged.stopped;
     }
   } finally {

@@ -171,6 +171,7 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, { ids, ass
         listing.unreadable.size <= mostUnreadable && { stillUnreadable: [...listing.unreadable] }),
     })
     .catch((error) => interruptListing(error, makesProgress(listing, listing.pages - 1)));
+  deps.waits.delete(company.id);
   run.settings = counts.settings;
   const addProblem = ({ id, name }: Pick<ListedAsset, 'id' | 'name'>, reason: Reason) => {
     const asset = id.startsWith(unreadablePrefix) ? { assetId: null, name } : { assetId: id };

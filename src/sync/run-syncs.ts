@@ -18,6 +18,8 @@ import { requestAssets } from './request-assets.ts';
 
 /** Companies of a connection that are listed at once, if its settings allow as many. */
 const companiesAtOnce = 4;
+/** A listing fails after this many waits in a row: each of them stops the whole run. */
+const mostWaits = 5;
 
 /** Why `runSyncs` ended. `busy`: another process has the lease. The queue dashboard shows it. */
 export interface RunsEnd {
@@ -179,7 +181,10 @@ async function readCompanies(
   return readable;
 }
 
-/** Lists companies at the same time. An error that stops the run stops all of them. */
+/**
+ * Lists companies at the same time. An error that stops the run stops all of them. A company whose requests are always answered with
+ * a wait comes last, so that the others are listed, and then fails.
+ */
 async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompany[]): Promise<void> {
   const { sync, problems } = run;
   const { companyId, projectId } = sync.scope;
@@ -200,12 +205,14 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
   let withoutProject = 0;
   let interrupted: ListingInterrupted | undefined;
   const atOnce = Math.min(companiesAtOnce, ceilingOf(run.settings, companiesAtOnce));
-  await concurrently(listed, atOnce, async (company) => {
+  const listOne = async (company: ReadableCompany) => {
     try {
       await listCompany(deps, stoppable, company, sync.position[company.id]);
       deps.endless.delete(company.id);
+      deps.waits.delete(company.id);
     } catch (error) {
-      if (stopsRun(error, stoppable.signal)) {
+      const isRefused = countWait(deps, company.id, error, stoppable.signal) > mostWaits;
+      if (!isRefused && stopsRun(error, stoppable.signal)) {
         stopping.abort(error);
         throw error;
       }
@@ -222,7 +229,19 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
       const fields = { connectionId: sync.connectionId, syncId: sync.id, companyId: company.id };
       deps.log.warn({ event: 'company.listing_failed', ...fields, err: error }, 'company not listed');
     }
-  });
+  };
+  // A single wait may be due to the requests of the other companies.
+  const delayed = listed.filter(({ id }) => (deps.waits.get(id) ?? 0) > 1);
+  const others = listed.filter((company) => !delayed.includes(company));
+  for (const group of [others, delayed]) await concurrently(group, atOnce, listOne);
   // The other companies are listed first.
   if (interrupted) throw interrupted;
+}
+
+/** Counts a request of the library to wait. Returns how many have followed each other; 0: `error` is another one. */
+function countWait({ waits }: SyncDeps, companyId: string, error: unknown, signal: AbortSignal): number {
+  if (signal.aborted || !(error instanceof RetryLater) || error.reason.code !== 'asked_to_wait') return 0;
+  const count = (waits.get(companyId) ?? 0) + 1;
+  waits.set(companyId, count);
+  return count;
 }

@@ -12,6 +12,7 @@ export const syncDepsOf = (own: Pick<SyncDeps, Own>): SyncDeps => ({
   transcripts: true,
   thumbnails: true,
   endless: new Set(),
+  waits: new Map(),
   metrics: createMetrics(),
   onWork: () => {},
 });

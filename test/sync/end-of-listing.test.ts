@@ -213,6 +213,29 @@ describe('the pages of a listing', () => {
     }
   });
 
+  test('a company whose listing is always answered with a wait fails, and the others are listed', async () => {
+    const { companyId, connectionId, userId } = await stage.company();
+    const others = ['a', 'b', 'c', 'd', 'e'].map((name) => `${companyId}-${name}`);
+    for (const id of others) await stage.admin.addCompany({ id, name: id, userIds: [userId] });
+    for (const id of others) await stage.upload(id, 150);
+    await stage.admin.addFault({ endpoint: 'assets', companyId, status: 429, retryAfter: 60 });
+    for (const mode of ['incremental', 'full'] as const) {
+      const id = (await stage.store.syncs.request(connectionId, mode))!;
+      const sync = () => stage.store.syncs.get(id);
+      for (let runs = 0; (await sync())!.finishedAt === null; runs++) {
+        expect(runs).toBeLessThan(20);
+        await stage.run(connectionId);
+        await stage.query('UPDATE connections SET delayed_until = NULL');
+      }
+      const error = { code: 'asked_to_wait', status: 429, request: expect.stringContaining(companyId) };
+      expect(await sync()).toMatchObject({ status: 'failed', error, seen: others.length * 150 });
+      for (const other of others) expect(await stage.ids(other)).toHaveLength(150);
+    }
+    // The library allows it again.
+    await stage.admin.clearFaults();
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', error: null });
+  });
+
   test('after a doubtful listing, accepted missing assets are gone only if the library does not have them', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 15);
