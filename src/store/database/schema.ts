@@ -17,14 +17,6 @@ export interface Schema {
   uploadParts: UploadPartTable;
   syncs: SyncTable;
   verifications: VerificationTable;
-  verificationLines: VerificationLineTable;
-  inventories: {
-    day: string;
-    owner: string | null;
-    until: Date | null;
-    waiting: number | null;
-    writtenAt: Date | null;
-  };
   sightings: { syncId: string; companyId: string; ids: string[] };
   consents: ConsentTable;
   usedStates: { state: string; until: Date };
@@ -34,8 +26,6 @@ export interface Schema {
   assetHistory: HistoryTable;
   bucket: { single: Generated<boolean>; id: string };
   bucketProposal: { single: Generated<boolean>; id: string };
-  uploadKeys: { key: string; assetId: string; begunAt: Generated<Date> };
-  chores: { name: string; dueAt: Date };
   settings: { name: string; value: unknown };
   storeProofs: { store: string; proof: string; foundAt: Generated<Date> };
 }
@@ -445,9 +435,8 @@ export type ObjectKind = 'media' | 'record' | 'transcript' | 'thumbnail';
 /** What repairs an object: `check` fetches the media if needed, `fetch` fetches it in any case, `write` writes sidecars again. */
 export type Remedy = 'check' | 'fetch' | 'write';
 
-interface VerificationLineTable {
-  verificationId: string;
-  number: number;
+/** What a verification found about an object. */
+export interface VerificationLine {
   mark: '=' | '-' | '+' | '*' | '!';
   key: string | null;
   assetId: string | null;
@@ -457,7 +446,6 @@ interface VerificationLineTable {
   reason: Reason | null;
   difference: boolean;
 }
-export type VerificationLine = Omit<Selectable<VerificationLineTable>, 'verificationId' | 'number'>;
 
 /** How a worker's lease of an asset ended. */
 export type LeaseOutcome =
