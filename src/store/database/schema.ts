@@ -1,4 +1,4 @@
-import type { Generated, GeneratedAlways, Insertable, JSONColumnType, Kysely, Selectable } from 'kysely';
+import type { Generated, Insertable, JSONColumnType, Kysely, Selectable } from 'kysely';
 import type { HeldChanges, HeldKind } from '../../floor/held-changes.ts';
 import type { ListingDoubt, Reason } from '../../floor/reason-codes.ts';
 import type { Role, SignInMethod } from '../../floor/roles.ts';
@@ -10,12 +10,12 @@ import type { Tags } from '../../floor/tags.ts';
  */
 export interface Schema {
   connections: ConnectionTable;
-  companies: { id: string; name: string; removalAcceptedBefore: Generated<Date | null> };
-  access: AccessTable;
-  assets: AssetTable;
-  assetVersions: VersionTable;
-  uploadParts: UploadPartTable;
-  syncs: SyncTable;
+  companies: { id: string; name: string; removalAcceptedBefore: Date | null };
+  access: Access;
+  assets: Asset;
+  assetVersions: AssetVersion & { retryAt: Date | null; removingAt: Date | null; retainedUntil: Date | null };
+  uploadParts: UploadPart & { assetId: string; storedAt: Date };
+  syncs: Sync;
   verifications: VerificationTable;
   sightings: { syncId: string; companyId: string; ids: string[] };
   consents: ConsentTable;
@@ -23,7 +23,7 @@ export interface Schema {
   sessions: SessionTable;
   apiTokens: ApiTokenTable;
   events: EventTable;
-  assetHistory: HistoryTable;
+  assetHistory: HistoryEntry & { id: number; assetId: string };
   bucket: { single: Generated<boolean>; id: string };
   bucketProposal: { single: Generated<boolean>; id: string };
   settings: { name: string; value: unknown };
@@ -94,14 +94,14 @@ interface ConsentTable {
 }
 export type Consent = Selectable<ConsentTable>;
 
-interface AccessTable {
+interface Access {
   connectionId: string;
   companyId: string;
   /** High-water mark: epoch milliseconds of the upload date up to which everything is recorded. */
   highWaterMark: number | null;
   /** Changes that wait until an operator accepts them. `since`: ISO 8601. */
-  held: Generated<Partial<Record<HeldKind, HeldChanges & { since: string }>>>;
-  gainedAt: Generated<Date>;
+  held: Partial<Record<HeldKind, HeldChanges & { since: string }>>;
+  gainedAt: Date;
   lostAt: Date | null;
   listedAt: Date | null;
 }
@@ -155,18 +155,15 @@ export interface UploadUnderWay {
   etag: string;
 }
 
-interface UploadPartTable {
-  assetId: string;
+export interface UploadPart {
   number: number;
   bytes: number;
   etag: string;
   crc32: string;
   blocks: string[] | null;
-  storedAt: Generated<Date>;
 }
-export type UploadPart = Omit<Selectable<UploadPartTable>, 'assetId' | 'storedAt'>;
 
-interface AssetTable {
+export interface Asset extends SidecarStates {
   id: string;
   /** Null: restored from the bucket, and no connection can read its company yet. */
   connectionId: string | null;
@@ -178,18 +175,18 @@ interface AssetTable {
   uploadDate: number | null;
   listed: Record<string, unknown>;
   /** How often a listing has changed the row: a worker that began before must check again. */
-  revision: Generated<number>;
+  revision: number;
   detail: Record<string, unknown> | null;
   state: AssetState;
   reason: Reason | null;
   /** A filter skips it (see `reason`): it is pending, was never mirrored, and is never due. Computed by the database. */
-  skipped: GeneratedAlways<boolean>;
+  skipped: boolean;
   /** Failed attempts in a row. */
   attempts: number;
   /** Follow-up checks so far that found a transcript or thumbnail not ready. */
-  followUps: Generated<number>;
+  followUps: number;
   /** How often in a row it was postponed without spending an attempt. */
-  waits: Generated<number>;
+  waits: number;
   processingSince: Date | null;
   nextAt: Date | null;
   queuedAt: Date | null;
@@ -202,34 +199,26 @@ interface AssetTable {
   mirroredAt: Date | null;
   /** The `replacedAt` of a version that is being kept, until it is in `assetVersions`. */
   keepingAt: Date | null;
-  goneAt: Generated<Date | null>;
+  goneAt: Date | null;
   /** When it last became mirrored or gone, written by a trigger; null: never. */
-  settledAt: Generated<Date | null>;
-  transcriptState: TranscriptState;
-  transcriptKeys: string[] | null;
-  transcriptDeadline: Date | null;
-  thumbnail: { key: string; bytes: number } | null;
-  thumbnailState: ThumbnailState;
-  /** The sidecars in the bucket, by key. */
-  sidecarFiles: Generated<Record<string, StoredSidecar>>;
+  settledAt: Date | null;
   /** When the media's bytes were last compared with their checksum. */
   verifiedAt: Date | null;
   /** Until when the media is locked in the bucket, as checked there; null: not checked since it was stored. */
   retainedUntil: Date | null;
   /** When the media's bytes last could not be compared: archived, or damaged and gone from the library. */
-  unverifiableAt: Generated<Date | null>;
+  unverifiableAt: Date | null;
   /** Keys of the files that are being replaced: their objects are deleted once the new record is written. */
-  superseded: Generated<string[]>;
+  superseded: string[];
   /** A key of its media in each folder in which it was before; written by a trigger. */
-  earlierKeys: Generated<string[]>;
+  earlierKeys: string[];
   /** The feed has reported it as part of the copy; written by a trigger. */
-  inCopy: Generated<boolean>;
+  inCopy: boolean;
   upload: UploadUnderWay | null;
-  firstSeenAt: Generated<Date>;
+  firstSeenAt: Date;
   /** The last sync that found it new or changed. */
   syncId: string | null;
 }
-export type Asset = Selectable<AssetTable>;
 /** An asset with its connection, as workers get it. */
 export type OwnedAsset = Asset & {
   connectionId: string;
@@ -273,7 +262,8 @@ export interface VersionFile {
   sha256?: string | undefined;
 }
 
-interface VersionTable {
+/** A superseded file of an asset that is kept, with its sidecars and its record. */
+export interface AssetVersion {
   assetId: string;
   replacedAt: Date;
   companyId: string;
@@ -284,12 +274,7 @@ interface VersionTable {
   files: VersionFile[];
   /** The bytes of all its files. */
   bytes: number;
-  retryAt: Date | null;
-  removingAt: Date | null;
-  retainedUntil: Date | null;
 }
-/** A superseded file of an asset that is kept, with its sidecars and its record. */
-export type AssetVersion = Omit<Selectable<VersionTable>, 'retryAt' | 'removingAt' | 'retainedUntil'>;
 
 export type SyncMode = 'incremental' | 'full';
 export interface SyncScope {
@@ -327,33 +312,32 @@ export interface CompanyPosition {
   progress?: { assets: number; idlePages: number };
 }
 
-interface SyncTable {
+export interface Sync {
   id: string;
   connectionId: string;
   mode: SyncMode;
-  scope: JSONColumnType<SyncScope>;
+  scope: SyncScope;
   status: 'waiting' | 'running' | 'done' | 'failed';
   /** By company; companies that were not begun are missing. */
-  position: Generated<Record<string, CompanyPosition>>;
-  pages: Generated<number>;
-  seen: Generated<number>;
-  new: Generated<number>;
-  changed: Generated<number>;
-  gone: Generated<number>;
+  position: Record<string, CompanyPosition>;
+  pages: number;
+  seen: number;
+  new: number;
+  changed: number;
+  gone: number;
   /** A scheduled verification of the connection follows. */
-  withBucket: Generated<boolean>;
+  withBucket: boolean;
   /** The verification of `withBucket`, once the sync has ended. It may be deleted before the sync. */
-  verificationId: Generated<string | null>;
+  verificationId: string | null;
   error: Reason | null;
   /** The companies whose changes the sync has held. */
   held: Reason | null;
   /** Its trace (W3C Trace Context), if there is one. */
   traceparent: string | null;
-  requestedAt: Generated<Date>;
+  requestedAt: Date;
   startedAt: Date | null;
   finishedAt: Date | null;
 }
-export type Sync = Selectable<SyncTable>;
 
 export interface VerificationOptions {
   /** Reads every object and compares its checksum. */
@@ -488,14 +472,12 @@ export interface Step {
   reason?: Reason;
 }
 
-interface HistoryTable {
-  id: Generated<number>;
-  assetId: string;
-  at: Generated<Date>;
+export interface HistoryEntry {
+  at: Date;
   kind: 'listed' | 'attempt' | 'lost' | 'skipped' | 'unskipped' | 'repaired';
   /** The last sync that found the asset new or changed. */
   syncId: string | null;
-  data: Generated<{
+  data: {
     /** Of a listing: whether the asset was new or changed, which fields have changed, and the decision. */
     news?: 'new' | 'changed';
     fields?: string[];
@@ -513,9 +495,8 @@ interface HistoryTable {
     reason?: Reason;
     /** Of a verification: the objects to be repaired. */
     objects?: string[];
-  }>;
+  };
 }
-export type HistoryEntry = Pick<Selectable<HistoryTable>, 'at' | 'kind' | 'syncId' | 'data'>;
 
 interface EventTable {
   id: Generated<number>;
