@@ -1,4 +1,4 @@
-import type { Generated, Insertable, JSONColumnType, Kysely, Selectable } from 'kysely';
+import type { Generated, Insertable, Kysely, Selectable } from 'kysely';
 import type { HeldChanges, HeldKind } from '../../floor/held-changes.ts';
 import type { ListingDoubt, Reason } from '../../floor/reason-codes.ts';
 import type { Role, SignInMethod } from '../../floor/roles.ts';
@@ -401,7 +401,7 @@ export interface VerificationCounts {
 interface VerificationTable {
   id: string;
   connectionId: string | null;
-  options: JSONColumnType<VerificationOptions>;
+  options: VerificationOptions;
   status: 'waiting' | 'running' | 'done' | 'failed';
   position: Generated<VerificationPosition>;
   counts: Generated<Partial<VerificationCounts>>;

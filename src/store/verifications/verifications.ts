@@ -41,13 +41,10 @@ async function deleteOld(db: Database): Promise<void> {
 /** Requests a verification. One runs at a time; the others wait. */
 export async function request(db: Database, options: VerificationOptions, connectionId?: string): Promise<string> {
   const id = randomUUID();
-  const values = {
-    id,
-    connectionId: connectionId ?? null,
-    options: JSON.stringify(options),
-    status: 'waiting' as const,
-  };
-  await db.insertInto('verifications').values(values).execute();
+  await db
+    .insertInto('verifications')
+    .values({ id, connectionId: connectionId ?? null, options, status: 'waiting' })
+    .execute();
   await deleteOld(db);
   return id;
 }
