@@ -5,17 +5,9 @@ import type { Database } from '../database/schema.ts';
 /** Adds an event. Call it in the transaction of the change that it reports. */
 export async function addEvent(
   db: Database,
-  event: { kind: string; connectionId?: string; assetId?: string; data?: Record<string, unknown> },
+  event: { kind: string; connectionId?: string | null; assetId?: string | null; data?: Record<string, unknown> },
 ): Promise<void> {
-  await db
-    .insertInto('events')
-    .values({
-      kind: event.kind,
-      connectionId: event.connectionId ?? null,
-      assetId: event.assetId ?? null,
-      data: JSON.stringify(event.data ?? {}) as never,
-    })
-    .execute();
+  await db.insertInto('events').values(event).execute();
 }
 
 /** Adds an event about an asset and its connection. */
@@ -26,7 +18,7 @@ export async function addAssetEvent(
   data: Record<string, unknown>,
 ): Promise<void> {
   const row = await tx.selectFrom('assets').select('connectionId').where('id', '=', assetId).executeTakeFirst();
-  await addEvent(tx, { kind, assetId, data, ...(row?.connectionId && { connectionId: row.connectionId }) });
+  await addEvent(tx, { kind, connectionId: row?.connectionId ?? null, assetId, data });
 }
 
 /** Notifies all processes when the surrounding transaction commits. */

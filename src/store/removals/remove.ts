@@ -107,7 +107,7 @@ export async function finishRemoval(
     if (!isDeleted) return false;
     const { objects, bytes, accepted } = found;
     const data = { companyId, objects, bytes, left: found.left.length, ...(accepted && { accepted }) };
-    await addEvent(tx, { kind: 'asset.removed', assetId: id, data, ...(connectionId && { connectionId }) });
+    await addEvent(tx, { kind: 'asset.removed', connectionId, assetId: id, data });
     return true;
   });
 }

@@ -185,7 +185,7 @@ export async function save(
     await hashed(tx, found.hashed);
     if (damaged.length > 0) {
       const data = { objects: damaged, repaired: isRepairRequested };
-      await addEvent(tx, { kind: 'asset.damaged', assetId: id, ...(connectionId !== null && { connectionId }), data });
+      await addEvent(tx, { kind: 'asset.damaged', connectionId, assetId: id, data });
     }
     return { isRepairRequested, isMoving };
   });

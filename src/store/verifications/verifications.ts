@@ -121,9 +121,8 @@ export async function done(db: Database, id: string, owner: string, differs?: Re
       .returning('connectionId')
       .executeTakeFirst();
     if (!ended || !differs) return;
-    const { connectionId } = ended;
     const data = { verificationId: id, ...differs };
-    await addEvent(tx, { kind: 'bucket.differs', ...(connectionId && { connectionId }), data });
+    await addEvent(tx, { kind: 'bucket.differs', connectionId: ended.connectionId, data });
   });
 }
 
