@@ -5,7 +5,7 @@ import { jsonb } from '../database/jsonb.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
-import { addAssetEvent } from '../events/add-event.ts';
+import { addEvent } from '../events/add-event.ts';
 import { type LeaseEnd, leaseRow } from './history.ts';
 import { type AssetLease, stillLeased } from './leases.ts';
 import { hasValidFile } from './stored-file.ts';
@@ -34,10 +34,14 @@ export async function unavailable(db: Database, lease: AssetLease, reason: Reaso
 export async function failed(db: Database, lease: AssetLease, reason: Reason): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     const isEnded = await endForGood(tx, lease, 'failed', reason);
-    const { rows } = await sql`SELECT FROM assets WHERE id = ${lease.assetId} AND state = 'failed'`.execute(tx);
+    const { rows } = await sql<{ connectionId: string | null }>`
+      SELECT connection_id FROM assets WHERE id = ${lease.assetId} AND state = 'failed'`.execute(tx);
+    const [asset] = rows;
     // Otherwise a listing has changed it meanwhile, and it is tried again.
-    const hasFailed = isEnded && rows.length > 0;
-    if (hasFailed) await addAssetEvent(tx, 'asset.failed', lease.assetId, reasonFields(reason));
+    if (isEnded && asset) {
+      const { connectionId } = asset;
+      await addEvent(tx, { kind: 'asset.failed', connectionId, assetId: lease.assetId, data: reasonFields(reason) });
+    }
     return isEnded;
   });
 }

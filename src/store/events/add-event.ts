@@ -10,17 +10,6 @@ export async function addEvent(
   await db.insertInto('events').values(event).execute();
 }
 
-/** Adds an event about an asset and its connection. */
-export async function addAssetEvent(
-  tx: Database,
-  kind: string,
-  assetId: string,
-  data: Record<string, unknown>,
-): Promise<void> {
-  const row = await tx.selectFrom('assets').select('connectionId').where('id', '=', assetId).executeTakeFirst();
-  await addEvent(tx, { kind, connectionId: row?.connectionId ?? null, assetId, data });
-}
-
 /** Notifies all processes when the surrounding transaction commits. */
 export async function notify(db: Database, notice: Notice): Promise<void> {
   await sql`SELECT pg_notify('asset_mirror', ${JSON.stringify(notice)})`.execute(db);
