@@ -5,8 +5,8 @@ import type { Role, SignInMethod } from '../../floor/roles.ts';
 import type { Tags } from '../../floor/tags.ts';
 
 /**
- * Tables for typed queries (camelCase; bigint columns are numbers, timestamps Dates). initial-schema.ts has all tables, with
- * what they are for.
+ * Tables for typed queries (camelCase; bigint columns are numbers, timestamps Dates). initial-schema.ts has all tables, and says
+ * what their columns are for.
  */
 export interface Schema {
   connections: ConnectionTable;
@@ -54,19 +54,15 @@ interface ConnectionTable {
   adaptiveLimit: Generated<{ limit: number; limitAtObjection: number | null; strikes: number; slowedAt: number }>;
   settings: Generated<Record<string, unknown>>;
   tags: Generated<Tags>;
-  /** The number of the last request to apply the filters to all assets. */
   filtersRequested: Generated<number>;
-  /** The number of the last such request that was done. If it is less, the filters are still to be applied. */
   filtersApplied: Generated<number>;
   connectedAt: Generated<Date>;
   lastSyncAt: Date | null;
   /** When a sync last found new or changed assets. */
   newsAt: Date | null;
-  /** When its last scheduled sync, and its last scheduled full one, were requested. */
   scheduledSyncAt: Generated<Date>;
   scheduledFullAt: Generated<Date>;
   lastError: Reason | null;
-  /** When an operator last disconnected it: earlier connect links no longer work. */
   linksSince: Date | null;
 }
 export type Connection = Selectable<ConnectionTable>;
@@ -85,7 +81,6 @@ interface ConsentTable {
   tokens: string;
   /** The connection that its link was for; null: any. */
   connectionId: string | null;
-  /** The tags of the link; null: it has none. */
   tags: Tags | null;
   linkMadeAt: Date;
   accessExpiresAt: Date;
@@ -99,7 +94,7 @@ interface Access {
   companyId: string;
   /** High-water mark: epoch milliseconds of the upload date up to which everything is recorded. */
   highWaterMark: number | null;
-  /** Changes that wait until an operator accepts them. `since`: ISO 8601. */
+  /** `since`: ISO 8601. */
   held: Partial<Record<HeldKind, HeldChanges & { since: string }>>;
   gainedAt: Date;
   lostAt: Date | null;
@@ -165,7 +160,6 @@ export interface UploadPart {
 
 export interface Asset extends SidecarStates {
   id: string;
-  /** Null: restored from the bucket, and no connection can read its company yet. */
   connectionId: string | null;
   companyId: string;
   projectId: string | null;
@@ -174,18 +168,13 @@ export interface Asset extends SidecarStates {
   size: number | null;
   uploadDate: number | null;
   listed: Record<string, unknown>;
-  /** How often a listing has changed the row: a worker that began before must check again. */
   revision: number;
   detail: Record<string, unknown> | null;
   state: AssetState;
   reason: Reason | null;
-  /** A filter skips it (see `reason`): it is pending, was never mirrored, and is never due. Computed by the database. */
   skipped: boolean;
-  /** Failed attempts in a row. */
   attempts: number;
-  /** Follow-up checks so far that found a transcript or thumbnail not ready. */
   followUps: number;
-  /** How often in a row it was postponed without spending an attempt. */
   waits: number;
   processingSince: Date | null;
   nextAt: Date | null;
@@ -197,26 +186,18 @@ export interface Asset extends SidecarStates {
   recordKey: string | null;
   /** When the current file was mirrored; null: it is not, or it is being replaced. */
   mirroredAt: Date | null;
-  /** The `replacedAt` of a version that is being kept, until it is in `assetVersions`. */
   keepingAt: Date | null;
   goneAt: Date | null;
   /** When it last became mirrored or gone, written by a trigger; null: never. */
   settledAt: Date | null;
-  /** When the media's bytes were last compared with their checksum. */
   verifiedAt: Date | null;
-  /** Until when the media is locked in the bucket, as checked there; null: not checked since it was stored. */
   retainedUntil: Date | null;
-  /** When the media's bytes last could not be compared: archived, or damaged and gone from the library. */
   unverifiableAt: Date | null;
-  /** Keys of the files that are being replaced: their objects are deleted once the new record is written. */
   superseded: string[];
-  /** A key of its media in each folder in which it was before; written by a trigger. */
   earlierKeys: string[];
-  /** The feed has reported it as part of the copy; written by a trigger. */
   inCopy: boolean;
   upload: UploadUnderWay | null;
   firstSeenAt: Date;
-  /** The last sync that found it new or changed. */
   syncId: string | null;
 }
 /** An asset with its connection, as workers get it. */
@@ -325,14 +306,11 @@ export interface Sync {
   new: number;
   changed: number;
   gone: number;
-  /** A scheduled verification of the connection follows. */
   withBucket: boolean;
-  /** The verification of `withBucket`, once the sync has ended. It may be deleted before the sync. */
+  /** Null until the sync has ended. The verification may be deleted before the sync. */
   verificationId: string | null;
   error: Reason | null;
-  /** The companies whose changes the sync has held. */
   held: Reason | null;
-  /** Its trace (W3C Trace Context), if there is one. */
   traceparent: string | null;
   requestedAt: Date;
   startedAt: Date | null;
@@ -426,7 +404,6 @@ export interface VerificationLine {
   assetId: string | null;
   kind: ObjectKind | null;
   remedy: Remedy | null;
-  /** What was found; null: the object is as expected. */
   reason: Reason | null;
   difference: boolean;
 }
@@ -505,7 +482,6 @@ interface EventTable {
   connectionId: string | null;
   assetId: string | null;
   data: Generated<Record<string, unknown>>;
-  /** The transaction that wrote it. */
   xact: Generated<string>;
 }
 export type Event = Omit<Selectable<EventTable>, 'xact'>;
@@ -519,7 +495,6 @@ interface SessionTable {
   method: SignInMethod;
   address: string;
   userAgent: string | null;
-  /** Digest of what gave the role: ADMIN_TOKEN, or the settings of the provider. */
   givenBy: string;
   createdAt: Generated<Date>;
   lastUsedAt: Generated<Date>;
