@@ -1,4 +1,4 @@
-import type { Generated, Insertable, Kysely, Selectable } from 'kysely';
+import type { Generated, Kysely, Selectable } from 'kysely';
 import type { HeldChanges, HeldKind } from '../../floor/held-changes.ts';
 import type { ListingDoubt, Reason } from '../../floor/reason-codes.ts';
 import type { Role, SignInMethod } from '../../floor/roles.ts';
@@ -488,6 +488,7 @@ export type Event = Omit<Selectable<EventTable>, 'xact'>;
 
 interface SessionTable {
   id: string;
+  /** SHA-256 of the secret that the browser or terminal keeps. */
   hash: string;
   subject: string;
   name: string;
@@ -516,4 +517,3 @@ interface ApiTokenTable {
   lastUsedAt: Date | null;
 }
 export type ApiToken = Selectable<ApiTokenTable>;
-export type NewApiToken = Insertable<ApiTokenTable>;

@@ -1,11 +1,14 @@
 import { sql } from 'kysely';
-import type { ApiToken, Database, NewApiToken } from '../database/schema.ts';
+import type { ApiToken, Database } from '../database/schema.ts';
 
 /** Uses are recorded once in this time. */
 const recordEvery = sql`interval '1 minute'`;
 
 /** Undefined: another token has this name. */
-export async function add(db: Database, token: NewApiToken): Promise<ApiToken | undefined> {
+export async function add(
+  db: Database,
+  token: Omit<ApiToken, 'createdAt' | 'lastUsedAt'>,
+): Promise<ApiToken | undefined> {
   return db
     .insertInto('apiTokens')
     .values(token)

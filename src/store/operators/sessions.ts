@@ -1,5 +1,4 @@
 import { sql } from 'kysely';
-import type { Operator } from '../../floor/roles.ts';
 import type { Database, Session } from '../database/schema.ts';
 import { inMs, msAgo } from '../database/time.ts';
 
@@ -8,18 +7,10 @@ const isLive = (idleMs: number) => sql<boolean>`ends_at > now() AND last_used_at
 /** Uses are recorded once in this time, so that a page does not write with each request. */
 const recordEveryMs = 30_000;
 
-export interface NewSession extends Operator {
-  id: string;
-  /** SHA-256 of the secret that the browser or terminal keeps. */
-  hash: string;
-  lifetimeMs: number;
-  address: string;
-  userAgent: string | null;
-  /** Digest of what gave the role: ADMIN_TOKEN, or the settings of the provider. */
-  givenBy: string;
-}
-
-export async function begin(db: Database, { lifetimeMs, ...session }: NewSession): Promise<void> {
+export async function begin(
+  db: Database,
+  { lifetimeMs, ...session }: Omit<Session, 'createdAt' | 'lastUsedAt' | 'endsAt'> & { lifetimeMs: number },
+): Promise<void> {
   await db
     .insertInto('sessions')
     .values({ ...session, endsAt: inMs(lifetimeMs) })
