@@ -1,19 +1,11 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { Reason } from '../../floor/reason-codes.ts';
 import { recordset } from '../database/recordset.ts';
-import type {
-  AssetState,
-  Database,
-  ListedAsset,
-  Media,
-  StoredSidecar,
-  ThumbnailState,
-  TranscriptState,
-} from '../database/schema.ts';
+import type { AssetState, Database, ListedAsset, Media, SidecarStates } from '../database/schema.ts';
 import { notLeased } from './leases.ts';
 
 /** An asset as its record in the bucket describes it. */
-export interface RebuiltAsset extends Omit<ListedAsset, 'problem'> {
+export interface RebuiltAsset extends Omit<ListedAsset, 'problem'>, Omit<SidecarStates, 'transcriptDeadline'> {
   companyId: string;
   detail: Record<string, unknown>;
   state: Extract<AssetState, 'mirrored' | 'pending'>;
@@ -26,11 +18,6 @@ export interface RebuiltAsset extends Omit<ListedAsset, 'problem'> {
   recordKey: string | null;
   /** ISO 8601. */
   mirroredAt: string;
-  transcriptState: TranscriptState;
-  transcriptKeys: string[] | null;
-  thumbnailState: ThumbnailState;
-  thumbnail: { key: string; bytes: number } | null;
-  sidecarFiles: Record<string, StoredSidecar>;
 }
 
 /** `known`: it was in the database before. `older` or `newer` than another record of the same asset, whose media is at `key`. */
