@@ -60,7 +60,7 @@ const otherKey = sql`CASE WHEN a.lease = 0 AND a.media->>'key' <> r.media->>'key
  * Forgets the file of assets of which the bucket has another, newer one: they were restored from an older record, or with an older
  * backup of the database. They keep their connection. Returns them, with the key of the media if it was from another record.
  */
-async function forgetOlder(tx: Database, records: RawBuilder<unknown>): Promise<{ id: string; key: string | null }[]> {
+async function forgetOlder(tx: Database, records: RawBuilder<unknown>) {
   const file = (row: string) =>
     sql.raw(`(${row}.media->>'key', ${row}.media->>'bytes', ${row}.media#>>'{checksums,crc32}')`);
   // The transcript goes, too: that of another file may have the same key. If something was due, the library is asked again.
@@ -88,7 +88,7 @@ async function forgetOlder(tx: Database, records: RawBuilder<unknown>): Promise<
   return rows;
 }
 
-async function insertRebuilt(tx: Database, records: RawBuilder<unknown>): Promise<{ id: string }[]> {
+async function insertRebuilt(tx: Database, records: RawBuilder<unknown>) {
   const { rows } = await sql<{ id: string }>`
     INSERT INTO assets AS a (id, company_id, project_id, asset_type, name, size, upload_date, listed, detail, state,
       reason, next_at, media, bytes, record_key, mirrored_at, transcript_state, transcript_keys, thumbnail_state, thumbnail,

@@ -54,7 +54,7 @@ export async function saveLockedBucket(db: Database, bucket: string): Promise<vo
 export async function endingLocks(
   db: Database,
   { after, ms, limit }: Page<{ until: Date; id: string }> & { ms: number },
-): Promise<(LockedMedia & { until: Date })[]> {
+) {
   const { rows } = await sql<LockedMedia & { until: Date }>`
     SELECT id, lease, media->>'key' AS key, retained_until AS until FROM assets
     WHERE retained_until IS NOT NULL AND ${isLockable} AND retained_until < ${inMs(ms)}

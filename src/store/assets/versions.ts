@@ -26,10 +26,7 @@ export async function forget(db: Database, lease: AssetLease): Promise<boolean> 
 }
 
 /** Assets of which a version was begun more than `ms` ago, and not recorded. Usually they have no work any more. */
-export async function abandoned(
-  db: Database,
-  { ms, after, limit }: { ms: number; after: string; limit: number },
-): Promise<{ id: string; keepingAt: Date }[]> {
+export async function abandoned(db: Database, { ms, after, limit }: { ms: number; after: string; limit: number }) {
   const { rows } = await sql<{ id: string; keepingAt: Date }>`
     SELECT id, keeping_at FROM assets WHERE keeping_at < ${msAgo(ms)} AND id > ${after} ORDER BY id LIMIT ${limit}`.execute(
     db,
@@ -68,10 +65,7 @@ export async function ofAsset(db: Database, assetId: string): Promise<AssetVersi
  * Versions that were superseded more than `keepMs` ago, oldest first. The newest version of an asset without a complete copy
  * stays, also if a rebuild has found nothing else of the asset.
  */
-export async function expired(
-  db: Database,
-  { keepMs, limit }: { keepMs: number; limit: number },
-): Promise<(AssetVersion & { retryAt: Date | null })[]> {
+export async function expired(db: Database, { keepMs, limit }: { keepMs: number; limit: number }) {
   const { rows } = await sql<AssetVersion & { retryAt: Date | null }>`
     SELECT * FROM asset_versions v
     WHERE replaced_at < ${msAgo(keepMs)} AND (retry_at IS NULL OR retry_at <= now()) AND (
@@ -112,7 +106,7 @@ export async function retryLater(db: Database, { assetId, replacedAt }: Id, ms: 
     WHERE asset_id = ${assetId} AND replaced_at = ${replacedAt}`.execute(db);
 }
 
-export async function total(db: Database): Promise<{ count: number; bytes: number }> {
+export async function total(db: Database) {
   const { rows } = await sql<{ count: number; bytes: number }>`
     SELECT count(*) AS count, coalesce(sum(bytes), 0)::bigint AS bytes FROM asset_versions`.execute(db);
   return rows[0]!;

@@ -71,10 +71,7 @@ export async function applied(
 }
 
 /** Connections that can read a company now, with their settings; the oldest first. */
-export async function readers(
-  db: Database,
-  companyId: string,
-): Promise<{ id: string; settings: Record<string, unknown> }[]> {
+export async function readers(db: Database, companyId: string) {
   const { rows } = await sql<{ id: string; settings: Record<string, unknown> }>`
     SELECT c.id, c.settings FROM connections c JOIN access a ON a.connection_id = c.id
     WHERE a.company_id = ${companyId} AND a.lost_at IS NULL AND c.status = 'active'

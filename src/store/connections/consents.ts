@@ -20,7 +20,7 @@ export async function save(
 }
 
 /** Takes a consent that is due; the caller has `leaseMs` to finish it. `isFresh`: its access token still works. */
-export async function take(db: Database, leaseMs: number): Promise<(Consent & { isFresh: boolean }) | undefined> {
+export async function take(db: Database, leaseMs: number) {
   const { rows } = await sql<Consent & { isFresh: boolean }>`
     UPDATE consents SET next_at = ${inMs(leaseMs)}
     WHERE id = (SELECT id FROM consents WHERE next_at <= now() ORDER BY next_at LIMIT 1 FOR UPDATE SKIP LOCKED)

@@ -21,10 +21,7 @@ const isLateAt = (byDefault: number) => sql`now() - greatest(last_sync_at, conne
   > (${intervalOr(byDefault)} * ${intervals}::float8 + ${marginMs}::float8) * interval '1 ms'`;
 
 /** For each active connection: the seconds since its last complete sync, or since it connected, and the seconds between syncs. */
-export async function lags(
-  db: Database,
-  defaultInterval: number,
-): Promise<{ id: string; seconds: number; interval: number }[]> {
+export async function lags(db: Database, defaultInterval: number) {
   const { rows } = await sql<{ id: string; seconds: number; interval: number }>`
     SELECT id, extract(epoch FROM now() - greatest(last_sync_at, connected_at))::float8 AS seconds,
       ${intervalOr(defaultInterval)} / 1000 AS interval

@@ -10,10 +10,7 @@ const rows = (where: RawBuilder<unknown> = sql``) => sql`
     (SELECT * FROM asset_counts ${where} UNION ALL
       SELECT connection_id, company_id, state, skipped, assets, bytes, due, due_bytes FROM asset_count_changes ${where}) AS counted`;
 
-export async function byConnection(
-  db: Database,
-  connectionIds: string[],
-): Promise<(Counted & { connectionId: string })[]> {
+export async function byConnection(db: Database, connectionIds: string[]) {
   if (connectionIds.length === 0) return [];
   const { rows: found } = await sql<Counted & { connectionId: string }>`
     SELECT connection_id, state, skipped, sum(assets)::bigint AS count, sum(bytes)::bigint AS bytes
@@ -34,9 +31,7 @@ export async function totals(db: Database): Promise<Counted[]> {
  * The assets that active connections have still to transfer, according to listings. `later`: of these, postponed after an
  * error; `sidecars`: mirrored assets that wait for a transcript or thumbnail.
  */
-export async function outstanding(
-  db: Database,
-): Promise<{ count: number; bytes: number; later: number; sidecars: number }> {
+export async function outstanding(db: Database) {
   const readable = sql`
     JOIN access USING (connection_id, company_id) JOIN connections c ON c.id = access.connection_id
     WHERE access.lost_at IS NULL AND c.status = 'active'`;

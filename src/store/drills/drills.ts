@@ -166,7 +166,7 @@ export async function endedIn(db: Database, from: Date, to: Date): Promise<Drill
 }
 
 /** The one that ended last. */
-export async function last(db: Database): Promise<(Drill & { finishedAt: Date }) | undefined> {
+export async function last(db: Database) {
   const { rows } = await sql<Drill & { finishedAt: Date }>`
     SELECT ${columns} FROM drills WHERE finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT 1`.execute(db);
   return rows[0];

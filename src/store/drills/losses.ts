@@ -68,7 +68,7 @@ export async function compare(
 export async function versions(
   db: Database,
   { schema, startedAt, after, limit }: Scratched & { after: AssetVersion | undefined; limit: number },
-): Promise<(AssetVersion & { isRestored: boolean })[]> {
+) {
   const { rows } = await sql<AssetVersion & { isRestored: boolean }>`
     SELECT v.*, EXISTS (
         SELECT FROM ${sql.id(schema, 'asset_versions')} s WHERE (s.asset_id, s.replaced_at) = (v.asset_id, v.replaced_at)
@@ -82,10 +82,7 @@ export async function versions(
 }
 
 /** How many tombstones of erased assets were not restored, and when the oldest of them was made. */
-export async function missingTombstones(
-  db: Database,
-  { schema, startedAt }: Scratched,
-): Promise<{ count: number; oldest: Date | null }> {
+export async function missingTombstones(db: Database, { schema, startedAt }: Scratched) {
   const { rows } = await sql<{ count: number; oldest: Date | null }>`
     SELECT count(*) AS count, min(erased_at) AS oldest FROM tombstones t WHERE erased_at < ${startedAt}
       AND NOT EXISTS (SELECT FROM erasure_assets e WHERE e.hash = t.hash AND e.asset_id IS NOT NULL)
@@ -94,10 +91,7 @@ export async function missingTombstones(
 }
 
 /** Restored assets that the database does not have, and did not remove during the drill. `total`: how many there are. */
-export async function extra(
-  db: Database,
-  { schema, startedAt, limit }: Scratched & { limit: number },
-): Promise<{ id: string; key: string; since: Date; total: number }[]> {
+export async function extra(db: Database, { schema, startedAt, limit }: Scratched & { limit: number }) {
   const { rows } = await sql<{ id: string; key: string; since: Date; total: number }>`
     SELECT id, media->>'key' AS key, mirrored_at AS since, count(*) OVER () AS total
     FROM ${sql.id(schema, 'assets')} s
@@ -139,7 +133,7 @@ export async function onlyInDatabase(db: Database) {
 }
 
 /** What is in the copy: assets and the bytes of their media. */
-export async function sizes(db: Database): Promise<{ assets: number; bytes: number }> {
+export async function sizes(db: Database) {
   const { rows } = await sql<{ assets: number; bytes: number }>`
     SELECT count(*) AS assets, coalesce(sum(bytes), 0)::bigint AS bytes FROM assets
     WHERE media IS NOT NULL AND state IN ('mirrored', 'gone')`.execute(db);

@@ -26,7 +26,7 @@ export async function log(
   db: Database,
   endpointId: string,
   page: { state?: DeliveryState | undefined; before?: { at: number; id: string } | undefined; limit: number },
-): Promise<(LoggedDelivery & { position: number })[]> {
+) {
   const { state, before, limit } = page;
   const isBefore = before
     ? sql`AND (at, id) < ('epoch'::timestamptz + ${before.at} * interval '1 microsecond', ${before.id})`

@@ -31,7 +31,7 @@ export interface Endpoint {
 export type EndpointValues = Pick<Endpoint, 'url' | 'sealed' | 'description' | 'kinds' | 'filters' | 'enabled'>;
 
 /** All endpoints. `waiting`: how many events wait for it; `failing`: for how many of them an attempt has failed. */
-export async function list(db: Database): Promise<(Endpoint & { waiting: number; failing: number })[]> {
+export async function list(db: Database) {
   const { rows } = await sql<Endpoint & { waiting: number; failing: number }>`
     SELECT w.*, d.* FROM webhook_endpoints w CROSS JOIN LATERAL (
       SELECT count(*) AS waiting, count(error) AS failing FROM webhook_deliveries

@@ -63,7 +63,7 @@ export async function companiesDue(db: Database, retentionMs: number): Promise<D
 export async function removable(
   db: Database,
   at: { companyId: string; before: Date; onlyAccepted: boolean; after: string; limit: number },
-): Promise<{ id: string; accepted: boolean }[]> {
+) {
   const { rows } = await sql<{ id: string; accepted: boolean }>`
     SELECT a.id, ${accepted} AS accepted
     FROM assets a JOIN companies c ON c.id = a.company_id

@@ -148,10 +148,7 @@ export async function saveLeftovers(tx: Database, hash: string, left: Leftover[]
 }
 
 /** Takes the leftovers that are due, and sets their next attempt to a day later. `erased`: nothing else is ever stored at the key. */
-export async function dueLeftovers(
-  db: Database,
-  limit: number,
-): Promise<{ hash: string; key: string; versionId: string; erased: boolean }[]> {
+export async function dueLeftovers(db: Database, limit: number) {
   const { rows } = await sql<{ hash: string; key: string; versionId: string; erased: boolean }>`
     UPDATE leftovers SET retry_at = now() + interval '1 day' WHERE (key, version_id) IN (
       SELECT key, version_id FROM leftovers WHERE retry_at <= now() ORDER BY retry_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)

@@ -64,12 +64,7 @@ async function reportCaughtUp(tx: Database, connectionId: string, last: Date): P
  * Writes the end of a sync, and returns the earlier `lastSyncAt`. The connection gets the error of this sync. Without one, a full
  * sync of everything clears it; any other leaves the error of the last such sync, because it does not show that the problem is over.
  */
-async function writeEnd(
-  tx: Database,
-  sync: Sync,
-  { owner }: SyncLease,
-  { status, error, held = null }: SyncOutcome,
-): Promise<(EndedSync & { lastSyncAt: Date | null; connectedAt: Date }) | undefined> {
+async function writeEnd(tx: Database, sync: Sync, { owner }: SyncLease, { status, error, held = null }: SyncOutcome) {
   const { connectionId } = sync;
   // A sync of one company is one of everything if the connection could read only that one.
   const fullOfEverything = sql`mode = 'full' AND (${syncLimits} = '{}' OR ${syncLimits} = (

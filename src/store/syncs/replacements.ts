@@ -20,7 +20,7 @@ export async function since(db: Database, assetId: string): Promise<Date | undef
  * How many of a company's mirrored assets wait to be replaced, or were replaced within `windowHours`, with a sample of the
  * waiting ones. Replacements that an operator has accepted do not count. `until`: those that are found later are not counted.
  */
-export async function count(db: Database, { companyId }: Listed): Promise<HeldChanges & { until: string }> {
+export async function count(db: Database, { companyId }: Listed) {
   const { rows } = await sql<HeldChanges & { until: string }>`
     WITH counted AS (
       SELECT r.asset_id, r.released_at, a.state FROM replacements r JOIN assets a ON a.id = r.asset_id

@@ -42,7 +42,7 @@ export async function saveTrace(db: Database, id: string, traceparent: string): 
 }
 
 /** How many syncs wait or run. */
-export async function countOpen(db: Database): Promise<{ waiting: number; running: number }> {
+export async function countOpen(db: Database) {
   const { rows } = await sql<{ waiting: number; running: number }>`
     SELECT count(*) FILTER (WHERE status = 'waiting') AS waiting, count(*) FILTER (WHERE status = 'running') AS running
     FROM syncs WHERE status IN ('waiting', 'running')`.execute(db);

@@ -34,10 +34,7 @@ export async function notMirrored(db: Database, connectionId: Scope): Promise<Mi
 }
 
 /** The oldest "last verified" time of the files of a connection (null: it has none), and how many cannot be verified. */
-export async function verification(
-  db: Database,
-  connectionId: string,
-): Promise<{ oldest: Date | null; unverifiable: number }> {
+export async function verification(db: Database, connectionId: string) {
   const { rows } = await sql<{ oldest: Date | null; unverifiable: number }>`
     SELECT min(coalesce(verified_at, mirrored_at)) FILTER (WHERE unverifiable_at IS NULL) AS oldest,
       count(unverifiable_at) AS unverifiable

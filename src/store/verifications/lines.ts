@@ -46,11 +46,7 @@ export async function save(
 }
 
 /** A page of lines with numbers above `after`, in the order in which they were found. */
-export async function lines(
-  db: Database,
-  id: string,
-  page: { after: number; limit: number },
-): Promise<(VerificationLine & { number: number })[]> {
+export async function lines(db: Database, id: string, page: { after: number; limit: number }) {
   const { rows } = await sql<VerificationLine & { number: number }>`
     SELECT number, mark, key, asset_id, kind, remedy, reason, difference FROM verification_lines
     WHERE verification_id = ${id} AND number > ${page.after} ORDER BY number LIMIT ${page.limit}`.execute(db);
@@ -58,11 +54,7 @@ export async function lines(
 }
 
 /** The objects to repair, by asset: a page in the order of asset ids. */
-export async function remedies(
-  db: Database,
-  id: string,
-  page: { after: string; limit: number },
-): Promise<{ assetId: string; what: { kind: ObjectKind; remedy: Remedy }[] }[]> {
+export async function remedies(db: Database, id: string, page: { after: string; limit: number }) {
   const { rows } = await sql<{ assetId: string; what: { kind: ObjectKind; remedy: Remedy }[] }>`
     SELECT asset_id, jsonb_agg(jsonb_build_object('kind', kind, 'remedy', remedy)) AS what
     FROM verification_lines

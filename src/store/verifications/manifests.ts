@@ -17,7 +17,7 @@ export interface Link {
 }
 
 /** The last one, and when it was added. */
-export async function latest(db: Database): Promise<(Link & { addedAt: Date }) | undefined> {
+export async function latest(db: Database) {
   const { rows } = await sql<Link & { addedAt: Date }>`
     SELECT number, day::text AS day, sha256, key_id, envelope, added_at FROM manifests
     ORDER BY number DESC LIMIT 1`.execute(db);

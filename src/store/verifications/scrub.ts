@@ -145,7 +145,7 @@ export async function progress(db: Database): Promise<{ scrub: ScrubState | unde
 }
 
 /** How many files there are to verify, with their sidecars and kept versions. Reads all assets. */
-export async function sizes(db: Database): Promise<{ assets: number; objects: number; bytes: number }> {
+export async function sizes(db: Database) {
   const { rows } = await sql<{ assets: number; objects: number; bytes: number }>`
     SELECT count(*) AS assets, coalesce(sum(1 + sidecars.objects + coalesce(kept.objects, 0)), 0)::bigint AS objects,
       coalesce(sum(assets.bytes + sidecars.bytes + coalesce(kept.bytes, 0)), 0)::bigint AS bytes

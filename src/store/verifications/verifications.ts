@@ -63,7 +63,7 @@ export async function requestScheduled(db: Database): Promise<void> {
 }
 
 /** How many verifications wait or run. */
-export async function open(db: Database): Promise<{ waiting: number; running: number }> {
+export async function open(db: Database) {
   const { rows } = await sql<{ waiting: number; running: number }>`
     SELECT count(*) FILTER (WHERE status = 'waiting') AS waiting, count(*) FILTER (WHERE status = 'running') AS running
     FROM verifications WHERE status IN ('waiting', 'running')`.execute(db);
