@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import type { Position } from '../../store/database/position.ts';
 import type { Event } from '../../store/database/schema.ts';
-import type { EventPosition } from '../../store/events/events.ts';
 import { existingAsset } from '../assets/assets.ts';
 import { existingConnection } from '../connections/connections.ts';
 import { tagsAnswer } from '../connections/tags.ts';
@@ -69,7 +69,7 @@ export function eventOperations({ store }: Pick<OperationsDeps, 'store'>) {
     },
 
     /** The next events after a position, oldest first, each with its cursor and position. */
-    async follow(position: EventPosition, limit: number) {
+    async follow(position: Position, limit: number) {
       const found = await store.events.since(position, limit);
       const events = await described(found);
       return found.map(({ xact, id }, index) => ({
@@ -90,7 +90,7 @@ function withoutDetails({ by, outcome, code, reason, requestId }: Record<string,
   return { by: name, outcome, code, ...(name !== null && { reason }), requestId };
 }
 
-function positionAfter(cursor: string | undefined): EventPosition | undefined {
+function positionAfter(cursor: string | undefined): Position | undefined {
   const [, xact, id] = /^(\d{1,19})-(\d{1,15})$/.exec(cursor ?? '') ?? [];
   return xact === undefined ? undefined : { xact, id: Number(id) };
 }

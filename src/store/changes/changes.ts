@@ -1,6 +1,7 @@
 import { type RawBuilder, sql } from 'kysely';
+import { firstOpen, isAfter, isFinal, type Position } from '../database/position.ts';
 import type { Database } from '../database/schema.ts';
-import { type ChangePosition, cursorOf, readCursor } from './cursor.ts';
+import { cursorOf, readCursor } from './cursor.ts';
 
 type ChangeKind = 'added' | 'replaced' | 'metadata' | 'transcript' | 'thumbnail' | 'gone' | 'erased';
 
@@ -19,15 +20,10 @@ export interface Change {
 }
 
 type Row = Omit<Change, 'cursor' | 'objects'> &
-  ChangePosition & { key: string | null; objects: Record<string, [bytes: number | null, crc32: string | null]> | null };
+  Position & { key: string | null; objects: Record<string, [bytes: number | null, crc32: string | null]> | null };
 
 /** The columns of a page, in the order that readers follow. */
 const columns = sql`xact::text, id, at, kind, asset_id, connection_id, company_id, project_id, name, key, objects`;
-
-/** Changes of transactions before all open ones: nothing is inserted before or between them any more. */
-const isFinal = sql`xact < pg_snapshot_xmin(pg_current_snapshot())`;
-
-const isAfter = ({ xact, id }: ChangePosition) => sql`(xact, id) > (${xact}::xid8, ${id}::bigint)`;
 
 export interface ChangePage {
   changes: Change[];
@@ -47,7 +43,7 @@ export async function page(
   const transaction = db.transaction().setIsolationLevel('repeatable read').setAccessMode('read only');
   return transaction.execute(async (tx) => {
     const position = cursor ?? { feed: '', xact: '0', id: 0 };
-    const { rows } = await sql<ChangePosition & { feed: string; known: boolean }>`
+    const { rows } = await sql<Position & { feed: string; known: boolean }>`
       SELECT id AS feed, pruned_xact::text AS xact, pruned_id AS id,
         id = ${position.feed} AND (pruned_xact, pruned_id) <= (${position.xact}::xid8, ${position.id}::bigint)
         AND ${position.xact}::xid8 <= pg_snapshot_xmax(pg_current_snapshot()) AS known
@@ -63,14 +59,14 @@ export async function page(
 /** Changes from one position, which is not included, to another, which is. Each page begins after the one before. */
 export async function between(
   db: Database,
-  { feed, after, last }: { feed: string; after: ChangePosition; last: ChangePosition },
+  { feed, after, last }: { feed: string; after: Position; last: Position },
   limit: number,
 ): Promise<Change[]> {
   const isBefore = sql`(xact, id) <= (${last.xact}::xid8, ${last.id}::bigint)`;
   return read(db, feed, sql`${isAfter(after)} AND ${isBefore}`, limit);
 }
 
-async function read(db: Database, feed: string, which: ReturnType<typeof isAfter>, limit: number): Promise<Change[]> {
+async function read(db: Database, feed: string, which: RawBuilder<unknown>, limit: number): Promise<Change[]> {
   const { rows } = await sql<Row>`
     SELECT ${columns} FROM asset_changes c WHERE ${which} ORDER BY c.xact, c.id LIMIT ${limit}`.execute(db);
   return rows.map(({ xact, id, key, objects, ...change }) => ({
@@ -88,7 +84,7 @@ async function read(db: Database, feed: string, which: ReturnType<typeof isAfter
 export async function currentCursor(db: Database): Promise<string> {
   await renewElsewhere(db);
   const { rows } = await sql<{ feed: string; xact: string }>`
-    SELECT id AS feed, pg_snapshot_xmin(pg_current_snapshot())::text AS xact FROM change_feed`.execute(db);
+    SELECT id AS feed, ${firstOpen}::text AS xact FROM change_feed`.execute(db);
   return cursorOf(rows[0]!.feed, { xact: rows[0]!.xact, id: 0 });
 }
 

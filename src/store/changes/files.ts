@@ -1,15 +1,15 @@
 import { sql } from 'kysely';
+import { firstOpen, isAfter, isFinal, type Position } from '../database/position.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { renewElsewhere } from './changes.ts';
-import type { ChangePosition } from './cursor.ts';
 
 /** The changes of an hour, for a file: those after `after`, up to `last`. */
 export interface ChangeFile {
   feed: string;
   hour: Date;
-  after: ChangePosition;
-  last: ChangePosition;
+  after: Position;
+  last: Position;
 }
 
 interface FeedRow {
@@ -50,9 +50,8 @@ export async function nextFile(db: Database): Promise<ChangeFile | undefined> {
 const anHour = sql`interval '1 hour'`;
 
 /** The hour of the first change after a position, if it is over, and the last change before the first one of a later hour. */
-async function cut(tx: Database, after: ChangePosition): Promise<(ChangePosition & { hour: Date }) | undefined> {
-  const horizon = sql`pg_snapshot_xmin(pg_current_snapshot())`;
-  const isUnfiled = sql`(xact, id) > (${after.xact}::xid8, ${after.id}::bigint) AND xact < ${horizon}`;
+async function cut(tx: Database, after: Position): Promise<(Position & { hour: Date }) | undefined> {
+  const isUnfiled = sql`${isAfter(after)} AND ${isFinal}`;
   // A change from the future was written while the clock was ahead: it belongs to the hour before.
   const { rows: first } = await sql<{ hour: Date; isOver: boolean }>`
     SELECT hour, hour + ${anHour} <= now() AS is_over FROM (
@@ -62,13 +61,13 @@ async function cut(tx: Database, after: ChangePosition): Promise<(ChangePosition
       FROM asset_changes WHERE ${isUnfiled} ORDER BY xact, id LIMIT 1) AS first`.execute(tx);
   if (!first[0]?.isOver) return undefined;
   const { hour } = first[0];
-  const { rows: last } = await sql<ChangePosition>`
+  const { rows: last } = await sql<Position>`
     WITH later AS (
       SELECT xact, id FROM asset_changes
       WHERE ${isUnfiled} AND at >= ${hour}::timestamptz + ${anHour} AND at <= now() ORDER BY xact, id LIMIT 1
     )
     SELECT c.xact::text, c.id FROM asset_changes c WHERE ${isUnfiled}
-      AND (xact, id) < (coalesce((SELECT xact FROM later), ${horizon}), coalesce((SELECT id FROM later), 0))
+      AND (xact, id) < (coalesce((SELECT xact FROM later), ${firstOpen}), coalesce((SELECT id FROM later), 0))
     ORDER BY c.xact DESC, c.id DESC LIMIT 1`.execute(tx);
   return last[0] && { hour, ...last[0] };
 }

@@ -1,11 +1,6 @@
 import { sql } from 'kysely';
+import { firstOpen, isAfter, isFinal, type Position } from '../database/position.ts';
 import type { Database, Event } from '../database/schema.ts';
-
-/** A position in the order of events: a transaction, and the id of an event in it. */
-export interface EventPosition {
-  xact: string;
-  id: number;
-}
 
 const columns = ['id', 'at', 'kind', 'connectionId', 'assetId', 'data'] as const;
 
@@ -32,16 +27,13 @@ export async function search(
     .execute();
 }
 
-/**
- * Events after `position`. No event is ever added before one that was returned: the events of a transaction are returned
- * only once all earlier transactions have ended.
- */
-export async function since(db: Database, position: EventPosition, limit: number): Promise<(Event & EventPosition)[]> {
+/** Events after `position`. No event is ever added before one that was returned. */
+export async function since(db: Database, position: Position, limit: number): Promise<(Event & Position)[]> {
   return db
     .selectFrom('events')
     .select([...columns, 'xact'])
-    .where(sql<boolean>`(xact, id) > (${position.xact}::xid8, ${position.id}::bigint)`)
-    .where(sql<boolean>`xact < pg_snapshot_xmin(pg_current_snapshot())`)
+    .where(isAfter(position))
+    .where(isFinal)
     .orderBy('xact')
     .orderBy('id')
     .limit(limit)
@@ -49,9 +41,9 @@ export async function since(db: Database, position: EventPosition, limit: number
 }
 
 /** Returns `position`, or now. A position ahead of this database comes from another database and counts as now. */
-export async function startingPosition(db: Database, position?: EventPosition): Promise<EventPosition> {
+export async function startingPosition(db: Database, position?: Position): Promise<Position> {
   const { rows } = await sql<{ now: string; ahead: boolean }>`
-    SELECT pg_snapshot_xmin(pg_current_snapshot()) AS now,
+    SELECT ${firstOpen} AS now,
       ${position?.xact ?? '0'}::xid8 >= pg_snapshot_xmax(pg_current_snapshot()) AS ahead`.execute(db);
   const { now, ahead } = rows[0]!;
   return position && !ahead ? position : { xact: now, id: 0 };

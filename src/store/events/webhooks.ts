@@ -1,10 +1,11 @@
 import { sql } from 'kysely';
 import type { WebhookKind } from '../../floor/webhook-kinds.ts';
+import type { Position } from '../database/position.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs, msAgo } from '../database/time.ts';
 import { addEvent } from './add-event.ts';
 import type { EndpointFilters } from './endpoints.ts';
-import { type EventPosition, since, startingPosition } from './events.ts';
+import { since, startingPosition } from './events.ts';
 
 /** An event to be sent to an endpoint. */
 export interface Delivery {
@@ -40,7 +41,7 @@ const isFor = sql`w.enabled AND e.kind = ANY(w.kinds) AND ${matches('connectionI
 /** Makes deliveries of new events, unless another process does. True: there may be more. */
 export async function collect(db: Database, giveUpMs: number): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
-    const { rows } = await sql<EventPosition>`
+    const { rows } = await sql<Position>`
       SELECT xact::text, id FROM webhook_cursor FOR UPDATE SKIP LOCKED`.execute(tx);
     if (!rows[0]) return false;
     const from = await startingPosition(tx, rows[0]);
