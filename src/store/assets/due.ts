@@ -1,15 +1,11 @@
 import { sql } from 'kysely';
 import { prepared } from '../database/prepared.ts';
-import type { AssetState, Database } from '../database/schema.ts';
+import type { Asset, Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';
 import { inIndexOrder, isQueued, notLeased, workable } from './leases.ts';
 
 /** An asset to be queued. Its last lease number (`lease`) distinguishes its job from an earlier one. */
-export interface QueuedAsset {
-  id: string;
-  state: AssetState;
-  lease: number;
-  /** The trace of the last sync that found it new or changed. */
+export interface QueuedAsset extends Pick<Asset, 'id' | 'state' | 'lease'> {
   traceparent?: string | null;
 }
 

@@ -1,20 +1,15 @@
 import { sql } from 'kysely';
-import type { Reason, SkippedByFilter } from '../../floor/reason-codes.ts';
+import type { SkippedByFilter } from '../../floor/reason-codes.ts';
 import { recordset } from '../database/recordset.ts';
 import { rowsWritten } from '../database/results.ts';
-import type { Database } from '../database/schema.ts';
+import type { Asset, Database } from '../database/schema.ts';
 import { notLeased } from './leases.ts';
 
 /** An asset that changed filters may skip, or no longer skip. */
-export interface SelectableRow {
-  id: string;
-  connectionId: string | null;
-  companyId: string;
-  projectId: string | null;
-  assetType: string | null;
-  reason: Reason | null;
-  skipped: boolean;
-}
+export type SelectableRow = Pick<
+  Asset,
+  'id' | 'connectionId' | 'companyId' | 'projectId' | 'assetType' | 'reason' | 'skipped'
+>;
 
 /**
  * A page of a company's assets that were never mirrored: skipped ones of all connections, and those that this connection
