@@ -130,19 +130,9 @@ export const variables = {
     .prefault('4KiB/s'),
   TRANSFER_MIN_RATE_WINDOW: p.timer('3m'),
   BANDWIDTH_LIMIT: p.bandwidth().optional(),
-  SCRUB_CYCLE: p
-    .parsed(
-      (t) => (t.toLowerCase() === 'off' ? 0 : p.parseCycle(t)),
-      'a duration from 1s to 3650 days, such as 90d, or off',
-    )
-    .prefault('90d'),
+  SCRUB_CYCLE: p.cycle('90d'),
   SCRUB_BANDWIDTH: p.parsed(parseRate, 'a size per second, such as 10MiB/s').prefault('10MiB/s'),
-  DRILL_INTERVAL: p
-    .parsed(
-      (t) => (t.toLowerCase() === 'off' ? 0 : p.parseCycle(t)),
-      'a duration from 1s to 3650 days, such as 7d, or off',
-    )
-    .prefault('7d'),
+  DRILL_INTERVAL: p.cycle('7d'),
   DOWNLOAD_ALLOW_PRIVATE: p
     .parsed(p.parsePrivateHosts, 'true, false, or hosts with commas between them, such as media.internal,10.0.0.5')
     .prefault('false'),

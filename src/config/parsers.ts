@@ -101,8 +101,12 @@ export const keepTime = (fallback: string) =>
     return text === 'none' ? 0 : within(parseDuration(text), 1000, 36_500 * days);
   }, 'all, none, or a duration with units, such as 90d, from 1s to 36500 days').prefault(fallback);
 
-/** A cycle may be longer than a timer. */
-export const parseCycle = (text: string) => within(parseDuration(text), 1000, 3650 * days);
+/** The time between runs of something, or `off` (0). It may be longer than a timer. */
+export const cycle = (fallback: string) =>
+  parsed(
+    (text) => (text.toLowerCase() === 'off' ? 0 : within(parseDuration(text), 1000, 3650 * days)),
+    `a duration from 1s to 3650 days, such as ${fallback}, or off`,
+  ).prefault(fallback);
 
 /** A duration for a timer of Node: a longer timer would fire at once. */
 export const timer = (fallback: string, least = 1) => duration(fallback, { least, most: 24 * days });
