@@ -37,9 +37,10 @@ export const variables = {
     .optional(),
   DATABASE_URL: p.databaseUrl('or nothing at all').optional(),
   REDIS_URL: p
-    .parsed((t) => {
-      return p.isUrl(t, /^rediss?:$/) || parseRedisUrl(t) ? t : undefined;
-    }, 'redis://host:6379, redis-sentinel://host,host/0#master, redis-cluster://host,host, or rediss… for TLS; or nothing at all')
+    .parsed(
+      (t) => (p.isUrl(t, /^rediss?:$/) || parseRedisUrl(t) ? t : undefined),
+      'redis://host:6379, redis-sentinel://host,host/0#master, redis-cluster://host,host, or rediss… for TLS; or nothing at all',
+    )
     .optional(),
   STORAGE_URL: p
     .parsed(
@@ -69,14 +70,11 @@ export const variables = {
   S3_SSE_KMS_KEY_ID: p.text('a KMS key id').optional(),
   DATA_DIR: p.text('a directory').prefault('./data'),
   ENCRYPTION_KEYS: p
-    .list(
-      (key) => p.parseKey(key),
-      '32-byte keys in base64 with commas between them (openssl rand -base64 32 makes one)',
-    )
+    .list(p.parseKey, '32-byte keys in base64 with commas between them (openssl rand -base64 32 makes one)')
     .optional(),
   SIGNING_KEY: p
     .list(
-      (key) => p.parseKey(key),
+      p.parseKey,
       'a 32-byte key in base64 (openssl rand -base64 32 makes one), or several with commas between them, the newest first',
     )
     .optional(),

@@ -137,7 +137,7 @@ const split = (text: string) => text.split(',').map((entry) => entry.trim());
 
 /** The entries of a list with commas; undefined if one of them is not valid. */
 function listOf<T>(text: string, parse: (entry: string) => T | undefined): T[] | undefined {
-  const values = split(text).map(parse);
+  const values = split(text).map((entry) => parse(entry));
   return values.every((value) => value !== undefined) ? values : undefined;
 }
 
