@@ -172,10 +172,9 @@ export function parseGrant(text: string): { role: Role; value: string } | undefi
 
 /** An issuer has https (OpenID Connect Discovery 1.0, section 3); for trials, also http on this machine. */
 export function parseIssuer(text: string): string | undefined {
-  const url = URL.parse(text);
-  if (!url || url.username || url.password || url.search || url.hash) return undefined;
-  const isLocal = url.protocol === 'http:' && /^(localhost|127\.0\.0\.1|\[::1\])$/.test(url.hostname);
-  return url.protocol === 'https:' || isLocal ? text : undefined;
+  const url = isPlainUrl(text) ? new URL(text) : undefined;
+  const isLocal = url?.protocol === 'http:' && /^(localhost|127\.0\.0\.1|\[::1\])$/.test(url.hostname);
+  return url?.protocol === 'https:' || isLocal ? text : undefined;
 }
 
 /** `governance:365d` */
