@@ -36,13 +36,11 @@ import { listen, type Notice, openDatabase } from './database/database.ts';
 import type { Database } from './database/schema.ts';
 import * as drills from './drills/drills.ts';
 import * as losses from './drills/losses.ts';
-import { countTombstones, forget } from './drills/losses.ts';
 import { openScratch } from './drills/scratch.ts';
 import { addEvent } from './events/add-event.ts';
 import { log as deliveryLog, redeliver } from './events/delivery-log.ts';
 import * as endpoints from './events/endpoints.ts';
 import * as events from './events/events.ts';
-import { moveCopiedToStart } from './events/events.ts';
 import * as webhooks from './events/webhooks.ts';
 import * as apiTokens from './operators/api-tokens.ts';
 import * as audit from './operators/audit.ts';
@@ -79,7 +77,7 @@ export type Store = Awaited<ReturnType<typeof openStore>>;
 /** Opens the database, brings its schema up to date, and listens for notices of other processes. */
 export async function openStore(options: { url: string; log: Log }) {
   const db = await openDatabase(options);
-  await moveCopiedToStart(db);
+  await events.moveCopiedToStart(db);
   const noticeListeners = new Set<(notice: Notice) => void>();
   const eventListeners = new Set<() => void>();
   const subscription = listen({
@@ -171,7 +169,7 @@ const rebuildable = (db: Database) => ({
   versions: bind(db, versions),
   removals: bind(db, removals),
   changes: bind(db, { renew: renewFeed }),
-  drills: bind(db, { countTombstones, forget }),
+  drills: bind(db, losses),
 });
 
 const readable = (db: Database) => ({
