@@ -12,8 +12,8 @@ export async function known(db: Database): Promise<string | undefined> {
  * id to write to a bucket that has none. After a crash, it receives the same id again.
  */
 export async function id(db: Database, readOrWrite: (proposed: string) => Promise<string>): Promise<string> {
-  const known = await db.selectFrom('bucket').select('id').executeTakeFirst();
-  if (known) return known.id;
+  const before = await known(db);
+  if (before !== undefined) return before;
   await db
     .insertInto('bucketProposal')
     .values({ id: randomUUID() })
@@ -22,8 +22,8 @@ export async function id(db: Database, readOrWrite: (proposed: string) => Promis
   const { id: proposed } = await db.selectFrom('bucketProposal').select('id').executeTakeFirstOrThrow();
   return db.transaction().execute(async (tx) => {
     await sql`SELECT pg_advisory_xact_lock(7413)`.execute(tx);
-    const settled = await tx.selectFrom('bucket').select('id').executeTakeFirst();
-    if (settled) return settled.id;
+    const settled = await known(tx);
+    if (settled !== undefined) return settled;
     const id = await readOrWrite(proposed);
     await tx.insertInto('bucket').values({ id }).execute();
     return id;
