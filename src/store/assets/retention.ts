@@ -3,6 +3,7 @@ import { recordset } from '../database/recordset.ts';
 import { rowsWritten } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
+import { readSetting, saveSetting } from '../settings/settings.ts';
 
 export interface LockedMedia {
   id: string;
@@ -31,9 +32,8 @@ const forgottenAtOnce = 10_000;
 
 /** Saves where the locks are. If they were in another bucket before, no lock is known any more. */
 export async function saveLockedBucket(db: Database, bucket: string): Promise<void> {
-  const value = sql`to_jsonb(${bucket}::text)`;
-  const { rows } = await sql`SELECT FROM settings WHERE name = 'place_of_locks' AND value = ${value}`.execute(db);
-  if (rows.length > 0) return;
+  const name = 'place_of_locks';
+  if ((await readSetting(db, name)) === bucket) return;
   for (const table of [sql.table('assets'), sql.table('asset_versions')]) {
     const forget = sql`
       UPDATE ${table} SET retained_until = NULL
@@ -42,9 +42,7 @@ export async function saveLockedBucket(db: Database, bucket: string): Promise<vo
     // A batch whose rows were all written by others meanwhile has forgotten none.
     await sql`UPDATE ${table} SET retained_until = NULL WHERE retained_until IS NOT NULL`.execute(db);
   }
-  await sql`
-    INSERT INTO settings (name, value) VALUES ('place_of_locks', ${value})
-    ON CONFLICT (name) DO UPDATE SET value = excluded.value`.execute(db);
+  await saveSetting(db, name, bucket);
 }
 
 /**

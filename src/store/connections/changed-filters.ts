@@ -3,6 +3,7 @@ import { sql } from 'kysely';
 import { requestFilters } from '../companies/request-filters.ts';
 import { jsonb } from '../database/jsonb.ts';
 import type { Database } from '../database/schema.ts';
+import { saveSetting } from '../settings/settings.ts';
 
 /** The filters of the environment. */
 interface Defaults {
@@ -23,7 +24,6 @@ const areSaved = (defaults: Defaults) => sql`
 /** Saves the filters of the environment. If they have changed, the filters of all connections are applied again, and it returns true. */
 export async function changeDefaults(db: Database, defaults: Defaults): Promise<boolean> {
   const value = sorted(defaults);
-  const text = JSON.stringify(value);
   return db.transaction().execute(async (tx) => {
     const before = await tx
       .selectFrom('settings')
@@ -32,11 +32,7 @@ export async function changeDefaults(db: Database, defaults: Defaults): Promise<
       .forUpdate()
       .executeTakeFirst();
     if (isDeepStrictEqual(before?.value, value)) return false;
-    await tx
-      .insertInto('settings')
-      .values({ name, value: text })
-      .onConflict((it) => it.column('name').doUpdateSet({ value: text }))
-      .execute();
+    await saveSetting(tx, name, value);
     if (!before) return false;
     await tx.updateTable('connections').set(requestFilters).execute();
     return true;

@@ -3,10 +3,24 @@ import { type Bandwidth, bandwidthIn } from '../../floor/bandwidth-limit.ts';
 import type { Database } from '../database/schema.ts';
 import { notify } from '../events/add-event.ts';
 
+/** Undefined: it is not set. */
+export async function readSetting(db: Database, name: string): Promise<unknown> {
+  const row = await db.selectFrom('settings').select('value').where('name', '=', name).executeTakeFirst();
+  return row?.value;
+}
+
+export async function saveSetting(db: Database, name: string, setting: unknown): Promise<void> {
+  const value = JSON.stringify(setting);
+  await db
+    .insertInto('settings')
+    .values({ name, value })
+    .onConflict((it) => it.column('name').doUpdateSet({ value }))
+    .execute();
+}
+
 /** The limit of each process; null: each uses its environment. */
 export async function bandwidth(db: Database): Promise<Bandwidth | null> {
-  const row = await db.selectFrom('settings').select('value').where('name', '=', 'bandwidth').executeTakeFirst();
-  return bandwidthIn(row?.value);
+  return bandwidthIn(await readSetting(db, 'bandwidth'));
 }
 
 /** The id of this database, the same in all processes. */
@@ -18,21 +32,13 @@ export async function installation(db: Database): Promise<string> {
     .values({ name, value })
     .onConflict((it) => it.doNothing())
     .execute();
-  const row = await db.selectFrom('settings').select('value').where('name', '=', name).executeTakeFirstOrThrow();
-  return String(row.value);
+  return String(await readSetting(db, name));
 }
 
 export async function setBandwidth(db: Database, limit: Bandwidth | null): Promise<void> {
   await db.transaction().execute(async (tx) => {
     if (limit === null) await tx.deleteFrom('settings').where('name', '=', 'bandwidth').execute();
-    else {
-      const value = JSON.stringify(limit);
-      await tx
-        .insertInto('settings')
-        .values({ name: 'bandwidth', value })
-        .onConflict((it) => it.column('name').doUpdateSet({ value }))
-        .execute();
-    }
+    else await saveSetting(tx, 'bandwidth', limit);
     await notify(tx, { settings: true });
   });
 }
