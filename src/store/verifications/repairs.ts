@@ -16,35 +16,31 @@ export async function verified(db: Database, seen: { id: string; lease: number }
     UPDATE assets SET verified_at = now(), unverifiable_at = NULL FROM same WHERE assets.id = same.id`.execute(db);
 }
 
+interface IntactObject {
+  id: string;
+  lease: number;
+  key: string;
+}
+
 /** Saves new ETags of objects whose content was read and is intact, as after a copy of the bucket. */
-export async function copied(
-  db: Database,
-  objects: { id: string; lease: number; key: string; etag: string }[],
-): Promise<void> {
-  for (const { id, lease, key, etag } of objects) {
-    await sql`
-      UPDATE assets SET
-        media = CASE WHEN media->>'key' = ${key} THEN jsonb_set(media, '{etag}', to_jsonb(${etag}::text)) ELSE media END,
-        sidecar_files = CASE WHEN sidecar_files ? ${key}
-          THEN jsonb_set(sidecar_files, ARRAY[${key}::text, 'etag'], to_jsonb(${etag}::text)) ELSE sidecar_files END
-      WHERE id = ${id} AND lease = ${lease}`.execute(db);
-  }
+export async function copied(db: Database, objects: (IntactObject & { etag: string })[]): Promise<void> {
+  for (const object of objects) await saveFact(db, object, 'etag', object.etag);
 }
 
 /** Saves content hashes of objects whose content was read and is intact. */
-export async function hashed(
-  db: Database,
-  objects: { id: string; lease: number; key: string; sha256: string }[],
-): Promise<void> {
-  for (const { id, lease, key, sha256 } of objects) {
-    await sql`
-      UPDATE assets SET
-        media = CASE WHEN media->>'key' = ${key}
-          THEN jsonb_set(media, '{checksums,sha256}', to_jsonb(${sha256}::text)) ELSE media END,
-        sidecar_files = CASE WHEN sidecar_files ? ${key}
-          THEN jsonb_set(sidecar_files, ARRAY[${key}::text, 'sha256'], to_jsonb(${sha256}::text)) ELSE sidecar_files END
-      WHERE id = ${id} AND lease = ${lease}`.execute(db);
-  }
+export async function hashed(db: Database, objects: (IntactObject & { sha256: string })[]): Promise<void> {
+  for (const object of objects) await saveFact(db, object, 'sha256', object.sha256);
+}
+
+async function saveFact(db: Database, { id, lease, key }: IntactObject, name: 'etag' | 'sha256', fact: string) {
+  const inMedia = name === 'sha256' ? ['checksums', name] : [name];
+  const value = sql`to_jsonb(${fact}::text)`;
+  await sql`
+    UPDATE assets SET
+      media = CASE WHEN media->>'key' = ${key} THEN jsonb_set(media, ${inMedia}::text[], ${value}) ELSE media END,
+      sidecar_files = CASE WHEN sidecar_files ? ${key}
+        THEN jsonb_set(sidecar_files, ${[key, name]}::text[], ${value}) ELSE sidecar_files END
+    WHERE id = ${id} AND lease = ${lease}`.execute(db);
 }
 
 /**
