@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import type { Bandwidth } from '../../floor/bandwidth-limit.ts';
 import type { Tags } from '../../floor/tags.ts';
 import type { Connection, ConnectionStatus, Database } from '../database/schema.ts';
+import { atMicros, microsOf } from '../database/time.ts';
 import { haveTags } from './tags.ts';
 
 export async function get(db: Database, id: string): Promise<Connection | undefined> {
@@ -25,7 +26,7 @@ export async function countByStatus(db: Database): Promise<Partial<Record<Connec
   return Object.fromEntries(rows.map(({ status, count }) => [status, count]));
 }
 
-/** A page of connections, oldest first. `connectedMicros`: microseconds since the epoch. */
+/** A page of connections, oldest first. */
 export async function search(
   db: Database,
   filter: {
@@ -42,7 +43,7 @@ export async function search(
   return db
     .selectFrom('connections')
     .selectAll()
-    .select(sql<number>`(extract(epoch FROM connected_at) * 1000000)::bigint`.as('connectedMicros'))
+    .select(microsOf('connected_at').as('connectedMicros'))
     .$if(filter.status !== undefined, (query) => query.where('status', '=', filter.status!))
     .$if(tags.length > 0, (query) => query.where(haveTags(tags)))
     .$if(q !== undefined, (query) =>
@@ -53,9 +54,7 @@ export async function search(
       ),
     )
     .$if(after !== undefined, (query) =>
-      query.where(
-        sql<boolean>`(connected_at, id) > ('epoch'::timestamptz + ${after!.connected} * interval '1 microsecond', ${after!.id})`,
-      ),
+      query.where(sql<boolean>`(connected_at, id) > (${atMicros(after!.connected)}, ${after!.id})`),
     )
     .orderBy('connectedAt')
     .orderBy('id')

@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import { rowsWritten } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
+import { atMicros, microsOf } from '../database/time.ts';
 
 export const deliveryStates = ['waiting', 'delivered', 'failed'] as const;
 export type DeliveryState = (typeof deliveryStates)[number];
@@ -28,15 +29,13 @@ export async function log(
   page: { state?: DeliveryState | undefined; before?: { at: number; id: string } | undefined; limit: number },
 ) {
   const { state, before, limit } = page;
-  const isBefore = before
-    ? sql`AND (at, id) < ('epoch'::timestamptz + ${before.at} * interval '1 microsecond', ${before.id})`
-    : sql``;
+  const isBefore = before ? sql`AND (at, id) < (${atMicros(before.at)}, ${before.id})` : sql``;
   // State by state, because the index has them in this order.
   const { rows } = await sql<LoggedDelivery & { position: number }>`
     SELECT d.* FROM unnest(${state === undefined ? [...deliveryStates] : [state]}::text[]) AS wanted (state)
     CROSS JOIN LATERAL (
       SELECT id, state, kind, at, connection_id, asset_id, attempts, next_at, attempted_at, status, error, ms,
-        (extract(epoch FROM at) * 1000000)::bigint AS position
+        ${microsOf('at')} AS position
       FROM webhook_deliveries WHERE endpoint_id = ${endpointId} AND state = wanted.state ${isBefore}
       ORDER BY at DESC, id DESC LIMIT ${limit}) AS d
     ORDER BY d.at DESC, d.id DESC LIMIT ${limit}`.execute(db);

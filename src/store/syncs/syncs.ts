@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { jsonb } from '../database/jsonb.ts';
 import type { Database, Sync, SyncMode, SyncScope } from '../database/schema.ts';
-import { msAgo } from '../database/time.ts';
+import { atMicros, microsOf, msAgo } from '../database/time.ts';
 import { unlessWaiting } from './schedule.ts';
 
 /**
@@ -49,7 +49,7 @@ export async function countOpen(db: Database) {
   return rows[0]!;
 }
 
-/** A page of syncs after `after`, newest first. `micros`: when it was requested, in microseconds since the epoch. */
+/** A page of syncs after `after`, newest first. `micros`: when it was requested. */
 export async function search(
   db: Database,
   filter: {
@@ -62,12 +62,10 @@ export async function search(
   return db
     .selectFrom('syncs')
     .selectAll()
-    .select(sql<number>`(extract(epoch FROM requested_at) * 1000000)::bigint`.as('micros'))
+    .select(microsOf('requested_at').as('micros'))
     .$if(filter.connectionId !== undefined, (query) => query.where('connectionId', '=', filter.connectionId!))
     .$if(after !== undefined, (query) =>
-      query.where(
-        sql<boolean>`(requested_at, id) < ('epoch'::timestamptz + ${after!.micros} * interval '1 microsecond', ${after!.id})`,
-      ),
+      query.where(sql<boolean>`(requested_at, id) < (${atMicros(after!.micros)}, ${after!.id})`),
     )
     .orderBy('requestedAt', 'desc')
     .orderBy('id', 'desc')
