@@ -9,6 +9,7 @@ import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
 import { compareObject } from './compare-object.ts';
 import { type Expected, expectedOf, isSettled } from './expected-objects.ts';
+import { type Finding, verificationLine } from './finding.ts';
 
 export interface InspectDeps {
   store: Store;
@@ -23,15 +24,12 @@ export interface Pair {
   right?: StoredObject | 'unlisted';
 }
 
-/** The result for an object; undefined: a worker is changing it. */
-export type ObjectResult = (VerificationLine & { skipped?: boolean }) | undefined;
-
 /** Objects that are read at once. */
 const readers = 4;
 
 export interface Inspection {
   deep?: boolean | undefined;
-  /** Objects without a record have no result, as they may belong to other connections. */
+  /** Objects without a record have no finding, as they may belong to other connections. */
   skipForeign: boolean;
   counts: VerificationCounts;
   /** Assets whose media was read and is correct. */
@@ -43,20 +41,20 @@ export interface Inspection {
   signal: AbortSignal;
 }
 
-/** The result for each pair, in the same order. Foreign objects that turn out to belong to an asset have none. */
-export async function inspect(deps: InspectDeps, batch: Pair[], options: Inspection): Promise<ObjectResult[]> {
+/** A finding for each pair, in the same order. Foreign objects that turn out to belong to an asset have none. */
+export async function inspect(deps: InspectDeps, batch: Pair[], options: Inspection): Promise<Finding[]> {
   const foreign = options.skipForeign ? [] : batch.filter(({ left }) => !left).map(({ key }) => key);
   const owned = await ownedAmong(deps.store, foreign);
-  const findings = await concurrently(batch, readers, async ({ key, left, right }): Promise<ObjectResult> => {
+  const findings = await concurrently(batch, readers, async ({ key, left, right }): Promise<Finding | undefined> => {
     if (left) return judge(deps, left, right, options);
     if (options.skipForeign || owned.has(key)) return undefined;
     return { ...verificationLine('+', { code: 'foreign_object' }), key: storable(key) };
   });
-  return batch.flatMap(({ left }, index) => (left || findings[index] ? [findings[index]] : []));
+  return findings.filter((finding) => finding !== undefined);
 }
 
 /**
- * The result for an object that should be there. A difference counts only if the row, read again afterwards, is idle and
+ * The finding for an object that should be there. A difference counts only if the row, read again afterwards, is idle and
  * unchanged: otherwise a worker may have changed the object.
  */
 async function judge(
@@ -64,7 +62,7 @@ async function judge(
   first: Expected,
   listed: StoredObject | 'unlisted' | undefined,
   options: Inspection,
-): Promise<ObjectResult> {
+): Promise<Finding> {
   const { store } = deps;
   let expected = first;
   let object = listed;
@@ -78,13 +76,13 @@ async function judge(
     }
     const row = await store.contents.get(expected.asset.id);
     const again = row && expectedOf(row).find(({ key }) => key === expected.key);
-    if (!row || !again || row.isMoving) return undefined;
+    if (!row || !again || row.isMoving) return 'moving';
     const { lease, revision } = expected.asset;
     if (tries > 0 && row.lease === lease && row.revision === revision) return finding;
     expected = again;
     object = 'unlisted';
   }
-  return undefined;
+  return 'moving';
 }
 
 async function compare(
@@ -164,13 +162,3 @@ function mayOwn(asset: AssetContents, key: string): boolean {
   // The next attempt at an asset removes the remains of an earlier one.
   return isOfMedia || asset.nextAt !== null;
 }
-
-export const verificationLine = (mark: VerificationLine['mark'], reason: Reason): VerificationLine => ({
-  mark,
-  key: null,
-  assetId: null,
-  kind: null,
-  remedy: null,
-  reason,
-  difference: mark !== '=',
-});

@@ -12,7 +12,7 @@ import type {
 } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import { compareObject, type KnownObject } from './compare-object.ts';
-import type { ObjectResult } from './compare-objects.ts';
+import { differencesAmong, type Finding } from './finding.ts';
 
 /** Versions whose objects are requested at once. */
 const atOnce = 4;
@@ -23,17 +23,17 @@ interface Comparing {
   signal: AbortSignal;
 }
 
-/** The result for each object of these versions. Undefined: its version is being removed, or was. */
+/** A finding for each object of these versions. `moving`: its version is being removed, or was. */
 export async function compareVersions(
   { store, storage }: { store: Pick<Store, 'versions'>; storage: Storage },
   versions: AssetVersion[],
   options: Comparing,
-): Promise<ObjectResult[]> {
+): Promise<Finding[]> {
   const findings = await concurrently(versions, atOnce, async (version) => {
-    const found: ObjectResult[] = [];
+    const found: Finding[] = [];
     for (const object of objectsOf(version)) found.push(await compare(storage, version, object, options));
-    if (found.every((finding) => !finding?.difference)) return found;
-    return (await store.versions.isKept(version)) ? found : found.map(() => undefined);
+    if (differencesAmong(found).length === 0 || (await store.versions.isKept(version))) return found;
+    return found.map((): Finding => 'moving');
   });
   return findings.flat();
 }

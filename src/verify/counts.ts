@@ -1,5 +1,5 @@
 import type { VerificationCounts, VerificationOptions } from '../store/database/schema.ts';
-import type { ObjectResult } from './compare-objects.ts';
+import type { Finding } from './finding.ts';
 
 export const nothingFound: VerificationCounts = {
   lines: 0,
@@ -21,7 +21,7 @@ export const nothingFound: VerificationCounts = {
 const names = { '=': 'same', '-': 'missing', '+': 'foreign', '*': 'different', '!': 'errors' } as const;
 
 /** The count that a finding adds to. */
-export function countOf({ mark, difference, skipped }: NonNullable<ObjectResult>) {
+export function countOf({ mark, difference, skipped }: Exclude<Finding, 'moving'>) {
   if (mark !== '-' || difference) return names[mark];
   return skipped ? ('skipped' as const) : ('absent' as const);
 }

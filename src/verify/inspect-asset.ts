@@ -1,8 +1,9 @@
 import type { VerificationLine } from '../store/database/schema.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
-import { type InspectDeps, type Inspection, inspect, type ObjectResult, type Pair } from './compare-objects.ts';
+import { type InspectDeps, type Inspection, inspect, type Pair } from './compare-objects.ts';
 import { nothingFound } from './counts.ts';
 import { expectedOf } from './expected-objects.ts';
+import type { Finding } from './finding.ts';
 
 /** The objects of an asset, to be requested from the bucket. */
 export const pairsOf = (asset: AssetContents): Pair[] =>
@@ -13,19 +14,19 @@ export async function inspectAsset(
   deps: InspectDeps,
   asset: AssetContents,
   options: Pick<Inspection, 'deep' | 'signal'>,
-): Promise<{ findings: ObjectResult[]; inspection: Inspection }> {
+): Promise<{ findings: Finding[]; inspection: Inspection }> {
   const counts = { ...nothingFound };
   const inspection: Inspection = { ...options, skipForeign: true, counts, verified: [], copied: [], hashed: [] };
   return { findings: await inspect(deps, pairsOf(asset), inspection), inspection };
 }
 
 /**
- * Checks each object of an asset in the bucket. An object that a worker is changing has no result.
+ * Checks each object of an asset in the bucket. An object that a worker is changing has no finding.
  * @throws Error if the bucket cannot be used, or the reason of `signal`
  */
 export async function checkAsset(deps: InspectDeps, assetId: string, signal: AbortSignal): Promise<VerificationLine[]> {
   const asset = await deps.store.contents.get(assetId);
   if (!asset) return [];
   const { findings } = await inspectAsset(deps, asset, { signal });
-  return findings.filter((line) => line !== undefined);
+  return findings.filter((finding) => finding !== 'moving');
 }

@@ -3,7 +3,7 @@ import type { Reason } from '../floor/reason-codes.ts';
 import type { Queues } from '../queue/queues.ts';
 import type { Connection, VerificationLine } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
-import { verificationLine } from './compare-objects.ts';
+import { verificationLine } from './finding.ts';
 
 const pollMs = 200;
 /** A full sync that makes no progress for this long is not waited for. */

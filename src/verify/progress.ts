@@ -6,8 +6,8 @@ import type {
   VerificationPosition,
 } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
-import type { ObjectResult } from './compare-objects.ts';
 import { countOf, ignoresForeign, nothingFound } from './counts.ts';
+import type { Finding } from './finding.ts';
 
 /** The findings of a verification, and the position where it continues after a crash. Both are saved together. */
 export class Progress {
@@ -28,13 +28,13 @@ export class Progress {
   }
 
   /** @throws LeaseLost */
-  async save(found: ObjectResult[], next: VerificationPosition): Promise<void> {
+  async save(findings: Finding[], next: VerificationPosition): Promise<void> {
     this.#signal.throwIfAborted();
     const { options } = this.#run;
     const { counts } = this;
     const lines: VerificationLine[] = [];
-    for (const line of found) {
-      if (!line) {
+    for (const line of findings) {
+      if (line === 'moving') {
         counts.moving++;
         continue;
       }

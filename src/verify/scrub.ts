@@ -13,6 +13,7 @@ import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
 import type { ScrubState, Unverified } from '../store/verifications/scrub.ts';
 import { compareVersions } from './compare-versions.ts';
+import { differencesAmong } from './finding.ts';
 import { inspectAsset } from './inspect-asset.ts';
 
 export interface ScrubDeps {
@@ -153,7 +154,7 @@ export class Scrubber {
     const asset = await store.contents.get(id);
     if (!asset) return false;
     const { findings, versions, inspection } = await this.#readAsset(asset, signal);
-    const differences = [...findings, ...versions].flatMap((finding) => (finding?.difference ? [finding] : []));
+    const differences = differencesAmong([...findings, ...versions]);
     // Without the right disk or bucket, everything would be missing or different.
     if (differences.length > 0) await storage.check();
 
@@ -174,7 +175,7 @@ export class Scrubber {
       );
       return this.#leaveAlone(id, unreadableMs);
     }
-    const isMediaKnown = findings.some((finding) => finding?.kind === 'media');
+    const isMediaKnown = findings.some((finding) => finding !== 'moving' && finding.kind === 'media');
     // A worker is changing the asset.
     if (isMoving || !(isMediaKnown || isRepairRequested)) return this.#leaveAlone(id, movingMs);
     if (inspection.verified.length > 0 || isRepairRequested) return true;

@@ -10,10 +10,11 @@ import {
 } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
-import { type Inspection, inspect, type ObjectResult, type Pair, verificationLine } from './compare-objects.ts';
+import { type Inspection, inspect, type Pair } from './compare-objects.ts';
 import { compareVersions } from './compare-versions.ts';
 import { differencesIn } from './counts.ts';
 import { compareKeys, expectedObjects, isSettled, sideBySide } from './expected-objects.ts';
+import { differencesAmong, type Finding, verificationLine } from './finding.ts';
 import { pairsOf } from './inspect-asset.ts';
 import { listLibrary } from './list-library.ts';
 import { Progress } from './progress.ts';
@@ -157,7 +158,7 @@ async function compareKeptVersions({ deps, run, progress, signal, batchSize }: V
     after = page.at(-1);
     if (!after) return;
     const findings = await compareVersions(deps, page, { ...run.options, counts: progress.counts, signal });
-    if (findings.some((finding) => finding?.difference)) await storage.check();
+    if (differencesAmong(findings).length > 0) await storage.check();
     await progress.save(findings, {
       phase: 'versions',
       assetId: after.assetId,
@@ -183,12 +184,7 @@ async function repair({ deps, run, progress }: Verifying): Promise<void> {
 }
 
 /** Compares a batch of objects, and saves the findings with `others`. */
-async function compare(
-  at: Verifying,
-  batch: Pair[],
-  others: ObjectResult[],
-  next: VerificationPosition,
-): Promise<void> {
+async function compare(at: Verifying, batch: Pair[], others: Finding[], next: VerificationPosition): Promise<void> {
   const { run, progress, signal } = at;
   const { store, storage } = at.deps;
   const { counts } = progress;
@@ -199,7 +195,7 @@ async function compare(
   const options = { ...run.options, skipForeign, counts, verified, copied, hashed, signal };
   const findings = await inspect(at.deps, batch, options);
   // Without the right disk or bucket, everything would be missing or different.
-  if (findings.some((finding) => finding?.difference && finding.mark !== '+')) await storage.check();
+  if (differencesAmong(findings).some(({ mark }) => mark !== '+')) await storage.check();
   for (const { left } of batch) if (left?.kind === 'media') counts.assets++;
   await store.contents.verified(verified);
   await store.contents.copied(copied);
@@ -214,10 +210,10 @@ async function* objectsAfter(storage: Storage, after: string, signal: AbortSigna
   }
 }
 
-/** The result for an asset that is not in the bucket; undefined: it is there. */
-function missingAsset(asset: AssetContents): ObjectResult {
+/** The finding for an asset that is not in the bucket. */
+function missingAsset(asset: AssetContents): Finding {
   const why = whyNot(asset);
-  if (why === null) return undefined;
+  if (why === null) return 'moving';
   const { name, skipped } = asset;
   return {
     ...verificationLine('-', { ...why, name }),

@@ -3,6 +3,7 @@ import { versionKeys } from '../../storage/keys.ts';
 import type { Storage } from '../../storage/storage.ts';
 import type { AssetVersion } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
+import { differencesAmong } from '../finding.ts';
 import { type RebuildDeps, rebuildKeys } from '../rebuild/rebuild.ts';
 import { checkVersion } from './check-version.ts';
 import type { Findings } from './findings.ts';
@@ -84,10 +85,9 @@ export async function compareKeptVersions(
     const page = await store.drills.versions({ schema, startedAt, after, limit: versionsPerPage });
     await concurrently(page, versionsAtOnce, async (version) => {
       sample.add(version);
-      const objects = await checkVersion({ store, storage }, version, { signal });
-      const damaged = objects.find((object) => object?.difference);
-      // If a result is missing, the version was removed meanwhile.
-      if (!damaged && (version.isRestored || objects.includes(undefined))) return;
+      const found = await checkVersion({ store, storage }, version, { signal });
+      const [damaged] = differencesAmong(found);
+      if (!damaged && (version.isRestored || found.includes('moving'))) return;
       const { assetId: id, replacedAt: since } = version;
       findings.add('version_missing', { since });
       findings.addExample('version_missing', { id, key: damaged?.key ?? versionKeys.record(id, since), since });

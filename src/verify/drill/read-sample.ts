@@ -3,7 +3,7 @@ import type { Storage } from '../../storage/storage.ts';
 import type { AssetVersion } from '../../store/database/schema.ts';
 import type { DrillReport } from '../../store/drills/drill-report.ts';
 import type { Store } from '../../store/store.ts';
-import type { ObjectResult } from '../compare-objects.ts';
+import { differencesAmong, type Finding } from '../finding.ts';
 import { inspectAsset } from '../inspect-asset.ts';
 import { checkVersion } from './check-version.ts';
 
@@ -58,12 +58,11 @@ export async function readSample(
 function addDifferences(
   { damaged, unreadable }: Pick<DrillReport['sample'], 'damaged' | 'unreadable'>,
   assetId: string,
-  results: ObjectResult[],
+  findings: Finding[],
 ): void {
-  for (const result of results) {
-    if (!result?.difference) continue;
-    const object = { assetId, key: result.key ?? '', text: result.reason ? renderReason(result.reason) : '' };
-    (result.mark === '!' ? unreadable : damaged).push(object);
+  for (const { mark, key, reason } of differencesAmong(findings)) {
+    const object = { assetId, key: key ?? '', text: reason ? renderReason(reason) : '' };
+    (mark === '!' ? unreadable : damaged).push(object);
   }
 }
 
