@@ -27,30 +27,39 @@ export interface Pair {
 /** Objects that are read at once. */
 const readers = 4;
 
-export interface Inspection {
+interface Options {
   deep?: boolean | undefined;
   /** Objects without a record have no finding, as they may belong to other connections. */
   skipForeign: boolean;
   counts: VerificationCounts;
+  signal: AbortSignal;
+}
+
+/** What reading has shown, to be saved in the records. */
+interface Learned {
   /** Assets whose media was read and is correct. */
   verified: { id: string; lease: number }[];
   /** Objects with another ETag for the same content, as in a copied bucket. */
   copied: { id: string; lease: number; key: string; etag: string }[];
   /** Correct objects whose content hash was not known. */
   hashed: { id: string; lease: number; key: string; sha256: string }[];
-  signal: AbortSignal;
 }
 
 /** A finding for each pair, in the same order. Foreign objects that turn out to belong to an asset have none. */
-export async function inspect(deps: InspectDeps, batch: Pair[], options: Inspection): Promise<Finding[]> {
+export async function inspect(
+  deps: InspectDeps,
+  batch: Pair[],
+  options: Options,
+): Promise<{ findings: Finding[]; learned: Learned }> {
+  const learned: Learned = { verified: [], copied: [], hashed: [] };
   const foreign = options.skipForeign ? [] : batch.filter(({ left }) => !left).map(({ key }) => key);
   const owned = await ownedAmong(deps.store, foreign);
   const findings = await concurrently(batch, readers, async ({ key, left, right }): Promise<Finding | undefined> => {
-    if (left) return judge(deps, left, right, options);
+    if (left) return judge(deps, left, right, { ...options, learned });
     if (options.skipForeign || owned.has(key)) return undefined;
     return { ...verificationLine('+', { code: 'foreign_object' }), key: storable(key) };
   });
-  return findings.filter((finding) => finding !== undefined);
+  return { findings: findings.filter((finding) => finding !== undefined), learned };
 }
 
 /**
@@ -61,7 +70,7 @@ async function judge(
   deps: InspectDeps,
   first: Expected,
   listed: StoredObject | 'unlisted' | undefined,
-  options: Inspection,
+  options: Options & { learned: Learned },
 ): Promise<Finding> {
   const { store } = deps;
   let expected = first;
@@ -70,7 +79,7 @@ async function judge(
     const finding = await compare(deps, expected, object, options);
     if (finding.mark === '=') {
       if (options.deep && expected.kind === 'media' && finding.reason?.code !== 'archived') {
-        options.verified.push({ id: expected.asset.id, lease: expected.asset.lease });
+        options.learned.verified.push({ id: expected.asset.id, lease: expected.asset.lease });
       }
       return finding;
     }
@@ -89,7 +98,7 @@ async function compare(
   { storage }: InspectDeps,
   expected: Expected,
   listed: StoredObject | 'unlisted' | undefined,
-  { deep, counts, copied, hashed, signal }: Inspection,
+  { deep, counts, learned, signal }: Options & { learned: Learned },
 ): Promise<VerificationLine> {
   const { key, asset, kind, etag, crc32, sha256 } = expected;
   const isGone = asset.state === 'gone';
@@ -98,10 +107,11 @@ async function compare(
   const { mark, reason, read } = await compareObject(storage, expected, options);
   if (read) {
     const at = { id: asset.id, lease: asset.lease, key };
-    if (etag !== undefined && read.etag !== undefined && read.etag !== etag) copied.push({ ...at, etag: read.etag });
+    if (etag !== undefined && read.etag !== undefined && read.etag !== etag)
+      learned.copied.push({ ...at, etag: read.etag });
     // The content hash is saved only if the CRC-32 was right: otherwise the content may be damaged.
     const found = read.checksums.sha256;
-    if (crc32 !== undefined && sha256 === undefined && found) hashed.push({ ...at, sha256: found });
+    if (crc32 !== undefined && sha256 === undefined && found) learned.hashed.push({ ...at, sha256: found });
   }
   const remedy = isGone ? null : remedyFor(kind, reason);
   return { mark, key, assetId: asset.id, kind, remedy, reason, difference: mark !== '=' };

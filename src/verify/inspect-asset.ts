@@ -1,9 +1,8 @@
 import type { VerificationLine } from '../store/database/schema.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
-import { type InspectDeps, type Inspection, inspect, type Pair } from './compare-objects.ts';
+import { type InspectDeps, inspect, type Pair } from './compare-objects.ts';
 import { nothingFound } from './counts.ts';
 import { expectedOf } from './expected-objects.ts';
-import type { Finding } from './finding.ts';
 
 /** The objects of an asset, to be requested from the bucket. */
 export const pairsOf = (asset: AssetContents): Pair[] =>
@@ -13,11 +12,10 @@ export const pairsOf = (asset: AssetContents): Pair[] =>
 export async function inspectAsset(
   deps: InspectDeps,
   asset: AssetContents,
-  options: Pick<Inspection, 'deep' | 'signal'>,
-): Promise<{ findings: Finding[]; inspection: Inspection }> {
+  options: { deep?: boolean; signal: AbortSignal },
+) {
   const counts = { ...nothingFound };
-  const inspection: Inspection = { ...options, skipForeign: true, counts, verified: [], copied: [], hashed: [] };
-  return { findings: await inspect(deps, pairsOf(asset), inspection), inspection };
+  return { ...(await inspect(deps, pairsOf(asset), { ...options, skipForeign: true, counts })), counts };
 }
 
 /**

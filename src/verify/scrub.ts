@@ -153,7 +153,7 @@ export class Scrubber {
     const { store, storage, log } = this.#deps;
     const asset = await store.contents.get(id);
     if (!asset) return false;
-    const { findings, versions, inspection } = await this.#readAsset(asset, signal);
+    const { findings, versions, learned } = await this.#readAsset(asset, signal);
     const differences = differencesAmong([...findings, ...versions]);
     // Without the right disk or bucket, everything would be missing or different.
     if (differences.length > 0) await storage.check();
@@ -162,7 +162,7 @@ export class Scrubber {
     const repairs = damaged.flatMap(({ kind, remedy }) => (kind && remedy ? [{ kind, remedy }] : []));
     const unreadable = differences.find(({ mark }) => mark === '!');
     const objects = damaged.flatMap(({ key, reason }) => (reason ? [{ key, text: renderReason(reason), reason }] : []));
-    const found = { ...inspection, damaged: objects, repairs, isUnreadable: unreadable !== undefined };
+    const found = { ...learned, damaged: objects, repairs, isUnreadable: unreadable !== undefined };
     const { isRepairRequested, isMoving } = await store.scrub.save(asset, found);
     if (damaged.length > 0) {
       const fields = { assetId: id, connectionId: asset.connectionId, objects, repaired: isRepairRequested };
@@ -178,7 +178,7 @@ export class Scrubber {
     const isMediaKnown = findings.some((finding) => finding !== 'moving' && finding.kind === 'media');
     // A worker is changing the asset.
     if (isMoving || !(isMediaKnown || isRepairRequested)) return this.#leaveAlone(id, movingMs);
-    if (inspection.verified.length > 0 || isRepairRequested) return true;
+    if (learned.verified.length > 0 || isRepairRequested) return true;
     // Archived, or damaged and not repairable now.
     await store.scrub.cannotVerify(asset);
     return true;
@@ -188,9 +188,9 @@ export class Scrubber {
   async #readAsset(asset: AssetContents, signal: AbortSignal) {
     const { store } = this.#deps;
     const deps = { store, storage: this.#throttled };
-    const { findings, inspection } = await inspectAsset(deps, asset, { deep: true, signal });
-    const versions = await compareVersions(deps, await store.versions.ofAsset(asset.id), inspection);
-    return { findings, versions, inspection };
+    const { findings, learned, counts } = await inspectAsset(deps, asset, { deep: true, signal });
+    const kept = await store.versions.ofAsset(asset.id);
+    return { findings, versions: await compareVersions(deps, kept, { deep: true, counts, signal }), learned };
   }
 }
 

@@ -10,7 +10,7 @@ import {
 } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
-import { type Inspection, inspect, type Pair } from './compare-objects.ts';
+import { inspect, type Pair } from './compare-objects.ts';
 import { compareVersions } from './compare-versions.ts';
 import { differencesIn } from './counts.ts';
 import { compareKeys, expectedObjects, isSettled, sideBySide } from './expected-objects.ts';
@@ -188,18 +188,14 @@ async function compare(at: Verifying, batch: Pair[], others: Finding[], next: Ve
   const { run, progress, signal } = at;
   const { store, storage } = at.deps;
   const { counts } = progress;
-  const verified: Inspection['verified'] = [];
-  const copied: Inspection['copied'] = [];
-  const hashed: Inspection['hashed'] = [];
   const skipForeign = run.connectionId !== null;
-  const options = { ...run.options, skipForeign, counts, verified, copied, hashed, signal };
-  const findings = await inspect(at.deps, batch, options);
+  const { findings, learned } = await inspect(at.deps, batch, { ...run.options, skipForeign, counts, signal });
   // Without the right disk or bucket, everything would be missing or different.
   if (differencesAmong(findings).some(({ mark }) => mark !== '+')) await storage.check();
   for (const { left } of batch) if (left?.kind === 'media') counts.assets++;
-  await store.contents.verified(verified);
-  await store.contents.copied(copied);
-  await store.contents.hashed(hashed);
+  await store.contents.verified(learned.verified);
+  await store.contents.copied(learned.copied);
+  await store.contents.hashed(learned.hashed);
   await progress.save([...findings, ...others], next);
 }
 

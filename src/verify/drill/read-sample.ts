@@ -39,11 +39,11 @@ export async function readSample(
     if (elapsed() > longestMs) break;
     const asset = await deps.store.contents.get(id);
     if (!asset) continue;
-    const { findings, inspection } = await inspectAsset(deps, asset, { deep: true, signal });
+    const { findings, counts } = await inspectAsset(deps, asset, { deep: true, signal });
     if (findings.length === 0) continue;
     found.assets++;
     found.objects += findings.length;
-    found.bytes += inspection.counts.bytesRead;
+    found.bytes += counts.bytesRead;
     addDifferences(found, id, findings);
   }
   found.ms = elapsed();
