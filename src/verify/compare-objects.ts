@@ -11,7 +11,7 @@ import { compareObject } from './compare-object.ts';
 import { type Expected, expectedOf, isSettled } from './expected-objects.ts';
 import { type Finding, verificationLine } from './finding.ts';
 
-export interface InspectDeps {
+export interface CompareDeps {
   store: Store;
   storage: Storage;
 }
@@ -46,8 +46,8 @@ interface Learned {
 }
 
 /** A finding for each pair, in the same order. Foreign objects that turn out to belong to an asset have none. */
-export async function inspect(
-  deps: InspectDeps,
+export async function compareObjects(
+  deps: CompareDeps,
   batch: Pair[],
   options: Options,
 ): Promise<{ findings: Finding[]; learned: Learned }> {
@@ -55,7 +55,7 @@ export async function inspect(
   const foreign = options.skipForeign ? [] : batch.filter(({ left }) => !left).map(({ key }) => key);
   const owned = await ownedAmong(deps.store, foreign);
   const findings = await concurrently(batch, readers, async ({ key, left, right }): Promise<Finding | undefined> => {
-    if (left) return judge(deps, left, right, { ...options, learned });
+    if (left) return compareExpected(deps, left, right, { ...options, learned });
     if (options.skipForeign || owned.has(key)) return undefined;
     return { ...verificationLine('+', { code: 'foreign_object' }), key: storable(key) };
   });
@@ -66,8 +66,8 @@ export async function inspect(
  * The finding for an object that should be there. A difference counts only if the row, read again afterwards, is idle and
  * unchanged: otherwise a worker may have changed the object.
  */
-async function judge(
-  deps: InspectDeps,
+async function compareExpected(
+  deps: CompareDeps,
   first: Expected,
   listed: StoredObject | 'unlisted' | undefined,
   options: Options & { learned: Learned },
@@ -76,7 +76,7 @@ async function judge(
   let expected = first;
   let object = listed;
   for (let tries = 0; tries < 3; tries++) {
-    const finding = await compare(deps, expected, object, options);
+    const finding = await compareOnce(deps, expected, object, options);
     if (finding.mark === '=') {
       if (options.deep && expected.kind === 'media' && finding.reason?.code !== 'archived') {
         options.learned.verified.push({ id: expected.asset.id, lease: expected.asset.lease });
@@ -94,8 +94,8 @@ async function judge(
   return 'moving';
 }
 
-async function compare(
-  { storage }: InspectDeps,
+async function compareOnce(
+  { storage }: CompareDeps,
   expected: Expected,
   listed: StoredObject | 'unlisted' | undefined,
   { deep, counts, learned, signal }: Options & { learned: Learned },

@@ -12,9 +12,9 @@ import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
 import type { ScrubState, Unverified } from '../store/verifications/scrub.ts';
+import { compareAsset } from './compare-asset.ts';
 import { compareVersions } from './compare-versions.ts';
 import { differencesAmong } from './finding.ts';
-import { inspectAsset } from './inspect-asset.ts';
 
 export interface ScrubDeps {
   store: Store;
@@ -188,7 +188,7 @@ export class Scrubber {
   async #readAsset(asset: AssetContents, signal: AbortSignal) {
     const { store } = this.#deps;
     const deps = { store, storage: this.#throttled };
-    const { findings, learned, counts } = await inspectAsset(deps, asset, { deep: true, signal });
+    const { findings, learned, counts } = await compareAsset(deps, asset, { deep: true, signal });
     const kept = await store.versions.ofAsset(asset.id);
     return { findings, versions: await compareVersions(deps, kept, { deep: true, counts, signal }), learned };
   }

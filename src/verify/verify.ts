@@ -10,12 +10,12 @@ import {
 } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
-import { inspect, type Pair } from './compare-objects.ts';
+import { pairsOf } from './compare-asset.ts';
+import { compareObjects, type Pair } from './compare-objects.ts';
 import { compareVersions } from './compare-versions.ts';
 import { differencesIn } from './counts.ts';
 import { compareKeys, expectedObjects, isSettled, sideBySide } from './expected-objects.ts';
 import { differencesAmong, type Finding, verificationLine } from './finding.ts';
-import { pairsOf } from './inspect-asset.ts';
 import { listLibrary } from './list-library.ts';
 import { Progress } from './progress.ts';
 import { isAbsent, whyNot } from './why-not-mirrored.ts';
@@ -119,16 +119,16 @@ async function compareBucket(at: Verifying): Promise<void> {
   const settledBefore = since === undefined ? undefined : new Date(since);
   const expected = expectedObjects(store, { after, connectionId, pageSize, settledBefore });
   let batch: Pair[] = [];
-  const compareBatch = async () => {
+  const flush = async () => {
     const last = batch.at(-1);
-    if (last) await compare(at, batch, [], { phase: 'objects', key: last.key });
+    if (last) await compareBatch(at, batch, [], { phase: 'objects', key: last.key });
     batch = [];
   };
   for await (const pair of sideBySide(expected, objectsAfter(storage, after, signal))) {
     batch.push(pair);
-    if (batch.length >= at.batchSize) await compareBatch();
+    if (batch.length >= at.batchSize) await flush();
   }
-  await compareBatch();
+  await flush();
 }
 
 /** Compares assets that settled while the bucket was listed, and reports assets that are not in the bucket. */
@@ -142,7 +142,7 @@ async function compareSettledSince(at: Verifying): Promise<void> {
     after = page.last;
     const arrived = page.rows.flatMap(pairsOf);
     const others = page.rows.filter((row) => !isSettled(row)).map(missingAsset);
-    await compare(at, arrived, others, { phase: 'assets', assetId: after });
+    await compareBatch(at, arrived, others, { phase: 'assets', assetId: after });
   }
 }
 
@@ -184,12 +184,17 @@ async function repair({ deps, run, progress }: Verifying): Promise<void> {
 }
 
 /** Compares a batch of objects, and saves the findings with `others`. */
-async function compare(at: Verifying, batch: Pair[], others: Finding[], next: VerificationPosition): Promise<void> {
+async function compareBatch(
+  at: Verifying,
+  batch: Pair[],
+  others: Finding[],
+  next: VerificationPosition,
+): Promise<void> {
   const { run, progress, signal } = at;
   const { store, storage } = at.deps;
   const { counts } = progress;
   const skipForeign = run.connectionId !== null;
-  const { findings, learned } = await inspect(at.deps, batch, { ...run.options, skipForeign, counts, signal });
+  const { findings, learned } = await compareObjects(at.deps, batch, { ...run.options, skipForeign, counts, signal });
   // Without the right disk or bucket, everything would be missing or different.
   if (differencesAmong(findings).some(({ mark }) => mark !== '+')) await storage.check();
   for (const { left } of batch) if (left?.kind === 'media') counts.assets++;

@@ -6,7 +6,7 @@ import { within } from '../../floor/within.ts';
 import { assetStates } from '../../store/counts/states.ts';
 import type { Asset, UploadPart } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
-import { checkAsset } from '../../verify/inspect-asset.ts';
+import { checkAsset } from '../../verify/compare-asset.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { count, isoOf, numberOf, reasonAnswer, shownReason, time } from '../fields.ts';
 import { Refused } from '../refused.ts';

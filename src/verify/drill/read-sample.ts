@@ -3,8 +3,8 @@ import type { Storage } from '../../storage/storage.ts';
 import type { AssetVersion } from '../../store/database/schema.ts';
 import type { DrillReport } from '../../store/drills/drill-report.ts';
 import type { Store } from '../../store/store.ts';
+import { compareAsset } from '../compare-asset.ts';
 import { differencesAmong, type Finding } from '../finding.ts';
-import { inspectAsset } from '../inspect-asset.ts';
 import { checkVersion } from './check-version.ts';
 
 /** Nothing more is begun after this time, so that large files do not keep the drill busy for hours. */
@@ -39,7 +39,7 @@ export async function readSample(
     if (elapsed() > longestMs) break;
     const asset = await deps.store.contents.get(id);
     if (!asset) continue;
-    const { findings, counts } = await inspectAsset(deps, asset, { deep: true, signal });
+    const { findings, counts } = await compareAsset(deps, asset, { deep: true, signal });
     if (findings.length === 0) continue;
     found.assets++;
     found.objects += findings.length;

@@ -1,6 +1,6 @@
 import type { VerificationLine } from '../store/database/schema.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
-import { type InspectDeps, inspect, type Pair } from './compare-objects.ts';
+import { type CompareDeps, compareObjects, type Pair } from './compare-objects.ts';
 import { nothingFound } from './counts.ts';
 import { expectedOf } from './expected-objects.ts';
 
@@ -9,22 +9,22 @@ export const pairsOf = (asset: AssetContents): Pair[] =>
   expectedOf(asset).map((left) => ({ key: left.key, left, right: 'unlisted' }));
 
 /** Requests each object of an asset from the bucket. The findings are in the order of the keys. */
-export async function inspectAsset(
-  deps: InspectDeps,
+export async function compareAsset(
+  deps: CompareDeps,
   asset: AssetContents,
   options: { deep?: boolean; signal: AbortSignal },
 ) {
   const counts = { ...nothingFound };
-  return { ...(await inspect(deps, pairsOf(asset), { ...options, skipForeign: true, counts })), counts };
+  return { ...(await compareObjects(deps, pairsOf(asset), { ...options, skipForeign: true, counts })), counts };
 }
 
 /**
  * Checks each object of an asset in the bucket. An object that a worker is changing has no finding.
  * @throws Error if the bucket cannot be used, or the reason of `signal`
  */
-export async function checkAsset(deps: InspectDeps, assetId: string, signal: AbortSignal): Promise<VerificationLine[]> {
+export async function checkAsset(deps: CompareDeps, assetId: string, signal: AbortSignal): Promise<VerificationLine[]> {
   const asset = await deps.store.contents.get(assetId);
   if (!asset) return [];
-  const { findings } = await inspectAsset(deps, asset, { signal });
+  const { findings } = await compareAsset(deps, asset, { signal });
   return findings.filter((finding) => finding !== 'moving');
 }
