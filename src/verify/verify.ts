@@ -1,3 +1,4 @@
+import { batches } from '../floor/batches.ts';
 import type { Log } from '../floor/log.ts';
 import type { Queues } from '../queue/queues.ts';
 import { ours } from '../storage/keys.ts';
@@ -118,17 +119,10 @@ async function compareBucket(at: Verifying): Promise<void> {
   const { since } = progress.position;
   const settledBefore = since === undefined ? undefined : new Date(since);
   const expected = expectedObjects(store, { after, connectionId, pageSize, settledBefore });
-  let batch: Pair[] = [];
-  const flush = async () => {
-    const last = batch.at(-1);
-    if (last) await compareBatch(at, batch, [], { phase: 'objects', key: last.key });
-    batch = [];
-  };
-  for await (const pair of sideBySide(expected, objectsAfter(storage, after, signal))) {
-    batch.push(pair);
-    if (batch.length >= at.batchSize) await flush();
+  const pairs = sideBySide(expected, objectsAfter(storage, after, signal));
+  for await (const batch of batches(pairs, at.batchSize)) {
+    await compareBatch(at, batch, [], { phase: 'objects', key: batch.at(-1)!.key });
   }
-  await flush();
 }
 
 /** Compares assets that settled while the bucket was listed, and reports assets that are not in the bucket. */

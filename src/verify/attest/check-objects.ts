@@ -1,3 +1,4 @@
+import { batches } from '../../floor/batches.ts';
 import { concurrently } from '../../floor/concurrently.ts';
 import { Archived, reasonOf } from '../../floor/errors.ts';
 import { draftFolder } from '../../storage/directory/root.ts';
@@ -36,9 +37,11 @@ export async function checkObjects(
 ): Promise<void> {
   const known = new KeySet();
   const tree = new MerkleTree();
-  let batch: InventoryLine[] = [];
-  const flush = async () => {
-    const pairs = batch.flatMap((line) => objectsOf(at, line).map((object) => ({ line, object })));
+  for await (const lines of batches(linesOf(at, manifest), linesAtOnce)) {
+    for (const line of lines) tree.add(leafHash(line));
+    const entries = lines.map((line) => JSON.parse(line.toString()) as Entry);
+    const assets = entries.flatMap((entry) => ('erased' in entry ? [] : [entry]));
+    const pairs = assets.flatMap((line) => objectsOf(at, line).map((object) => ({ line, object })));
     await concurrently(pairs, atOnce, async ({ line, object }) => {
       at.signal.throwIfAborted();
       known.add(object.key);
@@ -46,17 +49,8 @@ export async function checkObjects(
       if (finding) at.found({ ...(await judged(at, manifest, { line, object, finding })), after: manifest.day });
       onProgress();
     });
-    counts.assets += batch.length;
-    batch = [];
-  };
-  for await (const line of linesOf(at, manifest)) {
-    tree.add(leafHash(line));
-    const entry = JSON.parse(line.toString()) as Entry;
-    if ('erased' in entry) continue;
-    batch.push(entry);
-    if (batch.length === linesAtOnce) await flush();
+    counts.assets += assets.length;
   }
-  await flush();
   if (tree.root().toString('hex') !== manifest.root) {
     at.found({ what: 'altered', key: `the entries of ${manifest.day}`, after: manifest.day, why: 'Merkle root' });
   }

@@ -1,3 +1,4 @@
+import { batches } from '../../floor/batches.ts';
 import { concurrently } from '../../floor/concurrently.ts';
 import { reasonOf, StorageUnavailable } from '../../floor/errors.ts';
 import type { Storage } from '../../storage/storage.ts';
@@ -33,7 +34,7 @@ type Selected<T> = T | { assetId: string; problem: string };
 
 /** Assets that are copied at once. */
 const atOnce = 4;
-const batch = 64;
+const batchSize = 64;
 
 /** Counts what is selected. */
 export async function countSelected<T extends { bytes: number }>(
@@ -79,16 +80,13 @@ export async function copyEach<T extends { assetId: string; files: FileToCopy[];
       onProgress(progress);
     }
   };
-  let waiting: T[] = [];
-  for await (const one of selected) {
-    signal.throwIfAborted();
-    if ('problem' in one) failed(one.assetId, one.problem);
-    else waiting.push(one);
-    if (waiting.length < batch) continue;
-    await concurrently(waiting, atOnce, copy);
-    waiting = [];
+  for await (const batch of batches(selected, batchSize)) {
+    await concurrently(batch, atOnce, async (one) => {
+      signal.throwIfAborted();
+      if ('problem' in one) failed(one.assetId, one.problem);
+      else await copy(one);
+    });
   }
-  await concurrently(waiting, atOnce, copy);
 }
 
 /** False: all files were there before. Also sets length and checksum of each of `files`. */

@@ -1,3 +1,4 @@
+import { batches } from '../../floor/batches.ts';
 import { concurrently } from '../../floor/concurrently.ts';
 import { reasonOf } from '../../floor/errors.ts';
 import { because } from '../../floor/reasons.ts';
@@ -147,21 +148,14 @@ class Rebuild {
   async #restoreTombstones(): Promise<void> {
     const { storage, store } = this.#deps;
     const { signal, onProblem, pause } = this.#options;
-    let keys: string[] = [];
-    const restore = async () => {
-      const found = await concurrently(keys, readAtOnce, (key) => readTombstone(storage, key, signal));
+    for await (const objects of batches(storage.list(tombstones, { signal }), batchSize)) {
+      const found = await concurrently(objects, readAtOnce, ({ key }) => readTombstone(storage, key, signal));
       for (const [index, tombstone] of found.entries()) {
-        if (!tombstone) onProblem(`${keys[index]} is not a tombstone`);
+        if (!tombstone) onProblem(`${objects[index]!.key} is not a tombstone`);
       }
       await store.removals.restoreTombstones(found.filter((tombstone) => tombstone !== undefined));
-      keys = [];
       await pause?.();
-    };
-    for await (const { key } of storage.list(tombstones, { signal })) {
-      keys.push(key);
-      if (keys.length >= batchSize) await restore();
     }
-    await restore();
     // Once for all tombstones: it reads all assets.
     await store.removals.eraseAgain();
   }
