@@ -2,7 +2,6 @@ import {
   type DeleteMarkerEntry,
   DeleteObjectCommand,
   HeadObjectCommand,
-  ListObjectsV2Command,
   ListObjectVersionsCommand,
   type ObjectVersion,
 } from '@aws-sdk/client-s3';
@@ -10,6 +9,7 @@ import type { Purged, PurgeOptions } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
 import { stoppedBy } from './client.ts';
 import { hasNoObject, statusOf } from './errors.ts';
+import { listCurrent } from './list.ts';
 import { lockOf } from './object-lock.ts';
 
 /** A version of an object, or a delete marker. */
@@ -108,8 +108,11 @@ async function* byKey(entries: AsyncIterable<Entry>): AsyncGenerator<Entry[]> {
 async function* entriesBelow(bucket: Bucket, at: string, signal: AbortSignal | undefined): AsyncGenerator<Entry> {
   const { Bucket, Key: Prefix } = bucket.at(at);
   const isWanted = (key: string | undefined) => (at.endsWith('/') ? key?.startsWith(Prefix) : key === Prefix);
+  // In a bucket that never had versions, neither of the permissions for versions is needed.
   if (await bucket.hasNoVersions(recentMs)) {
-    yield* currentBelow(bucket, Prefix, isWanted, signal);
+    for await (const { Key, Size } of listCurrent(bucket, at, signal)) {
+      if (isWanted(Key)) yield { Key, Size, isMarker: false };
+    }
     return;
   }
   let KeyMarker: string | undefined;
@@ -124,20 +127,4 @@ async function* entriesBelow(bucket: Bucket, at: string, signal: AbortSignal | u
     yield* all.sort((a, b) => Buffer.compare(Buffer.from(a.Key!), Buffer.from(b.Key!)));
     [KeyMarker, VersionIdMarker] = page.IsTruncated ? [page.NextKeyMarker, page.NextVersionIdMarker] : [];
   } while (KeyMarker);
-}
-
-/** In a bucket that never had versions, neither of the permissions for versions is needed. */
-async function* currentBelow(
-  bucket: Bucket,
-  Prefix: string,
-  isWanted: (key: string | undefined) => boolean | undefined,
-  signal: AbortSignal | undefined,
-): AsyncGenerator<Entry> {
-  let ContinuationToken: string | undefined;
-  do {
-    const command = new ListObjectsV2Command({ Bucket: bucket.options.bucket, Prefix, ContinuationToken });
-    const page = await bucket.client.send(command, stoppedBy(signal));
-    for (const { Key, Size } of page.Contents ?? []) if (isWanted(Key)) yield { Key, Size, isMarker: false };
-    ContinuationToken = page.IsTruncated ? page.NextContinuationToken : undefined;
-  } while (ContinuationToken);
 }

@@ -1,13 +1,14 @@
 import { Readable } from 'node:stream';
-import { DeleteObjectCommand, HeadObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
+import { DeleteObjectCommand, HeadObjectCommand } from '@aws-sdk/client-s3';
 import { StorageUnavailable } from '../../floor/errors.ts';
-import type { Storage, StoredObject } from '../storage.ts';
-import { Bucket, isArchived } from './bucket.ts';
+import type { Storage } from '../storage.ts';
+import { Bucket } from './bucket.ts';
 import { probeKey } from './checksum-support.ts';
-import { type S3Options, stoppedBy, unquoted } from './client.ts';
+import type { S3Options } from './client.ts';
 import { classify, hasNoObject, isNotFound, statusOf } from './errors.ts';
 import { keep } from './keep.ts';
 import { linksTo } from './link.ts';
+import { list } from './list.ts';
 import { s3Uploads } from './multipart-uploads.ts';
 import { extendLock } from './object-lock.ts';
 import { purge } from './purge.ts';
@@ -72,25 +73,6 @@ export async function openS3(options: S3Options): Promise<Storage> {
       client.destroy();
     },
   };
-}
-
-async function* list(bucket: Bucket, prefix: string, signal: AbortSignal | undefined): AsyncGenerator<StoredObject> {
-  const { Bucket, Key: Prefix } = bucket.at(prefix);
-  let ContinuationToken: string | undefined;
-  try {
-    do {
-      const command = new ListObjectsV2Command({ Bucket, Prefix, ContinuationToken });
-      const page = await bucket.client.send(command, stoppedBy(signal));
-      for (const object of page.Contents ?? []) {
-        const { Key, Size: bytes = 0, ETag, LastModified: modified } = object;
-        const archived = isArchived({ StorageClass: object.StorageClass }) && { archived: true as const };
-        yield { key: bucket.own(Key!), bytes, etag: unquoted(ETag), modified, ...archived };
-      }
-      ContinuationToken = page.IsTruncated ? page.NextContinuationToken : undefined;
-    } while (ContinuationToken);
-  } catch (error) {
-    throw await bucket.failure(error, signal);
-  }
 }
 
 /** See `Storage.check`. */
