@@ -8,19 +8,23 @@ import { type Storage, UploadLost } from './storage.ts';
 const recentMs = 10_000;
 
 /**
+ * Returns the mirror id in the database. If there is none, saves the result of `readOrWrite`, which returns the id in the bucket,
+ * or writes the proposed one.
+ */
+type RecordedId = (readOrWrite: (proposed: string) => Promise<string>) => Promise<string>;
+interface IdOptions {
+  /** Accepts a bucket that has an id already, although the database is new. */
+  adopt?: boolean;
+  /** Called once when the id is missing or another one: objects written since the last check may be in the wrong bucket. */
+  onWrong?: () => Promise<void>;
+}
+
+/**
  * A storage that works only while it has the mirror id of the records. So nothing is written to an unmounted disk, a replaced
  * bucket or a wrong STORAGE_URL, and none of them counts as a bucket that has lost everything.
  *
  * The id is checked before every operation: in a directory by the stamp of its file, elsewhere by reading it if the last
  * check is older than 10 s. It is read again after every error that makes the whole store unavailable.
- *
- * `check` reads the id, and writes only after a write has failed: it is called every few seconds, and each write would leave a
- * version if versions are locked.
- *
- * `recordedId` returns the mirror id in the database. If the database has none, it calls `readOrWrite(proposed)`, which returns the
- * id in the bucket or writes the proposed one; the database saves the result. If the database is new, a bucket that already has an
- * id is accepted only with `adopt`. `onWrong` is called once when the id is missing or another one: objects written since the last
- * check may be in the wrong bucket.
  */
 export function withMirrorIdCheck(storage: Storage, recordedId: RecordedId, options: IdOptions = {}): Storage {
   const id = new MirrorId(storage, recordedId, options);
@@ -31,7 +35,7 @@ export function withMirrorIdCheck(storage: Storage, recordedId: RecordedId, opti
     put(key, body, options = {}) {
       // The caller may change its buffer while the id is checked.
       const content = Buffer.isBuffer(body) ? Buffer.from(body) : body;
-      const stream = content instanceof Readable ? content : undefined;
+      const stream = body instanceof Readable ? body : undefined;
       return id.writing(() => storage.put(key, content, options), options.signal, stream);
     },
     uploads: {
@@ -45,14 +49,7 @@ export function withMirrorIdCheck(storage: Storage, recordedId: RecordedId, opti
     get: (key, options) => id.foundOrConfirmed(() => storage.get(key, options), options?.signal),
     links: storage.links,
     head: (key, options) => id.foundOrConfirmed(() => storage.head(key, options), options?.signal),
-    async *list(prefix, options) {
-      await id.ready(options?.signal);
-      try {
-        yield* storage.list(prefix, options);
-      } catch (error) {
-        throw id.afterError(error);
-      }
-    },
+    list: (prefix, options) => id.listing(() => storage.list(prefix, options), options?.signal),
     async keep(key, as, options) {
       const kept = await id.writing(() => storage.keep(key, as, options), options?.signal);
       if (kept === undefined) await id.confirmNow();
@@ -61,24 +58,13 @@ export function withMirrorIdCheck(storage: Storage, recordedId: RecordedId, opti
     remove: (key, options) => id.writing(() => storage.remove(key, options)),
     lock: lock && { ...lock, extend: (...args) => id.writing(() => lock.extend(...args)) },
     async *purge(at, options = {}) {
-      await id.ready(options.signal);
-      try {
-        yield* storage.purge(at, options);
-      } catch (error) {
-        throw id.afterError(error);
-      }
+      yield* id.listing(() => storage.purge(at, options), options.signal);
       await id.confirmNow();
     },
     sweep: (what) => id.reading(() => storage.sweep(what), what.signal),
     check: () => id.check(),
     close: () => storage.close(),
   };
-}
-
-type RecordedId = (readOrWrite: (proposed: string) => Promise<string>) => Promise<string>;
-interface IdOptions {
-  adopt?: boolean;
-  onWrong?: () => Promise<void>;
 }
 
 const isOfWholeStore = (error: unknown) => error instanceof StorageUnavailable && error.scope === 'all';
@@ -102,7 +88,7 @@ class MirrorId {
   }
 
   /** Returns when the id is known to be right. An abort, or an error of the body, ends the wait. */
-  async ready(signal?: AbortSignal, body?: Readable): Promise<void> {
+  async #ready(signal?: AbortSignal, body?: Readable): Promise<void> {
     const { promise: broken, reject } = Promise.withResolvers<never>();
     broken.catch(() => {});
     body?.on('error', reject);
@@ -115,16 +101,25 @@ class MirrorId {
   }
 
   /** The error to throw. If it is one of the whole store, that may have been replaced by another one: the id is read again. */
-  afterError(error: unknown): unknown {
+  #afterError(error: unknown): unknown {
     if (isOfWholeStore(error)) this.#confirmed = undefined;
     return error;
   }
 
   async reading<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-    await this.ready(signal);
+    await this.#ready(signal);
     return work().catch((error) => {
-      throw this.afterError(error);
+      throw this.#afterError(error);
     });
+  }
+
+  async *listing<T>(work: () => AsyncIterable<T>, signal: AbortSignal | undefined): AsyncGenerator<T> {
+    await this.#ready(signal);
+    try {
+      yield* work();
+    } catch (error) {
+      throw this.#afterError(error);
+    }
   }
 
   /** If nothing is found, the id is read again: a proxy in front of a store that restarts answers 404, too. */
@@ -135,15 +130,16 @@ class MirrorId {
   }
 
   async writing<T>(work: () => Promise<T>, signal?: AbortSignal, body?: Readable): Promise<T> {
-    await this.ready(signal, body);
+    await this.#ready(signal, body);
     return work().catch(async (error) => {
       if (error instanceof UploadLost) await this.confirmNow();
       const isRefused = error instanceof RetryLater && error.reason.code === 'object_refused';
       if (isOfWholeStore(error) || isRefused) this.#writesFail = true;
-      throw this.afterError(error);
+      throw this.#afterError(error);
     });
   }
 
+  /** Writes only after a write has failed: it is called every few seconds, and each write may leave a version that is locked. */
   async check(): Promise<void> {
     const { name } = this.#storage;
     await this.confirmNow().catch((error) => {
@@ -152,7 +148,7 @@ class MirrorId {
     });
     if (!this.#writesFail) return;
     await this.#storage.check().catch((error) => {
-      throw this.afterError(error);
+      throw this.#afterError(error);
     });
     this.#writesFail = false;
   }
