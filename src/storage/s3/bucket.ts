@@ -10,7 +10,13 @@ import { recent } from '../../floor/recent.ts';
 import { unlessAborted } from '../abort.ts';
 import { bucketIdKey } from '../keys.ts';
 import type { PutOptions, StoredObject } from '../storage.ts';
-import { findProofs, type Proof, probeKey, proofs, removeProbes } from './checksum-support.ts';
+import {
+  type ChecksumMethod,
+  checksumMethods,
+  findChecksumMethods,
+  probeKey,
+  removeProbes,
+} from './checksum-support.ts';
 import { agentsTo, connect, memoryKeyOf, type S3Options, stoppedBy, unquoted, writeSettings } from './client.ts';
 import { classify, gotNoAnswer, isUnsupported, statusOf } from './errors.ts';
 import { createSender, type Send } from './send.ts';
@@ -37,7 +43,7 @@ export class Bucket {
   readonly send: Send;
   /** Whether the bucket never had versions. False if the store does not say. */
   readonly hasNoVersions = recent(() => this.#hasNoVersions());
-  #proof: Promise<Proof> | undefined;
+  #method: Promise<ChecksumMethod> | undefined;
   #answering: Promise<boolean> | undefined;
 
   constructor(options: S3Options) {
@@ -73,33 +79,38 @@ export class Bucket {
     };
   }
 
-  async howToProve(): Promise<Proof> {
+  async checksumMethod(): Promise<ChecksumMethod> {
     const { checksums, contentHash } = this.options;
-    const proof = checksums === 'auto' ? await this.#bestProof() : checksums;
+    const method = checksums === 'auto' ? await this.#bestMethod() : checksums;
     // Without content hashes, no SHA-256 is computed.
-    return proof === 'sha256' && !contentHash ? 'crc32' : proof;
+    return method === 'sha256' && !contentHash ? 'crc32' : method;
   }
 
   /** Detected once with small objects, unless it is remembered. */
-  async #bestProof(): Promise<Proof> {
-    this.#proof ??= this.#recallProof();
+  async #bestMethod(): Promise<ChecksumMethod> {
+    this.#method ??= this.#recallMethod();
     try {
-      return await this.#proof;
+      return await this.#method;
     } catch (error) {
-      this.#proof = undefined;
+      this.#method = undefined;
       throw classify(error, this.name);
     }
   }
 
-  async #recallProof(): Promise<Proof> {
+  async #recallMethod(): Promise<ChecksumMethod> {
     const { memory } = this.options;
     const store = memoryKeyOf(this.options);
     const remembered = await memory?.recall(store).catch(() => undefined);
-    const known = proofs.find((each) => each === remembered);
+    const known = checksumMethods.find((each) => each === remembered);
     if (known) return known;
     const probe = { content: Buffer.from(`probe ${randomUUID()}`), written: new Set<string | undefined>() };
     try {
-      const { value: best } = await findProofs(this.client, this.send, this.target(probeKey, {}), probe).next();
+      const { value: best } = await findChecksumMethods(
+        this.client,
+        this.send,
+        this.target(probeKey, {}),
+        probe,
+      ).next();
       await memory?.keep(store, best!).catch(() => {});
       return best!;
     } finally {

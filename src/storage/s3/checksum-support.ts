@@ -16,16 +16,16 @@ import { codeOf, isNotFound, statusOf } from './errors.ts';
 import type { Algorithm, Checksum, Send } from './send.ts';
 
 /** How a stored object is verified: by a checksum that the store computes and keeps, by its ETag, or by its length. */
-export const proofs = ['sha256', 'crc32', 'md5-etag', 'none'] as const;
-export type Proof = (typeof proofs)[number];
+export const checksumMethods = ['sha256', 'crc32', 'md5-etag', 'none'] as const;
+export type ChecksumMethod = (typeof checksumMethods)[number];
 
 /**
- * The checksum to send with a body or part of `bytes`; undefined when a proof has none. With `sha256`, a body longer than a block
+ * The checksum to send with a body or part of `bytes`; undefined when a method has none. With `sha256`, a body longer than a block
  * of the content hash is sent with CRC-32: only the SHA-256 of each block is computed.
  */
-export function algorithmFor(proof: Proof, bytes: number): Algorithm | undefined {
-  if (proof === 'md5-etag' || proof === 'none') return undefined;
-  return proof === 'sha256' && bytes > blockBytes ? 'crc32' : proof;
+export function algorithmFor(method: ChecksumMethod, bytes: number): Algorithm | undefined {
+  if (method === 'md5-etag' || method === 'none') return undefined;
+  return method === 'sha256' && bytes > blockBytes ? 'crc32' : method;
 }
 
 /** The fields that begin an upload. S3 keeps one CRC-32 of the whole object; for SHA-256, it can only combine that of the parts. */
@@ -42,25 +42,25 @@ export const checksumOf = (algorithm: Algorithm | undefined, sent: Sums): Checks
 export const probeKey = `${ours}probe`;
 
 /**
- * The proofs that a store supports, best first. Each is tried by writing `content` to the key of `target`; a caller may stop
+ * The methods that a store supports, best first. Each is tried by writing `content` to the key of `target`; a caller may stop
  * at the first. The versions that were written are added to `written`, for `removeProbes`.
  *
  * A trailing checksum is better than the ETag: it costs less, works with every encryption, and a store that waits for it
  * never accepts a truncated body. SHA-256 cannot be matched by other bytes; it needs CRC-32 for longer bodies.
  */
-export async function* findProofs(
+export async function* findChecksumMethods(
   client: S3Client,
   send: Send,
   target: PutObjectCommandInput,
   { content, written }: { content: Buffer; written: Set<string | undefined> },
-): AsyncGenerator<Proof> {
+): AsyncGenerator<ChecksumMethod> {
   const at = { Bucket: target.Bucket!, Key: target.Key! };
-  /** Whether the store has the bytes that were sent, and the proof shows it. */
-  async function put(proof: Proof, tries = 3): Promise<boolean> {
+  /** Whether the store has the bytes that were sent, and the method shows it. */
+  async function put(method: ChecksumMethod, tries = 3): Promise<boolean> {
     const { length: bytes } = content;
-    const ready = Promise.resolve({ md5: proof === 'md5-etag' });
+    const ready = Promise.resolve({ md5: method === 'md5-etag' });
     const body = metered(Readable.from([content]), { expected: bytes, hashed: true, ready });
-    const checksum = checksumOf(algorithmFor(proof, bytes), body);
+    const checksum = checksumOf(algorithmFor(method, bytes), body);
     const { etag, versionId, sums: kept } = await send({ target: { ...target, ...at }, body, bytes, checksum });
     written.add(versionId);
     const head = (VersionId?: string) =>
@@ -73,18 +73,18 @@ export async function* findProofs(
     // Another process has written its own probe to the same key.
     if (found?.VersionId && found.VersionId !== versionId) found = await head(versionId);
     // Another process has removed its own probe from the same key.
-    if (!found) return put(proof, tries - 1);
+    if (!found) return put(method, tries - 1);
     if (found.ContentLength !== bytes) return false;
     return checksum ? kept[checksum.algorithm] === checksum.base64() : unquoted(etag) === body.etag;
   }
-  const works = async (proof: Proof) =>
-    (await put(proof).catch(refused)) && (await worksInParts(client, target, algorithmFor(proof, 1)!));
+  const works = async (method: ChecksumMethod) =>
+    (await put(method).catch(refused)) && (await worksInParts(client, target, algorithmFor(method, 1)!));
   let some = false;
-  for (const proof of ['sha256', 'crc32'] as const) {
+  for (const method of ['sha256', 'crc32'] as const) {
     // Longer bodies have CRC-32. No object is written for it here: where versions are locked, each would stay.
-    if (!(await works(proof)) || (proof === 'sha256' && !(await worksInParts(client, target, 'crc32')))) continue;
+    if (!(await works(method)) || (method === 'sha256' && !(await worksInParts(client, target, 'crc32')))) continue;
     some = true;
-    yield proof;
+    yield method;
   }
   // Some stores require a checksum, as Amazon's with Object Lock.
   const isMd5 = await put('md5-etag').catch((error) => {

@@ -34,7 +34,7 @@ export interface S3Options {
   largestCopy?: number | undefined;
 }
 
-/** The key under which a detected proof is remembered: another bucket, store or encryption may support other proofs. */
+/** The key under which a detected method is remembered: another bucket, store or encryption may support other methods. */
 export function memoryKeyOf(options: S3Options): string {
   const { bucket, endpoint, region, sse, sseKmsKeyId } = options;
   return [`s3://${bucket}`, endpoint ?? 'AWS', region, sse, sseKmsKeyId].filter(Boolean).join(' ');

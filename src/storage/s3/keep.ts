@@ -108,7 +108,7 @@ async function copyInParts(
   source: Head,
   signal: AbortSignal | undefined,
 ): Promise<void> {
-  const summed = algorithmFor(await bucket.howToProve(), copyPartBytes) !== undefined;
+  const summed = algorithmFor(await bucket.checksumMethod(), copyPartBytes) !== undefined;
   await copyParts(bucket, key, as, { source, summed, signal }).catch(async (error) => {
     // Some stores keep no checksum of a part that they copy.
     if (!summed || statusOf(error) !== 400) throw error;

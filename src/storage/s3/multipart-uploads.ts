@@ -48,7 +48,7 @@ export async function beginUpload(
 ): Promise<Upload> {
   try {
     const { bytes, partBytes = partBytesFor(bytes) } = put;
-    const checksum = algorithmFor(await bucket.howToProve(), partBytes);
+    const checksum = algorithmFor(await bucket.checksumMethod(), partBytes);
     // Not aborted by the signal: an upload that exists, but whose id is unknown, could not be removed.
     const { UploadId } = await bucket.client.send(
       new CreateMultipartUploadCommand({ ...bucket.target(key, put), ...(checksum && uploadChecksums[checksum]) }),

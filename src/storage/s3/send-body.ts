@@ -3,7 +3,7 @@ import { unlessAborted } from '../abort.ts';
 import { metered, type Sums, sumsOf } from '../meter.ts';
 import type { Upload } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
-import { algorithmFor, checksumOf, type Proof } from './checksum-support.ts';
+import { algorithmFor, type ChecksumMethod, checksumOf } from './checksum-support.ts';
 import type { PutAnswer, PutRequest } from './send.ts';
 
 interface Body extends Pick<PutRequest, 'target' | 'signal'> {
@@ -23,8 +23,10 @@ export async function sendBody(
   failure: (error: unknown) => Promise<unknown>,
 ): Promise<{ answer: PutAnswer; sent: Sums }> {
   const { bytes, signal } = request;
-  const algorithmOf = (proof: Proof) => (request.part ? request.part.checksum : algorithmFor(proof, bytes));
-  const summed = bucket.howToProve().then((proof) => ({ md5: proof === 'md5-etag', algorithm: algorithmOf(proof) }));
+  const algorithmOf = (method: ChecksumMethod) => (request.part ? request.part.checksum : algorithmFor(method, bytes));
+  const summed = bucket
+    .checksumMethod()
+    .then((method) => ({ md5: method === 'md5-etag', algorithm: algorithmOf(method) }));
   const hashed = bucket.options.contentHash || request.part?.checksum === 'sha256';
   const meter = Buffer.isBuffer(body)
     ? undefined

@@ -38,14 +38,14 @@ export async function writeOnce(
     { target: bucket.target(key, put), body, bytes, fence, signal },
     failure,
   );
-  const etag = await proveStored(bucket, key, sent, answer).catch(async (error) => {
+  const etag = await compareStored(bucket, key, sent, answer).catch(async (error) => {
     throw await failure(error);
   });
   return { key, bytes, etag, checksums: sent.checksums() };
 }
 
 /** Compares what the store has with what was sent, and returns its ETag. A wrong object is removed. */
-async function proveStored(bucket: Bucket, key: string, sent: Sums, answer: PutAnswer): Promise<string | undefined> {
+async function compareStored(bucket: Bucket, key: string, sent: Sums, answer: PutAnswer): Promise<string | undefined> {
   // Some stores answer with an empty ETag.
   const answered = unquoted(answer.etag) || undefined;
   const compare = async (what: string, actual: string | number, expected: string | number) => {

@@ -9,7 +9,14 @@ import { clockFinding, type Finding } from '../../../floor/finding.ts';
 import { mirrorIdFinding, not, ok } from '../../findings.ts';
 import { bucketIdKey } from '../../keys.ts';
 import { smallestPart } from '../../storage.ts';
-import { algorithmFor, findProofs, type Proof, probeKey, removeProbes, uploadChecksums } from '../checksum-support.ts';
+import {
+  algorithmFor,
+  type ChecksumMethod,
+  findChecksumMethods,
+  probeKey,
+  removeProbes,
+  uploadChecksums,
+} from '../checksum-support.ts';
 import { memoryKeyOf, type S3Options } from '../client.ts';
 import { codeOf, isUnsupported, statusOf } from '../errors.ts';
 import { objectLock } from '../object-lock.ts';
@@ -123,13 +130,13 @@ const canListVersions = ({ client, probe }: ProbedBucket) =>
     (error) => statusOf(error) !== 403,
   );
 
-/** Writes an object for each way to prove what is stored, and reads the first one back. */
+/** Writes an object with each checksum method, and reads the first one back. */
 async function objects(bucket: ProbedBucket): Promise<Finding[]> {
   const { client, probe, send, written } = bucket;
   const content = Buffer.from(`probe ${randomUUID()}`);
-  const found: Proof[] = [];
-  for await (const proof of findProofs(client, send, bucket.target(probeKey, {}), { content, written })) {
-    found.push(proof);
+  const found: ChecksumMethod[] = [];
+  for await (const method of findChecksumMethods(client, send, bucket.target(probeKey, {}), { content, written })) {
+    found.push(method);
     if (found.length === 1) {
       const { Body } = await client.send(new GetObjectCommand(probe));
       if (!Buffer.from(await Body!.transformToByteArray()).equals(content)) {
@@ -145,24 +152,24 @@ async function objects(bucket: ProbedBucket): Promise<Finding[]> {
   return [ok('objects', 'are written, listed and read back'), await checksums(bucket, found)];
 }
 
-const proofNames: Record<Proof, string> = {
+const methodNames: Record<ChecksumMethod, string> = {
   sha256: 'SHA-256',
   crc32: 'CRC-32',
   'md5-etag': 'MD5 as ETag',
   none: 'none that can be compared',
 };
 
-async function checksums({ options, versionsStay }: ProbedBucket, proofs: Proof[]): Promise<Finding> {
-  const best = proofs[0]!;
-  const named = best === 'none' ? proofs : proofs.filter((proof) => proof !== 'none');
-  const found = named.map((proof) => proofNames[proof]).join(', ');
+async function checksums({ options, versionsStay }: ProbedBucket, methods: ChecksumMethod[]): Promise<Finding> {
+  const best = methods[0]!;
+  const named = best === 'none' ? methods : methods.filter((method) => method !== 'none');
+  const found = named.map((method) => methodNames[method]).join(', ');
   if (options.checksums === 'auto') {
     await options.memory?.keep(memoryKeyOf(options), best).catch(() => {});
     if (best !== 'none') return ok('checksums', found, best);
     return { ...not('note', 'checksums', found, 'use a store that keeps checksums'), chosen: 'none' };
   }
-  // Where versions stay, only the best proof was tried.
-  if (proofs.includes(options.checksums) || versionsStay) return ok('checksums', found, options.checksums);
+  // Where versions stay, only the best method was tried.
+  if (methods.includes(options.checksums) || versionsStay) return ok('checksums', found, options.checksums);
   const remedy = `S3_CHECKSUMS is ${options.checksums}, which the store does not support; set it to auto`;
   return not('wrong', 'checksums', found, remedy);
 }
