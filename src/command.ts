@@ -110,10 +110,10 @@ async function start(role: Role, json: boolean, options: ContextOptions): Promis
   if (made && role !== 'worker') {
     printError(`The admin token, which is shown only now and kept in ${file}:\n${value}`);
   }
-  const { signer, signerMade } = service.context;
-  if (signer && signerMade) {
+  const { signingKeys, signingKeyMade } = service.context;
+  if (signingKeys && signingKeyMade) {
     printError(
-      `The fingerprint of the key that signs inventories, for auditors (docs/operate/proof.md):\n${signer[0].keyId}`,
+      `The fingerprint of the key that signs inventories, for auditors (docs/operate/proof.md):\n${signingKeys[0].keyId}`,
     );
   }
   await aborted(stop);

@@ -1,5 +1,5 @@
 import type { Config } from './config/config.ts';
-import { adminTokenOf, encryptionKeys, signerOf } from './config/secrets.ts';
+import { adminTokenOf, encryptionKeys, signingKeysOf } from './config/secrets.ts';
 import { bandwidthAt } from './floor/bandwidth-limit.ts';
 import type { Log } from './floor/log.ts';
 import { defaultTimings, type Timings } from './floor/timings.ts';
@@ -43,7 +43,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
   const metrics = createMetrics();
   const sealer = createSealer(await encryptionKeys(config));
   const adminToken = await adminTokenOf(config);
-  const { signer, signerMade } = await signerOf(config);
+  const { signingKeys, signingKeyMade } = await signingKeysOf(config);
 
   const stores = await openStores(config, { log, timings, opening, signal });
   const { store, storage } = stores;
@@ -61,7 +61,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
   const permissions = createPermissions(config.signIn);
   const operations = createOperations({
     ...stores,
-    signer,
+    signingKeys,
     permissions,
     sessionIdle: config.signIn.sessionIdle,
     sealer,
@@ -96,8 +96,8 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     timings,
     metrics,
     sealer,
-    signer,
-    signerMade,
+    signingKeys,
+    signingKeyMade,
     tokens,
     limiter,
     withToken,

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { link, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ConfigurationError } from '../floor/errors.ts';
-import { type Signer, signingKey } from '../floor/signing.ts';
+import { type SigningKeys, signingKey } from '../floor/signing.ts';
 
 /** Secrets that are generated in DATA_DIR, unless they are set. */
 
@@ -29,7 +29,7 @@ export function encryptionKeyIn(dataDir: string): Promise<Secret> {
  * SIGNING_KEY, or the key under DATA_DIR, the newest first. Undefined with DATABASE_URL: several processes would make keys of their
  * own, so nothing is signed. `made`: it was just generated.
  */
-export async function signingKeysOf(config: {
+export async function signingSeedsOf(config: {
   signingKeys?: Buffer[] | undefined;
   databaseUrl?: string | undefined;
   dataDir: string;
@@ -40,12 +40,12 @@ export async function signingKeysOf(config: {
   return { seeds: [Buffer.from(value, 'base64')], made };
 }
 
-/** The keys that sign reports and inventories; undefined: none does. `signerMade`: they were just generated. */
-export async function signerOf(
-  config: Parameters<typeof signingKeysOf>[0],
-): Promise<{ signer: Signer | undefined; signerMade: boolean }> {
-  const keys = await signingKeysOf(config);
-  return { signer: keys?.seeds.map(signingKey) as Signer | undefined, signerMade: keys?.made ?? false };
+/** The keys that sign reports and inventories; undefined: none does. `signingKeyMade`: they were just generated. */
+export async function signingKeysOf(
+  config: Parameters<typeof signingSeedsOf>[0],
+): Promise<{ signingKeys: SigningKeys | undefined; signingKeyMade: boolean }> {
+  const keys = await signingSeedsOf(config);
+  return { signingKeys: keys?.seeds.map(signingKey) as SigningKeys | undefined, signingKeyMade: keys?.made ?? false };
 }
 
 /** The minimum length of an admin token, in characters. */

@@ -15,7 +15,7 @@ export interface SigningKey extends PublicKey {
 }
 
 /** The first key signs. Each of the others is older, and only confirms the key before it. */
-export type Signer = [SigningKey, ...SigningKey[]];
+export type SigningKeys = [SigningKey, ...SigningKey[]];
 
 /** The PKCS #8 form of an Ed25519 key before its 32 bytes (RFC 8410, section 7). */
 const pkcs8 = Buffer.from('302e020100300506032b657004220420', 'hex');

@@ -1,7 +1,7 @@
 import type { FilterDefaults } from '../filters/filters.ts';
 import type { Bandwidth } from '../floor/bandwidth-limit.ts';
 import type { Log } from '../floor/log.ts';
-import type { Signer } from '../floor/signing.ts';
+import type { SigningKeys } from '../floor/signing.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import type { Tokens } from '../oauth/tokens.ts';
 import type { Access } from '../pacing/with-token.ts';
@@ -25,7 +25,7 @@ export interface OperationsDeps {
   /** Bytes per second that this process downloads now. */
   traffic: () => number;
   /** The keys that sign reports; undefined: none does. */
-  signer: Signer | undefined;
+  signingKeys: SigningKeys | undefined;
   /** Milliseconds between restore drills; undefined: only on request. */
   drillInterval: number | undefined;
   /** How often each file is read back, in ms (undefined: never), and how fast at most. */

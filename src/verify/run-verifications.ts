@@ -4,7 +4,7 @@ import { LeaseLost, RetryLater, StorageUnavailable, toReason } from '../floor/er
 import { every } from '../floor/every.ts';
 import { keepLease } from '../floor/keep-lease.ts';
 import type { Log } from '../floor/log.ts';
-import type { Signer } from '../floor/signing.ts';
+import type { SigningKeys } from '../floor/signing.ts';
 import type { Timings } from '../floor/timings.ts';
 import type { Queues } from '../queue/queues.ts';
 import type { Storage } from '../storage/storage.ts';
@@ -20,7 +20,7 @@ export interface RunVerificationsDeps {
   log: Log;
   instance: string;
   timings: Timings;
-  signer?: Signer | undefined;
+  signingKeys?: SigningKeys | undefined;
   keepVersions: number;
   goneRetention: number;
   now?: () => Date;

@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promise
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { adminTokenOf, encryptionKeyIn, findAdminToken, signingKeysOf } from '../../src/config/secrets.ts';
+import { adminTokenOf, encryptionKeyIn, findAdminToken, signingSeedsOf } from '../../src/config/secrets.ts';
 import { ConfigurationError } from '../../src/floor/errors.ts';
 
 let directory: string;
@@ -41,13 +41,13 @@ test('an operator token in the file that is too short is refused, and the file i
 });
 
 test('the signing key is made once, and not at all with DATABASE_URL', async () => {
-  const made = await signingKeysOf({ dataDir: directory });
+  const made = await signingSeedsOf({ dataDir: directory });
   expect(made).toMatchObject({ made: true, seeds: [expect.any(Buffer)] });
-  expect(await signingKeysOf({ dataDir: directory })).toEqual({ ...made, made: false });
+  expect(await signingSeedsOf({ dataDir: directory })).toEqual({ ...made, made: false });
   const databaseUrl = 'postgres://host/database';
-  expect(await signingKeysOf({ dataDir: directory, databaseUrl })).toBeUndefined();
+  expect(await signingSeedsOf({ dataDir: directory, databaseUrl })).toBeUndefined();
   const signingKeys = [Buffer.alloc(32)];
-  expect(await signingKeysOf({ dataDir: directory, databaseUrl, signingKeys })).toEqual({
+  expect(await signingSeedsOf({ dataDir: directory, databaseUrl, signingKeys })).toEqual({
     seeds: signingKeys,
     made: false,
   });

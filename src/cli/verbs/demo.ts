@@ -2,7 +2,7 @@ import { createWriteStream } from 'node:fs';
 import { join } from 'node:path';
 import { Presets, SingleBar } from 'cli-progress';
 import type { Config } from '../../config/config.ts';
-import { signingKeysOf } from '../../config/secrets.ts';
+import { signingSeedsOf } from '../../config/secrets.ts';
 import { createLog, type Log } from '../../floor/log.ts';
 import { formatBytes, formatDuration } from '../../floor/units.ts';
 import { type LibraryOptions, startLibrary } from '../../library/index.ts';
@@ -90,7 +90,7 @@ export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> 
   const logStream = createWriteStream(logFile, { flags: 'a' });
   const log = createLog({ level: config.log.level, pretty: false, destination: logStream });
   // A service with DATABASE_URL generates no signing keys.
-  const signing = await signingKeysOf(config);
+  const signing = await signingSeedsOf(config);
   const service = await deps.startService({ ...config, databaseUrl, signingKeys: signing?.seeds }, log);
   try {
     say(`${paint('bold', 'library')}  ${library.appUrl}   ${options.media ?? `${options.assets} sample assets`}`);

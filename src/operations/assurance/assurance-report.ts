@@ -30,19 +30,19 @@ export const reportAnswer = z
 /** What the text of a report contains. */
 export type MonthReport = Awaited<ReturnType<typeof reportOf>>;
 
-type Deps = Pick<OperationsDeps, 'store' | 'storage' | 'scrub' | 'syncIntervals' | 'drillInterval' | 'signer'>;
+type Deps = Pick<OperationsDeps, 'store' | 'storage' | 'scrub' | 'syncIntervals' | 'drillInterval' | 'signingKeys'>;
 
 export const assuranceReportOperations = (deps: Deps) => ({
   /** The report of a month (UTC), signed like the manifests. */
   async assuranceReport(query: z.input<typeof reportQuery>) {
     const { month, connectionId } = reportQuery.parse(query);
     const report = `${JSON.stringify(await reportOf(deps, month, connectionId), null, 2)}\n`;
-    const signer = deps.signer?.[0];
+    const signingKey = deps.signingKeys?.[0];
     return {
       report,
       sha256: createHash('sha256').update(report).digest('hex'),
-      keyId: signer?.keyId ?? null,
-      signature: signer?.sign(report) ?? null,
+      keyId: signingKey?.keyId ?? null,
+      signature: signingKey?.sign(report) ?? null,
     };
   },
 });

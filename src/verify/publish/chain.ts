@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { text } from 'node:stream/consumers';
 import { NamedError } from '../../floor/errors.ts';
 import type { Log } from '../../floor/log.ts';
-import { isSignedBy, type Signer } from '../../floor/signing.ts';
+import { isSignedBy, type SigningKeys } from '../../floor/signing.ts';
 import { manifestKey, manifests, numberOf, ours } from '../../storage/keys.ts';
 import type { Storage } from '../../storage/storage.ts';
 import type { Store } from '../../store/store.ts';
@@ -25,7 +25,7 @@ export interface ChainDeps {
   storage: Storage;
   log: Log;
   /** Undefined: nothing is signed. */
-  signer?: Signer | undefined;
+  signingKeys?: SigningKeys | undefined;
 }
 
 /** A manifest before it is added to the chain. */
@@ -40,13 +40,17 @@ export async function addToChain(
   manifest: Unchained,
   signal: AbortSignal,
 ): Promise<{ link: Link; text: string }> {
-  const { store, signer } = deps;
-  if (signer) await publishKeys(deps, signer, signal);
+  const { store, signingKeys } = deps;
+  if (signingKeys) await publishKeys(deps, signingKeys, signal);
   for (;;) {
     const last = await lastLink(deps, signal);
-    const own = { number: (last?.number ?? 0) + 1, previous: last?.sha256 ?? null, keyId: signer?.[0].keyId ?? null };
+    const own = {
+      number: (last?.number ?? 0) + 1,
+      previous: last?.sha256 ?? null,
+      keyId: signingKeys?.[0].keyId ?? null,
+    };
     const content = `${JSON.stringify({ ...manifest, ...own } satisfies Manifest, null, 2)}\n`;
-    const signature = signer?.[0].sign(content) ?? null;
+    const signature = signingKeys?.[0].sign(content) ?? null;
     const link: Link = {
       ...{ number: own.number, day: manifest.day, sha256: sha256Of(content), keyId: own.keyId },
       envelope: jsonOf({ manifest: content, keyId: own.keyId, signature }),
@@ -99,7 +103,7 @@ export async function lastLink(deps: ChainDeps, signal: AbortSignal): Promise<Li
 
 /** The manifest with this number in the bucket. Our next manifest will confirm it, so one of our keys must have signed it. */
 async function readLink(
-  { storage, signer }: ChainDeps,
+  { storage, signingKeys }: ChainDeps,
   number: number,
   previous: Link | undefined,
   signal: AbortSignal,
@@ -111,8 +115,8 @@ async function readLink(
   const { manifest = '', keyId = null, signature } = parseObject<Envelope>(envelope) ?? {};
   const content = parseObject<Manifest>(manifest) ?? {};
   const isNext = content.number === number && (!previous || content.previous === previous.sha256);
-  const signedBy = signer?.find((each) => each.keyId === keyId)?.publicKey;
-  const isOwn = signer ? signedBy && isSignedBy(signedBy, manifest, signature ?? '') : true;
+  const signedBy = signingKeys?.find((each) => each.keyId === keyId)?.publicKey;
+  const isOwn = signingKeys ? signedBy && isSignedBy(signedBy, manifest, signature ?? '') : true;
   if (!isNext || !isOwn) throw new ForeignManifest(key);
   return { number, day: content.day!, sha256: sha256Of(manifest), keyId, envelope };
 }

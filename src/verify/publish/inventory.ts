@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import type { Log } from '../../floor/log.ts';
-import type { Signer } from '../../floor/signing.ts';
+import type { SigningKeys } from '../../floor/signing.ts';
 import { inventoryPrefix } from '../../storage/keys.ts';
 import { leafHash, MerkleTree } from '../../storage/merkle.ts';
 import type { Storage } from '../../storage/storage.ts';
@@ -19,7 +19,7 @@ export interface InventoryDeps {
   storage: Storage;
   log: Log;
   /** Undefined: the inventory is not signed. */
-  signer?: Signer | undefined;
+  signingKeys?: SigningKeys | undefined;
   /** How long superseded files, and those of deleted assets, are kept, in ms. */
   keepVersions: number;
   goneRetention: number;

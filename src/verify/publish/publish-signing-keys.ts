@@ -1,6 +1,6 @@
 import type { Log } from '../../floor/log.ts';
 import { shortText } from '../../floor/short-text.ts';
-import { isSignedBy, type PublicKey, type Signer } from '../../floor/signing.ts';
+import { isSignedBy, type PublicKey, type SigningKeys } from '../../floor/signing.ts';
 import { publicKeyAt } from '../../storage/keys.ts';
 import type { Storage } from '../../storage/storage.ts';
 import { parseObject } from '../json-object.ts';
@@ -21,11 +21,11 @@ export const keyConfirmation = (keyId: string) => `key of asset-mirror ${keyId}\
 /** Writes the public keys to the bucket, each signed by the next older one that is configured. */
 export async function publishKeys(
   { storage, log }: { storage: Storage; log: Log },
-  signer: Signer,
+  signingKeys: SigningKeys,
   signal: AbortSignal,
 ): Promise<void> {
-  for (const [index, { keyId, publicKey }] of signer.entries()) {
-    const older = signer[index + 1];
+  for (const [index, { keyId, publicKey }] of signingKeys.entries()) {
+    const older = signingKeys[index + 1];
     const at = publicKeyAt(keyId);
     const body = await storage.get(at, { signal });
     const found = body && parseObject<PublishedKey>((await shortText(body, largestKey)) ?? '');

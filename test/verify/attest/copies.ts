@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { expect } from 'vitest';
 import { readCopyConfig } from '../../../src/config/config.ts';
 import { createLog } from '../../../src/floor/log.ts';
-import { type Signer, type SigningKey, signingKey } from '../../../src/floor/signing.ts';
+import { type SigningKey, type SigningKeys, signingKey } from '../../../src/floor/signing.ts';
 import { attestCopy } from '../../../src/offline/attest.ts';
 import type { Finding } from '../../../src/verify/attest/finding.ts';
 import { writeInventory } from '../../../src/verify/publish/inventory.ts';
@@ -56,7 +56,7 @@ export async function newCopy(stage: Stage, path: string): Promise<Copy> {
 export const write = (
   stage: Stage,
   day: string,
-  signer: Signer,
+  signingKeys: SigningKeys,
   keepVersions = Number.POSITIVE_INFINITY,
 ): Promise<Manifest> =>
   writeInventory(
@@ -64,7 +64,7 @@ export const write = (
       store: stage.store,
       storage: stage.ground.storage,
       log,
-      signer,
+      signingKeys,
       keepVersions,
       goneRetention: Number.POSITIVE_INFINITY,
       pageSize: 2,

@@ -1,7 +1,7 @@
 import { createHash, createPublicKey, randomBytes, verify } from 'node:crypto';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { type Signer, signingKey } from '../../../src/floor/signing.ts';
+import { type SigningKeys, signingKey } from '../../../src/floor/signing.ts';
 import { leafHash, MerkleTree } from '../../../src/storage/merkle.ts';
 import type { Envelope } from '../../../src/verify/publish/chain.ts';
 import { writeInventory } from '../../../src/verify/publish/inventory.ts';
@@ -39,7 +39,7 @@ afterAll(async () => {
 const first = signingKey(randomBytes(32));
 const second = signingKey(randomBytes(32));
 
-function write(day: string, signer: Signer | null = [first]): Promise<Manifest> {
+function write(day: string, signingKeys: SigningKeys | null = [first]): Promise<Manifest> {
   const { log } = stage.mirror.service.context;
   const deps = {
     store: stage.store,
@@ -47,7 +47,7 @@ function write(day: string, signer: Signer | null = [first]): Promise<Manifest> 
     log,
     keepVersions: Number.POSITIVE_INFINITY,
     goneRetention: Number.POSITIVE_INFINITY,
-    signer: signer ?? undefined,
+    signingKeys: signingKeys ?? undefined,
     pageSize: 2,
     fileSize: 3,
   };
@@ -197,8 +197,8 @@ test('no manifest is signed after one that this mirror did not sign', async () =
 
 test('all configured keys are published, each signed by the next, and a forged signature is replaced', async () => {
   const third = signingKey(randomBytes(32));
-  const signer: Signer = [third, second, first];
-  await write('2031-03-01', signer);
+  const signingKeys: SigningKeys = [third, second, first];
+  await write('2031-03-01', signingKeys);
   const expectKeys = async () => {
     for (const [key, older] of [
       [third, second],
@@ -219,7 +219,7 @@ test('all configured keys are published, each signed by the next, and a forged s
   ]) {
     const content = { ...(await publicKey(third.keyId)), ...(typeof forged === 'object' && forged) };
     await storage.put(`_mirror/keys/${third.keyId}.json`, forged === 'x' ? 'x' : JSON.stringify(content));
-    await write('2031-03-02', signer);
+    await write('2031-03-02', signingKeys);
     await expectKeys();
   }
 });
