@@ -1,9 +1,8 @@
 import { inventoryPrefix, ours } from '../../storage/keys.ts';
 import { hashOf as hashOfId } from '../../store/removals/tombstones.ts';
 import { sha256Of } from '../publish/chain.ts';
-import { sumsOf } from '../publish/inventory.ts';
 import type { InventoryLine } from '../publish/inventory-line.ts';
-import type { Manifest } from '../publish/manifest.ts';
+import { filesOf, type Manifest, sumsOf } from '../publish/manifest.ts';
 import type { Attesting } from './finding.ts';
 import { KeySet } from './key-set.ts';
 import { linesOf, sha256At } from './read.ts';
@@ -49,15 +48,12 @@ export async function checkDay(
   at: Attesting,
   { manifest, sha256 }: Statement,
 ): Promise<'intact' | 'altered' | 'removed'> {
-  const { day, files, parquet, tombstones } = manifest;
+  const { day } = manifest;
   const prefix = inventoryPrefix(day);
   const sums = await sha256At(at, `${prefix}SHA256SUMS`);
   if (sums === undefined) return 'removed';
   let isIntact = true;
-  const wanted = [
-    ...[...files, ...parquet, tombstones, { name: 'manifest.json', sha256 }],
-    { name: 'SHA256SUMS', sha256: sha256Of(sumsOf(manifest, sha256)) },
-  ];
+  const wanted = [...filesOf(manifest, sha256), { name: 'SHA256SUMS', sha256: sha256Of(sumsOf(manifest, sha256)) }];
   for (const { name, sha256: signed } of wanted) {
     const key = `${prefix}${name}`;
     const actual = await sha256At(at, key);

@@ -32,38 +32,34 @@ export interface ChainDeps {
 export type Unchained = Omit<Manifest, 'number' | 'previous' | 'keyId'>;
 
 /**
- * Adds a manifest to the chain, and returns its link and its text. The database decides which manifest comes next. If a process
+ * Adds a manifest to the chain, and returns it with its link and its text. The database decides which manifest comes next. If a process
  * dies before it writes a manifest to the bucket, the next call does. @throws ForeignManifest
  */
 export async function addToChain(
   deps: ChainDeps,
   manifest: Unchained,
   signal: AbortSignal,
-): Promise<{ link: Link; text: string }> {
+): Promise<{ link: Link; chained: Manifest; text: string }> {
   const { store, signingKeys } = deps;
   if (signingKeys) await publishKeys(deps, signingKeys, signal);
+  const key = signingKeys?.[0];
   for (;;) {
     const last = await lastLink(deps, signal);
-    const own = {
-      number: (last?.number ?? 0) + 1,
-      previous: last?.sha256 ?? null,
-      keyId: signingKeys?.[0].keyId ?? null,
-    };
-    const content = `${JSON.stringify({ ...manifest, ...own } satisfies Manifest, null, 2)}\n`;
-    const signature = signingKeys?.[0].sign(content) ?? null;
-    const link: Link = {
-      ...{ number: own.number, day: manifest.day, sha256: sha256Of(content), keyId: own.keyId },
-      envelope: jsonOf({ manifest: content, keyId: own.keyId, signature }),
-    };
+    const number = (last?.number ?? 0) + 1;
+    const keyId = key?.keyId ?? null;
+    const chained: Manifest = { ...manifest, number, previous: last?.sha256 ?? null, keyId };
+    const content = `${JSON.stringify(chained, null, 2)}\n`;
+    const signed: Envelope = { manifest: content, keyId, signature: key?.sign(content) ?? null };
+    const envelope = `${JSON.stringify(signed, null, 2)}\n`;
+    const link: Link = { number, day: manifest.day, sha256: sha256Of(content), keyId, envelope };
     // Another process has added a manifest meanwhile: this one comes after it.
     if (!(await store.manifests.append(link))) continue;
     await publish(deps, link, signal);
-    return { link, text: content };
+    return { link, chained, text: content };
   }
 }
 
 export const sha256Of = (content: string) => createHash('sha256').update(content).digest('hex');
-const jsonOf = (envelope: Envelope) => `${JSON.stringify(envelope, null, 2)}\n`;
 
 /** Writes a manifest of the database to the bucket, unless it is there. */
 async function publish(

@@ -11,7 +11,7 @@ import { storedOf } from '../expected-objects.ts';
 import { addToChain, lastLink, type Unchained } from './chain.ts';
 import { type InventoryLine, lineOf } from './inventory-line.ts';
 import { InventoryTable } from './inventory-table.ts';
-import type { Manifest } from './manifest.ts';
+import { filesOf, type Manifest, sumsOf } from './manifest.ts';
 import { putHashed } from './put-hashed.ts';
 
 export interface InventoryDeps {
@@ -95,23 +95,13 @@ export async function writeInventory(
   const tombstones = await putTombstones(deps, prefix, tree, lease);
   const root = tree.root().toString('hex');
   await fence?.();
-  const { link, text } = await addToChain(deps, { ...manifest, tombstones, root }, signal);
-  const complete: Manifest = JSON.parse(text);
-  await finish(storage, prefix, { manifest: complete, text }, lease);
-  deps.log.info(
-    {
-      event: 'inventory.written',
-      day,
-      assets: manifest.assets,
-      bytes: manifest.bytes,
-      number: link.number,
-      sha256: link.sha256,
-      keyId: link.keyId,
-      ms: Math.round(performance.now() - started),
-    },
-    'inventory written',
-  );
-  return complete;
+  const { link, chained, text } = await addToChain(deps, { ...manifest, tombstones, root }, signal);
+  await finish(storage, prefix, { manifest: chained, text }, lease);
+  const { number, sha256, keyId } = link;
+  const { assets, bytes } = manifest;
+  const ms = Math.round(performance.now() - started);
+  deps.log.info({ event: 'inventory.written', day, assets, bytes, number, sha256, keyId, ms }, 'inventory written');
+  return chained;
 }
 
 /** The manifest of a day, to which the assets are then added. */
@@ -185,8 +175,7 @@ async function finish(
   lease: UnderLease,
 ): Promise<void> {
   const stated = await putHashed(storage, `${prefix}manifest.json`, Readable.from([Buffer.from(text)]), lease);
-  const files = [...manifest.files, ...manifest.parquet, manifest.tombstones, { name: 'manifest.json', ...stated }];
-  const wanted = new Set(files.map(({ name }) => `${prefix}${name}`));
+  const wanted = new Set(filesOf(manifest, stated.sha256).map(({ name }) => `${prefix}${name}`));
   for await (const { key } of storage.list(prefix, lease)) {
     if (wanted.has(key)) continue;
     await lease.fence?.();
@@ -194,12 +183,6 @@ async function finish(
   }
   await storage.put(`${prefix}SHA256SUMS`, sumsOf(manifest, stated.sha256), { contentType: 'text/plain', ...lease });
 }
-
-/** The `SHA256SUMS` of an inventory. `sha256`: of its `manifest.json`. */
-export const sumsOf = ({ files, parquet, tombstones }: Manifest, sha256: string) =>
-  [...files, ...parquet, tombstones, { name: 'manifest.json', sha256 }]
-    .map(({ name, sha256 }) => `${sha256}  ${name}\n`)
-    .join('');
 
 /** `2026-01-31`, in UTC. */
 export function dayOf(now: Date): string {

@@ -39,3 +39,17 @@ interface InventoryFile {
 export function unfinishedIn({ byState }: Manifest): number {
   return (byState.pending ?? 0) + (byState.transferring ?? 0);
 }
+
+/** All files of an inventory but `SHA256SUMS`. `sha256`: of its `manifest.json`. */
+export const filesOf = ({ files, parquet, tombstones }: Manifest, sha256: string) => [
+  ...files,
+  ...parquet,
+  tombstones,
+  { name: 'manifest.json', sha256 },
+];
+
+/** The `SHA256SUMS` of an inventory. */
+export const sumsOf = (manifest: Manifest, sha256: string) =>
+  filesOf(manifest, sha256)
+    .map((file) => `${file.sha256}  ${file.name}\n`)
+    .join('');
