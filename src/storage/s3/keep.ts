@@ -20,13 +20,16 @@ import { readObject } from './read.ts';
 const largestCopy = 5 * 2 ** 30;
 const copyPartBytes = 2 ** 30;
 
+interface What {
+  key: string;
+  as: string;
+  found?: StoredObject;
+  signal?: AbortSignal;
+}
+
 /** See `Storage.keep`. The store copies the object itself. Its content is read only if nothing else can prove the copy. */
-export async function keep(
-  bucket: Bucket,
-  key: string,
-  as: string,
-  { found, signal }: { found?: StoredObject; signal?: AbortSignal } = {},
-): Promise<KeptObject | undefined> {
+export async function keep(bucket: Bucket, what: What): Promise<KeptObject | undefined> {
+  const { key, as, found, signal } = what;
   try {
     const source = await headOf(bucket, key, signal);
     if (!source) return undefined;
@@ -35,11 +38,11 @@ export async function keep(
       throw new Error(`keep ${key}: another object has replaced it`);
     // The version `null` was written without versioning. While versioning is suspended, the next write replaces it.
     if (VersionId && VersionId !== 'null') return { key, versionId: VersionId, bytes, etag };
-    if (bytes > (bucket.options.largestCopy ?? largestCopy)) await copyInParts(bucket, key, as, source, signal);
-    else await copyWhole(bucket, key, as, source, signal);
+    if (bytes > (bucket.options.largestCopy ?? largestCopy)) await copyInParts(bucket, what, source);
+    else await copyWhole(bucket, what, source);
     const copy = await headOf(bucket, as, signal);
     if (copy?.bytes !== bytes) throw new Error(`keep ${key}: its copy has ${copy?.bytes ?? 'no'} bytes of ${bytes}`);
-    if (!isSame(source, copy) && !(await hasSameContent(bucket, key, as, signal))) {
+    if (!isSame(source, copy) && !(await hasSameContent(bucket, what))) {
       throw new Error(`keep ${key}: its copy has other content`);
     }
     return { key: as, bytes, etag: copy.etag };
@@ -68,12 +71,7 @@ function isSame(one: Head, other: Head): boolean {
   );
 }
 
-async function hasSameContent(
-  bucket: Bucket,
-  key: string,
-  as: string,
-  signal: AbortSignal | undefined,
-): Promise<boolean> {
+async function hasSameContent(bucket: Bucket, { key, as, signal }: What): Promise<boolean> {
   const sumOf = async (each: string) => {
     const body = await readObject(bucket, each, { signal });
     return body && (await measure(body, signal)).crc32;
@@ -87,13 +85,7 @@ const sourceOf = (bucket: Bucket, key: string, { ETag }: Head) => ({
   CopySourceIfMatch: ETag,
 });
 
-async function copyWhole(
-  bucket: Bucket,
-  key: string,
-  as: string,
-  source: Head,
-  signal: AbortSignal | undefined,
-): Promise<void> {
+async function copyWhole(bucket: Bucket, { key, as, signal }: What, source: Head): Promise<void> {
   // The content type is copied with the other metadata.
   const { ContentType: _, ...target } = bucket.target(as, {});
   const command = new CopyObjectCommand({ ...target, ...sourceOf(bucket, key, source) });
@@ -101,27 +93,16 @@ async function copyWhole(
 }
 
 /** Asks for a checksum of the whole object if possible: it proves the copy without reading it. */
-async function copyInParts(
-  bucket: Bucket,
-  key: string,
-  as: string,
-  source: Head,
-  signal: AbortSignal | undefined,
-): Promise<void> {
+async function copyInParts(bucket: Bucket, what: What, source: Head): Promise<void> {
   const summed = algorithmFor(await bucket.checksumMethod(), copyPartBytes) !== undefined;
-  await copyParts(bucket, key, as, { source, summed, signal }).catch(async (error) => {
+  await copyParts(bucket, what, source, summed).catch(async (error) => {
     // Some stores keep no checksum of a part that they copy.
     if (!summed || statusOf(error) !== 400) throw error;
-    await copyParts(bucket, key, as, { source, summed: false, signal });
+    await copyParts(bucket, what, source, false);
   });
 }
 
-async function copyParts(
-  bucket: Bucket,
-  key: string,
-  as: string,
-  { source, summed, signal }: { source: Head; summed: boolean; signal: AbortSignal | undefined },
-): Promise<void> {
+async function copyParts(bucket: Bucket, { key, as, signal }: What, source: Head, summed: boolean): Promise<void> {
   const { client } = bucket;
   const { bytes, ContentType: contentType, ContentDisposition: contentDisposition, Metadata: metadata } = source;
   const target = bucket.target(as, { contentType, contentDisposition, metadata });

@@ -40,7 +40,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
     links: linksTo(bucket),
     head: (key, { signal, versionId } = {}) => bucket.describe(key, signal, versionId),
     list: (prefix, { signal } = {}) => list(bucket, prefix, signal),
-    keep: (key, as, options) => keep(bucket, key, as, options),
+    keep: (key, as, options = {}) => keep(bucket, { key, as, ...options }),
     async remove(key, { versionId: VersionId } = {}) {
       await client.send(new DeleteObjectCommand({ ...bucket.at(key), VersionId })).catch(async (error) => {
         // Google Cloud Storage refuses to remove what does not exist.
