@@ -1,12 +1,12 @@
 import { formatBytes, formatDuration } from '../floor/units.ts';
-import { type Copying, type CopyReport, nothingCopied, WrongSelection } from '../offline/restore.ts';
+import { type CopyProgress, type CopyReport, nothingCopied, WrongSelection } from '../offline/restore.ts';
 import { UsageError } from './failures.ts';
 import { counted, number, paint } from './output.ts';
 import { runReported } from './work-report.ts';
 
 /** Shows the progress of a restore or an export, and a summary. Returns how many assets could not be copied. @throws UsageError */
 export async function runCopy(
-  work: (report: CopyReport) => Promise<Copying>,
+  work: (report: CopyReport) => Promise<CopyProgress>,
   options: {
     verb: string;
     /** The participle for the summary, such as `restored`. */
@@ -17,7 +17,7 @@ export async function runCopy(
 ): Promise<number> {
   const { verb, past, json = false, stop } = options;
   const title = (from: string, to: string) => `${paint('bold', verb)}  from ${from} to ${to}`;
-  const { failed } = await runReported<Copying>(
+  const { failed } = await runReported<CopyProgress>(
     (report) => work({ ...report, start: (from, to) => report.start(title(from, to)) }),
     {
       ...{ json, stop, initial: nothingCopied },
@@ -48,7 +48,7 @@ export function asUsage(error: unknown): never {
 }
 
 function summaryOf(
-  { copied, present, failed, bytes }: Readonly<Copying>,
+  { copied, present, failed, bytes }: Readonly<CopyProgress>,
   { past, interrupted, ms }: { past: string; interrupted: boolean; ms: number },
 ): string {
   const lead = interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';

@@ -6,7 +6,7 @@ import type { CopyConfig } from '../config/config.ts';
 import type { StorageTarget } from '../config/parsers.ts';
 import type { Log } from '../floor/log.ts';
 import { type FacetQuery, filterFrom } from '../operations/assets/asset-search.ts';
-import { type Copying, countSelected, nothingCopied } from '../verify/copy/copy-each.ts';
+import { type CopyProgress, countSelected, nothingCopied } from '../verify/copy/copy-each.ts';
 import { idOfConnection, WrongSelection } from '../verify/copy/select-copies.ts';
 import { type ExportDeps, type ExportOptions, exportAssets } from '../verify/export/export-assets.ts';
 import { manifestHead, manifestLines } from '../verify/export/export-list.ts';
@@ -34,7 +34,7 @@ export async function exportTo(
   config: CopyConfig,
   { to, overwrite, ...request }: ExportRequest,
   { log, stop, report }: { log: Log; stop: AbortSignal; report: CopyReport },
-): Promise<Copying> {
+): Promise<CopyProgress> {
   await using open = new AsyncDisposableStack();
   if (to.kind !== 'zip') requireOther(config, to);
   const { store, storage } = await openMirror(config, { log, stop, open });
@@ -76,9 +76,9 @@ async function selectionOf(
 const mostInZip = 50_000;
 
 /** The archive appears at `path` when it is complete. An interrupted one begins again. */
-async function exportZip(deps: ExportDeps, options: ExportOptions & { path: string }): Promise<Copying> {
+async function exportZip(deps: ExportDeps, options: ExportOptions & { path: string }): Promise<CopyProgress> {
   const { path, overwrite, selection, onProblem, onProgress, signal } = options;
-  const progress: Copying = { ...nothingCopied };
+  const progress: CopyProgress = { ...nothingCopied };
   if (!overwrite && existsSync(path))
     throw new WrongSelection(`${path} exists already. Use --overwrite to replace it.`);
   progress.total = await countSelected(selectExports(deps.store, selection), signal);

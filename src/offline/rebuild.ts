@@ -4,17 +4,17 @@ import type { Log } from '../floor/log.ts';
 import { bucketIdKey } from '../storage/keys.ts';
 import { withMirrorIdCheck } from '../storage/mirror-id.ts';
 import { openStorage } from '../storage/open.ts';
-import { nothingRebuilt, type Rebuilding, rebuild } from '../verify/rebuild/rebuild.ts';
+import { nothingRebuilt, type RebuildProgress, rebuild } from '../verify/rebuild/rebuild.ts';
 import { openDatabase } from './open-database.ts';
 
-export { nothingRebuilt, type Rebuilding };
+export { nothingRebuilt, type RebuildProgress };
 
 /** Called during a rebuild. */
 export interface RebuildReport {
   start: (storage: string) => void;
   /** Called with one sentence for each record that cannot be used as it is. */
   problem: (line: string) => void;
-  progress: (progress: Rebuilding) => void;
+  progress: (progress: RebuildProgress) => void;
 }
 
 /**
@@ -28,7 +28,7 @@ export async function rebuildFrom(
     stop: AbortSignal;
     report: RebuildReport;
   },
-): Promise<Rebuilding> {
+): Promise<RebuildProgress> {
   const { log, stop, report } = options;
   await using open = new AsyncDisposableStack();
   const store = await openDatabase(config, log, open);

@@ -8,12 +8,12 @@ import { bucketIdKey } from '../storage/keys.ts';
 import { withMirrorIdCheck } from '../storage/mirror-id.ts';
 import { openStorage } from '../storage/open.ts';
 import type { Storage } from '../storage/storage.ts';
-import { type Copying, nothingCopied } from '../verify/copy/copy-each.ts';
+import { type CopyProgress, nothingCopied } from '../verify/copy/copy-each.ts';
 import { restore } from '../verify/copy/restore.ts';
 import { type Selection, WrongSelection } from '../verify/copy/select-copies.ts';
 import { openDatabase } from './open-database.ts';
 
-export { type Copying, nothingCopied, WrongSelection };
+export { type CopyProgress, nothingCopied, WrongSelection };
 
 export interface RestoreRequest extends Selection {
   to: StorageTarget;
@@ -26,7 +26,7 @@ export interface CopyReport {
   start: (from: string, to: string) => void;
   /** Called with one sentence for each asset that could not be copied. */
   problem: (line: string) => void;
-  progress: (progress: Readonly<Copying>) => void;
+  progress: (progress: Readonly<CopyProgress>) => void;
 }
 
 /**
@@ -37,7 +37,7 @@ export async function restoreFrom(
   config: CopyConfig,
   { to, overwrite, ...selection }: RestoreRequest,
   { log, stop, report }: { log: Log; stop: AbortSignal; report: CopyReport },
-): Promise<Copying> {
+): Promise<CopyProgress> {
   await using open = new AsyncDisposableStack();
   requireOther(config, to);
   const { store, storage } = await openMirror(config, { log, stop, open });

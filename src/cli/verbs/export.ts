@@ -4,7 +4,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { z } from 'zod';
 import { type ExportRequest, wrongTemplate } from '../../offline/export.ts';
-import type { Copying, CopyReport } from '../../offline/restore.ts';
+import type { CopyProgress, CopyReport } from '../../offline/restore.ts';
 import { type AssetFilterOptions, filterOf } from '../asset-filters.ts';
 import { asUsage, runCopy } from '../copy-report.ts';
 import { UsageError } from '../failures.ts';
@@ -44,7 +44,7 @@ function targetOf(place: string): ExportRequest['to'] {
 
 /** Returns how many assets could not be exported. @throws UsageError */
 export const exportAssets = (
-  work: (report: CopyReport) => Promise<Copying>,
+  work: (report: CopyReport) => Promise<CopyProgress>,
   options: { json?: boolean; stop: AbortSignal },
 ): Promise<number> => runCopy(work, { ...options, verb: 'export', past: 'exported' }).catch(filterAsUsage);
 

@@ -1,15 +1,15 @@
 import { formatBytes, formatDuration } from '../../floor/units.ts';
-import { nothingRebuilt, type Rebuilding, type RebuildReport } from '../../offline/rebuild.ts';
+import { nothingRebuilt, type RebuildProgress, type RebuildReport } from '../../offline/rebuild.ts';
 import { counted, paint, speed } from '../output.ts';
 import { runReported } from '../work-report.ts';
 
 /** Shows the progress of a rebuild and a summary. Returns whether all records could be used as they are, and there was one. */
 export async function rebuild(
-  work: (report: RebuildReport) => Promise<Rebuilding>,
+  work: (report: RebuildReport) => Promise<RebuildProgress>,
   { json = false, stop }: { json?: boolean; stop: AbortSignal },
 ): Promise<boolean> {
   const title = (storage: string) => `${paint('bold', 'rebuild')}  the database, from the records in ${storage}`;
-  const { restored, known, pending, skipped } = await runReported<Rebuilding>(
+  const { restored, known, pending, skipped } = await runReported<RebuildProgress>(
     (report) => work({ ...report, start: (storage) => report.start(title(storage)) }),
     {
       ...{ json, stop, initial: nothingRebuilt, summaryOf },
@@ -27,7 +27,10 @@ export async function rebuild(
   return pending + skipped === 0 && restored + known > 0;
 }
 
-function summaryOf(progress: Readonly<Rebuilding>, { interrupted, ms }: { interrupted: boolean; ms: number }): string {
+function summaryOf(
+  progress: Readonly<RebuildProgress>,
+  { interrupted, ms }: { interrupted: boolean; ms: number },
+): string {
   const lead = interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
   const well = progress.pending + progress.skipped === 0 && !interrupted;
   const sum = paint(well ? 'green' : 'yellow', paint('bold', `${counted(progress.restored, 'asset')} restored`));

@@ -1,4 +1,4 @@
-import type { Copying, CopyReport, RestoreRequest } from '../../offline/restore.ts';
+import type { CopyProgress, CopyReport, RestoreRequest } from '../../offline/restore.ts';
 import { runCopy } from '../copy-report.ts';
 import { UsageError } from '../failures.ts';
 import { placeOf } from '../options.ts';
@@ -36,6 +36,6 @@ export function requestOf(assetIds: string[], options: RestoreOptions): RestoreR
 
 /** Returns how many assets could not be restored. @throws UsageError */
 export const restore = (
-  work: (report: CopyReport) => Promise<Copying>,
+  work: (report: CopyReport) => Promise<CopyProgress>,
   options: { json?: boolean; stop: AbortSignal },
 ): Promise<number> => runCopy(work, { ...options, verb: 'restore', past: 'restored' });

@@ -5,7 +5,7 @@ import type { Storage } from '../../storage/storage.ts';
 import { copyFile, type FileToCopy } from './copy-file.ts';
 
 /** The progress of a restore or an export, and its result at the end. */
-export interface Copying {
+export interface CopyProgress {
   /** Selected assets and the bytes of their files; undefined until they are counted. */
   total: { assets: number; bytes: number } | undefined;
   /** Assets that are complete at the target. */
@@ -18,14 +18,14 @@ export interface Copying {
   failed: number;
 }
 
-export const nothingCopied: Readonly<Copying> = { total: undefined, copied: 0, bytes: 0, present: 0, failed: 0 };
+export const nothingCopied: Readonly<CopyProgress> = { total: undefined, copied: 0, bytes: 0, present: 0, failed: 0 };
 
 export interface CopyOptions {
   /** Replaces files at the target that have other content. */
   overwrite: boolean;
   /** Called with one sentence for each problem. */
   onProblem: (line: string) => void;
-  onProgress: (progress: Readonly<Copying>) => void;
+  onProgress: (progress: Readonly<CopyProgress>) => void;
   signal: AbortSignal;
 }
 
@@ -57,7 +57,7 @@ export async function countSelected<T extends { bytes: number }>(
 export async function copyEach<T extends { assetId: string; files: FileToCopy[]; flaw?: string }>(
   places: { storage: Storage; target: Storage },
   selected: AsyncIterable<Selected<T>>,
-  progress: Copying,
+  progress: CopyProgress,
   options: CopyOptions & { onCopied?: (one: T) => void },
 ): Promise<void> {
   const { onProblem, onProgress, signal } = options;
@@ -93,7 +93,7 @@ export async function copyEach<T extends { assetId: string; files: FileToCopy[];
 async function copyAsset(
   places: { storage: Storage; target: Storage },
   { files }: { files: FileToCopy[] },
-  progress: Copying,
+  progress: CopyProgress,
   { overwrite, onProgress, signal }: CopyOptions,
 ): Promise<boolean> {
   let isNew = false;

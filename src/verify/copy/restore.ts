@@ -1,6 +1,6 @@
 import type { Storage } from '../../storage/storage.ts';
 import type { Store } from '../../store/store.ts';
-import { type Copying, type CopyOptions, copyEach, countSelected, nothingCopied } from './copy-each.ts';
+import { type CopyOptions, type CopyProgress, copyEach, countSelected, nothingCopied } from './copy-each.ts';
 import { type Copy, type Selection, selectCopies } from './select-copies.ts';
 
 interface RestoreDeps {
@@ -18,10 +18,10 @@ type RestoreOptions = CopyOptions & { selection: Selection };
  * written last. Files that are there already are compared and stay, so that a restore can be continued.
  * @throws WrongSelection
  */
-export async function restore(deps: RestoreDeps, options: RestoreOptions): Promise<Copying> {
+export async function restore(deps: RestoreDeps, options: RestoreOptions): Promise<CopyProgress> {
   const { store, keepVersions } = deps;
   const { selection, onProblem, onProgress, signal } = options;
-  const progress: Copying = { ...nothingCopied };
+  const progress: CopyProgress = { ...nothingCopied };
   progress.total = await countSelected(selectCopies(store, selection), signal);
   onProgress(progress);
   const { asOf } = selection;

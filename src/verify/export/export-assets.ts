@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import type { Storage } from '../../storage/storage.ts';
 import type { Store } from '../../store/store.ts';
-import { type Copying, type CopyOptions, copyEach, countSelected, nothingCopied } from '../copy/copy-each.ts';
+import { type CopyOptions, type CopyProgress, copyEach, countSelected, nothingCopied } from '../copy/copy-each.ts';
 import { WrongSelection } from '../copy/select-copies.ts';
 import { manifestHead, manifestLines } from './export-list.ts';
 import { manifestName } from './export-names.ts';
@@ -19,10 +19,13 @@ export type ExportOptions = CopyOptions & { selection: ExportSelection };
  * are there already are compared and stay, so that an export can be continued.
  * @throws WrongSelection if the target has another file with the name of the manifest
  */
-export async function exportAssets(deps: ExportDeps & { target: Storage }, options: ExportOptions): Promise<Copying> {
+export async function exportAssets(
+  deps: ExportDeps & { target: Storage },
+  options: ExportOptions,
+): Promise<CopyProgress> {
   const { selection, onProgress, signal } = options;
   const selected = () => selectExports(deps.store, selection);
-  const progress: Copying = { ...nothingCopied };
+  const progress: CopyProgress = { ...nothingCopied };
   if (!options.overwrite) await requireOwnManifest(deps.target, signal);
   progress.total = await countSelected(selected(), signal);
   onProgress(progress);

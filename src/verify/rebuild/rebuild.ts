@@ -12,7 +12,7 @@ import { readTombstone } from './read-tombstone.ts';
 import { readAsset, readVersion } from './rebuilt-asset.ts';
 
 /** The progress of a rebuild, and its result in the end. */
-export interface Rebuilding {
+export interface RebuildProgress {
   /** Objects listed so far. */
   objects: number;
   /** All objects; undefined until they are counted. */
@@ -30,7 +30,7 @@ export interface Rebuilding {
   skipped: number;
 }
 
-export const nothingRebuilt: Rebuilding = {
+export const nothingRebuilt: RebuildProgress = {
   objects: 0,
   total: undefined,
   restored: 0,
@@ -51,7 +51,7 @@ export interface RebuildOptions {
   /** Called with one sentence for each record that cannot be used as it is. */
   onProblem: (line: string) => void;
   /** With this callback, all objects are counted meanwhile: the bucket is listed twice. */
-  onProgress?: ((progress: Readonly<Rebuilding>) => void) | undefined;
+  onProgress?: ((progress: Readonly<RebuildProgress>) => void) | undefined;
   /** Awaited after each batch, to leave time to other work. */
   pause?: (() => Promise<void>) | undefined;
   signal: AbortSignal;
@@ -67,7 +67,7 @@ const windowSize = 20_000;
  * Restores the database from the records in the bucket. Only reads the bucket. Can run at any time and any number of times:
  * known assets stay as they are, unless the bucket has a newer file of them, or a tombstone. Memory does not grow with the bucket.
  */
-export async function rebuild(deps: RebuildDeps, options: RebuildOptions): Promise<Rebuilding> {
+export async function rebuild(deps: RebuildDeps, options: RebuildOptions): Promise<RebuildProgress> {
   const run = new Rebuild(deps, options);
   await deps.store.changes.renew();
   if (!options.onProgress) return run.listAll();
@@ -99,7 +99,7 @@ async function count(storage: Storage, signal: AbortSignal): Promise<number> {
 }
 
 class Rebuild {
-  readonly progress: Rebuilding = { ...nothingRebuilt };
+  readonly progress: RebuildProgress = { ...nothingRebuilt };
   readonly #deps: RebuildDeps;
   readonly #options: RebuildOptions;
   readonly #window: ListedWindow;
@@ -110,7 +110,7 @@ class Rebuild {
     this.#window = new ListedWindow(deps.storage, options.signal);
   }
 
-  async listAll(): Promise<Rebuilding> {
+  async listAll(): Promise<RebuildProgress> {
     await this.#restoreTombstones();
     const { progress } = this;
     const window = this.#window;

@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib';
 import { openStore } from '../../../src/store/store.ts';
-import { type Rebuilding, rebuild } from '../../../src/verify/rebuild/rebuild.ts';
+import { type RebuildProgress, rebuild } from '../../../src/verify/rebuild/rebuild.ts';
 import { silent } from '../../store/records.ts';
 import { newGround } from '../../support/mirror.ts';
 import { freePort } from '../../support/ports.ts';
@@ -15,7 +15,7 @@ export async function newRebuildGround(s3: S3Server | undefined) {
   const store = await openStore({ url: ground.environment.DATABASE_URL!, log: silent });
   const problems: string[] = [];
 
-  const fromBucket = (signal = new AbortController().signal, onProgress?: (progress: Rebuilding) => void) =>
+  const fromBucket = (signal = new AbortController().signal, onProgress?: (progress: RebuildProgress) => void) =>
     rebuild(
       { store, storage, thumbnails: { mirror: true } },
       { onProblem: (line) => problems.push(line), onProgress, signal },

@@ -6,7 +6,7 @@ import { rebuildFrom } from '../../../src/offline/rebuild.ts';
 import { tombstones, versionKeys } from '../../../src/storage/keys.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { type Rebuilding, rebuild } from '../../../src/verify/rebuild/rebuild.ts';
+import { type RebuildProgress, rebuild } from '../../../src/verify/rebuild/rebuild.ts';
 import { silent } from '../../store/records.ts';
 import { richest } from '../../support/mirror.ts';
 import { newRebuildGround, type RebuildGround } from './rebuild-ground.ts';
@@ -48,7 +48,7 @@ describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5)
         return storage.list(prefix, options);
       },
     };
-    const rebuilt = (onProgress?: (progress: Rebuilding) => void) =>
+    const rebuilt = (onProgress?: (progress: RebuildProgress) => void) =>
       rebuild(
         { store, storage: listed, thumbnails: { mirror: true } },
         { onProblem: () => {}, onProgress, signal: new AbortController().signal },
