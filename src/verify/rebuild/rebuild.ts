@@ -70,7 +70,7 @@ const windowSize = 20_000;
 export async function rebuild(deps: RebuildDeps, options: RebuildOptions): Promise<RebuildProgress> {
   const run = new Rebuild(deps, options);
   await deps.store.changes.renew();
-  if (!options.onProgress) return run.listAll();
+  if (!options.onProgress) return run.restoreAll();
   // A listing is much faster than reading the records.
   const stopCounting = new AbortController();
   const counting = count(deps.storage, AbortSignal.any([options.signal, stopCounting.signal])).then(
@@ -80,7 +80,7 @@ export async function rebuild(deps: RebuildDeps, options: RebuildOptions): Promi
     () => {},
   );
   try {
-    return await run.listAll();
+    return await run.restoreAll();
   } finally {
     stopCounting.abort();
     await counting;
@@ -110,7 +110,7 @@ class Rebuild {
     this.#window = new ListedWindow(deps.storage, options.signal);
   }
 
-  async listAll(): Promise<RebuildProgress> {
+  async restoreAll(): Promise<RebuildProgress> {
     await this.#restoreTombstones();
     const { progress } = this;
     const window = this.#window;
@@ -173,7 +173,7 @@ class Rebuild {
       if (older) this.#skip(twoRecords(asset.id, taken.media.key, older.media.key));
     }
     for (const id of await this.#deps.store.removals.erasedAmong([...newest.keys()])) newest.delete(id);
-    const outcomes = await this.#restore([...newest.values()]);
+    const outcomes = await this.#addToRecords([...newest.values()]);
     for (const asset of newest.values()) this.#count(asset, outcomes.get(asset.id));
     onProgress?.(this.progress);
     await pause?.();
@@ -192,7 +192,7 @@ class Rebuild {
   }
 
   /** If the database refuses a batch, each asset is tried alone, so that one bad record does not block the others. */
-  async #restore(assets: RebuiltAsset[]): Promise<Map<string, Rebuilt>> {
+  async #addToRecords(assets: RebuiltAsset[]): Promise<Map<string, Rebuilt>> {
     const { store } = this.#deps;
     try {
       return await store.rebuild.add(assets);
@@ -200,7 +200,7 @@ class Rebuild {
       await store.check();
       if (assets.length > 1) {
         const each = new Map<string, Rebuilt>();
-        for (const asset of assets) for (const [id, became] of await this.#restore([asset])) each.set(id, became);
+        for (const asset of assets) for (const [id, became] of await this.#addToRecords([asset])) each.set(id, became);
         return each;
       }
       this.#skip(`${sidecarKeys.record(assets[0]!.media.key)}: the database refused it: ${reasonOf(error)}`);
