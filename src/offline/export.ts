@@ -38,13 +38,13 @@ export async function exportTo(
   await using open = new AsyncDisposableStack();
   if (to.kind !== 'zip') requireOther(config, to);
   const { store, storage } = await openMirror(config, { log, stop, open });
-  const target = to.kind === 'zip' ? undefined : await openTarget(config, to, { log, open });
+  const target = to.kind === 'zip' ? to.path : await openTarget(config, to, { log, open });
   const selection = await selectionOf(store, request);
-  report.start(storage.name, target?.name ?? (to as { path: string }).path);
+  report.start(storage.name, typeof target === 'string' ? target : target.name);
   const options = { selection, overwrite, onProblem: report.problem, onProgress: report.progress, signal: stop };
-  return target
-    ? await exportAssets({ store, storage, target }, options)
-    : await exportZip({ store, storage }, { ...options, path: (to as { path: string }).path });
+  return typeof target === 'string'
+    ? await exportZip({ store, storage }, { ...options, path: target })
+    : await exportAssets({ store, storage, target }, options);
 }
 
 /** The manifest of what an export would copy, or the keys of the files; without reading the bucket. `problem`: see CopyReport. */
