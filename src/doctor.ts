@@ -64,7 +64,7 @@ async function* examineDatabase({
   log,
   open,
 }: Examining): AsyncGenerator<Finding, { store?: Store; state: State }> {
-  const { ok, not } = findingsOn('database');
+  const { ok, wrong } = findingsOn('database');
   const what = 'PostgreSQL';
   const directory = config.dataDir;
   let url = config.databaseUrl;
@@ -73,7 +73,7 @@ async function* examineDatabase({
       url = open.adopt(await joinEmbeddedPostgres({ directory, log }), (embedded) => embedded.stop()).url;
     }
   } catch (error) {
-    yield not('wrong', what, reasonOf(error), 'solve this problem, or set DATABASE_URL');
+    yield wrong(what, reasonOf(error), 'solve this problem, or set DATABASE_URL');
     return { state: 'unusable' };
   }
   if (url === undefined) {
@@ -106,7 +106,7 @@ async function* examineLibrary(at: Examining, store: Store | undefined, state: S
   const keys = await savedEncryptionKeys(config);
   if (keys.length === 0) {
     const found = `${config.dataDir}/encryption-key is missing, so no stored token can be decrypted`;
-    yield findingsOn('library').not('wrong', 'token', found, 'put its backup there, or set ENCRYPTION_KEYS');
+    yield findingsOn('library').wrong('token', found, 'put its backup there, or set ENCRYPTION_KEYS');
     return;
   }
   const sealer = createSealer(keys);
@@ -122,17 +122,17 @@ async function* examineLibrary(at: Examining, store: Store | undefined, state: S
 
 /** Why tokens and downloads are not tried: there is no active connection, or the database cannot be read. */
 function withoutToken(state: State, connections: Pick<Connection, 'id' | 'status'>[]): Finding {
-  const { not } = findingsOn('library');
-  const finding = (level: 'note' | 'wrong', why: string, remedy: string) =>
-    not(level, 'token', `${why}, so tokens and downloads were not tried`, `${remedy}, then run this again`);
+  const { note, wrong } = findingsOn('library');
+  const finding = (level: typeof note, why: string, remedy: string) =>
+    level('token', `${why}, so tokens and downloads were not tried`, `${remedy}, then run this again`);
   const unknown = 'the connections are unknown';
-  if (state === 'behind') return finding('note', unknown, 'start asset-mirror, which updates the schema');
-  if (state === 'unusable') return finding('note', unknown, 'solve the problem of the database above');
+  if (state === 'behind') return finding(note, unknown, 'start asset-mirror, which updates the schema');
+  if (state === 'unusable') return finding(note, unknown, 'solve the problem of the database above');
   const [one] = connections;
-  if (!one) return finding('note', 'nothing is connected', 'asset-mirror connect-link');
+  if (!one) return finding(note, 'nothing is connected', 'asset-mirror connect-link');
   const paused = connections.find(({ status }) => status === 'paused');
   const command = paused ? `resume ${paused.id}` : `connect-link --connection ${one.id}`;
-  return finding('wrong', 'all connections are paused or disconnected: all work is stopped', `asset-mirror ${command}`);
+  return finding(wrong, 'all connections are paused or disconnected: all work is stopped', `asset-mirror ${command}`);
 }
 
 /** Ends a probe between two findings when `signal` is aborted; the probe then removes what it wrote. */
@@ -149,12 +149,12 @@ async function* stoppable<R>(findings: AsyncGenerator<Finding, R>, signal: Abort
 
 /** Settings that are valid but will cause trouble. */
 async function configuration(config: Config): Promise<Finding[]> {
-  const { ok, not } = findingsOn('configuration');
+  const { ok, wrong, ...make } = findingsOn('configuration');
   const { publicUrl, webhook, filters, transfer } = config;
   const local = (url: string) => /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(new URL(url).hostname);
   const plain = (url: string | undefined) => url?.startsWith('http:') && !local(url);
   const findings: Finding[] = [];
-  const note = (what: string, found: string, remedy: string) => findings.push(not('note', what, found, remedy));
+  const note = (what: string, found: string, remedy: string) => findings.push(make.note(what, found, remedy));
   // With DATABASE_URL, no secret is stored in DATA_DIR.
   const secrets = config.databaseUrl === undefined && (await openToOthers(config.dataDir).catch(() => undefined));
   if (secrets === 'theirs') {
@@ -181,7 +181,7 @@ async function configuration(config: Config): Promise<Finding[]> {
   if (endpoint && plain(endpoint)) note('S3_ENDPOINT', endpoint, https);
   if (config.storage.target.kind === 'directory' && config.storage.s3.objectLock) {
     const remedy = 'set STORAGE_URL to a bucket with Object Lock, or remove S3_OBJECT_LOCK';
-    findings.push(not('wrong', 'S3_OBJECT_LOCK', 'is set, but a directory locks nothing', remedy));
+    findings.push(wrong('S3_OBJECT_LOCK', 'is set, but a directory locks nothing', remedy));
   }
   if (plain(webhook.url)) {
     const remedy = 'set an https address: with http, others can read the messages, which contain links to reconnect';
@@ -192,7 +192,8 @@ async function configuration(config: Config): Promise<Finding[]> {
   const remedy = `the types are ${assetTypes.join(', ')}`;
   if (included.length > 0) {
     const found = `${included.join(', ')}: the library names no such type${none ? ', so nothing is mirrored' : ''}`;
-    findings.push(not(none ? 'wrong' : 'note', 'INCLUDE_ASSET_TYPES', found, remedy));
+    if (none) findings.push(wrong('INCLUDE_ASSET_TYPES', found, remedy));
+    else note('INCLUDE_ASSET_TYPES', found, remedy);
   }
   const excluded = unknownTypes(filters.excludeTypes).join(', ');
   if (excluded) note('EXCLUDE_ASSET_TYPES', `${excluded}: the library names no such type`, remedy);

@@ -12,13 +12,16 @@ export interface Finding {
   level: 'ok' | 'note' | 'wrong';
 }
 
-/** Makes findings of one area. */
+/** Makes findings of one area, by level. */
 export const findingsOn = (area: Finding['area']) => ({
   ok(what: string, found: string, chosen?: string): Finding {
     return { area, what, found, ...(chosen && { chosen }), level: 'ok' };
   },
-  not(level: 'note' | 'wrong', what: string, found: string, remedy?: string): Finding {
-    return { area, what, found, ...(remedy && { remedy }), level };
+  note(what: string, found: string, remedy?: string): Finding {
+    return { area, what, found, ...(remedy && { remedy }), level: 'note' };
+  },
+  wrong(what: string, found: string, remedy?: string): Finding {
+    return { area, what, found, ...(remedy && { remedy }), level: 'wrong' };
   },
 });
 

@@ -1,7 +1,7 @@
 import { reasonOf } from '../floor/errors.ts';
 import { type Finding, findingsOn } from '../floor/finding.ts';
 
-const { ok, not } = findingsOn('configuration');
+const { note, ok } = findingsOn('configuration');
 const what = 'PUBLIC_URL';
 
 /**
@@ -15,14 +15,14 @@ export async function probePublicUrl(
   const answer = await request(publicUrl, stop);
   if (answer === 'asset-mirror') return ok(what, `${publicUrl} leads to asset-mirror`);
   if (answer.status !== undefined && answer.status < 500) {
-    return not('note', what, `another program answers at ${publicUrl} (${answer.status})`, remedy);
+    return note(what, `another program answers at ${publicUrl} (${answer.status})`, remedy);
   }
   if ((await request(localUrl, stop)) === 'asset-mirror') {
     const found = `asset-mirror runs at ${localUrl}, but ${publicUrl} does not lead there (${answer.reason})`;
-    return not('note', what, found, `${remedy}; ignore this if only this machine cannot reach ${publicUrl}`);
+    return note(what, found, `${remedy}; ignore this if only this machine cannot reach ${publicUrl}`);
   }
   if (publicUrl.startsWith('http://localhost') && new URL(publicUrl).port !== new URL(localUrl).port) {
-    return not('note', what, `is ${publicUrl}, but asset-mirror will listen at ${localUrl}`, remedy);
+    return note(what, `is ${publicUrl}, but asset-mirror will listen at ${localUrl}`, remedy);
   }
   return ok(what, `nothing answers at ${publicUrl} yet`);
 }

@@ -2,7 +2,7 @@ import { Cluster } from 'ioredis';
 import { type Finding, findingsOn } from '../floor/finding.ts';
 import { connectRedis, redisProblem } from './redis.ts';
 
-const { ok, not } = findingsOn('queue');
+const { note, ok, wrong } = findingsOn('queue');
 
 /** Checks version, role and eviction policy of Redis. */
 export async function* probeQueue(options: { redisUrl: string | undefined }): AsyncGenerator<Finding> {
@@ -25,7 +25,7 @@ export async function* probeQueue(options: { redisUrl: string | undefined }): As
       );
     } catch (error) {
       const { found, remedy } = redisProblem(lost ?? error, options.redisUrl);
-      yield not('wrong', 'Redis', found, remedy);
+      yield wrong('Redis', found, remedy);
       return;
     }
     const facts = (name: string) =>
@@ -36,16 +36,16 @@ export async function* probeQueue(options: { redisUrl: string | undefined }): As
     const many = infos.length > 1 ? `, ${infos.length} primaries` : '';
     const found = `${fact('redis_version')}${many}, answers in ${Math.max(1, Math.round(performance.now() - began))} ms`;
     const old = Number.parseFloat(fact('redis_version')) < 6.2;
-    yield old ? not('note', 'Redis', found, 'upgrade to 6.2 or newer') : ok('Redis', found);
+    yield old ? note('Redis', found, 'upgrade to 6.2 or newer') : ok('Redis', found);
     if (fact('role') === 'slave') {
-      yield not('wrong', 'role', 'a read-only replica', 'point REDIS_URL at the primary');
+      yield wrong('role', 'a read-only replica', 'point REDIS_URL at the primary');
     }
     const policies = facts('maxmemory_policy');
     const policy = policies.find((one) => one !== 'noeviction') ?? policies[0];
     if (policy === 'noeviction') yield ok('eviction', 'noeviction: jobs stay');
     else {
       const remedy = 'CONFIG SET maxmemory-policy noeviction, or jobs are lost when memory is short';
-      yield not(policy ? 'wrong' : 'note', 'eviction', policy || 'unknown', remedy);
+      yield policy ? wrong('eviction', policy, remedy) : note('eviction', 'unknown', remedy);
     }
   } finally {
     redis.disconnect();

@@ -7,7 +7,7 @@ import type { LinkGuard } from './link-guard.ts';
 import type { ApiAsset } from './schemas.ts';
 
 const area = 'library' as const;
-const { ok, not } = findingsOn(area);
+const { note, ok, wrong } = findingsOn(area);
 
 /** Calls the API with the token of a connection, refreshed if need be. */
 export type WithToken = <T>(call: (token: string) => Promise<T>) => Promise<T>;
@@ -42,7 +42,7 @@ export async function* probeService(
   const ms = Math.round(performance.now() - began);
   if (answer.statusCode !== 401 && answer.statusCode !== 403) {
     const found = `answers ${answer.statusCode} instead of 401 without a token`;
-    yield not('wrong', 'API', found, 'correct LIBRARY_API_URL: it is the base address, without /api/v1');
+    yield wrong('API', found, 'correct LIBRARY_API_URL: it is the base address, without /api/v1');
     return false;
   }
   yield ok('API', `answers in ${Math.max(1, ms)} ms`);
@@ -52,26 +52,20 @@ export async function* probeService(
   try {
     yield (await options.appAccepted())
       ? ok('app', 'the library accepts the client_id and its secret')
-      : not(
-          'wrong',
+      : wrong(
           'app',
           'the library refuses the client_id or its secret',
           'correct LIBRARY_CLIENT_ID and LIBRARY_CLIENT_SECRET',
         );
   } catch (error) {
-    yield not('note', 'app', `could not be checked: ${reasonOf(error)}`, 'check the library, and run this again');
+    yield note('app', `could not be checked: ${reasonOf(error)}`, 'check the library, and run this again');
   }
   try {
     const page = await request(options.appUrl, { dispatcher, signal, headersTimeout: 10_000 });
     await page.body.dump();
     yield page.statusCode < 500
       ? ok('sign-in', 'the address of the app answers')
-      : not(
-          'note',
-          'sign-in',
-          `answers ${page.statusCode}`,
-          'check LIBRARY_APP_URL: it is the address where users sign in',
-        );
+      : note('sign-in', `answers ${page.statusCode}`, 'check LIBRARY_APP_URL: it is the address where users sign in');
   } catch (error) {
     yield unreached('sign-in', error, 'LIBRARY_APP_URL');
   }
@@ -90,13 +84,13 @@ export async function* probeConnection(
     yield ok('token', `the token of ${connectionId} is accepted`);
     const some = `${companies.length} ${companies.length === 1 ? 'company' : 'companies'} can be read`;
     if (companies.length > 0) yield ok('/me', some);
-    else yield not('note', '/me', some, 'the user picks companies when connecting: asset-mirror connect-link');
+    else yield note('/me', some, 'the user picks companies when connecting: asset-mirror connect-link');
   } catch (error) {
     const again = `asset-mirror connect-link --connection ${connectionId}`;
-    if (error instanceof Disconnected) yield not('wrong', 'token', reasonOf(error), again);
+    if (error instanceof Disconnected) yield wrong('token', reasonOf(error), again);
     else if (error instanceof RetryLater && error.reason.code === 'tokens_unreadable') {
-      yield not('wrong', 'token', reasonOf(error), 'add the key that encrypted it to ENCRYPTION_KEYS again');
-    } else yield not('wrong', 'token', reasonOf(error), 'check the library; the connection is not lost');
+      yield wrong('token', reasonOf(error), 'add the key that encrypted it to ENCRYPTION_KEYS again');
+    } else yield wrong('token', reasonOf(error), 'check the library; the connection is not lost');
     return;
   }
 
@@ -108,9 +102,9 @@ export async function* probeConnection(
       if (ready) break;
     }
     if (ready) yield* probeDownload({ ...options, assetId: ready.id });
-    else yield not('note', 'download', 'not tried: no asset is ready', 'run this again when there is one');
+    else yield note('download', 'not tried: no asset is ready', 'run this again when there is one');
   } catch (error) {
-    yield not('wrong', 'download', reasonOf(error), 'check the library, and run this again');
+    yield wrong('download', reasonOf(error), 'check the library, and run this again');
   }
 }
 
@@ -121,7 +115,7 @@ async function* probeDownload(
   const { download } = await options.withToken((token) => client.getAsset({ token, signal, assetId }));
   let link = download?.url;
   if (!link) {
-    yield not('note', 'download', `asset ${assetId} has no link`, 'run this again when another asset is ready');
+    yield note('download', `asset ${assetId} has no link`, 'run this again when another asset is ready');
     return;
   }
   let answer = await first(link, options, appUrl);
@@ -133,21 +127,21 @@ async function* probeDownload(
   if (answer.status !== 200 && answer.status !== 206) {
     const found = `a download with the Referer is answered ${answer.status}`;
     yield answer.status === 401 || answer.status === 403
-      ? not('wrong', 'Referer', found, `LIBRARY_APP_URL has to be exactly what the library expects; it is ${appUrl}`)
-      : not('wrong', 'download', found, `check asset ${assetId} in the library, and run this again`);
+      ? wrong('Referer', found, `LIBRARY_APP_URL has to be exactly what the library expects; it is ${appUrl}`)
+      : wrong('download', found, `check asset ${assetId} in the library, and run this again`);
     return;
   }
   const without = await first(link, options, undefined);
   yield without.status >= 400
     ? ok('Referer', `accepted; a download without it is refused (${without.status})`)
-    : not('note', 'Referer', 'not required', 'links work for anyone who has them: inform the operator of the library');
+    : note('Referer', 'not required', 'links work for anyone who has them: inform the operator of the library');
 
   const begins = 'interrupted downloads start over: large files take longer';
-  if (answer.status === 200) yield not('note', 'Range', 'ignored', begins);
+  if (answer.status === 200) yield note('Range', 'ignored', begins);
   else if (!/^bytes 0-0\/\d+$/.test(answer.contentRange)) {
-    yield not('note', 'Range', `answered with Content-Range ${answer.contentRange || 'missing'}`, begins);
+    yield note('Range', `answered with Content-Range ${answer.contentRange || 'missing'}`, begins);
   } else if (!/^"/.test(answer.etag)) {
-    yield not('note', 'Range', answer.etag ? 'works, with a weak ETag' : 'works, without an ETag', begins);
+    yield note('Range', answer.etag ? 'works, with a weak ETag' : 'works, without an ETag', begins);
   } else yield ok('Range', 'works, and the ETag identifies the version', 'an interrupted download resumes');
 }
 
@@ -166,5 +160,5 @@ function unreached(what: string, error: unknown, setting: string): Finding {
     found: reasonOf(error),
     remedy: `check the network, or correct ${setting}`,
   };
-  return not('wrong', what, found, remedy);
+  return wrong(what, found, remedy);
 }

@@ -2,7 +2,7 @@ import { type Finding, findingsOn } from '../floor/finding.ts';
 import { bucketIdKey } from './keys.ts';
 
 /** Findings of `doctor` about a bucket or a directory. */
-export const { ok, not } = findingsOn('bucket');
+export const { note, ok, wrong } = findingsOn('bucket');
 
 /**
  * Whether the id in the bucket is that of the records. `known`: undefined if the records have none, null if they could not
@@ -12,21 +12,15 @@ export function mirrorIdFinding(found: string | undefined, known: string | null 
   const what = 'mirror id';
   if (known === null) {
     const state = found ? `the bucket has ${found}` : 'the bucket has none';
-    return not('note', what, `${state}; the database could not be read to compare it`);
+    return note(what, `${state}; the database could not be read to compare it`);
   }
   if (known === undefined) {
     if (!found) return ok(what, 'none yet; the first start writes it');
     const remedy = 'asset-mirror rebuild, if the database was lost; else correct DATABASE_URL or STORAGE_URL';
-    return not(
-      'wrong',
-      what,
-      'the bucket belongs to a mirror already, and the database is new: all work waits',
-      remedy,
-    );
+    return wrong(what, 'the bucket belongs to a mirror already, and the database is new: all work waits', remedy);
   }
   if (found === known) return ok(what, 'the bucket belongs to this database');
-  return not(
-    'wrong',
+  return wrong(
     what,
     found
       ? `its object ${bucketIdKey} says ${found}, the database expects ${known}`

@@ -8,13 +8,13 @@ export async function probeProvider(
   settings: ProviderSettings,
   deps: { publicUrl: string; fetch: typeof fetch },
 ): Promise<Finding> {
-  const { ok, not } = findingsOn('configuration');
+  const { ok, wrong } = findingsOn('configuration');
   const provider = createProvider(settings, deps);
   try {
     await provider.check();
     return ok('OIDC_ISSUER', `${provider.name} answers; the redirect URI is ${deps.publicUrl}/sign-in/callback`);
   } catch (error) {
     if (!(error instanceof SignInFailed)) throw error;
-    return not('wrong', 'OIDC_ISSUER', error.message, 'see docs/operate/operators.md, "When something is wrong"');
+    return wrong('OIDC_ISSUER', error.message, 'see docs/operate/operators.md, "When something is wrong"');
   }
 }

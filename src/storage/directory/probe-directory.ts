@@ -6,7 +6,7 @@ import { diagnosisOf, reasonOf } from '../../floor/errors.ts';
 import { exists } from '../../floor/files.ts';
 import type { Finding } from '../../floor/finding.ts';
 import { formatBytes } from '../../floor/units.ts';
-import { mirrorIdFinding, not, ok } from '../findings.ts';
+import { mirrorIdFinding, note, ok, wrong } from '../findings.ts';
 import { bucketIdKey } from '../keys.ts';
 import { openDirectory } from './directory.ts';
 import { ignoresCase } from './letter-case.ts';
@@ -28,7 +28,7 @@ export async function* probeDirectory({ path }: { path: string }, knownId?: stri
         found: reasonOf(error).replace(`${path}: `, ''),
         remedy: `let this account write to ${path}, or correct STORAGE_URL`,
       };
-      yield not('wrong', 'objects', found, remedy);
+      yield wrong('objects', found, remedy);
       return;
     }
     const id = await storage.get(bucketIdKey);
@@ -43,17 +43,16 @@ export async function* probeDirectory({ path }: { path: string }, knownId?: stri
 async function missingDirectory(path: string): Promise<Finding> {
   const parent = await nearestParent(path);
   return (await exists(parent, constants.W_OK))
-    ? not('note', 'directory', `${path} does not exist yet`, 'the first start makes it')
-    : not('wrong', 'directory', `${path} does not exist and cannot be made`, `let this account write to ${parent}`);
+    ? note('directory', `${path} does not exist yet`, 'the first start makes it')
+    : wrong('directory', `${path} does not exist and cannot be made`, `let this account write to ${parent}`);
 }
 
 async function freeSpace(path: string): Promise<Finding> {
   const { bavail, blocks, bsize, files, ffree } = await statfs(path);
   const free = `${formatBytes(bavail * bsize)} free of ${formatBytes(blocks * bsize)}`;
-  if (bavail * bsize < 2 ** 30) return not('note', 'space', free, 'free some, or move the mirror to a larger disk');
+  if (bavail * bsize < 2 ** 30) return note('space', free, 'free some, or move the mirror to a larger disk');
   if (files > 0 && ffree < 10_000)
-    return not(
-      'note',
+    return note(
       'space',
       `space for only ${ffree} more files`,
       'remove other files, or move the mirror to another file system',
@@ -64,7 +63,7 @@ async function freeSpace(path: string): Promise<Finding> {
 async function letterCase(path: string): Promise<Finding> {
   if (!(await ignoresCase(join(path, draftFolder)))) return ok('names', 'upper and lower case differ');
   const remedy = 'use another file system: of two assets whose ids differ only in case, the second one fails';
-  return not('note', 'names', 'the file system ignores upper and lower case', remedy);
+  return note('names', 'the file system ignores upper and lower case', remedy);
 }
 
 async function nearestParent(path: string): Promise<string> {

@@ -7,7 +7,7 @@ import {
 } from '@aws-sdk/client-s3';
 import type { Finding } from '../../floor/finding.ts';
 import { formatDuration } from '../../floor/units.ts';
-import { not, ok } from '../findings.ts';
+import { note, ok, wrong } from '../findings.ts';
 import type { LockOptions } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
 import { codeOf, isNotFound, statusOf } from './errors.ts';
@@ -78,8 +78,7 @@ export async function objectLock(bucket: ProbedBucket): Promise<Finding[]> {
   return [...(rule ? [standard] : []), ...(await settingFindings(bucket, wanted))];
 }
 
-const hasNone = not(
-  'wrong',
+const hasNone = wrong(
   what,
   'S3_OBJECT_LOCK is set, but the bucket has no Object Lock: no file can be written',
   'use a bucket that was made with Object Lock, or remove S3_OBJECT_LOCK',
@@ -111,9 +110,9 @@ async function settingFindings(
       : 'only an account with s3:BypassGovernanceRetention can remove a written file earlier';
   return [
     ok(what, meaning),
-    not('note', 'not to be undone', `${undone}; replaced and removed files stay until then, and cost storage`),
+    note('not to be undone', `${undone}; replaced and removed files stay until then, and cost storage`),
     denied
-      ? not('wrong', 'extend lock', 'the store denies a longer retention', 'allow s3:PutObjectRetention')
+      ? wrong('extend lock', 'the store denies a longer retention', 'allow s3:PutObjectRetention')
       : ok('extend lock', 'the retention of a file can be extended'),
   ];
 }

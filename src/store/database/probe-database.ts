@@ -5,7 +5,7 @@ import { clockFinding, type Finding, findingsOn } from '../../floor/finding.ts';
 import { pendingMigrations } from './migrations.ts';
 import { databaseProblem } from './unreachable.ts';
 
-const { ok, not } = findingsOn('database');
+const { note, ok, wrong } = findingsOn('database');
 
 /** The oldest PostgreSQL that is maintained, and that the tests run on. */
 const oldest = 14;
@@ -38,16 +38,16 @@ export async function* probeDatabase(options: { url: string }): AsyncGenerator<F
         found: reasonOf(error),
         remedy: 'correct the server, or DATABASE_URL',
       };
-      yield not('wrong', 'PostgreSQL', found, remedy);
+      yield wrong('PostgreSQL', found, remedy);
       return 'unusable';
     }
     const ms = Math.round(performance.now() - began);
     const version = facts.version.split(' ')[0]!;
     const found = `${version}, answers in ${Math.max(1, ms)} ms`;
     if (Number.parseInt(version, 10) < oldest) {
-      yield not('wrong', 'PostgreSQL', found, `upgrade to ${oldest} or newer`);
+      yield wrong('PostgreSQL', found, `upgrade to ${oldest} or newer`);
     } else if (!facts.writable) {
-      yield not('wrong', 'PostgreSQL', `${version}, a read-only replica`, 'point DATABASE_URL at the primary');
+      yield wrong('PostgreSQL', `${version}, a read-only replica`, 'point DATABASE_URL at the primary');
       return 'unusable';
     } else yield ok('PostgreSQL', found);
 
@@ -58,12 +58,12 @@ export async function* probeDatabase(options: { url: string }): AsyncGenerator<F
       yield ok('schema', next, 'the next start updates it');
     } else {
       const remedy = 'GRANT CREATE ON SCHEMA public to the user of DATABASE_URL';
-      yield not('wrong', 'schema', 'needs changes, and this user has no permission for them', remedy);
+      yield wrong('schema', 'needs changes, and this user has no permission for them', remedy);
     }
     if (facts.connections < 50) {
       const remedy =
         'each process opens 25 connections, or 34 without Redis: raise max_connections, or run fewer processes';
-      yield not('note', 'connections', `${facts.connections} at most`, remedy);
+      yield note('connections', `${facts.connections} at most`, remedy);
     }
     const startedAt = Date.now();
     const { rows } = await pool.query('SELECT extract(epoch FROM clock_timestamp()) * 1000 AS now');

@@ -1,6 +1,6 @@
 import { GetBucketLifecycleConfigurationCommand, type LifecycleRule } from '@aws-sdk/client-s3';
 import type { Finding } from '../../../floor/finding.ts';
-import { not, ok } from '../../findings.ts';
+import { note, ok, wrong } from '../../findings.ts';
 import { codeOf, statusOf } from '../errors.ts';
 import type { ProbedBucket } from './probed-bucket.ts';
 
@@ -30,17 +30,17 @@ export function lifecycleFindings(rules: LifecycleRule[], prefix: string): Findi
     const named = rule.ID ? `rule "${rule.ID}"` : 'a rule';
     if (rule.Expiration?.Days || rule.Expiration?.Date) {
       const when = rule.Expiration.Days ? `after ${rule.Expiration.Days} days` : 'on a date';
-      findings.push(not('wrong', 'lifecycle', `${named} removes objects ${when}`, 'exclude the mirror from this rule'));
+      findings.push(wrong('lifecycle', `${named} removes objects ${when}`, 'exclude the mirror from this rule'));
     }
     const { NoncurrentDays } = rule.NoncurrentVersionExpiration ?? {};
     if (NoncurrentDays) {
       const found = `${named} removes versions ${NoncurrentDays} days after they are replaced`;
-      findings.push(not('note', 'lifecycle', found, 'it must not be shorter than KEEP_VERSIONS'));
+      findings.push(note('lifecycle', found, 'it must not be shorter than KEEP_VERSIONS'));
     }
     const cold = rule.Transitions?.find(({ StorageClass }) => /GLACIER$|DEEP_ARCHIVE/.test(StorageClass ?? ''));
     if (cold) {
       const found = `${named} moves objects to ${cold.StorageClass}`;
-      findings.push(not('note', 'lifecycle', found, 'they cannot be read or verified there without a restore'));
+      findings.push(note('lifecycle', found, 'they cannot be read or verified there without a restore'));
     }
   }
   const clears = touching.find(
@@ -50,8 +50,7 @@ export function lifecycleFindings(rules: LifecycleRule[], prefix: string): Findi
   findings.push(
     days
       ? ok('lifecycle', `unfinished uploads in parts are removed after ${days} ${days === 1 ? 'day' : 'days'}`)
-      : not(
-          'note',
+      : note(
           'lifecycle',
           'no rule removes unfinished uploads in parts',
           'add AbortIncompleteMultipartUpload of some days: stored parts of such uploads cost storage',

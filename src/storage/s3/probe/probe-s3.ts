@@ -6,7 +6,7 @@ import {
   ListObjectVersionsCommand,
 } from '@aws-sdk/client-s3';
 import { clockFinding, type Finding } from '../../../floor/finding.ts';
-import { mirrorIdFinding, not, ok } from '../../findings.ts';
+import { mirrorIdFinding, note, ok, wrong } from '../../findings.ts';
 import { bucketIdKey } from '../../keys.ts';
 import { smallestPart } from '../../storage.ts';
 import {
@@ -35,9 +35,9 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
     const list = await listing(bucket);
     if (list) yield list.finding;
     if (list?.ends) return;
-    yield* attempt(bucket, versioning, 'note', 'versions', 's3:GetBucketVersioning');
+    yield* attempt(bucket, versioning, note, 'versions', 's3:GetBucketVersioning');
     const needs = options.objectLock ? ' and s3:PutObjectRetention' : '';
-    const level = options.objectLock ? 'wrong' : 'note';
+    const level = options.objectLock ? wrong : note;
     yield* attempt(bucket, objectLock, level, 'object lock', `s3:GetBucketObjectLockConfiguration${needs}`);
     try {
       yield* await objects(bucket);
@@ -46,21 +46,16 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
       return;
     }
     yield await mirrorId(bucket, knownId);
-    yield* attempt(bucket, parts, 'wrong', 'parts', 's3:PutObject and s3:ListMultipartUploadParts');
-    yield* attempt(bucket, storageClass, 'wrong', 'storage class', 's3:PutObject with this storage class');
-    yield* attempt(bucket, canAbortUploads, 'wrong', 'abort uploads', 's3:AbortMultipartUpload');
-    yield* attempt(bucket, openUploads, 'note', 'open uploads', 's3:ListBucketMultipartUploads');
-    yield* attempt(bucket, lifecycle, 'note', 'lifecycle', 's3:GetLifecycleConfiguration');
+    yield* attempt(bucket, parts, wrong, 'parts', 's3:PutObject and s3:ListMultipartUploadParts');
+    yield* attempt(bucket, storageClass, wrong, 'storage class', 's3:PutObject with this storage class');
+    yield* attempt(bucket, canAbortUploads, wrong, 'abort uploads', 's3:AbortMultipartUpload');
+    yield* attempt(bucket, openUploads, note, 'open uploads', 's3:ListBucketMultipartUploads');
+    yield* attempt(bucket, lifecycle, note, 'lifecycle', 's3:GetLifecycleConfiguration');
     if (bucket.behindMs !== undefined) yield clockFinding('bucket', bucket.behindMs, 'the store');
     const left = await bucket.cleanUp();
     if (left > 0) {
       const found = `${left} ${left === 1 ? 'version' : 'versions'} of ${bucket.full(probeKey)}`;
-      yield not(
-        'note',
-        'left behind',
-        found,
-        'allow s3:DeleteObjectVersion on it, unless the bucket locks its versions',
-      );
+      yield note('left behind', found, 'allow s3:DeleteObjectVersion on it, unless the bucket locks its versions');
     }
   } finally {
     await bucket.cleanUp();
@@ -68,11 +63,11 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
   }
 }
 
-/** The findings of one function, or a finding about its error. `level`: of that finding. */
+/** The findings of one function, or a finding of this level about its error. */
 async function* attempt(
   bucket: ProbedBucket,
   probe: (bucket: ProbedBucket) => Promise<Finding[]>,
-  level: 'note' | 'wrong',
+  level: typeof note,
   what: string,
   permission: string,
 ): AsyncGenerator<Finding> {
@@ -80,13 +75,13 @@ async function* attempt(
     yield* await probe(bucket);
   } catch (error) {
     if (isUnsupported(error)) {
-      yield level === 'note'
-        ? not('note', what, 'the store does not say')
-        : not('wrong', what, `the store has no multipart uploads (${codeOf(error) || statusOf(error)})`, noMultipart);
+      yield level === note
+        ? note(what, 'the store does not say')
+        : wrong(what, `the store has no multipart uploads (${codeOf(error) || statusOf(error)})`, noMultipart);
       return;
     }
     const { found, remedy } = bucket.explain(error);
-    yield not(level, what, found, statusOf(error) === 403 ? `allow ${permission}` : remedy);
+    yield level(what, found, statusOf(error) === 403 ? `allow ${permission}` : remedy);
   }
 }
 
@@ -97,7 +92,7 @@ const isDenied = (error: unknown) => statusOf(error) === 403 && codeOf(error) ==
 
 function failure(bucket: ProbedBucket, what: string, error: unknown, whenDenied: string): Finding {
   const { found, remedy } = bucket.explain(error);
-  return not('wrong', what, found, isDenied(error) ? whenDenied : remedy);
+  return wrong(what, found, isDenied(error) ? whenDenied : remedy);
 }
 
 /** Undefined if the bucket can be listed. `ends`: nothing else can work, either. */
@@ -116,7 +111,7 @@ async function versioning(bucket: ProbedBucket): Promise<Finding[]> {
   const { Status } = await bucket.client.send(new GetBucketVersioningCommand({ Bucket: bucket.options.bucket }));
   if (Status === 'Enabled') {
     const found = 'on: replaced and removed objects stay as older versions, and cost storage';
-    return [(await canListVersions(bucket)) ? ok('versions', found) : not('note', 'versions', found, toRemove)];
+    return [(await canListVersions(bucket)) ? ok('versions', found) : note('versions', found, toRemove)];
   }
   bucket.versionsStay = false;
   return [ok('versions', 'off: replaced and removed objects are gone')];
@@ -141,7 +136,7 @@ async function objects(bucket: ProbedBucket): Promise<Finding[]> {
       const { Body } = await client.send(new GetObjectCommand(probe));
       if (!Buffer.from(await Body!.transformToByteArray()).equals(content)) {
         const remedy = 'check for a proxy or a cache in front of the store';
-        return [not('wrong', 'objects', 'the bytes that were read differ from those that were written', remedy)];
+        return [wrong('objects', 'the bytes that were read differ from those that were written', remedy)];
       }
       bucket.versionsStay ??= (await removeProbes(client, probe, written)) > 0;
     }
@@ -166,12 +161,12 @@ async function checksums({ options, versionsStay }: ProbedBucket, methods: Check
   if (options.checksums === 'auto') {
     await options.memory?.keep(memoryKeyOf(options), best).catch(() => {});
     if (best !== 'none') return ok('checksums', found, best);
-    return { ...not('note', 'checksums', found, 'use a store that keeps checksums'), chosen: 'none' };
+    return { ...note('checksums', found, 'use a store that keeps checksums'), chosen: 'none' };
   }
   // Where versions stay, only the best method was tried.
   if (methods.includes(options.checksums) || versionsStay) return ok('checksums', found, options.checksums);
   const remedy = `S3_CHECKSUMS is ${options.checksums}, which the store does not support; set it to auto`;
-  return not('wrong', 'checksums', found, remedy);
+  return wrong('checksums', found, remedy);
 }
 
 async function mirrorId(bucket: ProbedBucket, knownId: string | null | undefined): Promise<Finding> {

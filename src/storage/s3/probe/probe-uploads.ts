@@ -7,7 +7,7 @@ import {
   UploadPartCommand,
 } from '@aws-sdk/client-s3';
 import type { Finding } from '../../../floor/finding.ts';
-import { not, ok } from '../../findings.ts';
+import { note, ok, wrong } from '../../findings.ts';
 import { smallestPart } from '../../storage.ts';
 import { isArchived } from '../bucket.ts';
 import { probeKey } from '../checksum-support.ts';
@@ -32,8 +32,7 @@ export async function parts(bucket: ProbedBucket): Promise<Finding[]> {
   const total = (first ? unequal : equal).reduce((sum, length) => sum + length, 0);
   if (bytes !== total) {
     return [
-      not(
-        'wrong',
+      wrong(
         'parts',
         `of ${total} bytes that were sent in parts, the store has ${bytes}`,
         'check that this is an S3 store',
@@ -46,7 +45,7 @@ export async function parts(bucket: ProbedBucket): Promise<Finding[]> {
 function partsFinding(what: string, listed: boolean | undefined, more = ''): Finding {
   if (listed) return ok('parts', `${what}, and listed${more}`);
   const but = listed === undefined ? 'cannot be listed' : 'are not listed correctly';
-  return not('note', 'parts', `${what}, but ${but}${more}`, 'an interrupted upload starts over with this store');
+  return note('parts', `${what}, but ${but}${more}`, 'an interrupted upload starts over with this store');
 }
 
 /** One upload of parts of these lengths. `listed` is undefined where the store cannot list parts. */
@@ -87,10 +86,10 @@ export async function storageClass(bucket: ProbedBucket): Promise<Finding[]> {
     await bucket.beginUpload({ media: true });
   } catch (error) {
     if (statusOf(error) !== 400) throw error;
-    return [not('wrong', what, `the store refuses the storage class ${storageClass}`, 'correct S3_STORAGE_CLASS')];
+    return [wrong(what, `the store refuses the storage class ${storageClass}`, 'correct S3_STORAGE_CLASS')];
   }
   if (!isArchived({ StorageClass: storageClass as never })) return [ok(what, `media is stored as ${storageClass}`)];
-  return [not('note', what, `media is stored as ${storageClass}: it cannot be read or verified without a restore`)];
+  return [note(what, `media is stored as ${storageClass}: it cannot be read or verified without a restore`)];
 }
 
 /** Whether an upload in parts can be ended without an object. */
@@ -102,7 +101,7 @@ export async function canAbortUploads(bucket: ProbedBucket): Promise<Finding[]> 
   } catch (error) {
     if (!isUnsupported(error)) throw error;
     const remedy = 'the parts of interrupted uploads stay in the store; remove them there';
-    return [not('wrong', 'abort uploads', 'the store cannot abort an upload in parts', remedy)];
+    return [wrong('abort uploads', 'the store cannot abort an upload in parts', remedy)];
   }
   const left = await client.send(new ListPartsCommand({ ...probe, UploadId })).then(
     () => true,
@@ -110,12 +109,7 @@ export async function canAbortUploads(bucket: ProbedBucket): Promise<Finding[]> 
   );
   if (left)
     return [
-      not(
-        'note',
-        'abort uploads',
-        'an aborted upload still exists',
-        'add a lifecycle rule that removes incomplete uploads',
-      ),
+      note('abort uploads', 'an aborted upload still exists', 'add a lifecycle rule that removes incomplete uploads'),
     ];
   bucket.uploads.delete(UploadId);
   return [ok('abort uploads', 'an aborted upload in parts is removed')];
@@ -133,5 +127,5 @@ export async function openUploads({ client, options }: ProbedBucket): Promise<Fi
   }
   if (old === 0) return [ok('open uploads', open === 0 ? 'none' : `${open}, none older than a day`)];
   const found = `${open}, of which ${old} are older than a day`;
-  return [not('note', 'open uploads', found, 'a running asset-mirror removes its own')];
+  return [note('open uploads', found, 'a running asset-mirror removes its own')];
 }
