@@ -21,7 +21,7 @@ import { Dispatcher } from './queue/dispatcher.ts';
 import { Leases } from './queue/leases.ts';
 import { startPruning } from './queue/prune-records.ts';
 import { openStorage } from './storage/open.ts';
-import type { Horizon } from './store/database/correct-future.ts';
+import type { LongestWaits } from './store/database/correct-future.ts';
 import type { SyncDeps } from './sync/deps.ts';
 import { startDrills } from './verify/drill/run-drills.ts';
 import { startWritingAuditLog } from './verify/publish/write-audit-log.ts';
@@ -52,8 +52,8 @@ export async function startWorkers(context: Context) {
   const libraryBreaker = createLibraryBreaker({ ...context, onChange });
   const { instance, transfer, keepVersions, goneRetention, sync, filters } = config;
   const { perConnection } = transfer;
-  const horizon = horizonOf(config);
-  const dispatcher = new Dispatcher({ ...context, intervals: sync, breaker, perConnection, horizon });
+  const longestWaits = longestWaitsOf(config);
+  const dispatcher = new Dispatcher({ ...context, intervals: sync, breaker, perConnection, longestWaits });
   context.limiter.afterPause(() => dispatcher.wake());
   const outages = createOutageDetector();
   const withToken: Access = (connectionId, call, options) =>
@@ -182,7 +182,7 @@ const drillDeps = ({ config, store, log }: Context) => ({
 });
 
 /** How far ahead times are planned at most: the longest waits, each with up to a quarter of jitter. */
-function horizonOf({ processing, transcripts, sync, drillInterval, transfer }: Context['config']): Horizon {
+function longestWaitsOf({ processing, transcripts, sync, drillInterval, transfer }: Context['config']): LongestWaits {
   const retry = 1.25 * Math.max(longestWait, 2 * (transfer.minRate?.windowMs ?? 0));
   return {
     lease: 60_000,

@@ -2,7 +2,7 @@ import { every, type Repeated } from '../floor/every.ts';
 import type { Log } from '../floor/log.ts';
 import type { Timings } from '../floor/timings.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
-import type { Horizon } from '../store/database/correct-future.ts';
+import type { LongestWaits } from '../store/database/correct-future.ts';
 import type { Store } from '../store/store.ts';
 import type { SyncIntervals } from '../store/syncs/schedule.ts';
 import type { Queues } from './queues.ts';
@@ -27,7 +27,7 @@ export interface DispatcherOptions {
   breaker: CircuitBreaker;
   log: Log;
   perConnection: number;
-  horizon: Horizon;
+  longestWaits: LongestWaits;
   timings: Timings;
 }
 
@@ -125,8 +125,8 @@ export class Dispatcher {
   }
 
   async #correctTimes(): Promise<void> {
-    const { store, horizon, log } = this.#options;
-    const corrected = await store.correctFuture(horizon);
+    const { store, longestWaits, log } = this.#options;
+    const corrected = await store.correctFuture(longestWaits);
     if (Object.keys(corrected).length > 0) {
       log.warn({ event: 'time.corrected', ...corrected }, 'stored times in the future corrected');
     }

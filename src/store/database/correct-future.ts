@@ -5,7 +5,7 @@ import type { Database } from './schema.ts';
 import { inMs as ahead } from './time.ts';
 
 /** How far ahead times are planned at most, in milliseconds. */
-export interface Horizon {
+export interface LongestWaits {
   /** Until a lease ends, unless its holder renews it. */
   lease: number;
   /** Until a delayed connection continues. */
@@ -25,9 +25,9 @@ export interface Horizon {
  * now, and leases end as if renewed now. Locked connections, assets, files and deliveries are left to the next call. Returns the
  * corrected rows by table, if any.
  */
-export async function correctFuture(db: Database, horizon: Horizon): Promise<Record<string, number>> {
+export async function correctFuture(db: Database, longestWaits: LongestWaits): Promise<Record<string, number>> {
   const rows: Record<string, number> = {};
-  for (const [table, statement] of Object.entries(corrections(horizon))) {
+  for (const [table, statement] of Object.entries(corrections(longestWaits))) {
     const corrected = rowsWritten(await statement.execute(db));
     if (corrected > 0) rows[table] = corrected;
   }
@@ -47,8 +47,8 @@ const correctRuns = (table: string, lease: number) => sql`
   WHERE ${isBeyond('requested_at', 0)} OR ${isBeyond('started_at', 0)} OR ${isBeyond('finished_at', 0)} OR ${isBeyond('until', lease)}`;
 
 /** One statement for each table, or for each kind of time in it. */
-function corrections(horizon: Horizon) {
-  const { lease, pause, asset, transcript, delivery, chore } = horizon;
+function corrections(longestWaits: LongestWaits) {
+  const { lease, pause, asset, transcript, delivery, chore } = longestWaits;
   const isWrong = sql`(${isBeyond('next_at', asset)} OR ${isBeyond('lease_until', lease)} OR ${isBeyond('queued_at', 0)}
     OR ${isBeyond('processing_since', 0)} OR ${isBeyond('transcript_deadline', transcript)})`;
   return {

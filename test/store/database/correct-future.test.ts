@@ -6,7 +6,7 @@ const opened = await newStoreAndClient();
 const { store, client } = opened;
 afterAll(() => opened.close());
 const minute = 60_000;
-const horizon = {
+const longestWaits = {
   lease: minute,
   pause: 60 * minute,
   asset: 90 * minute,
@@ -43,7 +43,7 @@ async function newAsset(change: string): Promise<string> {
 test('an inventory that was written in the future is forgotten, so that its day gets one', async () => {
   await client.query(`INSERT INTO inventories (day, written_at) VALUES (current_date - 1, now() - interval '1 day'),
     (current_date + 2, now() + interval '2 days')`);
-  expect(await store.correctFuture(horizon)).toMatchObject({ inventoryDays: 1 });
+  expect(await store.correctFuture(longestWaits)).toMatchObject({ inventoryDays: 1 });
   const { rows } = await client.query('SELECT count(*)::int AS days FROM inventories WHERE written_at <= now()');
   expect(rows).toEqual([{ days: 1 }]);
   await client.query('DELETE FROM inventories');
@@ -56,7 +56,7 @@ test('replacements that were found or released in the future can be accepted, an
      SELECT id, company_id, now() + interval '1 year', now() + interval '1 year' FROM assets WHERE id = $1`,
     [id],
   );
-  expect(await store.correctFuture(horizon)).toEqual({ replacements: 1 });
+  expect(await store.correctFuture(longestWaits)).toEqual({ replacements: 1 });
   const { rows } = await client.query('SELECT FROM replacements WHERE found_at <= now() AND released_at <= now()');
   expect(rows).toHaveLength(1);
   await client.query('DELETE FROM replacements');
@@ -76,19 +76,19 @@ test('files that were mirrored or verified in the future are found by a restore 
      SELECT id, mirrored_at, company_id, mirrored_at - interval '1 h', '{}', media, '[]', 0 FROM assets WHERE id = $1`,
     [mirrored],
   );
-  expect(await store.correctFuture(horizon)).toEqual({ files: 3, versions: 1 });
+  expect(await store.correctFuture(longestWaits)).toEqual({ files: 3, versions: 1 });
   expect(await ahead('assets', mirrored, 'mirrored_at')).toEqual([0]);
   expect(await ahead('assets', verified, 'mirrored_at', 'verified_at')).toEqual([-60, 0]);
   expect(await ahead('assets', damaged, 'unverifiable_at')).toEqual([0]);
   const [version] = await store.versions.ofAsset(mirrored);
   expect(version!.mirroredAt.getTime()).toBeLessThanOrEqual((await store.assets.get(mirrored))!.mirroredAt!.getTime());
-  expect(await store.correctFuture(horizon)).toEqual({});
+  expect(await store.correctFuture(longestWaits)).toEqual({});
 });
 
 test('a date of deletion in the future stays, so that a clock that was behind makes no file due for removal', async () => {
   const gone = await newAsset(`state = 'gone', next_at = NULL, mirrored_at = now() - interval '1 h'`);
   await client.query(`UPDATE assets SET gone_at = now() + interval '1 year' WHERE id = $1`, [gone]);
-  expect(await store.correctFuture(horizon)).toEqual({});
+  expect(await store.correctFuture(longestWaits)).toEqual({});
   const [minutes] = await ahead('assets', gone, 'gone_at');
   expect(minutes).toBeGreaterThan(300 * 24 * 60);
 });
@@ -107,7 +107,7 @@ test('verifications and drills of the future do not hide what later ones find', 
   await client.query(`
     INSERT INTO drills (id, sample, scheduled, status, owner, until)
     VALUES ('d', 1, true, 'running', 'x', now() + interval '1 year')`);
-  expect(await store.correctFuture(horizon)).toEqual({ verifications: 1, drills: 1 });
+  expect(await store.correctFuture(longestWaits)).toEqual({ verifications: 1, drills: 1 });
   expect(await ahead('verifications', 'v', 'requested_at', 'started_at', 'finished_at', 'until')).toEqual([
     0,
     0,
@@ -140,7 +140,7 @@ test('times further ahead than anything is planned are corrected; other times an
   await client.query(`INSERT INTO store_proofs VALUES ('s3://bucket', 'etag', now() + interval '2 h')`);
   await client.query(`INSERT INTO chores VALUES ('uploads', now() + interval '3 days')`);
 
-  expect(await store.correctFuture(horizon)).toEqual({
+  expect(await store.correctFuture(longestWaits)).toEqual({
     connections: 1,
     access: 1,
     syncs: 1,
@@ -162,5 +162,5 @@ test('times further ahead than anything is planned are corrected; other times an
   expect(await ahead('assets', queued, 'queued_at', 'lease_until')).toEqual([0, 1]);
   expect(await ahead('assets', film, 'processing_since', 'transcript_deadline')).toEqual([0, 120]);
   expect(await ahead('assets', legitimate, 'next_at')).toEqual([75]);
-  expect(await store.correctFuture(horizon)).toEqual({});
+  expect(await store.correctFuture(longestWaits)).toEqual({});
 });
