@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-import { versionName } from './version-name.ts';
 
 /** Keys in the bucket. All functions are pure: the same asset always gets the same key. */
 
@@ -41,6 +40,9 @@ export const auditKey = (day: string, number: number) =>
 
 /** The report of a restore drill. `number`: 1, or more if there was one on that day before. */
 export const drillKey = (day: string, number: number) => `${ours}drills/${day}${number > 1 ? `.${number}` : ''}.json`;
+
+/** The name of a superseded file, by the time at which it was replaced: `20260131T120000000Z`. Some file systems refuse colons. */
+export const versionName = (replacedAt: Date) => replacedAt.toISOString().replace(/[-:.]/g, '');
 
 /** The keys of a superseded file: of its record, and of the copies of its objects. */
 export const versionKeys = {

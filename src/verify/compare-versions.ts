@@ -1,8 +1,7 @@
 import type { ComparedObject } from '../floor/compared-object.ts';
 import { concurrently } from '../floor/concurrently.ts';
-import { versionKeys } from '../storage/keys.ts';
+import { versionKeys, versionName } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
-import { versionName } from '../storage/version-name.ts';
 import type {
   AssetVersion,
   ObjectKind,

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { versionName } from '../../storage/version-name.ts';
+import { versionName } from '../../storage/keys.ts';
 import type { AssetVersion } from '../../store/database/schema.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { count, reasonAnswer, shownReason, time } from '../fields.ts';

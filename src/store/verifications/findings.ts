@@ -52,7 +52,7 @@ const isCheckedAgain = sql`EXISTS (
   WHERE w.status = 'done' AND w.started_at > f.begun AND (w.connection_id IS NULL OR w.connection_id = a.connection_id)
     AND (w.options @> '{"deep": true}' OR NOT f.needs_deep) AND (f.is_repairable OR NOT w.options ? 'scheduled'))`;
 
-/** The superseded file is still kept. `version`: its name, see storage/version-name.ts. */
+/** The superseded file is still kept. `version`: its name, see storage/keys.ts. */
 const isKept = sql`EXISTS (
   SELECT FROM asset_versions v WHERE v.asset_id = f.asset_id AND NOT ${isBeingRemoved}
     AND to_char(v.replaced_at AT TIME ZONE 'UTC', 'YYYYMMDD"T"HH24MISSMS"Z"') = f.reason->>'version')`;

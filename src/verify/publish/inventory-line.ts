@@ -1,5 +1,5 @@
 import { renderReason } from '../../floor/reasons.ts';
-import { versionName } from '../../storage/version-name.ts';
+import { versionName } from '../../storage/keys.ts';
 import type { AssetVersion } from '../../store/database/schema.ts';
 import type { AssetContents } from '../../store/verifications/contents.ts';
 import type { Expected } from '../expected-objects.ts';

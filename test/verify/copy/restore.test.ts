@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import { HeadObjectCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openDirectory } from '../../../src/storage/directory/directory.ts';
-import { versionName } from '../../../src/storage/version-name.ts';
+import { versionName } from '../../../src/storage/keys.ts';
 import type { Selection } from '../../../src/verify/copy/select-copies.ts';
 import { newBucket } from '../../storage/grounds.ts';
 import { contentOf } from '../../support/mirror.ts';

@@ -1,7 +1,7 @@
 // @module-tag slow
 import { readdir } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { versionName } from '../../../src/storage/version-name.ts';
+import { versionName } from '../../../src/storage/keys.ts';
 import type { Stage } from '../../support/stage.ts';
 import { newRestoring, type Restoring, sources } from './restoring.ts';
 
