@@ -78,12 +78,8 @@ export class Connections {
   }
 
   end(connections: Connection[]): Promise<void> {
-    return this.#store.change((changes) =>
-      this.#end(
-        changes,
-        connections.map(({ id }) => id),
-      ),
-    );
+    const ids = connections.map(({ id }) => id);
+    return this.#store.change((changes) => this.#end(changes, ids));
   }
 
   /** Ends the connection of a refresh token, even if the token was just replaced. */

@@ -10,18 +10,36 @@ type Fields = { next?: unknown; email?: unknown; password?: unknown };
 export function registerSignIn(server: FastifyInstance, service: Service, sessions: Sessions): void {
   const attempts = new Attempts(service.clock);
 
+  function sendForm(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    { next, email }: Fields,
+    status: number,
+    problem?: string,
+  ): FastifyReply {
+    const path = ownPath(next);
+    const clientId = new URLSearchParams(path.split('?')[1]).get('client_id');
+    const form = {
+      csrf: sessions.csrf(request, reply),
+      next: path,
+      app: clientId === null ? undefined : service.accounts.registration(clientId)?.name,
+      email: typeof email === 'string' ? email : undefined,
+      problem,
+    };
+    return sendPage(reply, { ...signInPage(form), status });
+  }
+
   server.get('/sign-in', async (request, reply) => {
     const fields = request.query as Fields;
     if (sessions.user(request)) return reply.redirect(service.addresses.app + ownPath(fields.next), 303);
-    return sendForm(service, sessions, request, reply, fields, 200);
+    return sendForm(request, reply, fields, 200);
   });
 
   server.post('/sign-in', async (request, reply) => {
     sessions.checkCsrf(request);
     const fields = request.body as Fields;
     const { next, email, password } = fields;
-    const refuse = (status: number, problem: string) =>
-      sendForm(service, sessions, request, reply, fields, status, problem);
+    const refuse = (status: number, problem: string) => sendForm(request, reply, fields, status, problem);
     if (typeof email !== 'string' || typeof password !== 'string') {
       return refuse(400, 'Enter your email address and password.');
     }
@@ -42,27 +60,6 @@ export function registerSignIn(server: FastifyInstance, service: Service, sessio
     await sessions.signOut(request, reply);
     return reply.redirect(`${service.addresses.app}/sign-in`, 303);
   });
-}
-
-async function sendForm(
-  service: Service,
-  sessions: Sessions,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  { next, email }: Fields,
-  status: number,
-  problem?: string,
-): Promise<FastifyReply> {
-  const path = ownPath(next);
-  const clientId = new URLSearchParams(path.split('?')[1]).get('client_id');
-  const form = {
-    csrf: sessions.csrf(request, reply),
-    next: path,
-    app: clientId === null ? undefined : service.accounts.registration(clientId)?.name,
-    email: typeof email === 'string' ? email : undefined,
-    problem,
-  };
-  return sendPage(reply, { ...signInPage(form), status });
 }
 
 /** A path of this server, so that nobody is redirected elsewhere. To a browser, `//host` and `/\host` are other sites. */
