@@ -6,7 +6,7 @@ import { expectedOf } from './expected-objects.ts';
 
 /** The objects of an asset, to be requested from the bucket. */
 export const pairsOf = (asset: AssetContents): Pair[] =>
-  expectedOf(asset).map((left) => ({ key: left.key, left, right: 'unlisted' }));
+  expectedOf(asset).map((expected) => ({ key: expected.key, expected, listed: 'unlisted' }));
 
 /** Requests each object of an asset from the bucket. The findings are in the order of the keys. */
 export async function compareAsset(

@@ -16,12 +16,12 @@ export interface CompareDeps {
   storage: Storage;
 }
 
-/** The expected object (left) and the listed object (right) at a key. */
+/** The expected object and the listed object at a key. */
 export interface Pair {
   key: string;
-  left?: Expected;
+  expected?: Expected;
   /** `unlisted`: to be requested from the bucket. */
-  right?: StoredObject | 'unlisted';
+  listed?: StoredObject | 'unlisted';
 }
 
 /** Objects that are read at once. */
@@ -52,13 +52,17 @@ export async function compareObjects(
   options: Options,
 ): Promise<{ findings: Finding[]; learned: Learned }> {
   const learned: Learned = { verified: [], copied: [], hashed: [] };
-  const foreign = options.skipForeign ? [] : batch.filter(({ left }) => !left).map(({ key }) => key);
+  const foreign = options.skipForeign ? [] : batch.filter(({ expected }) => !expected).map(({ key }) => key);
   const owned = await ownedAmong(deps.store, foreign);
-  const findings = await concurrently(batch, readers, async ({ key, left, right }): Promise<Finding | undefined> => {
-    if (left) return compareExpected(deps, left, right, { ...options, learned });
-    if (options.skipForeign || owned.has(key)) return undefined;
-    return { ...verificationLine('+', { code: 'foreign_object' }), key: storable(key) };
-  });
+  const findings = await concurrently(
+    batch,
+    readers,
+    async ({ key, expected, listed }): Promise<Finding | undefined> => {
+      if (expected) return compareExpected(deps, expected, listed, { ...options, learned });
+      if (options.skipForeign || owned.has(key)) return undefined;
+      return { ...verificationLine('+', { code: 'foreign_object' }), key: storable(key) };
+    },
+  );
   return { findings: findings.filter((finding) => finding !== undefined), learned };
 }
 

@@ -100,29 +100,29 @@ function beginningsOf(key: string): string[] {
   return characters.map((_, index) => characters.slice(0, index + 1).join(''));
 }
 
-/** Merges two sequences that are sorted by key: entries with the same key are one pair. */
-export async function* sideBySide<L extends { key: string }, R extends { key: string }>(
-  left: AsyncIterable<L>,
-  right: AsyncIterable<R>,
-): AsyncGenerator<{ key: string; left?: L; right?: R }> {
-  const lefts = left[Symbol.asyncIterator]();
-  const rights = right[Symbol.asyncIterator]();
+/** Merges expected and listed objects, both sorted by key: those with the same key are one pair. */
+export async function* sideBySide<E extends { key: string }, L extends { key: string }>(
+  expected: AsyncIterable<E>,
+  listed: AsyncIterable<L>,
+): AsyncGenerator<{ key: string; expected?: E; listed?: L }> {
+  const left = expected[Symbol.asyncIterator]();
+  const right = listed[Symbol.asyncIterator]();
   try {
-    let [l, r] = await Promise.all([lefts.next(), rights.next()]);
+    let [l, r] = await Promise.all([left.next(), right.next()]);
     while (!l.done || !r.done) {
       const order = l.done ? 1 : r.done ? -1 : compareKeys(l.value.key, r.value.key);
       if (order < 0) {
-        yield { key: l.value!.key, left: l.value as L };
-        l = await lefts.next();
+        yield { key: l.value!.key, expected: l.value as E };
+        l = await left.next();
       } else if (order > 0) {
-        yield { key: r.value!.key, right: r.value as R };
-        r = await rights.next();
+        yield { key: r.value!.key, listed: r.value as L };
+        r = await right.next();
       } else {
-        yield { key: l.value!.key, left: l.value as L, right: r.value as R };
-        [l, r] = await Promise.all([lefts.next(), rights.next()]);
+        yield { key: l.value!.key, expected: l.value as E, listed: r.value as L };
+        [l, r] = await Promise.all([left.next(), right.next()]);
       }
     }
   } finally {
-    await Promise.allSettled([lefts.return?.(), rights.return?.()]);
+    await Promise.allSettled([left.return?.(), right.return?.()]);
   }
 }

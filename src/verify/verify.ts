@@ -191,7 +191,7 @@ async function compareBatch(
   const { findings, learned } = await compareObjects(at.deps, batch, { ...run.options, skipForeign, counts, signal });
   // Without the right disk or bucket, everything would be missing or different.
   if (differencesAmong(findings).some(({ mark }) => mark !== '+')) await storage.check();
-  for (const { left } of batch) if (left?.kind === 'media') counts.assets++;
+  for (const { expected } of batch) if (expected?.kind === 'media') counts.assets++;
   await store.contents.verified(learned.verified);
   await store.contents.copied(learned.copied);
   await store.contents.hashed(learned.hashed);

@@ -24,7 +24,7 @@ describe('merging two sequences', () => {
         const pairs = await all(sideBySide(each(left.map((key) => ({ key }))), each(right.map((key) => ({ key })))));
         expect(pairs.map(({ key }) => key)).toEqual([...new Set([...left, ...right])].sort(compareKeys));
         for (const pair of pairs) {
-          expect([pair.left?.key, pair.right?.key]).toEqual([
+          expect([pair.expected?.key, pair.listed?.key]).toEqual([
             left.includes(pair.key) ? pair.key : undefined,
             right.includes(pair.key) ? pair.key : undefined,
           ]);
