@@ -4,6 +4,7 @@ import type { Connection } from '../../store/database/schema.ts';
 import { type Amount, fetched, type PlanKind, type PlanProgress, plan, planKinds } from '../../sync/plan-full-sync.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { text } from '../fields.ts';
+import { recentRate } from '../status/recent-rate.ts';
 import { existingConnection, notActive } from './connections.ts';
 
 export const planQuery = z.strictObject({ connectionId: text.optional() });
@@ -58,19 +59,13 @@ type Deps = Pick<
   'store' | 'client' | 'access' | 'filters' | 'transcripts' | 'thumbnails' | 'traffic' | 'ownBandwidth'
 >;
 
-/** Transfers of this time determine the estimated rate. */
-const recentMs = 60_000;
-/** Seconds of transfers before a rate is estimated. */
-const soonestEstimate = 5;
-
 export function planOperations(deps: Deps) {
   const { store } = deps;
 
   /** Bytes per second: measured while there are transfers, otherwise the limit of one process; null: unknown. */
   async function rate(connections: Connection[]) {
-    const recent = await store.assets.recent(recentMs);
-    const flowing = Math.max(recent.bytes / recent.seconds, deps.traffic());
-    if (recent.seconds >= soonestEstimate && flowing > 0) return { bytesPerSecond: flowing, from: 'measured' as const };
+    const { bytesPerSecond, isEarly } = await recentRate(store, deps.traffic);
+    if (!isEarly && bytesPerSecond > 0) return { bytesPerSecond, from: 'measured' as const };
     const ofProcess = bandwidthAt((await store.settings.bandwidth()) ?? deps.ownBandwidth) ?? Number.POSITIVE_INFINITY;
     const ofConnections = connections.reduce(
       (sum, { settings }) => sum + (bandwidthAt(bandwidthIn(settings.bandwidth)) ?? Number.POSITIVE_INFINITY),
@@ -95,9 +90,7 @@ export function planOperations(deps: Deps) {
           ? (await store.connections.list()).filter(({ status }) => status === 'active')
           : [await existingConnection(store, connectionId)];
       const [connection] = connections;
-      if (connection && connection.status !== 'active') {
-        throw notActive(connection);
-      }
+      if (connection && connection.status !== 'active') throw notActive(connection);
       return async (options: { signal: AbortSignal; report: (progress: PlanProgress) => void }): Promise<Plan> => {
         const { rows, ...rest } = await plan({ ...deps, withToken: deps.access }, connections, options);
         const byKind = Object.fromEntries(planKinds.map((kind) => [kind, { assets: 0, bytes: 0 }])) as Record<

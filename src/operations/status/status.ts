@@ -5,9 +5,7 @@ import { scrubStatus, scrubStatusOf } from '../assurance/scrub.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { count, stateCounts } from '../fields.ts';
 import { nextWeekOf } from '../removal/removals.ts';
-
-/** Seconds of transfers before the time left is estimated. */
-const soonestEstimate = 5;
+import { recentRate } from './recent-rate.ts';
 
 const open = z.object({ waiting: count, running: count });
 
@@ -79,7 +77,7 @@ export function statusOperations(
           counts: await at.counts.totals(),
           versions: await at.versions.total(),
           outstanding: await at.counts.outstanding(),
-          recent: await at.assets.recent(60_000),
+          rate: await recentRate(at, options.traffic),
           syncs: await at.syncs.countOpen(),
           verifications: await at.verifications.open(),
           scrub: await at.scrub.progress(),
@@ -90,12 +88,10 @@ export function statusOperations(
         within(5000, options.bucketTrouble()),
         store.now(),
       ]);
-      const { connections, troubled, counts, versions, outstanding, recent, syncs, verifications } = records;
+      const { connections, troubled, counts, versions, outstanding, syncs, verifications } = records;
+      const { isEarly, ...rate } = records.rate;
       const states = byState(counts);
       const total = counts.reduce((sum, row) => (row.skipped ? sum : sum + row.count), 0);
-      // Large files count during their transfer if this process transfers them, and always when they are done.
-      const bytesPerSecond = Math.max(recent.bytes / recent.seconds, options.traffic());
-      const rate = { assetsPerSecond: recent.count / recent.seconds, bytesPerSecond };
       return {
         connections: { active: 0, paused: 0, disconnected: 0, ...connections, troubled },
         assets: { total, expected: expectedOf(states), byState: states, skipped: skipped(counts) },
@@ -108,7 +104,7 @@ export function statusOperations(
           sidecars: outstanding.sidecars,
         },
         rate,
-        timeLeft: recent.seconds < soonestEstimate && outstanding.count > 0 ? null : timeLeft(outstanding, rate),
+        timeLeft: isEarly && outstanding.count > 0 ? null : timeLeft(outstanding, rate),
         syncs,
         verifications,
         removals: {
