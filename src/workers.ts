@@ -3,6 +3,7 @@ import type { Context } from './context.ts';
 import { startApplyingFilters } from './filters/apply-filters.ts';
 import { longestRepeatedWait, longestWait } from './floor/errors.ts';
 import { neverSent } from './floor/network-problem.ts';
+import { dayMs } from './floor/units.ts';
 import { openJobs } from './jobs.ts';
 import type { MirrorDeps } from './mirror/deps.ts';
 import { startExtendingLocks } from './mirror/extend-locks.ts';
@@ -190,6 +191,6 @@ function longestWaitsOf({ processing, transcripts, sync, drillInterval, transfer
     asset: Math.max(retry, longestRepeatedWait, processing.poll, transcripts.delay),
     transcript: transcripts.giveUp,
     delivery: longestWebhookWait * 1.25,
-    chore: Math.max(24 * 3_600_000, sync.reconcileInterval, drillInterval ?? 0),
+    chore: Math.max(dayMs, sync.reconcileInterval, drillInterval ?? 0),
   };
 }

@@ -1,6 +1,7 @@
 import { Superseded } from '../../floor/errors.ts';
 import type { Log } from '../../floor/log.ts';
 import type { Tags } from '../../floor/tags.ts';
+import { dayMs } from '../../floor/units.ts';
 import type { OAuthClient } from '../../oauth/client.ts';
 import { openPair, purposeOf } from '../../oauth/pair.ts';
 import type { Sealer } from '../../oauth/seal.ts';
@@ -30,7 +31,7 @@ export type Finished =
   | { kind: 'superseded' };
 
 /** A consent is given up if for this long it could not be finished, or its grant could not be revoked. */
-export const giveUpMs = 24 * 3_600_000;
+export const giveUpMs = dayMs;
 /** How long a consent waits for its next try, unless the library named another time. */
 export const retryMs = 15_000;
 

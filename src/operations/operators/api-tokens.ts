@@ -2,6 +2,7 @@ import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import { redact } from '../../floor/errors.ts';
 import { type Operator, roles } from '../../floor/roles.ts';
+import { dayMs } from '../../floor/units.ts';
 import type { ApiToken } from '../../store/database/schema.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { text, time } from '../fields.ts';
@@ -80,7 +81,7 @@ export function apiTokenOperations({ store }: Pick<OperationsDeps, 'store'>) {
         hash: hashOf(token),
         beginning: token.slice(0, beginningLength),
         createdBy: creator.name,
-        expiresAt: new Date(Date.now() + expiresInDays * 86_400_000),
+        expiresAt: new Date(Date.now() + expiresInDays * dayMs),
       });
       if (!added) {
         throw new Refused(

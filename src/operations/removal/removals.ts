@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { Operator } from '../../floor/roles.ts';
+import { dayMs } from '../../floor/units.ts';
 import type { Asset } from '../../store/database/schema.ts';
 import { holdKinds } from '../../store/removals/holds.ts';
 import type { Store } from '../../store/store.ts';
@@ -8,7 +9,6 @@ import type { OperationsDeps } from '../deps.ts';
 import { count, isoTimes, text, time } from '../fields.ts';
 import { Refused } from '../refused.ts';
 
-const week = 7 * 86_400_000;
 /** Assets that are named one by one. */
 const mostNamed = 100;
 
@@ -65,7 +65,7 @@ export async function nextWeekOf(store: Store, goneRetention: number) {
   const isForever = !Number.isFinite(goneRetention);
   const { assets, bytes, first, held } = isForever
     ? { assets: 0, bytes: 0, first: [], held: [] }
-    : await store.removals.upcoming(goneRetention, week, mostNamed);
+    : await store.removals.upcoming(goneRetention, 7 * dayMs, mostNamed);
   return {
     goneRetentionSeconds: isForever ? null : goneRetention / 1000,
     nextWeek: { assets, bytes, first: first.map(isoTimes) },
