@@ -7,9 +7,10 @@ import { allowedReturnUrl, withOutcome } from '../oauth/return-url.ts';
 import { openConnectLink } from '../operations/connections/connect-links.ts';
 import { acceptConsent, finishConsents, useAttempt } from '../operations/connections/consents.ts';
 import type { ConsentDeps } from '../operations/connections/finish-consent.ts';
-import { basePath } from './base-path.ts';
 import * as pages from './connect-pages.ts';
 import { page, pageHeaders } from './pages.ts';
+import { cookieAt } from './public-url.ts';
+import { openJson, sealJson } from './sealed-json.ts';
 
 export interface ConnectDeps extends ConsentDeps {
   publicUrl: string;
@@ -71,6 +72,7 @@ const cookieName = 'asset_mirror_connect';
 /** Keeps the page of a finished connect, for a browser that loads it again. */
 const doneCookieName = 'asset_mirror_connected';
 const donePurpose = 'connected page';
+const done = z.object({ state: z.string(), content: z.custom<pages.ConnectPage>() });
 
 /**
  * The connect flow (spec, section 5): a signed link → the consent page with PKCE and state → back with a code → tokens and
@@ -82,7 +84,7 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
     finishing = finishConsents(deps);
   });
   app.addHook('onClose', () => finishing?.stop());
-  const cookie = cookieOf(deps);
+  const cookie = cookieAt(deps.publicUrl, '/oauth/callback');
 
   app.get('/connect', { schema: schemas.connect }, async (request, reply) => {
     const { link } = request.query as z.infer<typeof connectQuery>;
@@ -97,8 +99,8 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
 
   app.get('/oauth/callback', { schema: schemas.callback }, async (request, reply) => {
     const query = request.query as z.infer<typeof callbackQuery>;
-    const done = shownBefore(deps, request, query.state);
-    if (done) return show(reply, pages.again(done));
+    const shown = shownBefore(deps, request, query.state);
+    if (shown) return show(reply, pages.again(shown));
     const sealed = request.cookies[cookieName];
     const attempt =
       sealed === undefined || query.state === undefined ? undefined : await useAttempt(deps, sealed, query.state);
@@ -110,7 +112,7 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
       return show(reply, { ...content, action: { href: linkTo(deps, attempt.link), label: 'Try again' } });
     }
     if (content.status < 300) {
-      const kept = deps.sealer.seal(donePurpose, JSON.stringify({ state: attempt.state, content }));
+      const kept = sealJson(deps.sealer, donePurpose, { state: attempt.state, content });
       reply.setCookie(doneCookieName, kept, { ...cookie, maxAge: 600 });
     }
     return show(reply, content);
@@ -119,14 +121,6 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
 
 const redirectUriOf = ({ publicUrl }: ConnectDeps) => `${publicUrl}/oauth/callback`;
 const linkTo = ({ publicUrl }: ConnectDeps, link: string) => `${publicUrl}/connect?link=${link}`;
-
-const cookieOf = ({ publicUrl }: ConnectDeps) => ({
-  path: `${basePath(publicUrl)}/oauth/callback`,
-  httpOnly: true,
-  // The library sends the browser back by a top-level GET, which Lax lets through.
-  sameSite: 'lax' as const,
-  secure: publicUrl.startsWith('https:'),
-});
 
 const show = (reply: FastifyReply, content: pages.ConnectPage) =>
   reply.code(content.status).headers(pageHeaders).send(page(content));
@@ -187,13 +181,6 @@ async function finish(
 
 /** The page that this browser got for this state, if any. */
 function shownBefore({ sealer }: ConnectDeps, request: FastifyRequest, state: string | undefined) {
-  try {
-    const done = JSON.parse(sealer.open(donePurpose, request.cookies[doneCookieName]!)) as {
-      state: string;
-      content: pages.ConnectPage;
-    };
-    return done.state === state ? done.content : undefined;
-  } catch {
-    return undefined;
-  }
+  const found = openJson(sealer, donePurpose, done, request.cookies[doneCookieName]);
+  return found?.state === state ? found?.content : undefined;
 }

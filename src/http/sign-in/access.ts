@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Permissions } from '../../operations/operators/permissions.ts';
 import { Refused } from '../../operations/refused.ts';
-import { basePath } from '../base-path.ts';
+import { basePath } from '../public-url.ts';
 import type { Authentication } from './authenticate.ts';
 
 export interface AccessDeps {

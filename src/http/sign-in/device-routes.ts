@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import { Refused } from '../../operations/refused.ts';
+import { openJson, sealJson } from '../sealed-json.ts';
 import type { SignInDeps } from './deps.ts';
 import type { SignInLimit } from './limit.ts';
 import type { Provider } from './provider.ts';
@@ -27,7 +28,7 @@ export function deviceRoutes(
     });
     const until = Date.now() + answer.expires_in * 1000;
     return {
-      device: sealer.seal(purpose, JSON.stringify({ deviceCode: answer.device_code, until })),
+      device: sealJson(sealer, purpose, { deviceCode: answer.device_code, until }),
       userCode: answer.user_code,
       // Not `verification_uri_complete`, which has the code: people must compare and type it.
       url: answer.verification_uri,
@@ -52,10 +53,8 @@ export function deviceRoutes(
   });
 
   function opened(body: unknown): z.infer<typeof pending> {
-    try {
-      const found = pending.parse(JSON.parse(sealer.open(purpose, poll.parse(body).device)));
-      if (found.until > Date.now()) return found;
-    } catch {}
+    const found = openJson(sealer, purpose, pending, poll.safeParse(body).data?.device);
+    if (found && found.until > Date.now()) return found;
     throw new Refused(400, 'sign_in_invalid', 'This sign-in has expired. Run `asset-mirror login` again.');
   }
 }

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import { basePath } from '../base-path.ts';
+import { cookieAt } from '../public-url.ts';
+import { openJson, sealJson } from '../sealed-json.ts';
 import type { SignInDeps } from './deps.ts';
 import type { SignInLimit } from './limit.ts';
 import type { Provider } from './provider.ts';
@@ -32,22 +33,11 @@ export interface ProviderRoutesDeps extends SignInDeps {
 /** Sign-in at the OpenID provider: the redirect there, and the callback. */
 export function providerRoutes(app: FastifyInstance, deps: ProviderRoutesDeps): void {
   const { provider, sessions, sealer, show } = deps;
-  const { protocol } = new URL(deps.publicUrl);
-  const cookie = {
-    path: `${basePath(deps.publicUrl)}/sign-in`,
-    httpOnly: true,
-    // Lax: the callback is a redirect from the provider's site.
-    sameSite: 'lax',
-    secure: protocol === 'https:',
-  } as const;
+  const cookie = cookieAt(deps.publicUrl, '/sign-in');
 
   function attemptOf(request: FastifyRequest): z.infer<typeof attempt> | undefined {
-    try {
-      const found = attempt.parse(JSON.parse(sealer.open(purpose, request.cookies[cookieName] ?? '')));
-      return found.until > Date.now() ? found : undefined;
-    } catch {
-      return undefined;
-    }
+    const found = openJson(sealer, purpose, attempt, request.cookies[cookieName]);
+    return found && found.until > Date.now() ? found : undefined;
   }
 
   async function failed(error: unknown, request: FastifyRequest, reply: FastifyReply, to: string) {
@@ -61,7 +51,7 @@ export function providerRoutes(app: FastifyInstance, deps: ProviderRoutesDeps): 
     const to = deps.destination((request.query as { to?: unknown }).to);
     try {
       const { url, attempt: begun } = await provider.begin();
-      const sealed = sealer.seal(purpose, JSON.stringify({ ...begun, to, until: Date.now() + attemptMs }));
+      const sealed = sealJson(sealer, purpose, { ...begun, to, until: Date.now() + attemptMs });
       reply.setCookie(cookieName, sealed, { ...cookie, maxAge: attemptMs / 1000 });
       return reply.header('cache-control', 'no-store').redirect(url.href, 303);
     } catch (error) {

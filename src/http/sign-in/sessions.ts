@@ -1,12 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import type { CookieSerializeOptions } from '@fastify/cookie';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { storableText } from '../../floor/errors.ts';
 import type { Operator } from '../../floor/roles.ts';
 import { hashOf, newSecret } from '../../operations/operators/api-tokens.ts';
 import type { Session } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
-import { basePath } from '../base-path.ts';
+import { cookieAt } from '../public-url.ts';
 import type { ProviderSettings } from './provider-settings.ts';
 
 export type Sessions = ReturnType<typeof createSessions>;
@@ -31,14 +30,8 @@ const longestUserAgent = 300;
 
 /** Sessions of operators who signed in. They are in the database, so every process knows them, and each can be ended. */
 export function createSessions({ store, adminToken, publicUrl, signIn }: SessionDeps) {
-  const { protocol } = new URL(publicUrl);
-  const cookie: CookieSerializeOptions = {
-    path: basePath(publicUrl) || '/',
-    httpOnly: true,
-    // Lax: a link to the dashboard works from anywhere. Changes need a page of this origin: see `fromOurPages`.
-    sameSite: 'lax',
-    secure: protocol === 'https:',
-  };
+  // Changes need a page of this origin, too: see `fromOurPages`.
+  const cookie = cookieAt(publicUrl);
   // If ADMIN_TOKEN, the provider or its roles change, the sessions that the old settings gave end.
   const ofToken = hashOf(`operator session\0${adminToken}`);
   const ofProvider = hashOf(JSON.stringify({ ...signIn.provider, clientSecret: undefined }));
