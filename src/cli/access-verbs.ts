@@ -1,11 +1,11 @@
 import { type Command, Option } from 'commander';
 import { roles } from '../floor/roles.ts';
 import { mostRows, wholeNumber } from './options.ts';
-import { type NewVerb, type Verbs, verbsOf } from './verb.ts';
-import { type AuditOptions, audit } from './verbs/audit.ts';
+import { type NewVerb, type Verbs, verbsOf, withApi } from './verb.ts';
+import { audit } from './verbs/audit.ts';
 import { login, logout, whoami } from './verbs/login.ts';
 import { endSession, listSessions } from './verbs/sessions.ts';
-import { type AddTokenOptions, addToken, listTokens, revokeToken } from './verbs/tokens.ts';
+import { addToken, listTokens, revokeToken } from './verbs/tokens.ts';
 
 type NewGroup = (name: string, summary: string) => Command;
 
@@ -20,9 +20,7 @@ export function accessVerbs(verb: NewVerb, group: NewGroup, verbs: Pick<Verbs, '
   verb('logout', 'sign out: end the session of `asset-mirror login`', 'asset-mirror logout').action(async (options) =>
     logout(await verbs.credentials(), options),
   );
-  verb('whoami', 'show your name and role', 'asset-mirror whoami').action(async (options) =>
-    whoami(await verbs.api(), options),
-  );
+  verb('whoami', 'show your name and role', 'asset-mirror whoami').action(withApi(verbs.api, whoami));
 
   tokenVerbs(group('tokens', 'manage API tokens for programs'), verbs);
   sessionVerbs(group('sessions', 'list and end sessions of operators'), verbs);
@@ -38,28 +36,26 @@ export function accessVerbs(verb: NewVerb, group: NewGroup, verbs: Pick<Verbs, '
     .option('--until <date>', 'before this day or time')
     .option('--limit <n>', `maximum rows, up to ${mostRows}`, wholeNumber(1, mostRows), 50)
     .option('--all', 'all rows; with --json, one per line')
-    .action(async (options: AuditOptions) => audit(await verbs.api(), options));
+    .action(withApi(verbs.api, audit));
 }
 
 function tokenVerbs(group: Command, { api }: Pick<Verbs, 'api'>): void {
   const verb = verbsOf(group);
-  verb('list', 'List API tokens.', 'list').action(async (options) => listTokens(await api(), options));
+  verb('list', 'List API tokens.', 'list').action(withApi(api, listTokens));
   verb('add', 'Create an API token, and print it.', 'add ci --role viewer --days 30')
     .argument('<name>', 'a name that says what uses it')
     .addOption(new Option('--role <role>', 'what it may do').choices(roles).default('viewer'))
     .option('--days <n>', 'days until it expires, up to 365', wholeNumber(1, 365), 90)
-    .action(async (name: string, options: AddTokenOptions) => addToken(await api(), name, options));
+    .action(withApi(api, addToken));
   verb('revoke', 'Revoke an API token. It stops working at once.', 'revoke ci')
     .argument('<token>', 'its name or id')
-    .action(async (name: string, options) => revokeToken(await api(), name, options));
+    .action(withApi(api, revokeToken));
 }
 
 function sessionVerbs(group: Command, { api }: Pick<Verbs, 'api'>): void {
   const verb = verbsOf(group);
-  verb('list', 'List your sessions; an admin sees those of all operators.', 'list').action(async (options) =>
-    listSessions(await api(), options),
-  );
+  verb('list', 'List your sessions; an admin sees those of all operators.', 'list').action(withApi(api, listSessions));
   verb('end', 'End a session.', 'end SESSION')
     .argument('<session>', 'its id, from `asset-mirror sessions list`')
-    .action(async (id: string, options) => endSession(await api(), id, options));
+    .action(withApi(api, endSession));
 }

@@ -1,10 +1,10 @@
 import type { ApiClient } from './client.ts';
 import { collect, collectTags, connectionName, startDate } from './options.ts';
-import { type NewVerb, setExitCode } from './verb.ts';
+import { type NewVerb, withApi } from './verb.ts';
 import { retry } from './verbs/assets.ts';
 import { connectLink, disconnect, pause, resume } from './verbs/connections.ts';
-import { type ResyncOptions, resync } from './verbs/resync.ts';
-import { type SetOptions, set } from './verbs/set.ts';
+import { resync } from './verbs/resync.ts';
+import { set } from './verbs/set.ts';
 
 /** The verbs that connect accounts and change connections. */
 export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): void {
@@ -19,7 +19,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
       'return the user to this page afterwards; CONNECT_RETURN_ORIGINS must contain its origin',
     )
     .option('--tag <key=value>', 'tag of the connection, such as client=acme; may be repeated', collectTags)
-    .action(async (options) => connectLink(await connect(), options));
+    .action(withApi(connect, connectLink));
 
   resyncVerb(verb, connect);
 
@@ -32,7 +32,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .argument('[asset...]', 'their ids, from `asset-mirror assets`')
     .option('--failed', 'all failed assets')
     .option('--connection <name>', 'with --failed: only of this connection')
-    .action(async (ids: string[], options) => setExitCode(await retry(await connect(), ids, options)));
+    .action(withApi(connect, retry));
 
   verb(
     'pause',
@@ -41,11 +41,11 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     'Transfers stop at once and continue later where they were.',
   )
     .argument('<connection>', connectionName)
-    .action(async (id: string, options) => pause(await connect(), id, options));
+    .action(withApi(connect, pause));
 
   verb('resume', 'continue a paused connection, starting with a sync', 'asset-mirror resume CONNECTION')
     .argument('<connection>', connectionName)
-    .action(async (id: string, options) => resume(await connect(), id, options));
+    .action(withApi(connect, resume));
 
   verb(
     'disconnect',
@@ -55,7 +55,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
   )
     .argument('<connection>', connectionName)
     .option('--yes', 'do not ask for confirmation')
-    .action(async (id: string, options) => disconnect(await connect(), id, options));
+    .action(withApi(connect, disconnect));
 
   setVerb(verb, connect);
 }
@@ -88,9 +88,7 @@ function resyncVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
       '--wait',
       'wait until everything found is mirrored; exit with 1 if anything failed, is held, or must wait for over 5 minutes',
     )
-    .action(async (connection: string, options: ResyncOptions) =>
-      setExitCode(await resync(await connect(), connection, options)),
-    );
+    .action(withApi(connect, resync));
 }
 
 function setVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
@@ -123,5 +121,5 @@ function setVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
     .option('--tag <key=value>', 'add or replace this tag, such as client=acme; may be repeated', collectTags)
     .option('--untag <key>', 'remove this tag; may be repeated', collect)
     .option('--force', 'accept companies, projects and types that are unknown')
-    .action(async (connection: string | undefined, options: SetOptions) => set(await connect(), connection, options));
+    .action(withApi(connect, set));
 }

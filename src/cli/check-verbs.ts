@@ -1,14 +1,14 @@
 import { type Command, Option } from 'commander';
 import { withAssetFilters } from './asset-filters.ts';
 import { date, day, wholeNumber } from './options.ts';
-import { type NewVerb, setExitCode, type Verbs, verbsOf } from './verb.ts';
+import { type NewVerb, type Verbs, verbsOf, withApi } from './verb.ts';
 import type { AttestOptions } from './verbs/attest.ts';
-import { type DrillVerbOptions, drill } from './verbs/drill.ts';
+import { drill } from './verbs/drill.ts';
 import { rotateKeys } from './verbs/encryption-keys.ts';
 import type { ExportVerbOptions } from './verbs/export.ts';
-import { type ReportOptions, report } from './verbs/report.ts';
+import { report } from './verbs/report.ts';
 import type { RestoreOptions } from './verbs/restore.ts';
-import { type VerifyOptions, verify } from './verbs/verify.ts';
+import { verify } from './verbs/verify.ts';
 import { webhookVerbs } from './webhook-verbs.ts';
 
 /** The verbs that check the mirror and repair it. */
@@ -30,7 +30,7 @@ export function checkVerbs(
     .option('--ignore-foreign', 'count objects that belong to no record, but do not report them as differences')
     .option('--inventory', 'write the inventory at the end')
     .option('--all', 'also print objects that are as expected')
-    .action(async (options: VerifyOptions) => setExitCode(await verify(await verbs.api(), options)));
+    .action(withApi(verbs.api, verify));
 
   verb(
     'drill',
@@ -39,7 +39,7 @@ export function checkVerbs(
     'Restores all records from the bucket into a scratch schema, reads some files, and decrypts all tokens and secrets. Changes no assets and no files. Exits with 1 if it fails.',
   )
     .option('--sample <n>', 'read the files of this many random assets (default: 20)', wholeNumber(1, 10_000))
-    .action(async (options: DrillVerbOptions) => setExitCode(await drill(await verbs.api(), options)));
+    .action(withApi(verbs.api, drill));
 
   verb('report', 'write the assurance report of a month, as signed JSON and as a printable page', [
     'asset-mirror report --month 2026-10',
@@ -48,7 +48,7 @@ export function checkVerbs(
     .requiredOption('--month <month>', 'the month (UTC, required), such as 2026-10')
     .option('--connection <name>', 'only this connection')
     .option('--out <directory>', 'write the files to this directory', '.')
-    .action(async (options: ReportOptions) => report(await verbs.api(), options));
+    .action(withApi(verbs.api, report));
 
   verb(
     'doctor',
@@ -74,7 +74,7 @@ export function checkVerbs(
     'rotate',
     'Encrypt all tokens and webhook secrets again with the first of ENCRYPTION_KEYS.',
     'rotate',
-  ).action(async (options) => setExitCode(await rotateKeys(await verbs.api(), options)));
+  ).action(withApi(verbs.api, rotateKeys));
   webhookVerbs(group('webhooks', 'manage webhook endpoints'), verbs.api);
 }
 

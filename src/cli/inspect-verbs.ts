@@ -2,13 +2,13 @@ import { Option } from 'commander';
 import { withAssetFilters } from './asset-filters.ts';
 import type { ApiClient } from './client.ts';
 import { collect, connectionName, mostRows, wholeNumber } from './options.ts';
-import { type NewVerb, setExitCode } from './verb.ts';
-import { type AssetsOptions, assets } from './verbs/assets.ts';
-import { type ChangesOptions, changes } from './verbs/changes.ts';
+import { type NewVerb, withApi } from './verb.ts';
+import { assets } from './verbs/assets.ts';
+import { changes } from './verbs/changes.ts';
 import { connections } from './verbs/connections.ts';
-import { type EventsOptions, events } from './verbs/events.ts';
+import { events } from './verbs/events.ts';
 import { explain } from './verbs/explain.ts';
-import { type PlanOptions, plan } from './verbs/plan.ts';
+import { plan } from './verbs/plan.ts';
 import { status } from './verbs/status.ts';
 import { syncs } from './verbs/syncs.ts';
 import { versions } from './verbs/versions.ts';
@@ -23,7 +23,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'asset-mirror status --watch',
   )
     .option('--watch', 'refresh until interrupted; with --json, one line per second')
-    .action(async (options) => status(await connect(), options));
+    .action(withApi(connect, status));
 
   verb('connections', 'list connections', 'asset-mirror connections --status disconnected')
     .addOption(
@@ -35,7 +35,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     )
     .option('--search <text>', "part of the user's name or e-mail, or of a company name")
     .option('--tag <key=value>', 'only connections with this tag; may be repeated: all must match', collect)
-    .action(async (options) => connections(await connect(), options));
+    .action(withApi(connect, connections));
 
   assetsVerb(verb, connect);
 
@@ -45,7 +45,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'asset-mirror explain ASSET',
   )
     .argument('<asset>', 'its id, from `asset-mirror assets`')
-    .action(async (asset: string, options) => explain(await connect(), asset, options));
+    .action(withApi(connect, explain));
 
   verb(
     'versions',
@@ -54,7 +54,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'Get one back with `asset-mirror restore ASSET --version VERSION --to DIRECTORY`.',
   )
     .argument('<asset>', 'its id, from `asset-mirror assets`')
-    .action(async (asset: string, options) => versions(await connect(), asset, options));
+    .action(withApi(connect, versions));
 
   verb(
     'syncs',
@@ -63,7 +63,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
   )
     .option('--connection <name>', 'of this connection')
     .option('--limit <n>', rows, wholeNumber(1, mostRows), 20)
-    .action(async (options) => syncs(await connect(), options));
+    .action(withApi(connect, syncs));
 
   verb(
     'events',
@@ -75,7 +75,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     .option('--kind <kind>', 'of this kind, such as asset.failed or operator.pauseConnection')
     .option('--limit <n>', `maximum past events, up to ${mostRows}`, wholeNumber(1, mostRows), 20)
     .option('--follow', 'continue with new events until interrupted; with --json, one per line')
-    .action(async (options: EventsOptions) => events(await connect(), options));
+    .action(withApi(connect, events));
 
   verb(
     'changes',
@@ -88,7 +88,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     )
     .option('--limit <n>', 'maximum changes at once, up to 1000', wholeNumber(1, 1000), 100)
     .option('--follow', 'continue until interrupted; with --json, one change per line')
-    .action(async (options: ChangesOptions) => changes(await connect(), options));
+    .action(withApi(connect, changes));
 
   planVerb(verb, connect);
 }
@@ -111,7 +111,7 @@ function assetsVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
     .option('--counts', 'print counts by state, type, project, tag and so on instead of the list')
     .option('--limit <n>', rows, wholeNumber(1, mostRows), 50)
     .option('--all', 'all rows; with --json, one per line')
-    .action(async (options: AssetsOptions) => assets(await connect(), options));
+    .action(withApi(connect, assets));
 }
 
 function planVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
@@ -126,7 +126,5 @@ function planVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
       '--scrub',
       'show the requests and bytes that the scrub (regular reading of all files) needs; does not list the library',
     )
-    .action(async (connection: string | undefined, options: PlanOptions) =>
-      setExitCode(await plan(await connect(), connection, options)),
-    );
+    .action(withApi(connect, plan));
 }

@@ -1,6 +1,6 @@
 import type { ApiClient } from './client.ts';
-import { type NewVerb, setExitCode } from './verb.ts';
-import { type EraseOptions, erase, erasures } from './verbs/erase.ts';
+import { type NewVerb, withApi } from './verb.ts';
+import { erase, erasures } from './verbs/erase.ts';
 import { hold, release, removals } from './verbs/removals.ts';
 
 /** The verbs that remove objects from the bucket on purpose, and protect them from that. */
@@ -9,7 +9,7 @@ export function removalVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'removals',
     'list what GONE_RETENTION removes from the bucket in the next 7 days',
     'asset-mirror removals',
-  ).action(async (options) => removals(await connect(), options));
+  ).action(withApi(connect, removals));
 
   verb(
     'hold',
@@ -24,13 +24,13 @@ export function removalVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
       'all assets of the companies that this connection can read, or could read before it ended',
     )
     .option('--reason <text>', 'why they are protected; the list shows it')
-    .action(async (ids: string[], options) => hold(await connect(), ids, options));
+    .action(withApi(connect, hold));
 
   verb('release', 'end a protection from removal', 'asset-mirror release ASSET')
     .argument('[asset...]', 'their ids, from `asset-mirror hold`')
     .option('--project <id>', 'the protection of this project')
     .option('--connection <name>', 'the protection of this connection')
-    .action(async (ids: string[], options) => release(await connect(), ids, options));
+    .action(withApi(connect, release));
 
   verb(
     'erase',
@@ -45,10 +45,10 @@ export function removalVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     .requiredOption('--reason <text>', 'why they are erased (required); the certificate shows it')
     .option('--certificate <file>', 'write the certificate (JSON) to this new file instead of printing it')
     .option('--yes', 'do not ask for confirmation')
-    .action(async (ids: string[], options: EraseOptions) => setExitCode(await erase(await connect(), ids, options)));
+    .action(withApi(connect, erase));
 
   verb('erasures', 'list erasures, or print the certificate of one', 'asset-mirror erasures ERASURE')
     .argument('[erasure]', 'its id (default: list all)')
     .option('--certificate <file>', 'write the certificate (JSON) to this new file instead of printing it')
-    .action(async (id: string | undefined, options) => setExitCode(await erasures(await connect(), id, options)));
+    .action(withApi(connect, erasures));
 }

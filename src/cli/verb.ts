@@ -36,6 +36,17 @@ export const verbsOf = (group: Command) => (name: string, text: string, example:
 /** Adds a verb. Its own help says `more` below the summary, and ends with the examples. */
 export type NewVerb = (name: string, summary: string, example: string | string[], more?: string) => Command;
 
+/** The action of a verb that calls the API. If `run` returns a number, it is that of the failures. */
+export const withApi =
+  <Args extends unknown[]>(
+    connect: () => Promise<ApiClient>,
+    run: (api: ApiClient, ...args: Args) => Promise<unknown>,
+  ) =>
+  async (...args: Args): Promise<void> => {
+    const result = await run(await connect(), ...args);
+    if (typeof result === 'number') setExitCode(result);
+  };
+
 /** Sets exit code 1 if anything failed or differs, unless a verb has set another one. */
 export function setExitCode(failures: number): void {
   if (failures > 0) process.exitCode ??= 1;

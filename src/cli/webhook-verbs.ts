@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander';
 import { webhookKinds } from '../floor/webhook-kinds.ts';
 import type { ApiClient } from './client.ts';
 import { collect, mostRows, nonEmptyText, wholeNumber } from './options.ts';
-import { setExitCode, verbsOf } from './verb.ts';
+import { verbsOf, withApi } from './verb.ts';
 import * as webhooks from './verbs/webhooks.ts';
 
 /** The verbs that manage webhook endpoints. */
@@ -10,9 +10,7 @@ export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>):
   const verb = verbsOf(group);
   const endpoint = 'its id, from `asset-mirror webhooks list`';
 
-  verb('list', 'List the webhook endpoints.', 'list').action(async (options) =>
-    webhooks.list(await connect(), options),
-  );
+  verb('list', 'List the webhook endpoints.', 'list').action(withApi(connect, webhooks.list));
 
   withValues(
     verb(
@@ -22,7 +20,7 @@ export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>):
     ),
   )
     .argument('<url>', 'its address')
-    .action(async (url: string, options: webhooks.ValueOptions) => webhooks.add(await connect(), url, options));
+    .action(withApi(connect, webhooks.add));
 
   withValues(
     verb('set', 'Change a webhook endpoint. New filters replace all old ones.', 'set ENDPOINT --rotate-secret'),
@@ -33,11 +31,11 @@ export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>):
     .option('--enable', 'resume sending, also of events that still wait')
     .addOption(new Option('--disable', 'send nothing; events that happen meanwhile are never sent').conflicts('enable'))
     .option('--rotate-secret', 'make and print a new secret; for 24 hours, the old one signs the messages, too')
-    .action(async (id: string, options: webhooks.SetOptions) => webhooks.set(await connect(), id, options));
+    .action(withApi(connect, webhooks.set));
 
   verb('remove', 'Remove a webhook endpoint, the messages that wait for it, and its log.', 'remove ENDPOINT')
     .argument('<endpoint>', endpoint)
-    .action(async (id: string, options) => webhooks.remove(await connect(), id, options));
+    .action(withApi(connect, webhooks.remove));
 
   verb(
     'deliveries',
@@ -53,21 +51,17 @@ export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>):
       ]),
     )
     .option('--limit <n>', `maximum rows, up to ${mostRows}`, wholeNumber(1, mostRows), 50)
-    .action(async (id: string, options: webhooks.DeliveriesOptions) =>
-      webhooks.deliveries(await connect(), id, options),
-    );
+    .action(withApi(connect, webhooks.deliveries));
 
   verb('redeliver', 'Send messages again, with the same ids.', 'redeliver ENDPOINT --failed-since 2026-01-31T12:00:00Z')
     .argument('<endpoint>', endpoint)
     .argument('[message]', 'its id, from `asset-mirror webhooks deliveries`')
     .option('--failed-since <time>', 'all failed messages of events since this time, such as 2026-01-31 (UTC)')
-    .action(async (id: string, message: string | undefined, options: webhooks.RedeliverOptions) =>
-      webhooks.redeliver(await connect(), id, message, options),
-    );
+    .action(withApi(connect, webhooks.redeliver));
 
   verb('test', 'Send a test message to a webhook endpoint. Exits with 1 if it is not accepted.', 'test ENDPOINT')
     .argument('[endpoint]', `${endpoint} (default: the one in WEBHOOK_URL)`)
-    .action(async (id: string | undefined, options) => setExitCode(await webhooks.test(await connect(), id, options)));
+    .action(withApi(connect, webhooks.test));
 }
 
 const withValues = (verb: Command): Command =>

@@ -7,7 +7,7 @@ import { findConnection, findOptional } from '../find-connection.ts';
 import { mostRows } from '../options.ts';
 import { ago, type Cell, counted, harmless, number, paint, print, printJson, printJsonLine, table } from '../output.ts';
 
-export interface AssetsOptions extends AssetFilterOptions {
+interface AssetsOptions extends AssetFilterOptions {
   said?: string;
   sort: Asked<'assets'>['sort'];
   limit: number;

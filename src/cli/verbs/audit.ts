@@ -2,7 +2,7 @@ import type { Answer, Asked } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { print, printJson, printJsonLine, table } from '../output.ts';
 
-export interface AuditOptions {
+interface AuditOptions {
   search?: string;
   action?: string;
   refused?: boolean;

@@ -5,7 +5,7 @@ import type { ApiClient } from '../client.ts';
 import { isAway } from '../failures.ts';
 import { harmless, paint, print, printError, printJson, printJsonLine } from '../output.ts';
 
-export interface ChangesOptions {
+interface ChangesOptions {
   after?: string;
   limit: number;
   follow?: boolean;

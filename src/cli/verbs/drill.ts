@@ -4,7 +4,7 @@ import type { Answer } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { counted, harmless, number, paint, print, printError, printJson } from '../output.ts';
 
-export interface DrillVerbOptions {
+interface DrillVerbOptions {
   sample?: number;
   json?: boolean;
 }

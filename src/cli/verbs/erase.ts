@@ -10,7 +10,7 @@ import { UsageError } from '../failures.ts';
 import { findOptional } from '../find-connection.ts';
 import { ago, counted, harmless, jsonOf, paint, print, printJson, table } from '../output.ts';
 
-export interface EraseOptions {
+interface EraseOptions {
   project?: string;
   company?: string;
   connection?: string;

@@ -3,7 +3,7 @@ import type { ApiClient } from '../client.ts';
 import { findOptional } from '../find-connection.ts';
 import { counted, harmless, paint, print, printError, printJson, printJsonLine } from '../output.ts';
 
-export interface EventsOptions {
+interface EventsOptions {
   connection?: string;
   asset?: string;
   kind?: string;

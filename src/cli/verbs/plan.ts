@@ -6,7 +6,7 @@ import { findOptional } from '../find-connection.ts';
 import { ago, counted, cut, harmless, number, overwrite, paint, print, printJson, table } from '../output.ts';
 import { scrubLine } from './status.ts';
 
-export interface PlanOptions {
+interface PlanOptions {
   scrub?: boolean;
   json?: boolean;
 }

@@ -6,7 +6,7 @@ import { findOptional } from '../find-connection.ts';
 import { print, printError, printJson } from '../output.ts';
 import { reportPage } from './report-page.ts';
 
-export interface ReportOptions {
+interface ReportOptions {
   month: string;
   connection?: string;
   out: string;

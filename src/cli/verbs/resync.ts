@@ -8,7 +8,7 @@ import { liveLine } from '../live.ts';
 import { bar, counted, harmless, number, paint, print, printJson } from '../output.ts';
 import { waitReporter, whyAssetsWait, whyConnectionWaits } from '../why-waiting.ts';
 
-export interface ResyncOptions {
+interface ResyncOptions {
   full?: boolean;
   since?: Date;
   company?: string;

@@ -7,7 +7,7 @@ import { RefusedByService, UsageError } from '../failures.ts';
 import { findConnection } from '../find-connection.ts';
 import { counted, harmless, paint, print, printJson } from '../output.ts';
 
-export interface SetOptions {
+interface SetOptions {
   interval?: string;
   include?: string[];
   exclude?: string[];

@@ -2,7 +2,7 @@ import type { Asked } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { agoShort, paint, print, printError, printJson, table } from '../output.ts';
 
-export interface AddTokenOptions {
+interface AddTokenOptions {
   role: Asked<'createToken'>['role'];
   days: number;
   json?: boolean;

@@ -8,7 +8,7 @@ import { findOptional } from '../find-connection.ts';
 import { harmless, paint, print, printError, printJsonLine, speed } from '../output.ts';
 import { waitReporter, whyAssetsWait, whyConnectionWaits } from '../why-waiting.ts';
 
-export interface VerifyOptions {
+interface VerifyOptions {
   connection?: string;
   deep?: boolean;
   repair?: boolean;

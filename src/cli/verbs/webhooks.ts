@@ -4,7 +4,7 @@ import { UsageError } from '../failures.ts';
 import { findConnection } from '../find-connection.ts';
 import { agoShort, counted, harmless, number, paint, print, printJson, table } from '../output.ts';
 
-export interface ValueOptions {
+interface ValueOptions {
   kind?: Answer<'changeWebhook'>['kinds'];
   connection?: string[];
   company?: string[];
@@ -14,7 +14,7 @@ export interface ValueOptions {
   json?: boolean;
 }
 
-export interface SetOptions extends ValueOptions {
+interface SetOptions extends ValueOptions {
   url?: string;
   /** False: --no-filters. */
   filters: boolean;
@@ -70,7 +70,7 @@ export async function remove(api: ApiClient, id: string, { json }: { json?: bool
   print(`Removed ${harmless(removed.id)}.`);
 }
 
-export interface DeliveriesOptions extends Pick<Asked<'deliveries', 1>, 'state'> {
+interface DeliveriesOptions extends Pick<Asked<'deliveries', 1>, 'state'> {
   limit: number;
   json?: boolean;
 }
@@ -105,7 +105,7 @@ export async function deliveries(api: ApiClient, id: string, { state, limit, jso
   print(table(columns, rows));
 }
 
-export interface RedeliverOptions {
+interface RedeliverOptions {
   failedSince?: string;
   json?: boolean;
 }
