@@ -1,17 +1,15 @@
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { CommanderError } from 'commander';
 import { exitCodeOf, problemOf } from './cli/failures.ts';
 import { harmless, jsonOf, printError, printJson } from './cli/output.ts';
 import { program } from './cli/program.ts';
-import type { Verbs } from './cli/verb.ts';
+import { setExitCode, type Verbs } from './cli/verb.ts';
 import type { StartDatabase } from './cli/verbs/library.ts';
 import type { ContextOptions } from './context.ts';
 import { ConfigurationError, fullReasonOf } from './floor/errors.ts';
 import { version } from './floor/version.ts';
-import type { AttestReport } from './offline/attest.ts';
-import type { RebuildReport } from './offline/rebuild.ts';
-import type { CopyReport } from './offline/restore.ts';
 import type { Role } from './service.ts';
 import { embeddedPostgresIsInstalled } from './store/embedded/binaries.ts';
 import { freePort } from './store/embedded/free-port.ts';
@@ -36,9 +34,6 @@ function stopSignal(): AbortSignal {
   }
   return stop.signal;
 }
-
-const aborted = (signal: AbortSignal) =>
-  signal.aborted ? undefined : new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
 
 /** The embedded PostgreSQL of the library and the demo. Logs only warnings, to the terminal. */
 const startDatabase: StartDatabase = async (directory) => {
@@ -116,7 +111,7 @@ async function start(role: Role, json: boolean, options: ContextOptions): Promis
       `The fingerprint of the key that signs inventories, for auditors (docs/operate/proof.md):\n${signingKeys[0].keyId}`,
     );
   }
-  await aborted(stop);
+  if (!stop.aborted) await once(stop, 'abort');
   await service.stop();
   await stopTracing();
 }
@@ -129,8 +124,8 @@ const offlineVerbs = {
     const config = await configuredCopy();
     const log = await terminalLog();
     const stop = stopSignal();
-    const work = (report: RebuildReport) => rebuildFrom(config, { log, stop, report });
-    if (!(await rebuild(work, { ...options, stop }))) process.exitCode ??= 1;
+    const isGood = await rebuild((report) => rebuildFrom(config, { log, stop, report }), { ...options, stop });
+    setExitCode(isGood ? 0 : 1);
   },
   async restore(assetIds, options) {
     const { requestOf, restore } = await import('./cli/verbs/restore.ts');
@@ -139,8 +134,7 @@ const offlineVerbs = {
     const config = await configuredCopy();
     const log = await terminalLog();
     const stop = stopSignal();
-    const work = (report: CopyReport) => restoreFrom(config, request, { log, stop, report });
-    if ((await restore(work, { ...options, stop })) > 0) process.exitCode ??= 1;
+    setExitCode(await restore((report) => restoreFrom(config, request, { log, stop, report }), { ...options, stop }));
   },
   async export(options) {
     const { exportAssets, requestOf, selectionOf, writeManifest } = await import('./cli/verbs/export.ts');
@@ -157,8 +151,7 @@ const offlineVerbs = {
     }
     const request = requestOf(options);
     const stop = stopSignal();
-    const work = (report: CopyReport) => exportTo(config, request, { log, stop, report });
-    if ((await exportAssets(work, { ...options, stop })) > 0) process.exitCode ??= 1;
+    setExitCode(await exportAssets((report) => exportTo(config, request, { log, stop, report }), { ...options, stop }));
   },
   async attest(place, options) {
     const { attest, requestOf } = await import('./cli/verbs/attest.ts');
@@ -170,8 +163,8 @@ const offlineVerbs = {
     const stop = stopSignal();
     const { asset: assetId, day } = options;
     if (assetId !== undefined) return printJson(await proveAsset(config, { ...request, assetId, day }, { log, stop }));
-    const work = (report: AttestReport) => attestCopy(config, request, { log, stop, report });
-    if (!(await attest(work, { ...options, stop }))) process.exitCode ??= 1;
+    const isGood = await attest((report) => attestCopy(config, request, { log, stop, report }), { ...options, stop });
+    setExitCode(isGood ? 0 : 1);
   },
 } satisfies Partial<Verbs>;
 
@@ -221,8 +214,7 @@ const app = (options: ContextOptions) =>
       async doctor(options) {
         const { examine } = await import('./doctor.ts');
         const { doctor } = await import('./cli/verbs/doctor.ts');
-        const wrong = await doctor(examine(await configured(), stopSignal()), options);
-        if (wrong > 0) process.exitCode = 1;
+        setExitCode(await doctor(examine(await configured(), stopSignal()), options));
       },
       ...offlineVerbs,
       ...clients,

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 import { join } from 'node:path';
 import { Presets, SingleBar } from 'cli-progress';
@@ -122,7 +123,7 @@ ${paint('bold', 'What to look at')}
   the log        ${logFile}
 
 Everything keeps running. Press Ctrl-C to stop.`);
-      await new Promise((resolve) => stop.addEventListener('abort', resolve, { once: true }));
+      await once(stop, 'abort');
       say('\nStopping…');
     }
   } finally {

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { probePort } from '../../config/preflight.ts';
@@ -93,7 +94,7 @@ LIBRARY_CLIENT_SECRET=${clientSecret ?? '(shown only when it was created; --rota
     for (const user of users) print(`Sign in as ${user.email} with the password ${user.password}`);
     if (adminUrl) print(`Admin API: ${adminUrl}`);
   }
-  if (!deps.stop.aborted) await new Promise((resolve) => deps.stop.addEventListener('abort', resolve, { once: true }));
+  if (!deps.stop.aborted) await once(deps.stop, 'abort');
 }
 
 /** The client secret. The library shows it only when it is created, so it is kept in this file. */
