@@ -1,7 +1,7 @@
 import { formatBytes, formatDuration } from '../floor/units.ts';
 import { type CopyProgress, type CopyReport, nothingCopied, WrongSelection } from '../offline/restore.ts';
 import { UsageError } from './failures.ts';
-import { counted, number, paint } from './output.ts';
+import { counted, number, paint, progressBar } from './output.ts';
 import { runReported } from './work-report.ts';
 
 /** Shows the progress of a restore or an export, and a summary. Returns how many assets could not be copied. @throws UsageError */
@@ -22,24 +22,20 @@ export async function runCopy(
     {
       ...{ json, stop, initial: nothingCopied },
       summaryOf: (progress, end) => summaryOf(progress, { ...end, past }),
-      format: ` ${paint('cyan', '{bar}')} {percentage}%  {count}  {bytes}  {rate}`,
-      facts: (progress, ms) => {
-        const { total, copied, failed, bytes } = progress;
-        const left = Math.max(0, (total?.bytes ?? bytes) - bytes);
-        return {
-          done: bytes,
-          of: total?.bytes ?? 0,
-          count: `${number(copied + failed)} of ${counted(total?.assets ?? 0, 'asset')}`,
-          bytes: formatBytes(bytes),
-          rate:
-            bytes > 0 && ms > 2000
-              ? `${formatBytes((bytes * 1000) / ms)}/s, ${formatDuration((left * ms) / bytes)} left`
-              : '',
-        };
-      },
+      lineOf,
     },
   ).catch(asUsage);
   return failed;
+}
+
+function lineOf({ total, copied, failed, bytes }: Readonly<Copying>, ms: number): string {
+  const left = Math.max(0, (total?.bytes ?? bytes) - bytes);
+  return [
+    progressBar(bytes, total?.bytes ?? 0),
+    `${number(copied + failed)} of ${counted(total?.assets ?? 0, 'asset')}`,
+    formatBytes(bytes),
+    bytes > 0 && ms > 2000 ? `${formatBytes((bytes * 1000) / ms)}/s, ${formatDuration((left * ms) / bytes)} left` : '',
+  ].join('  ');
 }
 
 /** A wrong selection is a wrong use of the command line. */

@@ -1,3 +1,4 @@
+import { stripVTControlCharacters } from 'node:util';
 import { clean, cut, overwrite, print, printError, width } from './output.ts';
 
 /** How often a line is printed if it cannot be overwritten. */
@@ -16,15 +17,19 @@ export function liveLine({ silent = false }: { silent?: boolean } = {}) {
     show(text: string): void {
       if (silent || text === last) return;
       if (stdout.isTTY) {
-        const maxWidth = (stdout.columns || 80) - 1;
-        overwrite(stdout, width(text) <= maxWidth ? text : cut(text.replace(/\u001b\[[\d;]*m/g, ''), maxWidth));
+        overwrite(stdout, fitted(text, (stdout.columns || 80) - 1));
       } else if (performance.now() - printedAt >= printEveryMs) {
         print(text);
         printedAt = performance.now();
       }
       last = text;
     },
-    /** Prints a line that stays, above the live line, on standard error. */
+    /** Prints lines that stay, above the live line. */
+    print(text: string): void {
+      end();
+      print(text);
+    },
+    /** The same on standard error. */
     say(text: string): void {
       end();
       printError(text);
@@ -32,6 +37,10 @@ export function liveLine({ silent = false }: { silent?: boolean } = {}) {
     end,
   };
 }
+
+/** A line that is too long loses its colours, too. */
+const fitted = (line: string, columns: number) =>
+  width(line) <= columns ? line : cut(stripVTControlCharacters(line), columns);
 
 /** A screen that is overwritten without flicker, cut to the size of the terminal. */
 export function liveScreen() {
@@ -43,10 +52,8 @@ export function liveScreen() {
       const lines = text.split('\n');
       const shown =
         lines.length < rows ? lines : [...lines.slice(0, rows - 2), `… and ${lines.length - rows + 2} more lines`];
-      const fitting = shown.map((line) =>
-        width(line) <= columns ? line : cut(line.replace(/\u001b\[[\d;]*m/g, ''), columns),
-      );
-      stdout.write(`\u001b[H${fitting.map((line) => `${clean(line)}\u001b[K\n`).join('')}\u001b[J`);
+      const fitting = shown.map((line) => `${clean(fitted(line, columns))}\u001b[K\n`);
+      stdout.write(`\u001b[H${fitting.join('')}\u001b[J`);
     },
   };
 }

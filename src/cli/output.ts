@@ -143,6 +143,12 @@ export function bar(done: number, total: number, columns = 20): string {
   return `${paint('cyan', '█'.repeat(full))}${paint('dim', '░'.repeat(columns - full))}`;
 }
 
+/** `████████░░░░  66%` */
+export function progressBar(done: number, total: number, columns = 16): string {
+  const percent = total > 0 ? Math.floor((100 * Math.min(done, total)) / total) : 0;
+  return `${bar(done, total, columns)} ${`${percent}%`.padStart(4)}`;
+}
+
 /** Before this time has passed, a rate is not meaningful. */
 const soonestMs = 2000;
 

@@ -1,5 +1,7 @@
-import { Presets, SingleBar } from 'cli-progress';
-import { harmless, overwrite, paint, print, printJson } from './output.ts';
+import { liveLine } from './live.ts';
+import { harmless, paint, print, printJson } from './output.ts';
+
+const redrawMs = 100;
 
 /** Maximum problems kept for JSON. */
 const mostProblems = 1000;
@@ -12,7 +14,7 @@ interface Report<Progress> {
 }
 
 /**
- * Runs the work of a verb that needs no service: a bar on a terminal shows its progress, each problem is printed, and at last
+ * Runs the work of a verb that needs no service: a line on a terminal shows its progress, each problem is printed, and at last
  * a summary. With `json`, only the result is printed, with the problems. Ctrl-C ends the work: exit code 130.
  */
 export async function runReported<Progress extends { total: unknown }>(
@@ -22,17 +24,17 @@ export async function runReported<Progress extends { total: unknown }>(
     stop: AbortSignal;
     /** The state before the work begins. */
     initial: Progress;
-    /** The format of the bar; `facts` gives its length and its values. `ms`: time since the work began. */
-    format: string;
-    facts: (progress: Readonly<Progress>, ms: number) => { done: number; of: number } & Record<string, unknown>;
+    /** The line that shows the progress. `ms`: time since the work began. */
+    lineOf: (progress: Readonly<Progress>, ms: number) => string;
     summaryOf: (progress: Readonly<Progress>, end: { interrupted: boolean; ms: number }) => string;
   },
 ): Promise<Readonly<Progress>> {
-  const { json, stop, format, facts } = options;
+  const { json, stop } = options;
   const started = performance.now();
   const msSoFar = () => performance.now() - started;
-  const bar = new SingleBar({ format, hideCursor: true, barsize: 16, linewrap: false }, Presets.rect);
-  const shown = !json && process.stdout.isTTY === true;
+  const live = liveLine({ silent: json || !process.stdout.isTTY });
+  const redraw = () => live.show(options.lineOf(result, msSoFar()));
+  let redrawing: NodeJS.Timeout | undefined;
   let result: Readonly<Progress> = options.initial;
   let interrupted = false;
   const problems: string[] = [];
@@ -41,7 +43,7 @@ export async function runReported<Progress extends { total: unknown }>(
     start(title) {
       if (json) return;
       print(title);
-      if (shown) bar.start(1, 0, facts(result, msSoFar()));
+      redrawing = setInterval(redraw, redrawMs);
     },
     problem(line) {
       if (json) {
@@ -49,15 +51,10 @@ export async function runReported<Progress extends { total: unknown }>(
         else moreProblems++;
         return;
       }
-      if (shown) overwrite(process.stdout);
-      print(`  ${paint('yellow', '!')} ${harmless(line)}`);
+      live.print(`  ${paint('yellow', '!')} ${harmless(line)}`);
     },
     progress(now) {
       result = now;
-      if (!shown) return;
-      const { done, of, ...values } = facts(now, msSoFar());
-      bar.setTotal(Math.max(of, 1));
-      bar.update(done, values);
     },
   };
   try {
@@ -67,7 +64,8 @@ export async function runReported<Progress extends { total: unknown }>(
     interrupted = true;
     process.exitCode = 130;
   } finally {
-    if (shown) bar.stop();
+    clearInterval(redrawing);
+    live.end();
   }
   const ms = msSoFar();
   const { total = null } = result;

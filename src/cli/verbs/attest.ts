@@ -8,7 +8,7 @@ import {
 } from '../../offline/attest.ts';
 import { UsageError } from '../failures.ts';
 import { placeOf } from '../options.ts';
-import { counted, number, paint } from '../output.ts';
+import { counted, number, paint, progressBar } from '../output.ts';
 import { runReported } from '../work-report.ts';
 
 export interface AttestOptions {
@@ -50,14 +50,13 @@ export async function attest(
       }),
     {
       ...{ json, stop, initial: nothingAttested, summaryOf: (progress, end) => summaryOf(progress, { ...end, key }) },
-      format: ` ${paint('cyan', '{bar}')} {percentage}%  {count}  {bytes}  {rate}`,
-      facts: ({ assets, total, bytes }, ms) => ({
-        done: assets,
-        of: total,
-        count: `${number(assets)} of ${counted(total, 'asset')}`,
-        bytes: formatBytes(bytes),
-        rate: ms > 2000 ? `${formatBytes((bytes * 1000) / ms)}/s` : '',
-      }),
+      lineOf: ({ assets, total, bytes }, ms) =>
+        [
+          progressBar(assets, total),
+          `${number(assets)} of ${counted(total, 'asset')}`,
+          formatBytes(bytes),
+          ms > 2000 ? `${formatBytes((bytes * 1000) / ms)}/s` : '',
+        ].join('  '),
     },
   );
   return problems === 0 && unproven === 0;

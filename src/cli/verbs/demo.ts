@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 import { join } from 'node:path';
-import { Presets, SingleBar } from 'cli-progress';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../../config/config.ts';
 import { signingSeedsOf } from '../../config/secrets.ts';
 import { createLog, type Log } from '../../floor/log.ts';
@@ -10,7 +10,8 @@ import { type LibraryOptions, startLibrary } from '../../library/index.ts';
 import type { Operations } from '../../operations/operations.ts';
 import type { Status } from '../answers.ts';
 import { connectLikeABrowser } from '../browser.ts';
-import { counted, harmless, paint, print, printJson } from '../output.ts';
+import { liveLine } from '../live.ts';
+import { counted, harmless, paint, print, printJson, progressBar } from '../output.ts';
 import type { StartDatabase } from './library.ts';
 
 export interface DemoOptions {
@@ -142,53 +143,40 @@ const patienceMs = 60_000;
 
 /** Shows the progress until nothing more is expected soon. */
 async function watchUntilQuiet(operations: Operations, silent: boolean, stop: AbortSignal): Promise<Status> {
-  const bar = new SingleBar(
-    {
-      format: ` ${paint('cyan', '{bar}')} {percent}  {count}  {bytes}  {rate}  {note}`,
-      hideCursor: true,
-      barsize: 16,
-      noTTYOutput: true,
-      notTTYSchedule: 2000,
-      linewrap: false,
-    },
-    Presets.rect,
-  );
-  const facts = (status: Status, done: number) => {
-    const { byState, total } = status.assets;
-    const { processing } = byState;
-    const listing = status.syncs.waiting + status.syncs.running > 0;
-    const { later } = status.outstanding;
-    const left = status.timeLeft ? `${formatDuration(status.timeLeft * 1000)} left` : '';
-    const waiting = !status.bucket.ok ? 'bucket unavailable' : later > 0 ? `${later} waiting to retry` : '';
-    return {
-      percent: `${total === 0 ? 0 : Math.floor((100 * done) / total)}%`.padStart(4),
-      count: total === 0 ? 'listing' : `${String(done).padStart(String(total).length)}/${total} assets`,
-      bytes: formatBytes(status.bytes).padStart(9),
-      rate: `${formatBytes(status.rate.bytesPerSecond)}/s`.padStart(11),
-      note:
-        waiting ||
-        (listing && total > 0 ? 'still listing' : left) ||
-        (processing > 0 ? `${processing} still processing at the library` : ''),
-    };
-  };
-  let status = await operations.status();
-  if (!silent) bar.start(Math.max(status.assets.total, 1), 0, facts(status, 0));
+  const live = liveLine({ silent });
   let quietSince = 0;
   for (;;) {
-    status = await operations.status();
+    const status = await operations.status();
     const { byState, total } = status.assets;
     const moving = byState.pending + byState.transferring;
-    bar.setTotal(Math.max(total, 1));
-    const done = total - moving - byState.processing;
-    bar.update(done, facts(status, done));
+    live.show(progressLine(status, total - moving - byState.processing));
     if (moving > status.outstanding.later || status.syncs.waiting + status.syncs.running > 0) quietSince = 0;
     else quietSince ||= performance.now();
     const isWaiting = byState.processing + moving > 0 && performance.now() - quietSince < patienceMs;
-    if (stop.aborted || (quietSince > 0 && !isWaiting)) break;
-    await new Promise((resolve) => setTimeout(resolve, 200));
+    if (stop.aborted || (quietSince > 0 && !isWaiting)) {
+      live.end();
+      return status;
+    }
+    await sleep(200);
   }
-  if (!silent) bar.stop();
-  return status;
+}
+
+function progressLine(status: Status, done: number): string {
+  const { byState, total } = status.assets;
+  const { processing } = byState;
+  const listing = status.syncs.waiting + status.syncs.running > 0;
+  const { later } = status.outstanding;
+  const left = status.timeLeft ? `${formatDuration(status.timeLeft * 1000)} left` : '';
+  const waiting = !status.bucket.ok ? 'bucket unavailable' : later > 0 ? `${later} waiting to retry` : '';
+  return [
+    progressBar(done, total),
+    total === 0 ? 'listing' : `${String(done).padStart(String(total).length)}/${total} assets`,
+    formatBytes(status.bytes).padStart(9),
+    `${formatBytes(status.rate.bytesPerSecond)}/s`.padStart(11),
+    waiting ||
+      (listing && total > 0 ? 'still listing' : left) ||
+      (processing > 0 ? `${processing} still processing at the library` : ''),
+  ].join('  ');
 }
 
 async function summarize(end: {

@@ -1,6 +1,6 @@
 import { formatBytes, formatDuration } from '../../floor/units.ts';
 import { nothingRebuilt, type RebuildProgress, type RebuildReport } from '../../offline/rebuild.ts';
-import { counted, paint, speed } from '../output.ts';
+import { counted, paint, progressBar, speed } from '../output.ts';
 import { runReported } from '../work-report.ts';
 
 /** Shows the progress of a rebuild and a summary. Returns whether all records could be used as they are, and there was one. */
@@ -13,15 +13,13 @@ export async function rebuild(
     (report) => work({ ...report, start: (storage) => report.start(title(storage)) }),
     {
       ...{ json, stop, initial: nothingRebuilt, summaryOf },
-      format: ` ${paint('cyan', '{bar}')} {percent}  {count}  {bytes}  {rate}`,
-      facts: ({ objects, total, restored, known, bytes }, ms) => ({
-        done: objects,
-        of: total ?? objects * 2,
-        percent: total ? `${Math.floor((100 * objects) / total)}%`.padStart(4) : 'counting',
-        count: `${restored + known} assets`,
-        bytes: formatBytes(bytes).padStart(9),
-        rate: speed({ done: objects, left: (total ?? objects) - objects, ms }),
-      }),
+      lineOf: ({ objects, total, restored, known, bytes }, ms) =>
+        [
+          total ? progressBar(objects, total) : 'counting',
+          `${restored + known} assets`,
+          formatBytes(bytes).padStart(9),
+          speed({ done: objects, left: (total ?? objects) - objects, ms }),
+        ].join('  '),
     },
   );
   return pending + skipped === 0 && restored + known > 0;

@@ -3,7 +3,18 @@ import { formatBytes, formatDuration } from '../../floor/units.ts';
 import type { ConnectionSummary, Status } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { liveScreen } from '../live.ts';
-import { ago, bar, counted, fits, harmless, number, paint, print, printJson, printJsonLine } from '../output.ts';
+import {
+  ago,
+  counted,
+  fits,
+  harmless,
+  number,
+  paint,
+  print,
+  printJson,
+  printJsonLine,
+  progressBar,
+} from '../output.ts';
 import { conditionCell, connectionTable, everyOf, mirroredOf, troubles } from './connections.ts';
 
 const watchMs = 1000;
@@ -103,8 +114,7 @@ export function scrubLine({ cycle, oldest, onTime, unverifiable }: Status['scrub
 function progressOf({ assets, outstanding }: Status): string {
   const { expected } = assets;
   const done = Math.max(0, expected - outstanding.assets);
-  const percent = expected === 0 ? 0 : Math.floor((100 * done) / expected);
-  return `${bar(done, expected, 32)} ${percent}%`;
+  return progressBar(done, expected, 32);
 }
 
 function leftOf({ outstanding, rate, timeLeft }: Status): string {

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { MultiBar, Presets } from 'cli-progress';
 import { formatBytes, formatDuration } from '../../floor/units.ts';
 import type { ConnectionSummary, Verification } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { UsageError } from '../failures.ts';
 import { findOptional } from '../find-connection.ts';
-import { harmless, paint, print, printError, printJsonLine, speed } from '../output.ts';
+import { liveLine } from '../live.ts';
+import { harmless, paint, print, printError, printJsonLine, progressBar, speed } from '../output.ts';
 import { waitReporter, whyAssetsWait, whyConnectionWaits } from '../why-waiting.ts';
 
 interface VerifyOptions {
@@ -52,7 +52,7 @@ async function follow(
   }: VerifyOptions & { connectionId?: string | undefined },
 ): Promise<Verification> {
   const { id } = await api.verify({ connectionId, deep, repair, inventory, ignoreForeign, all });
-  const view = json ? jsonView() : process.stdout.isTTY ? terminalView() : textView();
+  const view = json ? jsonView() : textView();
   let after = 0;
   try {
     for (;;) {
@@ -118,47 +118,24 @@ function jsonView(): View {
   };
 }
 
+/** On a terminal it shows the progress, too. */
 function textView(): View {
-  return {
-    line: (line) => print(describe(line)),
-    progress: () => {},
-    end: (run) => print(summarize(run)),
-    close: () => {},
-  };
-}
-
-function terminalView(): View {
-  const bars = new MultiBar(
-    {
-      format: ` ${paint('cyan', '{bar}')} {percentage}%  {note}`,
-      stream: process.stdout,
-      hideCursor: true,
-      barsize: 16,
-      clearOnComplete: true,
-      linewrap: false,
-    },
-    Presets.rect,
-  );
-  const bar = bars.create(1, 0, { note: 'starting' });
+  const live = liveLine({ silent: !process.stdout.isTTY });
   /** The progress at the first poll, for the rate. */
   let first: { done: number; at: number } | undefined;
   return {
-    line: (line) => bars.log(`${describe(line)}\n`),
+    line: (line) => live.print(describe(line)),
     progress(run) {
       const { done, total } = run.progress;
-      bar.setTotal(Math.max(total, 1));
       if (run.phase === 'objects') first ??= { done, at: performance.now() };
       const rate = first
         ? speed({ done: done - first.done, left: total - done, ms: performance.now() - first.at })
         : '';
       const note = [noteOf(run), run.phase === 'objects' && rate].filter(Boolean).join(', ');
-      bar.update(run.status === 'done' ? Math.max(total, 1) : Math.min(done, total), { note });
+      live.show(`${progressBar(done, total)}  ${note}`);
     },
-    end(run) {
-      bars.stop();
-      print(summarize(run));
-    },
-    close: () => bars.stop(),
+    end: (run) => live.print(summarize(run)),
+    close: live.end,
   };
 }
 
