@@ -49,7 +49,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
   const { store, storage } = stores;
   const library = openLibrary(config, { metrics, log, opening });
   const { client, oauth, traffic } = library;
-  const { transfer, publicUrl, instance } = config;
+  const { transfer, instance } = config;
   opening.defer(followBandwidth({ ...library, store, own: transfer.bandwidth, log }));
 
   const onRefresh = (result: RefreshResult) => metrics.tokenRefreshes.inc({ result });
@@ -60,31 +60,18 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
   const webhookSender = opening.adopt(createWebhookSender(config.webhook), (sender) => sender.close());
   const permissions = createPermissions(config.signIn);
   const operations = createOperations({
+    ...config,
     ...stores,
     signingKeys,
     permissions,
-    sessionIdle: config.signIn.sessionIdle,
     sealer,
     tokens,
     client,
-    access: withToken,
+    withToken,
     sendTestWebhook: (endpoint) => sendTest(webhookSender, targetOf(endpoint, { sealer, environment: config.webhook })),
     log,
-    publicUrl,
-    returnOrigins: config.returnOrigins,
     bucketTrouble: watchBucket(storage.check),
     traffic: traffic.bytesPerSecond,
-    scrub: config.scrub,
-    drillInterval: config.drillInterval,
-    ownBandwidth: transfer.bandwidth,
-    perConnection: transfer.perConnection,
-    syncIntervals: config.sync,
-    goneRetention: config.goneRetention,
-    filters: config.filters,
-    transcripts: config.transcripts.mirror,
-    searchTranscripts: config.transcripts.search,
-    thumbnails: config.thumbnails.mirror,
-    keepVersions: config.keepVersions,
   });
 
   const stack = opening.move();

@@ -13,7 +13,7 @@ import type { Store } from '../store/store.ts';
 import type { SyncIntervals } from '../store/syncs/schedule.ts';
 import type { Permissions } from './operators/permissions.ts';
 
-/** The dependencies of the operations. Each picks what it uses. */
+/** The dependencies of the operations. Each picks what it uses. Settings have the names of the config. */
 export interface OperationsDeps {
   store: Store;
   storage: Storage;
@@ -30,8 +30,12 @@ export interface OperationsDeps {
   drillInterval: number | undefined;
   /** How often each file is read back, in ms (undefined: never), and how fast at most. */
   scrub: { cycle: number | undefined; bandwidth: number };
-  /** BANDWIDTH_LIMIT of this process. */
-  ownBandwidth: Bandwidth | undefined;
+  transfer: {
+    /** BANDWIDTH_LIMIT of this process. */
+    bandwidth: Bandwidth | undefined;
+    /** Maximum assets of a connection in flight. */
+    perConnection: number;
+  };
   /** Sends a test message to a webhook endpoint. Undefined: this process does not have its address. */
   sendTestWebhook: (
     endpoint: Pick<Endpoint, 'id' | 'sealed'>,
@@ -39,14 +43,14 @@ export interface OperationsDeps {
   publicUrl: string;
   /** What each operator may do. */
   permissions: Permissions;
-  /** Sessions end when they are not used for this long, in ms. */
-  sessionIdle: number;
+  signIn: {
+    /** Sessions end when they are not used for this long, in ms. */
+    sessionIdle: number;
+  };
   /** Origins of sites that connect links may send users to. */
   returnOrigins: readonly string[];
-  /** Maximum assets of a connection in flight. */
-  perConnection: number;
   /** How often connections are synced that have no setting of their own. */
-  syncIntervals: SyncIntervals;
+  sync: SyncIntervals;
   /** GONE_RETENTION in ms; infinite: forever. */
   goneRetention: number;
   /** The filters of connections that have none of their own. */
@@ -54,11 +58,10 @@ export interface OperationsDeps {
   log: Log;
   client: LibraryClient;
   /** Calls the API for a connection, within its adaptive limit. */
-  access: Access;
-  transcripts: boolean;
-  /** Whether the words of transcripts can be searched. */
-  searchTranscripts: boolean;
-  thumbnails: boolean;
+  withToken: Access;
+  /** `search`: whether the words of transcripts can be searched. */
+  transcripts: { mirror: boolean; search: boolean };
+  thumbnails: { mirror: boolean };
   /** How long superseded files are kept, in ms. */
   keepVersions: number;
 }

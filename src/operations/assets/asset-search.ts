@@ -129,18 +129,14 @@ export async function filterFrom(
   };
 }
 
-/** @throws Refused 409 if the words of transcripts are asked for and are not in the database */
-function requireSearched({ said }: Pick<FacetQuery, 'said'>, searchTranscripts: boolean): void {
-  if (said === undefined || searchTranscripts) return;
-  const remedy = 'Set SEARCH_TRANSCRIPTS=true for all processes, and restart them.';
-  throw new Refused(409, 'transcripts_not_searched', `Transcript search is off. ${remedy}`);
-}
-
-type Deps = Pick<OperationsDeps, 'store' | 'searchTranscripts'>;
+type Deps = Pick<OperationsDeps, 'store' | 'transcripts'>;
 
 /** As `filterFrom`, after checks. @throws Refused 404 for an unknown connection; 409 if transcripts are not searched */
-export async function filterOf({ store, searchTranscripts }: Deps, query: FacetQuery): Promise<AssetFilter> {
-  requireSearched(query, searchTranscripts);
+export async function filterOf({ store, transcripts }: Deps, query: FacetQuery): Promise<AssetFilter> {
+  if (query.said !== undefined && !transcripts.search) {
+    const remedy = 'Set SEARCH_TRANSCRIPTS=true for all processes, and restart them.';
+    throw new Refused(409, 'transcripts_not_searched', `Transcript search is off. ${remedy}`);
+  }
   if (query.connectionId !== undefined) await existingConnection(store, query.connectionId);
   return filterFrom(store, query);
 }

@@ -16,11 +16,7 @@ export const zipQuery = facetQuery.extend({
 export const zipRequest = z.strictObject({ id: ids }).meta({ id: 'ZipRequest' });
 export type ZipQuery = z.input<typeof zipQuery>;
 
-export function assetZipOperations({
-  store,
-  storage,
-  searchTranscripts,
-}: Pick<OperationsDeps, 'store' | 'storage' | 'searchTranscripts'>) {
+export function assetZipOperations(deps: Pick<OperationsDeps, 'store' | 'storage' | 'transcripts'>) {
   return {
     /** The media files of the matching assets as a ZIP archive, with a list of those that are not in the bucket. @throws Refused */
     async assetZip(query: ZipQuery, signal: AbortSignal): Promise<Readable> {
@@ -28,13 +24,13 @@ export function assetZipOperations({
       const assets: ExportedAsset[] = [];
       const missing: { assetId: string; problem: string }[] = [];
       const selection = {
-        filter: { ...(await filterOf({ store, searchTranscripts }, filter)), ids: id },
+        filter: { ...(await filterOf(deps, filter)), ids: id },
         names: '{project}/{name}',
         sidecars: false,
       };
       const noFiles = new Refused(404, 'no_files', 'No matching asset is in the bucket.');
       try {
-        for await (const one of selectExports(store, selection)) {
+        for await (const one of selectExports(deps.store, selection)) {
           signal.throwIfAborted();
           if ('problem' in one) missing.push(one);
           else assets.push(one);
@@ -47,7 +43,7 @@ export function assetZipOperations({
         throw error instanceof WrongSelection ? noFiles : error;
       }
       if (assets.length === 0) throw noFiles;
-      return zipOf({ storage, signal }, assets, { missing });
+      return zipOf({ storage: deps.storage, signal }, assets, { missing });
     },
   };
 }

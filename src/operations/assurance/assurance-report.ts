@@ -30,7 +30,7 @@ export const reportAnswer = z
 /** What the text of a report contains. */
 export type MonthReport = Awaited<ReturnType<typeof reportOf>>;
 
-type Deps = Pick<OperationsDeps, 'store' | 'storage' | 'scrub' | 'syncIntervals' | 'drillInterval' | 'signingKeys'>;
+type Deps = Pick<OperationsDeps, 'store' | 'storage' | 'scrub' | 'sync' | 'drillInterval' | 'signingKeys'>;
 
 export const assuranceReportOperations = (deps: Deps) => ({
   /** The report of a month (UTC), signed like the manifests. */

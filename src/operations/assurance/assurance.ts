@@ -112,7 +112,7 @@ export const assuranceAnswer = z
   .meta({ id: 'Assurance' });
 export type Assurance = z.infer<typeof assuranceAnswer>;
 
-type Deps = Pick<OperationsDeps, 'store' | 'storage' | 'scrub' | 'syncIntervals' | 'drillInterval'>;
+type Deps = Pick<OperationsDeps, 'store' | 'storage' | 'scrub' | 'sync' | 'drillInterval'>;
 
 /** Whether the copy is complete, fresh, verified, proven and recoverable, each with its evidence. */
 export async function assuranceOf(deps: Deps, connectionId: string | undefined): Promise<Assurance> {
@@ -125,7 +125,7 @@ export async function assuranceOf(deps: Deps, connectionId: string | undefined):
     store.assurance.notMirrored(connectionId),
     store.assurance.findings({ since, connectionId }),
     store.assurance.verifiedSince({ since, connectionId }),
-    store.connections.freshness(deps.syncIntervals.interval, connectionId),
+    store.connections.freshness(deps.sync.interval, connectionId),
     scrubOf(deps, connectionId, at),
     inventoryOf(deps, at),
     store.drills.last(),

@@ -126,12 +126,12 @@ type Deps = Pick<OperationsDeps, 'store' | 'queues' | 'log' | 'filters'> & Names
 /** The settings in effect for a connection, and the names of its own. */
 export function settingsOf(
   { settings }: Pick<Connection, 'settings'>,
-  deps: Pick<OperationsDeps, 'syncIntervals' | 'perConnection' | 'filters'>,
+  deps: Pick<OperationsDeps, 'sync' | 'transfer' | 'filters'>,
 ) {
   return {
-    syncInterval: typeof settings.syncInterval === 'number' ? settings.syncInterval : deps.syncIntervals.interval,
+    syncInterval: typeof settings.syncInterval === 'number' ? settings.syncInterval : deps.sync.interval,
     ...filtersOf(settings, deps.filters),
-    concurrency: ceilingOf(settings, deps.perConnection),
+    concurrency: ceilingOf(settings, deps.transfer.perConnection),
     ...showBandwidth(bandwidthIn(settings.bandwidth)),
     holdMissing: changeLimitOf(settings, 'missing'),
     holdReplaced: changeLimitOf(settings, 'replaced'),

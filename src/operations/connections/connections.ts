@@ -136,14 +136,14 @@ export function notActive(connection: Connection): Refused {
       );
 }
 
-type Deps = Pick<OperationsDeps, 'store' | 'queues' | 'tokens' | 'perConnection' | 'syncIntervals' | 'filters'>;
+type Deps = Pick<OperationsDeps, 'store' | 'queues' | 'tokens' | 'transfer' | 'sync' | 'filters'>;
 
 async function describe(deps: Deps, connections: Connection[]) {
   const { store } = deps;
   const ids = connections.map((connection) => connection.id);
   const [now, schedules, companies, counts] = await Promise.all([
     store.now(),
-    store.connections.schedules(ids, deps.syncIntervals),
+    store.connections.schedules(ids, deps.sync),
     store.connections.companies(ids),
     store.counts.byConnection(ids),
   ]);
@@ -152,7 +152,7 @@ async function describe(deps: Deps, connections: Connection[]) {
   return connections.map((connection) => {
     const own = countsOf.get(connection.id) ?? [];
     const states = byState(own);
-    const adaptiveLimit = limitsOf(connection, deps.perConnection, now);
+    const adaptiveLimit = limitsOf(connection, deps.transfer.perConnection, now);
     const settings = settingsOf(connection, deps);
     const { interval, reason: intervalReason, next } = schedules.find(({ id }) => id === connection.id)!;
     const readable = companiesOf.get(connection.id) ?? [];

@@ -56,17 +56,19 @@ export const planLine = z.object({
 
 type Deps = Pick<
   OperationsDeps,
-  'store' | 'client' | 'access' | 'filters' | 'transcripts' | 'thumbnails' | 'traffic' | 'ownBandwidth'
+  'store' | 'client' | 'withToken' | 'filters' | 'transcripts' | 'thumbnails' | 'traffic' | 'transfer'
 >;
 
 export function planOperations(deps: Deps) {
-  const { store } = deps;
+  const { store, transcripts, thumbnails } = deps;
+  const kept = { transcripts: transcripts.mirror, thumbnails: thumbnails.mirror };
 
   /** Bytes per second: measured while there are transfers, otherwise the limit of one process; null: unknown. */
   async function rate(connections: Connection[]) {
     const { bytesPerSecond, isEarly } = await recentRate(store, deps.traffic);
     if (!isEarly && bytesPerSecond > 0) return { bytesPerSecond, from: 'measured' as const };
-    const ofProcess = bandwidthAt((await store.settings.bandwidth()) ?? deps.ownBandwidth) ?? Number.POSITIVE_INFINITY;
+    const ofProcess =
+      bandwidthAt((await store.settings.bandwidth()) ?? deps.transfer.bandwidth) ?? Number.POSITIVE_INFINITY;
     const ofConnections = connections.reduce(
       (sum, { settings }) => sum + (bandwidthAt(bandwidthIn(settings.bandwidth)) ?? Number.POSITIVE_INFINITY),
       0,
@@ -92,7 +94,7 @@ export function planOperations(deps: Deps) {
       const [connection] = connections;
       if (connection && connection.status !== 'active') throw notActive(connection);
       return async (options: { signal: AbortSignal; report: (progress: PlanProgress) => void }): Promise<Plan> => {
-        const { rows, ...rest } = await plan({ ...deps, withToken: deps.access }, connections, options);
+        const { rows, ...rest } = await plan({ ...deps, ...kept }, connections, options);
         const byKind = Object.fromEntries(planKinds.map((kind) => [kind, { assets: 0, bytes: 0 }])) as Record<
           PlanKind,
           Amount

@@ -17,7 +17,11 @@ const patienceMs = 10_000;
 
 const byName = new Intl.Collator('en', { numeric: true });
 
-export function projectOperations({ store, client, access }: Pick<OperationsDeps, 'store' | 'client' | 'access'>) {
+export function projectOperations({
+  store,
+  client,
+  withToken,
+}: Pick<OperationsDeps, 'store' | 'client' | 'withToken'>) {
   return {
     /** The projects that a connection can read, from the library: the database has only their ids. */
     async projects(connectionId: string) {
@@ -29,7 +33,7 @@ export function projectOperations({ store, client, access }: Pick<OperationsDeps
         const requested = Promise.all(
           companies.map(async ({ id: companyId }) => {
             const list = (token: string) => client.listProjects({ token, signal, companyId });
-            const projects = await access(connectionId, list);
+            const projects = await withToken(connectionId, list);
             return projects
               .sort((a, b) => byName.compare(a.name, b.name))
               .map(({ id, name }) => ({ id, name, companyId }));

@@ -43,7 +43,8 @@ const shown = (session: Session, asker: Asker) => ({
   isThis: session.id === asker.sessionId,
 });
 
-export function sessionOperations({ store, sessionIdle }: Pick<OperationsDeps, 'store' | 'sessionIdle'>) {
+export function sessionOperations({ store, signIn }: Pick<OperationsDeps, 'store' | 'signIn'>) {
+  const { sessionIdle } = signIn;
   const isAdmin = (asker: Asker) => hasRole(asker, 'admin');
   // An account may have any subject, also that of ADMIN_TOKEN.
   const isOwn = ({ subject, method }: Session, asker: Asker) =>

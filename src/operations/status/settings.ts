@@ -44,11 +44,11 @@ export const settingsAnswer = z
   .object({ ...shownBandwidth, from: z.enum(['settings', 'BANDWIDTH_LIMIT']).describe('Where the limit is set.') })
   .meta({ id: 'Settings' });
 
-export function settingsOperations({ store, ownBandwidth }: Pick<OperationsDeps, 'store' | 'ownBandwidth'>) {
+export function settingsOperations({ store, transfer }: Pick<OperationsDeps, 'store' | 'transfer'>) {
   async function settings() {
     const set = await store.settings.bandwidth();
     return {
-      ...showBandwidth(set ?? ownBandwidth ?? null),
+      ...showBandwidth(set ?? transfer.bandwidth ?? null),
       from: set !== null ? ('settings' as const) : ('BANDWIDTH_LIMIT' as const),
     };
   }

@@ -61,7 +61,7 @@ export const statusAnswer = z
 export function statusOperations(
   options: Pick<
     OperationsDeps,
-    'store' | 'queues' | 'bucketTrouble' | 'traffic' | 'syncIntervals' | 'goneRetention' | 'scrub' | 'searchTranscripts'
+    'store' | 'queues' | 'bucketTrouble' | 'traffic' | 'sync' | 'goneRetention' | 'scrub' | 'transcripts'
   >,
 ) {
   const { store, queues } = options;
@@ -73,7 +73,7 @@ export function statusOperations(
         // One snapshot: between two reads, an asset that changes its state could be missing from both figures.
         store.snapshot(async (at) => ({
           connections: await at.connections.countByStatus(),
-          troubled: await at.connections.countTroubled(options.syncIntervals.interval),
+          troubled: await at.connections.countTroubled(options.sync.interval),
           counts: await at.counts.totals(),
           versions: await at.versions.total(),
           outstanding: await at.counts.outstanding(),
@@ -81,7 +81,7 @@ export function statusOperations(
           syncs: await at.syncs.countOpen(),
           verifications: await at.verifications.open(),
           scrub: await at.scrub.progress(),
-          transcriptSearch: options.searchTranscripts ? { waiting: await at.transcripts.countUnread() } : null,
+          transcriptSearch: options.transcripts.search ? { waiting: await at.transcripts.countUnread() } : null,
         })),
         nextWeekOf(store, options.goneRetention),
         within(5000, queues.counts()).catch(() => undefined),
