@@ -66,13 +66,10 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
     const { appUrl, clientId } = config.library;
     const server = await startServer(
       {
+        ...config,
         ...context,
         adminToken: adminToken.value,
-        signIn: config.signIn,
         fetch: fetchThrough(config.proxies),
-        publicUrl: config.publicUrl,
-        returnOrigins: config.returnOrigins,
-        trustProxy: config.trustProxy,
         appUrl,
         clientId,
         health,

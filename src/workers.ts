@@ -51,10 +51,10 @@ export async function startWorkers(context: Context) {
   };
   const breaker = createBucketBreaker({ ...context, onChange });
   const libraryBreaker = createLibraryBreaker({ ...context, onChange });
-  const { instance, transfer, keepVersions, goneRetention, sync, filters } = config;
-  const { perConnection } = transfer;
+  const deps = { ...config, ...context, breaker };
+  const { perConnection } = config.transfer;
   const longestWaits = longestWaitsOf(config);
-  const dispatcher = new Dispatcher({ ...context, intervals: sync, breaker, perConnection, longestWaits });
+  const dispatcher = new Dispatcher({ ...deps, intervals: config.sync, perConnection, longestWaits });
   context.limiter.afterPause(() => dispatcher.wake());
   const outages = createOutageDetector();
   const withToken: Access = (connectionId, call, options) =>
@@ -73,32 +73,24 @@ export async function startWorkers(context: Context) {
     dispatcher,
     signal: stopping.signal,
   });
-  const verifying = startVerifications({
-    ...context,
-    instance,
-    keepVersions,
-    goneRetention,
-    reconcileInterval: sync.reconcileInterval,
-  });
+  const verifying = startVerifications({ ...deps, reconcileInterval: config.sync.reconcileInterval });
   const scrubbing = startScrubIfSet(context, breaker);
-  const drills = startDrills({ ...context, ...drillDeps(context), breaker, instance, interval: config.drillInterval });
-  const filtering = startApplyingFilters({ ...context, filters });
+  const drills = startDrills({ ...deps, ...drillDeps(context), interval: config.drillInterval });
+  const filtering = startApplyingFilters(deps);
   const pruning = startPruning(context);
-  const locks = startExtendingLocks({ ...context, breaker });
-  const removing = startRemoving({ ...context, breaker }, { goneRetention, keyTemplate: config.storage.keyTemplate });
-  const webhooks = new Webhooks({
-    ...context,
-    sender: context.webhookSender,
-    environment: config.webhook,
-    publicUrl: config.publicUrl,
+  const locks = startExtendingLocks(deps);
+  const removing = startRemoving(deps, {
+    goneRetention: config.goneRetention,
+    keyTemplate: config.storage.keyTemplate,
   });
+  const webhooks = new Webhooks({ ...deps, sender: context.webhookSender, environment: config.webhook });
   const heartbeat = startHeartbeatIfSet(context, breaker);
   await Promise.all([breaker.check(), queues.ready()]);
-  const sweeping = startSweeping({ ...context, breaker });
-  const expiring = startExpiring({ ...context, breaker });
-  const writingChanges = startWritingChanges({ ...context, breaker });
-  const writingAuditLog = startWritingAuditLog({ ...context, breaker });
-  const reading = startSearchingTranscripts({ ...context, breaker });
+  const sweeping = startSweeping(deps);
+  const expiring = startExpiring(deps);
+  const writingChanges = startWritingChanges(deps);
+  const writingAuditLog = startWritingAuditLog(deps);
+  const reading = startSearchingTranscripts(deps);
   jobs.run();
 
   return {
@@ -142,9 +134,9 @@ export function mirrorDeps(
   own: Pick<MirrorDeps, 'leases' | 'breaker' | 'libraryBreaker' | 'outages' | 'withToken'>,
 ): MirrorDeps {
   const { config, downloader } = context;
-  const { processing, transcripts, thumbnails, keepVersions } = config;
   const { outages } = own;
   return {
+    ...config,
     ...context,
     ...own,
     budget: createBudget(bytesInFlight),
@@ -154,19 +146,14 @@ export function mirrorDeps(
       pin: (link, signal) => outages.watch('links', () => downloader.pin(link, signal)),
     },
     keyTemplate: config.storage.keyTemplate,
-    filters: config.filters,
-    processing,
-    transcripts,
-    thumbnails,
-    keepVersions,
   };
 }
 
 function syncDeps(context: Context, withToken: Access, onWork: () => void): SyncDeps {
-  const { instance, sync, filters, transcripts, thumbnails, goneRetention } = context.config;
-  const kept = { transcripts: transcripts.mirror, thumbnails: thumbnails.mirror };
+  const { config } = context;
+  const kept = { transcripts: config.transcripts.mirror, thumbnails: config.thumbnails.mirror };
   const own = { withToken, endless: new Set<string>(), waits: new Map<string, number>(), onWork };
-  return { ...context, ...kept, ...own, instance, overlap: sync.overlap, filters, goneRetention };
+  return { ...config, ...context, ...kept, ...own, overlap: config.sync.overlap };
 }
 
 /** A drill uses none of this process's clients and keys: it reads the settings again, as a process that recovers would. */
