@@ -42,19 +42,8 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   let stopBy = Number.POSITIVE_INFINITY;
   const readiness = createReadiness({ database: store.check, queue: () => queues.check(), bucket: storage.check });
   // Gauges from the database are the same in every process, so workers do not export them.
-  const gauges =
-    role === 'worker'
-      ? undefined
-      : recordGauges(metrics.registry, {
-          log,
-          store,
-          queues,
-          syncInterval: config.sync.interval,
-          scrubCycle: config.scrub.cycle,
-          drillInterval: config.drillInterval,
-          tagKeys: config.metricsTags,
-        });
-  const health = createHealth(readiness, createExposition({ metrics, readiness, refresh: gauges?.refresh }));
+  const refresh = role === 'worker' ? undefined : recordGauges({ ...config, ...context });
+  const health = createHealth(readiness, createExposition({ metrics, readiness, refresh }));
   if (metricsPort !== undefined) {
     const server = await startHealthServer(health, { host, port: metricsPort });
     starting.defer(() => server.close());

@@ -26,7 +26,7 @@ export function createExposition(options: {
   metrics: Metrics;
   readiness: Readiness;
   /** Updates the gauges of the database, in processes that export them. */
-  refresh?: (() => Promise<void>) | undefined;
+  refresh?: (() => Promise<unknown>) | undefined;
 }) {
   const { registry } = options.metrics;
   const dependencies = new Registry();

@@ -5,6 +5,7 @@ import { within } from '../floor/within.ts';
 import type { Queues } from '../queue/queues.ts';
 import { assetStates, byState } from '../store/counts/states.ts';
 import type { Store } from '../store/store.ts';
+import type { Metrics } from './metrics.ts';
 
 /** Database and queues are read at most once in `freshMs`, with a time limit of `patienceMs`. */
 const freshMs = 10_000;
@@ -12,32 +13,26 @@ const patienceMs = 5000;
 
 const statuses = ['active', 'paused', 'disconnected'] as const;
 
-interface GaugeOptions {
+/** Settings have the names of the config. */
+interface GaugeDeps {
+  metrics: Metrics;
   log: Log;
   store: Store;
   queues: Queues;
-  syncInterval: number;
-  scrubCycle: number | undefined;
+  sync: { interval: number };
+  scrub: { cycle: number | undefined };
   drillInterval: number | undefined;
-  /** METRICS_TAGS. */
-  tagKeys: readonly string[];
+  metricsTags: readonly string[];
 }
 
 /**
  * Gauges of the database and the queues. They are the same in every process, so only the web role exports them. If one
- * does not answer, its gauges are absent, not old.
+ * does not answer, its gauges are absent, not old. Returns a function that updates them if they are older than `freshMs`.
  */
-export function recordGauges(registry: Registry, options: GaugeOptions) {
-  const readRecords = gaugesOfRecords(registry, options);
-  const readDrills = gaugesOfDrills(registry, options);
-  const readQueues = gaugesOfQueues(registry, options);
-  const read = recent(() => Promise.all([readRecords(), readDrills(), readQueues()]));
-  return {
-    /** Updates the gauges if they are older than `freshMs`. */
-    async refresh(): Promise<void> {
-      await read(freshMs);
-    },
-  };
+export function recordGauges(deps: GaugeDeps): () => Promise<unknown> {
+  const readers = [gaugesOfRecords(deps), gaugesOfDrills(deps), gaugesOfQueues(deps)];
+  const read = recent(() => Promise.all(readers.map((each) => each())));
+  return () => read(freshMs);
 }
 
 /** Reads what gauges show. Undefined: it failed or took too long, which is logged once until it works again. */
@@ -62,9 +57,9 @@ const gaugesIn =
   <Label extends string>(name: string, help: string, ...labelNames: Label[]) =>
     new Gauge<Label>({ name, help, labelNames, registers: [registry] });
 
-function gaugesOfRecords(registry: Registry, { log, store, syncInterval, scrubCycle, tagKeys = [] }: GaugeOptions) {
+function gaugesOfRecords({ metrics, log, store, sync, scrub, metricsTags: tagKeys }: GaugeDeps) {
   const readOrLog = reader(log, 'records');
-  const gauge = gaugesIn(registry);
+  const gauge = gaugesIn(metrics.registry);
   const connections = gauge('asset_mirror_connections', 'Connections, by status.', 'status');
   const assets = gauge('asset_mirror_assets', 'Assets in the database, by state.', 'state');
   const stored = gauge('asset_mirror_stored_bytes', 'Bytes of media in the bucket, according to the database.');
@@ -103,7 +98,7 @@ function gaugesOfRecords(registry: Registry, { log, store, syncInterval, scrubCy
     Promise.all([
       store.connections.countByStatus(),
       store.connections.countHeld(),
-      store.connections.lags(syncInterval),
+      store.connections.lags(sync.interval),
       store.counts.totals(),
       store.versions.total(),
       store.scrub.progress(),
@@ -118,7 +113,7 @@ function gaugesOfRecords(registry: Registry, { log, store, syncInterval, scrubCy
     if (!found) return;
     const [counts, heldCompanies, lags, rows, versions, { oldest }, tagged] = found;
     if (oldest) oldestVerification.set(Math.max(0, (Date.now() - oldest.getTime()) / 1000));
-    if (scrubCycle !== undefined) cycle.set(scrubCycle / 1000);
+    if (scrub.cycle !== undefined) cycle.set(scrub.cycle / 1000);
     for (const [kind, count] of Object.entries(heldCompanies)) held.set({ kind }, count);
     versionBytes.set(versions.bytes);
     for (const status of statuses) connections.set({ status }, counts[status] ?? 0);
@@ -135,9 +130,9 @@ function gaugesOfRecords(registry: Registry, { log, store, syncInterval, scrubCy
   };
 }
 
-function gaugesOfDrills(registry: Registry, { log, store, drillInterval }: GaugeOptions) {
+function gaugesOfDrills({ metrics, log, store, drillInterval }: GaugeDeps) {
   const readOrLog = reader(log, 'drills');
-  const gauge = gaugesIn(registry);
+  const gauge = gaugesIn(metrics.registry);
   const passed = gauge('asset_mirror_drill_passed', 'Whether the last restore drill passed: 1 or 0.');
   const age = gauge(
     'asset_mirror_drill_age_seconds',
@@ -166,9 +161,9 @@ function gaugesOfDrills(registry: Registry, { log, store, drillInterval }: Gauge
   };
 }
 
-function gaugesOfQueues(registry: Registry, { log, queues }: GaugeOptions) {
+function gaugesOfQueues({ metrics, log, queues }: GaugeDeps) {
   const readOrLog = reader(log, 'queues');
-  const gauge = gaugesIn(registry);
+  const gauge = gaugesIn(metrics.registry);
   const jobs = gauge('asset_mirror_queue_jobs', 'Jobs on the queues, by state.', 'queue', 'state');
   const oldest = gauge(
     'asset_mirror_queue_oldest_seconds',

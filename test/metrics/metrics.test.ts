@@ -198,9 +198,9 @@ test('a scrape lacks only the gauges of the database while the database is not a
 test('docs/reference/metrics.md lists each metric, and no other', async () => {
   const docs = await readFile(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8');
   const documented = (pattern: RegExp) => [...new Set([...docs.matchAll(pattern)].map(([, name]) => name!))].sort();
-  const registry = createMetrics().registry;
-  recordGauges(registry, {} as never);
-  const names = registry.getMetricsAsArray().map(({ name }) => name);
+  const metrics = createMetrics();
+  recordGauges({ metrics, metricsTags: [] } as never);
+  const names = metrics.registry.getMetricsAsArray().map(({ name }) => name);
   expect(documented(/`(asset_mirror_\w+)/g)).toEqual([...names, 'asset_mirror_dependency_up'].sort());
 });
 
