@@ -1,7 +1,7 @@
 import { Gauge, type Registry } from 'prom-client';
 import type { Log } from '../floor/log.ts';
 import { recent } from '../floor/recent.ts';
-import { within } from '../floor/within.ts';
+import { answerWithin } from '../floor/within.ts';
 import type { Queues } from '../queue/queues.ts';
 import { assetStates, byState } from '../store/counts/states.ts';
 import type { Store } from '../store/store.ts';
@@ -39,16 +39,17 @@ export function recordGauges(deps: GaugeDeps): () => Promise<unknown> {
 function reader(log: Log, of: 'records' | 'drills' | 'queues') {
   let isFailing = false;
   return async <T>(read: () => Promise<T>): Promise<T | undefined> => {
-    let err = new Error(`no answer within ${patienceMs} ms`);
-    const found = await within(patienceMs, read()).catch((error) => {
-      err = error;
+    try {
+      const found = await answerWithin(patienceMs, read);
+      isFailing = false;
+      return found;
+    } catch (err) {
+      if (!isFailing) {
+        log.warn({ event: 'metrics.gauges_failed', of, err }, 'gauges omitted: their values cannot be read');
+      }
+      isFailing = true;
       return undefined;
-    });
-    if (found === undefined && !isFailing) {
-      log.warn({ event: 'metrics.gauges_failed', of, err }, 'gauges omitted: their values cannot be read');
     }
-    isFailing = found === undefined;
-    return found;
   };
 }
 

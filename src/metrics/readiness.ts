@@ -1,6 +1,6 @@
 import { reasonOf } from '../floor/errors.ts';
 import { recent } from '../floor/recent.ts';
-import { within } from '../floor/within.ts';
+import { answerWithin } from '../floor/within.ts';
 
 export type Readiness = ReturnType<typeof createReadiness>;
 
@@ -11,11 +11,8 @@ export function createReadiness(checks: Record<string, () => Promise<void>>) {
   async function checkAll() {
     const results = await Promise.all(
       Object.entries(checks).map(async ([name, check]) => {
-        const result = await within(
-          checkTimeoutMs,
-          check().then(() => 'ok', reasonOf),
-        );
-        return [name, result ?? `no answer within ${checkTimeoutMs / 1000} s`] as const;
+        const result = await answerWithin(checkTimeoutMs, () => check()).then(() => 'ok', reasonOf);
+        return [name, result] as const;
       }),
     );
     return Object.fromEntries(results);

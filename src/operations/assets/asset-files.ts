@@ -3,7 +3,7 @@ import { create as contentDisposition } from 'content-disposition';
 import mime from 'mime';
 import { z } from 'zod';
 import { Archived, RetryLater, reasonOf, StorageUnavailable } from '../../floor/errors.ts';
-import { within } from '../../floor/within.ts';
+import { answerWithin, NoAnswer, within } from '../../floor/within.ts';
 import type { GetOptions } from '../../storage/storage.ts';
 import type { Asset } from '../../store/database/schema.ts';
 import type { OperationsDeps } from '../deps.ts';
@@ -108,24 +108,14 @@ export function assetFileOperations({ store, storage }: Pick<OperationsDeps, 'st
 
 /** Waits for the answer of the bucket, at most `answerMs`. Reading a body may take longer, until `signal`. @throws Refused */
 async function inTime<T>(ask: (stop: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T> {
-  const late = new AbortController();
-  const timer = setTimeout(() => late.abort(new Error(`no answer within ${answerMs / 1000} s`)), answerMs);
-  const aborted = new Promise<never>((_, reject) => {
-    late.signal.addEventListener('abort', () => reject(late.signal.reason));
-  });
   try {
-    return await Promise.race([ask(AbortSignal.any([signal, late.signal])), aborted]);
+    return await answerWithin(answerMs, (late) => ask(AbortSignal.any([signal, late])));
   } catch (error) {
     if (error instanceof Archived) throw archived();
-    if (signal.aborted || late.signal.aborted || error instanceof StorageUnavailable || error instanceof RetryLater)
-      throw new Refused(
-        503,
-        'bucket_unavailable',
-        `The bucket cannot be read now: ${reasonOf(error)}. Try again later.`,
-      );
-    throw error;
-  } finally {
-    clearTimeout(timer);
+    const isAway = [NoAnswer, StorageUnavailable, RetryLater].some((type) => error instanceof type);
+    if (!signal.aborted && !isAway) throw error;
+    const why = `The bucket cannot be read now: ${reasonOf(error)}.`;
+    throw new Refused(503, 'bucket_unavailable', `${why} Try again later.`);
   }
 }
 

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { reasonOf } from '../../floor/errors.ts';
 import type { Reason } from '../../floor/reason-codes.ts';
 import { renderReason } from '../../floor/reasons.ts';
-import { within } from '../../floor/within.ts';
+import { answerWithin, within } from '../../floor/within.ts';
 import { assetStates } from '../../store/counts/states.ts';
 import type { Asset, UploadPart } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
@@ -171,12 +171,10 @@ async function describe(deps: Deps, id: string) {
 /** What the explanation of an asset depends on, beside the asset. */
 async function circumstancesOf({ store, storage, bucketTrouble, goneRetention }: Deps, found: ExistingAsset) {
   const { id, connectionId } = found;
-  const stop = AbortSignal.timeout(checkMs);
-  const problemOf = (error: unknown) => (stop.aborted ? `no answer within ${checkMs / 1000} s` : reasonOf(error));
   const [connection, trouble, objects, findings, isProtected, setAsideSince] = await Promise.all([
     connectionId === null ? undefined : store.connections.get(connectionId),
     found.nextAt === null ? null : within(patienceMs, bucketTrouble()),
-    checkAsset({ store, storage }, id, stop).catch(problemOf),
+    answerWithin(checkMs, (late) => checkAsset({ store, storage }, id, late)).catch(reasonOf),
     store.assurance.findingsOfAsset(id),
     store.removals.isProtected(id),
     store.replacements.since(id),

@@ -1,5 +1,5 @@
 import { text } from 'node:stream/consumers';
-import { within } from '../../floor/within.ts';
+import { answerWithin } from '../../floor/within.ts';
 import { manifestKey } from '../../storage/keys.ts';
 import type { Storage } from '../../storage/storage.ts';
 import type { Link } from '../../store/verifications/manifests.ts';
@@ -15,14 +15,12 @@ export async function manifestInBucket(
   storage: Storage,
   { number, envelope }: Pick<Link, 'number' | 'envelope'>,
 ): Promise<(typeof inBucketStates)[number]> {
-  const signal = AbortSignal.timeout(patienceMs);
-  const read = async () => {
-    const body = await storage.get(manifestKey(number), { signal });
-    if (!body) return 'missing';
-    return (await text(body)) === envelope ? 'same' : 'different';
-  };
   try {
-    return (await within(patienceMs, read())) ?? 'unknown';
+    return await answerWithin(patienceMs, async (signal) => {
+      const body = await storage.get(manifestKey(number), { signal });
+      if (!body) return 'missing';
+      return (await text(body)) === envelope ? 'same' : 'different';
+    });
   } catch {
     return 'unknown';
   }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { reasonOf } from '../../floor/errors.ts';
-import { within } from '../../floor/within.ts';
+import { answerWithin } from '../../floor/within.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { Refused } from '../refused.ts';
 import { existingConnection, notActive } from './connections.ts';
@@ -27,21 +27,19 @@ export function projectOperations({
     async projects(connectionId: string) {
       const connection = await existingConnection(store, connectionId);
       if (connection.status !== 'active') throw notActive(connection);
-      const signal = AbortSignal.timeout(patienceMs);
       const companies = await store.connections.companies([connectionId]);
       try {
-        const requested = Promise.all(
-          companies.map(async ({ id: companyId }) => {
-            const list = (token: string) => client.listProjects({ token, signal, companyId });
-            const projects = await withToken(connectionId, list);
-            return projects
-              .sort((a, b) => byName.compare(a.name, b.name))
-              .map(({ id, name }) => ({ id, name, companyId }));
-          }),
+        const lists = await answerWithin(patienceMs, (signal) =>
+          Promise.all(
+            companies.map(async ({ id: companyId }) => {
+              const list = (token: string) => client.listProjects({ token, signal, companyId });
+              const projects = await withToken(connectionId, list);
+              return projects
+                .sort((a, b) => byName.compare(a.name, b.name))
+                .map(({ id, name }) => ({ id, name, companyId }));
+            }),
+          ),
         );
-        // The signal does not end a refresh of the tokens, or a wait for the request rate.
-        const lists = await within(patienceMs, requested);
-        if (!lists) throw new Error(`no answer within ${patienceMs / 1000} s`);
         return { projects: lists.flat() };
       } catch (error) {
         throw new Refused(
