@@ -6,36 +6,18 @@ import { connectionName } from '../names.js';
 import { canRetry, empty, head, notYet, statePill, time, trouble, withCode, withLocalTimes } from '../parts.js';
 import { ifMay, may, rolesNeeded } from '../permissions.js';
 import { fileLinks, previewOf } from '../preview.js';
+import { recordOf } from '../record.js';
 import { eraseDialog, protectButton } from '../removals.js';
-import { draw } from '../state.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { sentence, typeNames } from '../words.js';
 
-/** @type {Asset | undefined} */
-let asset;
-/** @type {AssetVersion[]} */
-let versions = [];
-/** @type {Error | undefined} */
-let error;
-let id = '';
+const record = recordOf(async (id) => {
+  const path = `/assets/${encodeURIComponent(id)}`;
+  const [asset, { versions }] = await Promise.all([api(path), api(`${path}/versions`)]);
+  return { asset: /** @type {Asset} */ (asset), versions: /** @type {AssetVersion[]} */ (versions) };
+});
 /** Where the player starts, in seconds. @type {number | undefined} */
 let startAt;
-
-async function load() {
-  const requestedId = id;
-  try {
-    const path = `/assets/${encodeURIComponent(requestedId)}`;
-    const [found, kept] = await Promise.all([api(path), api(`${path}/versions`)]);
-    if (requestedId !== id) return;
-    asset = found;
-    versions = kept.versions;
-    error = undefined;
-  } catch (problem) {
-    if (requestedId !== id) return;
-    error = /** @type {Error} */ (problem);
-  }
-  draw();
-}
 
 /** @type {Record<string, string>} */
 const checksumNames = { crc32: 'CRC-32', md5: 'MD5', sha256: 'SHA-256' };
@@ -53,15 +35,15 @@ export const assetView = {
   title: 'Asset',
   /** @param {string[]} path @param {URLSearchParams} given */
   async open([wantedId = ''], given) {
-    if (decodeURIComponent(wantedId) !== id) asset = undefined;
-    id = decodeURIComponent(wantedId);
     const at = Number(given.get('at') ?? Number.NaN);
     startAt = at >= 0 && Number.isFinite(at) ? at : undefined;
-    await load();
+    await record.open(decodeURIComponent(wantedId));
   },
-  refresh: load,
+  refresh: record.refresh,
   render() {
-    if (!asset) return notYet(error);
+    const { found, error, refresh } = record;
+    if (!found) return notYet(error);
+    const { asset, versions } = found;
     const { checksums, sidecarFiles, upload } = asset;
     return html`
       <nav aria-label="You are here" class="crumbs"><a href="#/">Overview</a> <a href="#/assets">Assets</a>${
@@ -76,8 +58,8 @@ export const assetView = {
           <p class="state">${statePill(asset)}</p></div>
         ${previewOf(asset, startAt)}
         ${explanationOf(asset)}
-        <div class="actions">${fileLinks(asset)} ${canRetry(asset) && may('retryAsset') ? html`<button class="main" @click=${() => act(() => retryAsset(/** @type {Asset} */ (asset)), load)}>Retry</button>` : nothing}
-          ${protectButton(asset, load)} ${ifMay('erase', () => html`<button @click=${() => eraseDialog(/** @type {Asset} */ (asset), load)}>Erase …</button>`)}</div>
+        <div class="actions">${fileLinks(asset)} ${canRetry(asset) && may('retryAsset') ? html`<button class="main" @click=${() => act(() => retryAsset(asset), refresh)}>Retry</button>` : nothing}
+          ${protectButton(asset, refresh)} ${ifMay('erase', () => html`<button @click=${() => eraseDialog(asset, refresh)}>Erase …</button>`)}</div>
         ${rolesNeeded({ Files: 'getMedia', ...(canRetry(asset) ? { Retry: 'retryAsset' } : {}), ...(asset.held ? { 'End protection': 'release' } : { Protect: 'hold' }), Erase: 'erase' })}
         <dl class="facts">
           <div><dt>Size</dt><dd>${(asset.bytes ?? asset.size) ? bytes(asset.bytes ?? asset.size ?? 0) : 'unknown'}${asset.variant === 'mp4' ? html` <small>mp4 rendition</small>` : nothing}</dd></div>
@@ -100,7 +82,7 @@ export const assetView = {
       ${
         versions.length > 0
           ? html`<section class="card" aria-labelledby="versions-title"><h2 id="versions-title">Superseded files</h2>
-        <p class="soft">The library has replaced them. Get one back: <code>asset-mirror restore ${asset.id} --version VERSION --to DIRECTORY</code></p>${versionTable()}</section>`
+        <p class="soft">The library has replaced them. Get one back: <code>asset-mirror restore ${asset.id} --version VERSION --to DIRECTORY</code></p>${versionTable(versions)}</section>`
           : nothing
       }
       <section class="card" aria-labelledby="timeline-title"><h2 id="timeline-title">History</h2>${timelineOf(asset)}</section>`;
@@ -113,7 +95,8 @@ const explanationOf = ({ explanation }) =>
     ? html`<div class="explain">${explanation.map((line) => html`<p>${withCode(line)}</p>`)}</div>`
     : nothing;
 
-const versionTable = () => html`<table role="table" class="cards small-figures">
+/** @param {AssetVersion[]} versions */
+const versionTable = (versions) => html`<table role="table" class="cards small-figures">
   ${head('Superseded', 'Mirrored', 'Size', 'CRC-32', 'Why', 'Kept until')}
   <tbody role="rowgroup">${versions.map(
     ({ version, replacedAt, mirroredAt, expiresAt, media, reason }) => html`<tr role="row">

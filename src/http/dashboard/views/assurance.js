@@ -4,29 +4,15 @@ import { api } from '../api.js';
 import { ago, bytes, duration, number, when } from '../format.js';
 import { empty, head, pill, skeleton, trouble } from '../parts.js';
 import { ifMay, rolesNeeded } from '../permissions.js';
-import { draw } from '../state.js';
+import { recordOf } from '../record.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { stateNames } from '../words.js';
 import { drillOutcome } from './drill.js';
 
-/** @type {Assurance | undefined} */
-let found;
-/** @type {DrillSummary[]} */
-let drills = [];
-/** @type {Error | undefined} */
-let error;
-
-async function load() {
-  try {
-    const [assurance, list] = await Promise.all([api('/assurance'), api('/drills?limit=10')]);
-    found = /** @type {Assurance} */ (assurance);
-    drills = /** @type {{ drills: DrillSummary[] }} */ (list).drills;
-    error = undefined;
-  } catch (problem) {
-    error = /** @type {Error} */ (problem);
-  }
-  draw();
-}
+const record = recordOf(async () => {
+  const [assurance, { drills }] = await Promise.all([api('/assurance'), api('/drills?limit=10')]);
+  return { assurance: /** @type {Assurance} */ (assurance), drills: /** @type {DrillSummary[]} */ (drills) };
+});
 
 /** The exact time, and how long ago that is. @param {string | null} at @param {string} [never] */
 const exact = (at, never = 'never') =>
@@ -36,10 +22,12 @@ const exact = (at, never = 'never') =>
 
 export const assuranceView = {
   title: 'Assurance',
-  open: load,
-  refresh: load,
-  render: () => html`
-    ${trouble(error)}
+  open: record.refresh,
+  refresh: record.refresh,
+  render() {
+    const { assurance: found, drills = [] } = record.found ?? {};
+    return html`
+    ${trouble(record.error)}
     <section class="card" aria-labelledby="assurance-title">
       <div class="head"><div><h1 id="assurance-title" tabindex="-1">Assurance</h1>
         ${
@@ -52,7 +40,8 @@ export const assuranceView = {
       ${found ? summary(found) : skeleton(6)}
     </section>
     ${found ? html`${findingsCard(found)}${missingCard(found)}${inventoryCard(found)}` : nothing}
-    ${drillsCard()}`,
+    ${drillsCard(drills)}`;
+  },
 };
 
 /** A link to a part of this page. It scrolls by script, because the hash of the address names the view. @param {string} id @param {string} words */
@@ -198,9 +187,10 @@ const inventoryCard = ({ inventory }) =>
         </dl>
       </section>`;
 
-const drillsCard = () => html`<section class="card" aria-labelledby="drills-title">
+/** @param {DrillSummary[]} drills */
+const drillsCard = (drills) => html`<section class="card" aria-labelledby="drills-title">
   <div class="head"><h2 id="drills-title">Restore drills</h2>
-    ${ifMay('startDrill', () => html`<button class="no-print" @click=${() => act(start, load)}>Start a drill</button>`)}</div>
+    ${ifMay('startDrill', () => html`<button class="no-print" @click=${() => act(start, record.refresh)}>Start a drill</button>`)}</div>
   ${rolesNeeded({ 'Start a drill': 'startDrill' })}
   ${
     drills.length === 0

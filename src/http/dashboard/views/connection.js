@@ -19,6 +19,7 @@ import {
   trouble,
 } from '../parts.js';
 import { ifMay, may, rolesNeeded } from '../permissions.js';
+import { recordOf } from '../record.js';
 import { resyncDialog } from '../resync-dialog.js';
 import { settingsDialog } from '../settings-dialog.js';
 import { draw, say, state } from '../state.js';
@@ -27,33 +28,16 @@ import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { verifyDialog } from '../verify-dialog.js';
 import { conditionOf, heldWords, stateNames, states, typeNames, withFile } from '../words.js';
 
-/** @type {Connection | undefined} */
-let connection;
-/** @type {Error | undefined} */
-let error;
+/** @type {ReturnType<typeof recordOf<Connection>>} */
+const record = recordOf((id) => api(`/connections/${encodeURIComponent(id)}`));
 /** @type {ReturnType<typeof listOf<AssetSummary>>} */
 const assets = listOf('/assets', 'assets');
 /** @type {ReturnType<typeof listOf<Sync>>} */
 const syncs = listOf('/syncs', 'syncs');
-let id = '';
 /** The filter of its assets. */
 let shown = 'failed';
 
-const filter = () => assets.filter({ connectionId: id, state: shown });
-
-async function load() {
-  const requestedId = id;
-  try {
-    const found = await api(`/connections/${encodeURIComponent(requestedId)}`);
-    if (requestedId !== id) return;
-    connection = found;
-    error = undefined;
-  } catch (problem) {
-    if (requestedId !== id) return;
-    error = /** @type {Error} */ (problem);
-  }
-  draw();
-}
+const filter = () => assets.filter({ connectionId: record.id, state: shown });
 
 /** @type {Record<string, string>} */
 const noneOf = {
@@ -63,24 +47,24 @@ const noneOf = {
   unavailable: 'The library has a file for every asset.',
 };
 
-const refresh = () => Promise.all([load(), assets.refresh(), syncs.refresh()]);
+const refresh = () => Promise.all([record.refresh(), assets.refresh(), syncs.refresh()]);
 
 export const connectionView = {
   title: 'Connection',
   /** @param {string[]} path */
   async open([wantedId = '']) {
-    if (wantedId !== id) connection = undefined;
-    id = wantedId;
     shown = 'failed';
-    await load();
-    const { failed = 0, pending = 0, processing = 0 } = connection?.counts.byState ?? {};
+    await record.open(wantedId);
+    const { failed = 0, pending = 0, processing = 0 } = record.found?.counts.byState ?? {};
     if (failed === 0 && processing > 0) shown = 'processing';
     else if (failed === 0 && pending > 0) shown = 'pending';
-    await Promise.all([filter(), syncs.filter({ connectionId: id })]);
+    await Promise.all([filter(), syncs.filter({ connectionId: record.id })]);
   },
   refresh,
   render() {
+    const { found: connection, error } = record;
     if (!connection) return notYet(error);
+    const { id } = connection;
     const condition = conditionOf(connection);
     const { byState } = connection.counts;
     const isEnded = connection.status === 'disconnected';
@@ -96,7 +80,7 @@ export const connectionView = {
         <div class="head"><div><h1 id="connection-title" tabindex="-1">${nameOf(connection)}</h1>
           <p class="soft">${[connection.user.email, companiesOf(connection)].filter(Boolean).join(' · ')}</p>${tagPills(connection)}</div>
           <p class="state">${pill(condition.tone, condition.word)}${condition.more ? html`<small>${condition.more}</small>` : nothing}</p></div>
-        ${connection.companies.flatMap((company) => company.held.map((changes) => heldBanner(company, changes)))}
+        ${connection.companies.flatMap((company) => company.held.map((changes) => heldBanner(id, company, changes)))}
         ${connection.lastError ? html`<p class="banner ${condition.tone === 'bad' ? 'bad' : 'warn'}"><strong>Reason:</strong> ${connection.lastError}</p>` : nothing}
         ${bar(byState)}
         <ul class="legend">${states
@@ -145,14 +129,14 @@ const heldKinds = {
   removed: { flag: 'acceptRemoved', until: 'Nothing is removed from the bucket', accept: 'Accept the removal' },
 };
 
-/** @param {Connection['companies'][number]} company @param {Connection['companies'][number]['held'][number]} changes */
-function heldBanner({ id: companyId, name }, changes) {
+/** @param {string} connectionId @param {Connection['companies'][number]} company @param {Connection['companies'][number]['held'][number]} changes */
+function heldBanner(connectionId, { id: companyId, name }, changes) {
   const { flag, until, accept } = heldKinds[changes.kind];
   const request = { mode: 'full', companyId, [flag]: true };
   return html`<div class="banner bad"><p><strong>${name} is held:</strong> ${heldWords(changes)}, found ${time(changes.since)}.
     ${until} until you accept this.
     Examples: ${changes.sample.slice(0, 3).map((id, index) => html`${index > 0 ? ', ' : ''}<a href="#/assets/${encodeURIComponent(id)}">${id}</a>`)}.</p>
-    ${ifMay('acceptHeldChanges', () => html`<p class="row"><button @click=${() => act(() => resync(id, request), refresh)}>${accept}</button></p>`)}
+    ${ifMay('acceptHeldChanges', () => html`<p class="row"><button @click=${() => act(() => resync(connectionId, request), refresh)}>${accept}</button></p>`)}
     ${rolesNeeded({ [accept]: 'acceptHeldChanges' })}</div>`;
 }
 
@@ -176,7 +160,7 @@ function buttons(of) {
       active
         ? html`${ifMay(
             'resyncConnection',
-            () => html`<button class="main" @click=${() => act(() => resync(id, { mode: 'incremental' }), refresh)}>Sync now</button>
+            () => html`<button class="main" @click=${() => act(() => resync(of.id, { mode: 'incremental' }), refresh)}>Sync now</button>
           <button @click=${() => resyncDialog(of, seenTypes(), refresh)}>Full or partial sync …</button>`,
           )}
           ${ifMay('plan', () => html`<button @click=${() => planDialog(of)}>Plan</button>`)}

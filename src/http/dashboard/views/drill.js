@@ -3,38 +3,25 @@ import { api } from '../api.js';
 import { bytes, counted, duration, number, when } from '../format.js';
 import { later } from '../lists.js';
 import { notYet, pill, time, trouble } from '../parts.js';
-import { draw, say } from '../state.js';
+import { recordOf } from '../record.js';
+import { say } from '../state.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 
 /** Between two requests while it runs. */
 const pollMs = 1000;
 
-let id = '';
-/** @type {Drill | undefined} */
-let drill;
-/** @type {Error | undefined} */
-let error;
-
-const loadSoon = later(() => {
-  if (location.hash === `#/drills/${id}`) load();
+/** @type {ReturnType<typeof recordOf<Drill>>} */
+const record = recordOf(
+  (id) => api(`/drills/${encodeURIComponent(id)}`),
+  (drill, before) => {
+    if (!ended(drill)) refreshSoon();
+    else if (before && !ended(before)) say(`The drill ${drillOutcome(drill).word.toLowerCase()}.`);
+  },
+);
+const refreshSoon = later(() => {
+  if (location.hash === `#/drills/${record.id}`) record.refresh();
 }, pollMs);
 const ended = (/** @type {DrillSummary} */ { status }) => status === 'passed' || status === 'failed';
-
-async function load() {
-  const requestedId = id;
-  try {
-    const found = /** @type {Drill} */ (await api(`/drills/${encodeURIComponent(requestedId)}`));
-    if (requestedId !== id) return;
-    if (drill && !ended(drill) && ended(found)) say(`The drill ${drillOutcome(found).word.toLowerCase()}.`);
-    drill = found;
-    error = undefined;
-    if (!ended(found)) loadSoon();
-  } catch (problem) {
-    if (requestedId !== id) return;
-    error = /** @type {Error} */ (problem);
-  }
-  draw();
-}
 
 /** @param {Pick<DrillSummary, 'status'>} of @returns {{ tone: string, word: string }} */
 export const drillOutcome = ({ status }) =>
@@ -48,13 +35,10 @@ export const drillOutcome = ({ status }) =>
 export const drillView = {
   title: 'Restore drill',
   /** @param {string[]} path */
-  async open([wanted = '']) {
-    if (wanted !== id) drill = undefined;
-    id = wanted;
-    await load();
-  },
-  refresh: () => (drill && ended(drill) ? Promise.resolve() : load()),
+  open: ([wanted = '']) => record.open(wanted),
+  refresh: () => (record.found && ended(record.found) ? Promise.resolve() : record.refresh()),
   render() {
+    const { found: drill, error } = record;
     if (!drill) return notYet(error);
     const { tone, word } = drillOutcome(drill);
     return html`

@@ -24,9 +24,8 @@ let wantedLines = page;
 /** @type {Error | undefined} */
 let error;
 
-const isOpen = () => location.hash === `#/verify/${id}`;
 const loadSoon = later(() => {
-  if (isOpen()) load();
+  if (location.hash === `#/verify/${id}`) load();
 }, pollMs);
 
 /** Lines never change, so only later ones are requested. */

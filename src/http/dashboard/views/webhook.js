@@ -7,7 +7,7 @@ import { listOf } from '../lists.js';
 import { subjectOf } from '../names.js';
 import { head, listed, notYet, pill, time, trouble } from '../parts.js';
 import { ifMay, may, rolesNeeded } from '../permissions.js';
-import { draw } from '../state.js';
+import { recordOf } from '../record.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import {
@@ -22,50 +22,37 @@ import {
 import { filterLabels, filterName } from '../webhook-filters.js';
 import { webhookPill } from './webhooks.js';
 
-let id = '';
-/** @type {Webhook | undefined} */
-let webhook;
-/** @type {Error | undefined} */
-let error;
+const record = recordOf(async (id) => {
+  /** @type {{ webhooks: Webhook[] }} */
+  const { webhooks } = await api('/webhooks');
+  return { webhook: webhooks.find((one) => one.id === id) };
+});
 /** @type {ReturnType<typeof listOf<Delivery>>} */
 let deliveries = listOf('', 'deliveries');
 /** @type {Delivery['state'] | undefined} */
 let shown;
 
-const path = () => webhookPath(id);
+const path = () => webhookPath(record.id);
 
-async function load() {
-  try {
-    /** @type {{ webhooks: Webhook[] }} */
-    const found = await api('/webhooks');
-    webhook = found.webhooks.find((one) => one.id === id);
-    error = webhook ? undefined : new Error('There is no such webhook endpoint.');
-  } catch (problem) {
-    error = /** @type {Error} */ (problem);
-  }
-  draw();
-}
 /** @param {Delivery['state'] | undefined} state */
 function filter(state) {
   shown = state;
   return deliveries.filter({ state });
 }
-const refresh = () => Promise.all([load(), deliveries.refresh()]);
+const refresh = () => Promise.all([record.refresh(), deliveries.refresh()]);
 
 export const webhookView = {
   title: 'Webhook',
   /** @param {string[]} path */
   async open([wantedId = '']) {
-    if (wantedId !== id) {
-      id = wantedId;
-      webhook = undefined;
-      deliveries = listOf(`${path()}/deliveries`, 'deliveries');
-    }
-    await Promise.all([load(), filter(undefined)]);
+    if (wantedId !== record.id) deliveries = listOf(`${webhookPath(wantedId)}/deliveries`, 'deliveries');
+    await Promise.all([record.open(wantedId), filter(undefined)]);
   },
   refresh,
   render() {
-    if (!webhook) return notYet(error);
+    const { found, error } = record;
+    if (!found?.webhook) return notYet(found ? new Error('There is no such webhook endpoint.') : error);
+    const { webhook } = found;
     const { waiting, kinds, filters, oldSecretUntil, fromEnvironment } = webhook;
     return html`
       <nav aria-label="You are here" class="crumbs"><a href="#/webhooks">Webhooks</a></nav>
@@ -85,7 +72,7 @@ export const webhookView = {
           ${oldSecretUntil ? html`<div><dt>Old secret also signs until</dt><dd>${time(oldSecretUntil)}</dd></div>` : nothing}
         </dl>
         <div class="actions">${ifMay('testWebhookOf', () => html`<button @click=${() => act(sendTest, refresh)}>Send test</button>`)}
-          ${ifMay('redeliver', () => html`<button @click=${redeliverDialog}>Redeliver failed …</button>`)}${fromEnvironment || !may('changeWebhook') ? nothing : changes(/** @type {Webhook} */ (webhook))}</div>
+          ${ifMay('redeliver', () => html`<button @click=${redeliverDialog}>Redeliver failed …</button>`)}${fromEnvironment || !may('changeWebhook') ? nothing : changes(webhook)}</div>
         ${rolesNeeded({ 'Send test': 'testWebhookOf', Redeliver: 'redeliver', ...(fromEnvironment ? {} : { 'Change the endpoint': 'changeWebhook' }) })}
       </section>
       <section class="card" aria-labelledby="log-title">
