@@ -69,9 +69,6 @@ async function settings() {
   return import('./config/config.ts');
 }
 
-/** Loaded only when asset-mirror starts. */
-const loaded = async () => ({ ...(await import('./floor/log.ts')), ...(await import('./service.ts')) });
-
 // The reader of the output may close it early, as `head` does.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error;
@@ -86,7 +83,8 @@ async function start(role: Role, json: boolean, options: ContextOptions): Promis
     const { startOpenTelemetry } = await import('./tracing/otel.ts');
     setTracing(startOpenTelemetry({ ...config.tracing, version }));
   }
-  const { createLog, startService } = await loaded();
+  const { createLog } = await import('./floor/log.ts');
+  const { startService } = await import('./service.ts');
   const log = createLog(json ? { ...config.log, pretty: false } : config.log);
   // Node would print secrets; the log removes them.
   for (const event of ['uncaughtException', 'unhandledRejection'] as const) {
@@ -202,7 +200,7 @@ const app = (options: ContextOptions) =>
       start: (role, { json }) => start(role, json === true, options),
       async demo(options) {
         const { readConfig } = await import('./config/config.ts');
-        const { startService } = await loaded();
+        const { startService } = await import('./service.ts');
         const { demo } = await import('./cli/verbs/demo.ts');
         const stop = stopSignal();
         await demo(options, { environment: process.env, readConfig, startDatabase, startService, freePort, stop });

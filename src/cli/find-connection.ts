@@ -9,8 +9,7 @@ import { harmless } from './output.ts';
 export async function findConnection(api: ApiClient, given: string): Promise<string> {
   const { connections } = await api.connections({ q: given, limit: 250 });
   const same = (text: string) => text.toLowerCase() === given.toLowerCase();
-  const [exact] = connections.filter(({ id }) => id === given);
-  if (exact) return exact.id;
+  if (connections.some(({ id }) => id === given)) return given;
   const found = connections.filter(({ id, user }) => id.startsWith(given) || same(user.email) || same(user.name));
   if (found.length === 1) return found[0]!.id;
   const list = 'List them with `asset-mirror connections`.';

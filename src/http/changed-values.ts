@@ -6,6 +6,8 @@ import { operationIdOf } from './sign-in/access.ts';
 
 type Values = Record<string, unknown>;
 
+const pick = <T>(from: T, ...names: (keyof T)[]): Values => Object.fromEntries(names.map((name) => [name, from[name]]));
+
 async function ofConnection(operations: Operations, id: string): Promise<Values> {
   const { status, tags, settings } = await operations.connection(id);
   return { status, tags, ...settings };
@@ -13,25 +15,17 @@ async function ofConnection(operations: Operations, id: string): Promise<Values>
 async function ofWebhook(operations: Operations, id: string): Promise<Values | undefined> {
   const { webhooks } = await operations.webhooks();
   const found = webhooks.find((webhook) => webhook.id === id);
-  return (
-    found && {
-      url: found.url,
-      kinds: found.kinds,
-      filters: found.filters,
-      description: found.description,
-      enabled: found.enabled,
-    }
-  );
+  return found && pick(found, 'url', 'kinds', 'filters', 'description', 'enabled');
 }
 async function ofToken(operations: Operations, idOrName: string): Promise<Values | undefined> {
   const { tokens } = await operations.tokens();
   const found = tokens.find(({ id, name }) => id === idOrName || name === idOrName);
-  return found && { name: found.name, role: found.role, expiresAt: found.expiresAt };
+  return found && pick(found, 'name', 'role', 'expiresAt');
 }
 
 async function ofSession(operations: Operations, id: string, operator: Asker): Promise<Values | undefined> {
   const found = await operations.session(id, operator);
-  return found && { name: found.name, subject: found.subject, role: found.role, address: found.address };
+  return found && pick(found, 'name', 'subject', 'role', 'address');
 }
 
 /** How to read the values that an operation changes. `id`: from the path of the request. */

@@ -127,10 +127,5 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
 
   await app.listen(listen);
   const { port } = app.server.address() as { port: number };
-  return {
-    port,
-    async close() {
-      await app.close();
-    },
-  };
+  return { port, close: () => app.close() };
 }

@@ -23,7 +23,7 @@ const attempt = z.object({
   until: z.number(),
 });
 
-export interface ProviderRoutesDeps extends SignInDeps {
+interface ProviderRoutesDeps extends SignInDeps {
   provider: Provider;
   limit: SignInLimit;
   destination: (to: unknown) => string;
