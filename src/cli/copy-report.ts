@@ -28,7 +28,7 @@ export async function runCopy(
   return failed;
 }
 
-function lineOf({ total, copied, failed, bytes }: Readonly<Copying>, ms: number): string {
+function lineOf({ total, copied, failed, bytes }: Readonly<CopyProgress>, ms: number): string {
   const left = Math.max(0, (total?.bytes ?? bytes) - bytes);
   return [
     progressBar(bytes, total?.bytes ?? 0),
