@@ -1,13 +1,10 @@
-import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createLog } from '../../../src/floor/log.ts';
 import { type AssetFilter, type Order, sortKeys } from '../../../src/store/assets/search.ts';
-import { openStore, type Store } from '../../../src/store/store.ts';
-import { newDatabase } from '../../support/database.ts';
+import { newStoreAndClient } from '../records.ts';
 
-let database: Awaited<ReturnType<typeof newDatabase>>;
-let store: Store;
-let pool: pg.Pool;
+const opened = await newStoreAndClient();
+const { store, client } = opened;
+afterAll(() => opened.close());
 
 interface Row {
   id: string;
@@ -39,13 +36,10 @@ const rows = Array.from(
 );
 
 beforeAll(async () => {
-  database = await newDatabase();
-  store = await openStore({ url: database.url, log: createLog({ level: 'silent', pretty: false }) });
-  pool = new pg.Pool({ connectionString: database.url, max: 2 });
-  await pool.query(`
+  await client.query(`
     INSERT INTO connections (id, user_id, user_name, user_email, status) VALUES ('c0', 'u0', 'Ann', 'e', 'active');
     INSERT INTO companies VALUES ('k0', 'Acme'), ('k1', 'Other')`);
-  await pool.query(
+  await client.query(
     `INSERT INTO assets (id, connection_id, company_id, state, name, project_id, asset_type, size, upload_date, mirrored_at, listed)
      SELECT id, 'c0', company, state, name, project, type, size, date, CASE state WHEN 'mirrored' THEN now() END,
        jsonb_build_object('mimeType', mime, 'tags', tags, 'projectName', 'Project ' || project)
@@ -53,11 +47,6 @@ beforeAll(async () => {
        tags jsonb, state text, company text)`,
     [JSON.stringify(rows)],
   );
-});
-afterAll(async () => {
-  await pool?.end();
-  await store?.close();
-  await database?.drop();
 });
 
 /** The same by reading all rows. */
@@ -164,25 +153,25 @@ describe('facets', () => {
 
 test('a changed listing changes what is found, and values that no index could hold do no harm', async () => {
   const long = 'x'.repeat(5000);
-  await pool.query(
+  await client.query(
     `INSERT INTO assets (id, connection_id, company_id, state, name, listed)
      VALUES ('changed', 'c0', 'k0', 'failed', $1, jsonb_build_object('tags', jsonb_build_array($1::text), 'mimeType', $1::text))`,
     [Array.from({ length: 5000 }, (_, i) => String.fromCodePoint(0x4e00 + ((i * 7919) % 20_000))).join('')],
   );
-  await pool.query(
+  await client.query(
     `UPDATE assets SET listed = '{"tags": ["new", 7, null], "mimeType": "audio/mpeg"}' WHERE id = 'changed'`,
   );
   const ids = async (filter: AssetFilter) => (await store.assets.search({ ...filter, limit: 5 })).map(({ id }) => id);
   expect(await ids({ tag: ['new', '7'] })).toEqual(['changed']);
   expect(await ids({ mimeType: 'audio/*' })).toEqual(['changed']);
-  await pool.query(`UPDATE assets SET listed = '{"tags": "new", "mimeType": 5}' WHERE id = 'changed'`);
+  await client.query(`UPDATE assets SET listed = '{"tags": "new", "mimeType": 5}' WHERE id = 'changed'`);
   expect(await ids({ tag: ['new'] })).toEqual([]);
-  await pool.query(
+  await client.query(
     `UPDATE assets SET size = 5, listed = jsonb_build_object('tags', jsonb_build_array($1::text)) WHERE id = 'changed'`,
     [long],
   );
   expect(await ids({ tag: [long] })).toEqual(['changed']);
-  await pool.query(`DELETE FROM assets WHERE id = 'changed'`);
+  await client.query(`DELETE FROM assets WHERE id = 'changed'`);
 });
 
 test('an asset with the longest id and name is found and sorted', async () => {
@@ -190,12 +179,12 @@ test('an asset with the longest id and name is found and sorted', async () => {
   const characters = (count: number) =>
     Array.from({ length: count }, () => String.fromCodePoint(0x20000 + Math.floor(Math.random() * 40_000))).join('');
   const [id, name] = [characters(250), characters(400)];
-  await pool.query(
+  await client.query(
     `INSERT INTO assets (id, connection_id, company_id, state, name, listed) VALUES ($1, 'c0', 'k0', 'failed', $2, '{}')`,
     [id, name],
   );
   const q = [...name].slice(200, 300).join('');
   const found = await store.assets.search({ q, limit: 5, order: { by: 'name', descending: true } });
   expect(found.map((asset) => asset.id)).toEqual([id]);
-  await pool.query('DELETE FROM assets WHERE id = $1', [id]);
+  await client.query('DELETE FROM assets WHERE id = $1', [id]);
 });

@@ -1,17 +1,12 @@
 import fc from 'fast-check';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createLog } from '../../../src/floor/log.ts';
-import { openStore, type Store } from '../../../src/store/store.ts';
-import { newDatabase } from '../../support/database.ts';
+import { newStore } from '../records.ts';
 
-let database: Awaited<ReturnType<typeof newDatabase>>;
-let store: Store;
-let pool: pg.Pool;
+const opened = await newStore();
+const { store } = opened;
+const pool = new pg.Pool({ connectionString: opened.url, max: 4 });
 beforeAll(async () => {
-  database = await newDatabase();
-  store = await openStore({ url: database.url, log: createLog({ level: 'silent', pretty: false }) });
-  pool = new pg.Pool({ connectionString: database.url, max: 4 });
   await pool.query(`
     INSERT INTO connections (id, user_id, user_name, user_email, status) VALUES
       ('c0', 'u0', 'n', 'e', 'active'), ('c1', 'u1', 'n', 'e', 'paused'), ('c2', 'u2', 'n', 'e', 'active');
@@ -20,9 +15,8 @@ beforeAll(async () => {
       ('c0', 'k0', NULL), ('c0', 'k1', now()), ('c1', 'k0', NULL), ('c2', 'k1', NULL)`);
 });
 afterAll(async () => {
-  await pool?.end();
-  await store?.close();
-  await database?.drop();
+  await pool.end();
+  await opened.close();
 });
 
 /** The same figures, by reading all assets. */

@@ -1,30 +1,22 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import { dayMs } from '../../../src/floor/units.ts';
-import { openStore, type Store } from '../../../src/store/store.ts';
-import { ask, newDatabase } from '../../support/database.ts';
-import { running, silent } from '../records.ts';
+import { ask } from '../../support/database.ts';
+import { newStore, running } from '../records.ts';
 
-let database: Awaited<ReturnType<typeof newDatabase>>;
-let store: Store;
-beforeAll(async () => {
-  database = await newDatabase();
-  store = await openStore({ url: database.url, log: silent });
-});
-afterAll(async () => {
-  await store?.close();
-  await database?.drop();
-});
+const opened = await newStore();
+const { store, url } = opened;
+afterAll(() => opened.close());
 
 test('the age of the last drill counts from the first connection until one has ended', async () => {
   const { drills } = store;
   expect(await drills.lastEndedAt()).toBeNull();
   await running(store, 'acme');
-  await ask(database.url, `UPDATE connections SET connected_at = now() - interval '3 days'`);
+  await ask(url, `UPDATE connections SET connected_at = now() - interval '3 days'`);
   const days = async () => Math.round((Date.now() - (await drills.lastEndedAt())!.getTime()) / dayMs);
   expect(await days()).toBe(3);
   await drills.request({ sample: 1 });
   expect(await days()).toBe(3);
-  await ask(database.url, `UPDATE drills SET status = 'failed', finished_at = now() - interval '1 day'`);
+  await ask(url, `UPDATE drills SET status = 'failed', finished_at = now() - interval '1 day'`);
   expect(await days()).toBe(1);
 });
 
@@ -43,9 +35,7 @@ test('a drill that kills its process ends after three attempts, and a shutdown d
   expect(await drills.failAbandoned()).toBeUndefined();
   expect(await drills.take('fourth', 60_000)).toBeUndefined();
   expect(await drills.get(id)).toMatchObject({ status: 'failed', error: { code: 'process_died', attempt: 3 } });
-  expect(await ask(database.url, `SELECT kind FROM events WHERE kind LIKE 'drill.%'`)).toEqual([
-    { kind: 'drill.failed' },
-  ]);
+  expect(await ask(url, `SELECT kind FROM events WHERE kind LIKE 'drill.%'`)).toEqual([{ kind: 'drill.failed' }]);
 });
 
 test('the last attempt of a drill is not ended while its process holds the lease', async () => {

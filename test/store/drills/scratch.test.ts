@@ -1,20 +1,13 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, beforeEach, expect, test } from 'vitest';
 import type { RebuiltAsset } from '../../../src/store/assets/rebuild.ts';
-import { openStore, type Store } from '../../../src/store/store.ts';
-import { ask, newDatabase } from '../../support/database.ts';
-import { silent } from '../records.ts';
+import { openStore } from '../../../src/store/store.ts';
+import { ask } from '../../support/database.ts';
+import { newStore, silent } from '../records.ts';
 
-let database: Awaited<ReturnType<typeof newDatabase>>;
-let store: Store;
-beforeAll(async () => {
-  database = await newDatabase();
-  store = await openStore({ url: database.url, log: silent });
-});
-beforeEach(() => ask(database.url, `DELETE FROM assets; DELETE FROM asset_changes`));
-afterAll(async () => {
-  await store?.close();
-  await database?.drop();
-});
+const opened = await newStore();
+const { store, url } = opened;
+afterAll(() => opened.close());
+beforeEach(() => ask(url, `DELETE FROM assets; DELETE FROM asset_changes`));
 
 const asset = (id: string): RebuiltAsset => ({
   ...{ id, companyId: 'acme', projectId: null, assetType: null, name: 'A', size: 1, uploadDate: 1 },
@@ -25,11 +18,11 @@ const asset = (id: string): RebuiltAsset => ({
 });
 const counts = (schema: string) =>
   ask(
-    database.url,
+    url,
     `SELECT (SELECT count(*)::int FROM ${schema}.assets) AS assets, (SELECT count(*)::int FROM ${schema}.asset_changes) AS changes`,
   );
 const schemas = async () =>
-  (await ask(database.url, `SELECT nspname AS name FROM pg_namespace WHERE nspname LIKE 'asset_mirror_drill_%'`)).map(
+  (await ask(url, `SELECT nspname AS name FROM pg_namespace WHERE nspname LIKE 'asset_mirror_drill_%'`)).map(
     (row) => (row as { name: string }).name,
   );
 
@@ -42,7 +35,7 @@ test('a scratch schema has all tables, triggers and indexes, and the tables of t
   expect(await counts('public')).toEqual([{ assets: 0, changes: 0 }]);
   const indexes = (schema: string) =>
     ask(
-      database.url,
+      url,
       `SELECT indexname FROM pg_indexes WHERE schemaname = '${schema}' AND indexname NOT LIKE 'kysely%' ORDER BY 1`,
     );
   expect(await indexes(scratch.schema)).toEqual(await indexes('public'));
@@ -63,11 +56,11 @@ test('a drill whose schema was dropped writes nowhere else', { tags: 'slow' }, a
 
 test('a scratch schema sends no notices to the processes of the service', async () => {
   const { schema, close } = await store.openScratch();
-  const other = await openStore({ url: database.url, log: silent });
+  const other = await openStore({ url, log: silent });
   let notices = 0;
   other.onEvents(() => notices++);
   await expect.poll(() => notices, { message: 'the other process listens' }).toBe(1);
-  await ask(database.url, `INSERT INTO ${schema}.events (kind) VALUES ('of the drill')`);
+  await ask(url, `INSERT INTO ${schema}.events (kind) VALUES ('of the drill')`);
   await store.events.add({ kind: 'of the service' });
   await expect.poll(() => notices).toBe(2);
   await other.close();
