@@ -158,16 +158,26 @@ export interface UploadPart {
   blocks: string[] | null;
 }
 
-export interface Asset extends SidecarStates {
+/** Prefix of the ids under which items of a listing without a readable id are recorded. */
+export const unreadablePrefix = 'unreadable:';
+
+/** An asset as a page of the listing had it, or the reason why it cannot be read. */
+export interface ListedAsset {
   id: string;
-  connectionId: string | null;
-  companyId: string;
   projectId: string | null;
   assetType: string | null;
   name: string | null;
   size: number | null;
   uploadDate: number | null;
+  /** The listed asset without signed links; `hasThumbnail` replaces the link to the thumbnail. */
   listed: Record<string, unknown>;
+  /** Why the asset breaks the API's schema. */
+  problem?: Reason;
+}
+
+export interface Asset extends Omit<ListedAsset, 'problem'>, SidecarStates {
+  connectionId: string | null;
+  companyId: string;
   revision: number;
   detail: Record<string, unknown> | null;
   state: AssetState;
@@ -208,23 +218,6 @@ export type OwnedAsset = Asset & {
   /** The settings of its connection. */
   settings: Record<string, unknown>;
 };
-
-/** Prefix of the ids under which items of a listing without a readable id are recorded. */
-export const unreadablePrefix = 'unreadable:';
-
-/** An asset as a page of the listing had it, or the reason why it cannot be read. */
-export interface ListedAsset {
-  id: string;
-  projectId: string | null;
-  assetType: string | null;
-  name: string | null;
-  size: number | null;
-  uploadDate: number | null;
-  /** The listed asset without signed links; `hasThumbnail` replaces the link to the thumbnail. */
-  listed: Record<string, unknown>;
-  /** Why the asset breaks the API's schema. */
-  problem?: Reason;
-}
 
 /** An object of a version. */
 export interface VersionFile {
