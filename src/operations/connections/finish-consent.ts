@@ -1,25 +1,16 @@
 import { Superseded } from '../../floor/errors.ts';
-import type { Log } from '../../floor/log.ts';
 import type { Tags } from '../../floor/tags.ts';
 import { dayMs } from '../../floor/units.ts';
 import type { OAuthClient } from '../../oauth/client.ts';
 import { openPair, purposeOf } from '../../oauth/pair.ts';
 import type { Sealer } from '../../oauth/seal.ts';
-import type { Tokens } from '../../oauth/tokens.ts';
-import type { Queues } from '../../queue/queues.ts';
-import type { LibraryClient, Me } from '../../source/client.ts';
+import type { Me } from '../../source/client.ts';
 import { storable } from '../../source/schemas.ts';
 import type { Connection, Consent } from '../../store/database/schema.ts';
-import type { Store } from '../../store/store.ts';
+import type { OperationsDeps } from '../deps.ts';
 
-export interface ConsentDeps {
-  store: Store;
-  sealer: Sealer;
+export interface ConsentDeps extends Pick<OperationsDeps, 'store' | 'sealer' | 'client' | 'tokens' | 'queues' | 'log'> {
   oauth: OAuthClient;
-  client: LibraryClient;
-  tokens: Tokens;
-  queues: Queues;
-  log: Log;
 }
 
 export type Finished =
