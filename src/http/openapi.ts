@@ -32,6 +32,19 @@ export const refused = <const Statuses extends readonly RefusedStatus[]>(...stat
     [Status in Statuses[number]]: ReturnType<typeof problems>;
   };
 
+/** The groups of routes. */
+export const tags = [
+  { name: 'connections', description: 'Connected accounts' },
+  { name: 'assets', description: 'Assets and their state in the mirror' },
+  { name: 'syncs', description: 'Runs that list the library' },
+  { name: 'events', description: 'Events and history' },
+  { name: 'webhooks', description: 'Where events are sent' },
+  { name: 'verification', description: 'Comparisons of library, database and bucket' },
+  { name: 'removals', description: 'Removals from the bucket, protection from them, and erasures' },
+  { name: 'access', description: 'Operators, their sessions, API tokens, and the audit log' },
+  { name: 'service', description: 'The mirror itself' },
+] as const;
+
 interface ApiSchema {
   operationId?: string;
   response?: object;
@@ -67,17 +80,7 @@ export async function describeApi(
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
       servers: [{ url: options.publicUrl }],
-      tags: [
-        { name: 'connections', description: 'Connected accounts' },
-        { name: 'assets', description: 'Assets and their state in the mirror' },
-        { name: 'syncs', description: 'Runs that list the library' },
-        { name: 'events', description: 'Events and history' },
-        { name: 'webhooks', description: 'Where events are sent' },
-        { name: 'verification', description: 'Comparisons of library, database and bucket' },
-        { name: 'removals', description: 'Removals from the bucket, protection from them, and erasures' },
-        { name: 'access', description: 'Operators, their sessions, API tokens, and the audit log' },
-        { name: 'service', description: 'The mirror itself' },
-      ],
+      tags: [...tags],
       components: {
         securitySchemes: {
           token: { type: 'http', scheme: 'bearer', description: 'ADMIN_TOKEN, or an API token' },

@@ -2,25 +2,14 @@ import type { FastifyInstance } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { z } from 'zod';
 import { idParams } from '../../operations/fields.ts';
-import { type RefusedStatus, refused } from '../openapi.ts';
+import { type RefusedStatus, refused, type tags } from '../openapi.ts';
 
 export const typed = (app: FastifyInstance) => app.withTypeProvider<ZodTypeProvider>();
 export type Api = ReturnType<typeof typed>;
 
-type Tag =
-  | 'access'
-  | 'assets'
-  | 'connections'
-  | 'events'
-  | 'removals'
-  | 'service'
-  | 'syncs'
-  | 'verification'
-  | 'webhooks';
-
 /** Routes as /openapi.json describes them. `operationId` also names the operator's action in the audit log. */
 export const routesOf =
-  (tag: Tag) =>
+  (tag: (typeof tags)[number]['name']) =>
   <Schema extends { response: object; [part: string]: unknown }>(
     operationId: string,
     summary: string,
