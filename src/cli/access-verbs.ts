@@ -1,13 +1,11 @@
 import { type Command, Option } from 'commander';
 import { roles } from '../floor/roles.ts';
 import { mostRows, wholeNumber } from './options.ts';
-import { type NewVerb, type Verbs, verbsOf, withApi } from './verb.ts';
+import { type NewGroup, type NewVerb, type Verbs, verbsOf, withApi } from './verb.ts';
 import { audit } from './verbs/audit.ts';
 import { login, logout, whoami } from './verbs/login.ts';
 import { endSession, listSessions } from './verbs/sessions.ts';
 import { addToken, listTokens, revokeToken } from './verbs/tokens.ts';
-
-type NewGroup = (name: string, summary: string) => Command;
 
 /** The verbs about operators: who they are, what they may do, and what they did. */
 export function accessVerbs(verb: NewVerb, group: NewGroup, verbs: Pick<Verbs, 'api' | 'credentials'>): void {

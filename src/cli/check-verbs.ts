@@ -1,7 +1,7 @@
-import { type Command, Option } from 'commander';
+import { Option } from 'commander';
 import { withAssetFilters } from './asset-filters.ts';
 import { date, day, wholeNumber } from './options.ts';
-import { type NewVerb, type Verbs, verbsOf, withApi } from './verb.ts';
+import { type NewGroup, type NewVerb, type Verbs, verbsOf, withApi } from './verb.ts';
 import type { AttestOptions } from './verbs/attest.ts';
 import { drill } from './verbs/drill.ts';
 import { rotateKeys } from './verbs/encryption-keys.ts';
@@ -14,7 +14,7 @@ import { webhookVerbs } from './webhook-verbs.ts';
 /** The verbs that check the mirror and repair it. */
 export function checkVerbs(
   verb: NewVerb,
-  group: (name: string, summary: string) => Command,
+  group: NewGroup,
   verbs: Pick<Verbs, 'doctor' | 'rebuild' | 'restore' | 'export' | 'attest' | 'api'>,
 ): void {
   verb(

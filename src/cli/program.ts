@@ -6,7 +6,7 @@ import { inspectVerbs } from './inspect-verbs.ts';
 import { printError, printJson } from './output.ts';
 import { removalVerbs } from './removal-verbs.ts';
 import { runVerbs } from './run-verbs.ts';
-import { examples, type NewVerb, type Verbs } from './verb.ts';
+import { examples, type NewGroup, type NewVerb, type Verbs } from './verb.ts';
 import { completionScript, type Shell, shells } from './verbs/completion.ts';
 
 const help = `
@@ -53,21 +53,16 @@ export function program(verbs: Verbs, version: string): Command {
     .addHelpText('after', help);
 
   const verb: NewVerb = (name, text, example, more) => {
-    const sentence = `${text[0]!.toUpperCase()}${text.slice(1)}.${more ? `\n\n${more}` : ''}`;
     return app
       .command(name)
       .summary(text)
-      .description(sentence)
+      .description(more ? `${sentence(text)}\n\n${more}` : sentence(text))
       .option('--json', 'print JSON')
       .addHelpText('after', examples(...[example].flat()));
   };
 
-  const group = (name: string, summary: string) =>
-    app
-      .command(name)
-      .summary(summary)
-      .description(`${summary[0]!.toUpperCase()}${summary.slice(1)}.`)
-      .helpCommand(false);
+  const group: NewGroup = (name, summary) =>
+    app.command(name).summary(summary).description(sentence(summary)).helpCommand(false);
 
   app.commandsGroup('Run:');
   runVerbs(verb, verbs);
@@ -87,6 +82,8 @@ export function program(verbs: Verbs, version: string): Command {
 
   return app;
 }
+
+const sentence = (text: string) => `${text[0]!.toUpperCase()}${text.slice(1)}.`;
 
 function completionVerb(app: Command, verb: NewVerb): void {
   verb('completion', 'print a completion script for a shell', [

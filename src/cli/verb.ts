@@ -25,6 +25,9 @@ export interface Verbs {
 export const examples = (...lines: string[]) =>
   `\n${lines.length > 1 ? 'Examples' : 'Example'}:\n${lines.map((line) => `  ${line}`).join('\n')}`;
 
+/** Adds a group of verbs. */
+export type NewGroup = (name: string, summary: string) => Command;
+
 /** Adds verbs to a group. */
 export const verbsOf = (group: Command) => (name: string, text: string, example: string) =>
   group
