@@ -15,9 +15,9 @@ interface ResyncOptions {
   project?: string;
   type?: string;
   asset?: string[];
-  acceptGone?: boolean;
-  acceptReplaced?: boolean;
-  acceptRemoved?: boolean;
+  acceptGone?: true;
+  acceptReplaced?: true;
+  acceptRemoved?: true;
   wait?: boolean;
   json?: boolean;
 }
@@ -34,19 +34,17 @@ const untakenMs = 300_000;
  */
 export async function resync(api: ApiClient, given: string, options: ResyncOptions): Promise<number> {
   const connectionId = await findConnection(api, given);
-  const accepted = {
-    ...(options.acceptGone && { acceptGone: true as const }),
-    ...(options.acceptReplaced && { acceptReplaced: true as const }),
-    ...(options.acceptRemoved && { acceptRemoved: true as const }),
-  };
+  const { full, acceptGone, acceptReplaced, acceptRemoved } = options;
   const request: Asked<'resync', 1> = {
-    mode: options.full || Object.keys(accepted).length > 0 ? 'full' : 'incremental',
-    ...(options.since && { since: options.since.toISOString() }),
-    ...(options.company !== undefined && { companyId: options.company }),
-    ...(options.project !== undefined && { projectId: options.project }),
-    ...(options.type !== undefined && { assetType: options.type }),
-    ...(options.asset !== undefined && { assetIds: options.asset }),
-    ...accepted,
+    mode: full || acceptGone || acceptReplaced || acceptRemoved ? 'full' : 'incremental',
+    since: options.since?.toISOString(),
+    companyId: options.company,
+    projectId: options.project,
+    assetType: options.type,
+    assetIds: options.asset,
+    acceptGone,
+    acceptReplaced,
+    acceptRemoved,
   };
   const before = options.wait ? await failedAndNotRetried(api, connectionId, request) : 0;
   const { syncId } = await api.resync(connectionId, request);

@@ -5,7 +5,7 @@ import { findConnection } from '../find-connection.ts';
 import { agoShort, counted, harmless, number, paint, print, printJson, table } from '../output.ts';
 
 interface ValueOptions {
-  kind?: Answer<'changeWebhook'>['kinds'];
+  kind?: Asked<'changeWebhook', 1>['kinds'];
   connection?: string[];
   company?: string[];
   project?: string[];
@@ -20,7 +20,7 @@ interface SetOptions extends ValueOptions {
   filters: boolean;
   enable?: boolean;
   disable?: boolean;
-  rotateSecret?: boolean;
+  rotateSecret?: true;
 }
 
 const tones = { working: 'green', failing: 'red', gone: 'red', disabled: 'yellow' } as const;
@@ -57,9 +57,9 @@ export async function set(api: ApiClient, id: string, options: SetOptions): Prom
   const change = {
     ...(await valuesOf(api, options)),
     ...(!filters && { filters: {} }),
-    ...(url !== undefined && { url }),
-    ...((enable || disable) && { enabled: enable === true }),
-    ...(rotateSecret && { rotateSecret }),
+    url,
+    enabled: enable ? true : disable ? false : undefined,
+    rotateSecret,
   };
   say(await api.changeWebhook(id, change), options);
 }
@@ -146,9 +146,9 @@ async function valuesOf(api: ApiClient, options: ValueOptions): Promise<Omit<Ask
     ...(type && { assetTypes: type }),
   };
   return {
-    ...(kind && { kinds: kind as NonNullable<Asked<'changeWebhook', 1>['kinds']> }),
+    kinds: kind,
     ...(Object.keys(filters).length > 0 && { filters }),
-    ...(description !== undefined && { description: description || null }),
+    description: description === '' ? null : description,
   };
 }
 
