@@ -43,11 +43,19 @@ export const withAssetFilters = (verb: Command): Command =>
     .option('--search <text>', 'part of the name, ignoring case, or an id');
 
 /** Turns the options into a filter of the API. `connectionId` is still what the user typed: an id, an e-mail or a name. */
-export const filterOf = (options: AssetFilterOptions): Asked<'facets'> => {
-  const { connection, connectionTag, company, project, search, ...others } = options;
-  const { state, type, tag, mimeType, uploadedFrom, uploadedBefore, minSize, maxSize, skipped } = others;
-  return {
-    ...{ connectionId: connection, connectionTag, companyId: company, projectId: project, q: search },
-    ...{ state, type, tag, mimeType, uploadedFrom, uploadedBefore, minSize, maxSize, skipped },
-  };
-};
+export const filterOf = (options: AssetFilterOptions): Asked<'facets'> => ({
+  connectionId: options.connection,
+  connectionTag: options.connectionTag,
+  companyId: options.company,
+  projectId: options.project,
+  state: options.state,
+  type: options.type,
+  tag: options.tag,
+  mimeType: options.mimeType,
+  uploadedFrom: options.uploadedFrom,
+  uploadedBefore: options.uploadedBefore,
+  minSize: options.minSize,
+  maxSize: options.maxSize,
+  skipped: options.skipped,
+  q: options.search,
+});

@@ -20,7 +20,9 @@ export async function runCopy(
   const { failed } = await runReported<CopyProgress>(
     (report) => work({ ...report, start: (from, to) => report.start(title(from, to)) }),
     {
-      ...{ json, stop, initial: nothingCopied },
+      json,
+      stop,
+      initial: nothingCopied,
       summaryOf: (progress, end) => summaryOf(progress, { ...end, past }),
       lineOf,
     },

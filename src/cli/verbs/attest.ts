@@ -49,7 +49,10 @@ export async function attest(
         progress: report.progress,
       }),
     {
-      ...{ json, stop, initial: nothingAttested, summaryOf: (progress, end) => summaryOf(progress, { ...end, key }) },
+      json,
+      stop,
+      initial: nothingAttested,
+      summaryOf: (progress, end) => summaryOf(progress, { ...end, key }),
       lineOf: ({ assets, total, bytes }, ms) =>
         [
           progressBar(assets, total),

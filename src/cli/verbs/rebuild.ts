@@ -12,7 +12,10 @@ export async function rebuild(
   const { restored, known, pending, skipped } = await runReported<RebuildProgress>(
     (report) => work({ ...report, start: (storage) => report.start(title(storage)) }),
     {
-      ...{ json, stop, initial: nothingRebuilt, summaryOf },
+      json,
+      stop,
+      initial: nothingRebuilt,
+      summaryOf,
       lineOf: ({ objects, total, restored, known, bytes }, ms) =>
         [
           total ? progressBar(objects, total) : 'counting',

@@ -16,7 +16,7 @@ export interface RestoreOptions {
 
 /** @throws UsageError */
 export function requestOf(assetIds: string[], options: RestoreOptions): RestoreRequest {
-  const { version, asOf, project: projectId, company: companyId, connection } = options;
+  const { version, asOf, project: projectId, company: companyId, connection, overwrite = false } = options;
   const named = assetIds.length > 0;
   if (!named && !(projectId ?? companyId ?? connection ?? asOf)) {
     throw new UsageError('Name assets, or select some with --project, --company, --connection or --as-of.');
@@ -28,9 +28,13 @@ export function requestOf(assetIds: string[], options: RestoreOptions): RestoreR
   if (!target) throw new UsageError('--to expects a directory or s3://bucket/prefix.');
   return {
     to: target,
-    overwrite: options.overwrite === true,
+    overwrite,
     assetIds: named ? assetIds : undefined,
-    ...{ companyId, projectId, connection, version, asOf },
+    companyId,
+    projectId,
+    connection,
+    version,
+    asOf,
   };
 }
 

@@ -158,7 +158,9 @@ export function assetSearchOperations(deps: Deps) {
       const after: [string | number, string] | undefined = position && [position[1], position[2]];
       const found = await store.assets.search({
         ...(await filterOf(deps, filter)),
-        ...{ order: orderOf(sort), after, limit: limit + 1 },
+        order: orderOf(sort),
+        after,
+        limit: limit + 1,
       });
       const page = pageOf(found, limit, (last) => [sort, last.sortKey, last.id]);
       return { assets: await withHits(store, page.rows.map(factsOf), filter.said), nextCursor: page.nextCursor };

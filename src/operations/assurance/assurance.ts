@@ -202,7 +202,11 @@ async function inventoryOf({ store, storage }: Deps, now: number): Promise<Assur
   const inBucket = await manifestInBucket(storage, last);
   return {
     ok: keyId !== null && now - Date.parse(day) < 2 * dayMs && inBucket === 'same',
-    ...{ number, day, sha256, keyId, inBucket },
+    number,
+    day,
+    sha256,
+    keyId,
+    inBucket,
     writtenAt: addedAt.toISOString(),
     key: manifestKey(number),
   };
