@@ -41,6 +41,7 @@ import { addEvent } from './events/add-event.ts';
 import { log as deliveryLog, redeliver } from './events/delivery-log.ts';
 import * as endpoints from './events/endpoints.ts';
 import * as events from './events/events.ts';
+import { moveCopiedToStart } from './events/events.ts';
 import * as webhooks from './events/webhooks.ts';
 import * as apiTokens from './operators/api-tokens.ts';
 import * as audit from './operators/audit.ts';
@@ -77,7 +78,7 @@ export type Store = Awaited<ReturnType<typeof openStore>>;
 /** Opens the database, brings its schema up to date, and listens for notices of other processes. */
 export async function openStore(options: { url: string; log: Log }) {
   const db = await openDatabase(options);
-  await events.moveCopiedToStart(db);
+  await moveCopiedToStart(db);
   const noticeListeners = new Set<(notice: Notice) => void>();
   const eventListeners = new Set<() => void>();
   const subscription = listen({
