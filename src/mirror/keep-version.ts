@@ -1,13 +1,12 @@
 import type { Reason } from '../floor/reason-codes.ts';
 import { type LeasedAsset, requireLease } from '../queue/leases.ts';
-import type { ApiAsset } from '../source/schemas.ts';
+import { type ApiAsset, versionOf } from '../source/schemas.ts';
 import { versionKeys } from '../storage/keys.ts';
 import { crc32At } from '../storage/meter.ts';
 import type { Storage } from '../storage/storage.ts';
 import { databaseTime, note } from '../store/assets/history.ts';
 import type { AssetVersion, Media, VersionFile } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
-import { versionOf } from './media.ts';
 import { type AssetRecord, putJson, recordOf } from './record.ts';
 import { type StoredFile, storedFiles } from './stored-files.ts';
 

@@ -1,12 +1,7 @@
-import { type ApiAsset, type AssetDetail, textOf } from '../source/schemas.ts';
+import { type ApiAsset, type AssetDetail, textOf, versionOf } from '../source/schemas.ts';
 import { mediaKey, safeFilename } from '../storage/keys.ts';
 import type { Stored } from '../storage/storage.ts';
 import type { Asset, Media } from '../store/database/schema.ts';
-
-/** Identifies a version of the file by the fields of the API. */
-export function versionOf(detail: AssetDetail): string {
-  return `${detail.size ?? '?'}:${detail.uploadDate ?? '?'}`;
-}
 
 /** The version of the stored file. `media.version` of a damaged file is cleared, but `detail` still describes it. */
 export const storedVersionOf = ({ media, detail }: Pick<Asset, 'media' | 'detail'>) =>

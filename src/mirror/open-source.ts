@@ -5,12 +5,12 @@ import type { LeasedAsset } from '../queue/leases.ts';
 import { type Download, type Link, Missing, OtherVersion, type Pinned } from '../source/download.ts';
 import { isTemporary } from '../source/http.ts';
 import { headBytes, isErrorPage, isMp4, isTextual } from '../source/recognize-content.ts';
-import type { AssetDetail } from '../source/schemas.ts';
+import { type AssetDetail, versionOf } from '../source/schemas.ts';
 import { note } from '../store/assets/history.ts';
 import type { Media } from '../store/database/schema.ts';
 import { askLibrary } from './ask-library.ts';
 import type { MirrorDeps } from './deps.ts';
-import { storedVersionOf, versionOf } from './media.ts';
+import { storedVersionOf } from './media.ts';
 import { stopsAsset } from './retry-or-fail.ts';
 import { partsThreshold } from './transfer-in-parts.ts';
 

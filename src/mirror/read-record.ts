@@ -1,9 +1,8 @@
 import { z } from 'zod';
 import type { Reason } from '../floor/reason-codes.ts';
-import { type ApiAsset, asset, download, problemOf, storable } from '../source/schemas.ts';
+import { type ApiAsset, asset, download, problemOf, storable, versionOf } from '../source/schemas.ts';
 import { sidecarKeys, versionKeys } from '../storage/keys.ts';
 import type { AssetVersion } from '../store/database/schema.ts';
-import { versionOf } from './media.ts';
 import type { AssetRecord } from './record.ts';
 
 const key = z.string().min(1).max(4000);

@@ -1,12 +1,12 @@
 import { create as contentDisposition } from 'content-disposition';
 import { type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { type Download, type Link, type Pinned, RangeRefused } from '../source/download.ts';
-import type { AssetDetail } from '../source/schemas.ts';
+import { type AssetDetail, versionOf } from '../source/schemas.ts';
 import type { PutOptions, Stored } from '../storage/storage.ts';
 import { note } from '../store/assets/history.ts';
 import type { Media, UploadUnderWay } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
-import { mediaOf, objectNameOf, versionOf } from './media.ts';
+import { mediaOf, objectNameOf } from './media.ts';
 import { lengthOf, linkTo, mustTakeRendition, openSource, type Source } from './open-source.ts';
 import { prepareReplacement } from './supersede.ts';
 import { forgetUpload, partsThreshold, transferInParts } from './transfer-in-parts.ts';

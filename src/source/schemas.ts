@@ -72,6 +72,10 @@ export const download = z.looseObject({
 export const assetAnswer = z.looseObject({ asset: asset.extend({ download: download.nullish() }) });
 export type AssetDetail = z.infer<typeof assetAnswer>['asset'];
 
+/** Identifies a version of the file by the fields of the API. */
+export const versionOf = ({ size, uploadDate }: Pick<ApiAsset, 'size' | 'uploadDate'>): string =>
+  `${size ?? '?'}:${uploadDate ?? '?'}`;
+
 export const project = z.looseObject({ id, name: optional });
 
 export const projectsAnswer = z.looseObject({ projects: z.array(z.unknown()) });

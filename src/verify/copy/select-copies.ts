@@ -1,8 +1,7 @@
 import { NamedError } from '../../floor/errors.ts';
 import { because } from '../../floor/reasons.ts';
-import { versionOf } from '../../mirror/media.ts';
 import { storedFiles } from '../../mirror/stored-files.ts';
-import type { ApiAsset } from '../../source/schemas.ts';
+import { type ApiAsset, versionOf } from '../../source/schemas.ts';
 import { versionName } from '../../storage/keys.ts';
 import type { Asset, AssetVersion, Media, VersionFile } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';

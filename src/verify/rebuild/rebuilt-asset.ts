@@ -1,9 +1,8 @@
 import { Archived, reasonOf, StorageUnavailable } from '../../floor/errors.ts';
 import type { Reason } from '../../floor/reason-codes.ts';
 import { shortText } from '../../floor/short-text.ts';
-import { versionOf } from '../../mirror/media.ts';
 import { largestRecord, readRecord, readVersionRecord, type StoredRecord } from '../../mirror/read-record.ts';
-import { type ApiAsset, storable, withoutLinks } from '../../source/schemas.ts';
+import { type ApiAsset, storable, versionOf, withoutLinks } from '../../source/schemas.ts';
 import { sidecarKeys } from '../../storage/keys.ts';
 import { crc32At } from '../../storage/meter.ts';
 import type { Storage } from '../../storage/storage.ts';
