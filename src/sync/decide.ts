@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Reason, SkippedByFilter } from '../floor/reason-codes.ts';
-import { mayHaveTranscript } from '../source/schemas.ts';
+import { mayHaveTranscript, versionOf } from '../source/schemas.ts';
 import type { ListedAsset } from '../store/database/schema.ts';
 import type { Decision, KnownAsset } from '../store/syncs/write-assets.ts';
 
@@ -41,7 +41,8 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
   if (!before || options.requested || before.skipped) return pending;
 
   const changed = !isDeepStrictEqual(before.listed, listed.listed);
-  const replaced = before.size !== listed.size || before.uploadDate !== listed.uploadDate;
+  const replaced =
+    (before.size !== listed.size || before.uploadDate !== listed.uploadDate) && !isStored(before, listed);
   if (replaced && hasCopy(before)) {
     return isDeepStrictEqual(before.replacement?.listed, listed.listed) ? undefined : setAside(before);
   }
@@ -113,6 +114,9 @@ function hasCopy({ state, media, mirroredAt }: KnownAsset): boolean {
   const isMoving = state === 'pending' || state === 'processing' || state === 'transferring';
   return Boolean(!isMoving && media?.version && mirroredAt);
 }
+
+/** The bucket has this version: perhaps its size was unknown when it was listed, because the library was still processing it. */
+const isStored = ({ media }: KnownAsset, listed: ListedAsset) => media?.version === versionOf(listed);
 
 /** The stored file stays. An asset that was gone is in the library again. */
 function setAside({ state, reason }: KnownAsset): Decision {

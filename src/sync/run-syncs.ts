@@ -18,8 +18,8 @@ import { requestAssets } from './request-assets.ts';
 
 /** Companies of a connection that are listed at once, if its settings allow as many. */
 const companiesAtOnce = 4;
-/** A listing fails after this many waits in a row: each of them stops the whole run. */
-const mostWaits = 5;
+/** A listing fails after this many waits in a row, if they take this long: each of them stops the whole run. */
+const mostWaits = { count: 5, ms: 10 * 60_000 };
 
 /** Why `runSyncs` ended. `busy`: another process has the lease. The queue dashboard shows it. */
 export interface RunsEnd {
@@ -211,7 +211,7 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
       deps.endless.delete(company.id);
       deps.waits.delete(company.id);
     } catch (error) {
-      const isRefused = countWait(deps, company.id, error, stoppable.signal) > mostWaits;
+      const isRefused = hasWaitedEnough(deps, company.id, error, stoppable.signal);
       if (!isRefused && stopsRun(error, stoppable.signal)) {
         stopping.abort(error);
         throw error;
@@ -231,17 +231,20 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
     }
   };
   // A single wait may be due to the requests of the other companies.
-  const delayed = listed.filter(({ id }) => (deps.waits.get(id) ?? 0) > 1);
+  const delayed = listed.filter(({ id }) => (deps.waits.get(id)?.count ?? 0) > 1);
   const others = listed.filter((company) => !delayed.includes(company));
   for (const group of [others, delayed]) await concurrently(group, atOnce, listOne);
   // The other companies are listed first.
   if (interrupted) throw interrupted;
 }
 
-/** Counts a request of the library to wait. Returns how many have followed each other; 0: `error` is another one. */
-function countWait({ waits }: SyncDeps, companyId: string, error: unknown, signal: AbortSignal): number {
-  if (signal.aborted || !(error instanceof RetryLater) || error.reason.code !== 'asked_to_wait') return 0;
-  const count = (waits.get(companyId) ?? 0) + 1;
-  waits.set(companyId, count);
-  return count;
+/** Counts the wait that the library asks for. True: too many have followed each other. The next sync counts from the beginning. */
+function hasWaitedEnough({ waits }: SyncDeps, companyId: string, error: unknown, signal: AbortSignal): boolean {
+  if (signal.aborted || !(error instanceof RetryLater) || error.reason.code !== 'asked_to_wait') return false;
+  const before = waits.get(companyId) ?? { count: 0, ms: 0 };
+  const all = { count: before.count + 1, ms: before.ms + error.waitMs };
+  waits.set(companyId, all);
+  const isEnough = all.count > mostWaits.count && all.ms > mostWaits.ms;
+  if (isEnough) waits.delete(companyId);
+  return isEnough;
 }

@@ -62,6 +62,18 @@ describe('the decision on a listed asset', () => {
       reset,
     ],
     [
+      'a mirrored asset whose size was unknown while it was processed is not replaced',
+      record('mirrored', {
+        size: null,
+        listed: { ...listed, size: null },
+        media: { ...media, version: '7:1000' },
+        mirroredAt: new Date(),
+      }),
+      listing(),
+      full,
+      looked('mirrored', true),
+    ],
+    [
       'a mirrored asset with a new name gets a new record only',
       record('mirrored'),
       listing({ name: 'x' }),

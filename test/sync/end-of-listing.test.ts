@@ -213,12 +213,25 @@ describe('the pages of a listing', () => {
     }
   });
 
+  test('short waits in a row do not end a listing', async () => {
+    const { companyId, connectionId } = await stage.company();
+    await stage.upload(companyId, 150);
+    await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 1, times: 8, status: 429, retryAfter: 1 });
+    const id = (await stage.store.syncs.request(connectionId, 'incremental'))!;
+    for (let waits = 0; waits < 8; waits++) {
+      expect(await stage.run(connectionId)).toMatchObject({ outcome: 'delayed' });
+      await stage.query('UPDATE connections SET delayed_until = NULL');
+    }
+    await stage.run(connectionId);
+    expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'done', error: null, pages: 2, seen: 150 });
+  });
+
   test('a company whose listing is always answered with a wait fails, and the others are listed', async () => {
     const { companyId, connectionId, userId } = await stage.company();
     const others = ['a', 'b', 'c', 'd', 'e'].map((name) => `${companyId}-${name}`);
     for (const id of others) await stage.admin.addCompany({ id, name: id, userIds: [userId] });
     for (const id of others) await stage.upload(id, 150);
-    await stage.admin.addFault({ endpoint: 'assets', companyId, status: 429, retryAfter: 60 });
+    await stage.admin.addFault({ endpoint: 'assets', companyId, status: 429, retryAfter: 150 });
     for (const mode of ['incremental', 'full'] as const) {
       const id = (await stage.store.syncs.request(connectionId, mode))!;
       const sync = () => stage.store.syncs.get(id);
