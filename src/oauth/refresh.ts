@@ -182,8 +182,9 @@ async function retryLater(deps: RefreshDeps, pair: LeasedPair, cause: unknown): 
     );
   const before = failures.get(connectionId) ?? 0;
   failures.set(connectionId, before + 1);
-  const requestedMs = cause instanceof OAuthError ? cause.waitMs : undefined;
-  const waitMs = requestedMs ?? backoff(before, 2000, 120_000);
+  const refusal = unanswered ? cause.cause : cause;
+  const requestedMs = refusal instanceof OAuthError ? (refusal.waitMs ?? 0) : 0;
+  const waitMs = Math.max(requestedMs, backoff(before, 2000, 120_000));
   const retryInMs = Math.round(waitMs);
   log.warn({ event: 'token.refresh_failed', connectionId, unanswered, retryInMs, err: cause }, 'token refresh failed');
   // Without a connection to the library, only this process has the problem.
@@ -191,13 +192,24 @@ async function retryLater(deps: RefreshDeps, pair: LeasedPair, cause: unknown): 
   return new RetryLater({ code: 'no_access_token', error: reasonOf(cause) }, waitMs, { scope, cause });
 }
 
-/** Revokes the grant at the library. False: the library could not be reached or refused. */
+/** After this time, a revocation is not tried again. */
+const revokeMs = 10_000;
+
+/** Revokes the grant at the library, in up to three tries. False: the library could not be reached or refused. */
 export async function revoke(deps: RefreshDeps, connectionId: string, refreshToken: string): Promise<boolean> {
-  try {
-    await deps.client.revoke(refreshToken);
-    return true;
-  } catch (err) {
-    deps.log.warn({ event: 'grant.revoke_failed', connectionId, err }, 'grant not revoked at the library');
-    return false;
+  const began = performance.now();
+  for (let tries = 1; ; tries++) {
+    try {
+      await deps.client.revoke(refreshToken);
+      return true;
+    } catch (err) {
+      const isRefused = err instanceof OAuthError && err.status < 500 && err.status !== 429;
+      if (tries < 3 && !isRefused && performance.now() - began < revokeMs) {
+        await sleep(tries * 500);
+        continue;
+      }
+      deps.log.warn({ event: 'grant.revoke_failed', connectionId, err }, 'grant not revoked at the library');
+      return false;
+    }
   }
 }

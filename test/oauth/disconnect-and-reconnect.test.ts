@@ -150,6 +150,16 @@ describe('a disconnect by the operator', () => {
     expect(lines).toContainEqual(expect.objectContaining({ event: 'grant.revoke_failed' }));
   });
 
+  it('a disconnect by the operator revokes the grant although the library first answers 503', async () => {
+    const connection = await newConnection();
+    relay.instead = (response) => {
+      relay.instead = undefined;
+      response.writeHead(503).end();
+    };
+    expect(await tokensOf().disconnect(connection.id)).toEqual({ ended: true, revoked: true });
+    expect(relay.requests).toHaveLength(2);
+  });
+
   it('a disconnect by the operator revokes the token that a refresh has just saved', async () => {
     const connection = await newConnection();
     const end: Store['connections']['end'] = async (...args) => {

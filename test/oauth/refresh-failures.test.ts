@@ -62,6 +62,19 @@ describe('errors that do not end a connection', () => {
     });
   }
 
+  it('a failed refresh waits as long as the library asks, but not shorter than without its request', async () => {
+    for (const [status, seconds, least] of [
+      [503, '600', 599_000],
+      [429, '0', 900],
+    ] as const) {
+      const connection = await newConnection();
+      relay.instead = answer(status, '', { 'retry-after': seconds });
+      const error = await failureOf(tokensOf().getAccessToken(connection.id));
+      expect(error.waitMs).toBeGreaterThan(least);
+      relay.reset();
+    }
+  });
+
   it('invalid_grant under another LIBRARY_CLIENT_ID does not end the connection', async () => {
     const connection = await newConnection();
     const { version } = await tokensOf().getAccessToken(connection.id);
