@@ -44,7 +44,8 @@ export async function openSource(deps: MirrorDeps, leased: LeasedAsset, detail: 
   const download = await deps.downloader.open(mp4, leased.signal);
   // `size` is that of the original. Only the server knows the length of the rendition.
   const bytes = lengthOf(download, undefined, 'video/mp4');
-  await refuseErrorPage(download, 'mp4');
+  await refuseErrorPage(download);
+  await requireVideo(download);
   return pinnedIfLarge(deps, leased, { variant: 'mp4', link: mp4, bytes }, download);
 }
 
@@ -97,15 +98,16 @@ async function openOriginal(deps: MirrorDeps, leased: LeasedAsset, detail: Asset
   const pinned = size !== undefined && size > partsThreshold(asset) ? await downloader.pin(link, signal) : undefined;
   if (pinned) {
     if (pinned.bytes !== size) throw new KnownError(wrongLength(size!, pinned.bytes));
-    if (isPageInstead(pinned.contentType, detail)) throw new KnownError(pageInstead);
-    return { variant, link, bytes: size, contentType: pinned.contentType, from: { pinned } };
+    const { contentType } = pinned;
+    if (!mayBePage(contentType, detail)) return { variant, link, bytes: size, contentType, from: { pinned } };
   }
   const download = await downloader.open(link, signal);
+  const { contentType } = download;
   const bytes = lengthOf(download, size, detail.mimeType);
-  if (isPageInstead(download.contentType, detail)) refuse(download, pageInstead);
-  if (size !== undefined) return { variant, link, bytes, contentType: download.contentType, from: { download } };
+  const isSuspect = size !== 0 && mayBePage(contentType, detail);
+  if (size !== undefined && !isSuspect) return { variant, link, bytes, contentType, from: { download } };
   // Without a size to compare, an error page would pass for the file.
-  await refuseErrorPage(download, detail);
+  await refuseErrorPage(download, { mayBeText: !isSuspect && isText(detail) });
   return pinnedIfLarge(deps, leased, { variant, link, bytes }, download);
 }
 
@@ -164,13 +166,12 @@ const wrongLength = (expected: number, got: number): Reason => ({
   got,
 });
 const wrongContent = (got: string): Reason => ({ code: 'wrong_content', of: 'file', got });
-const pageInstead = wrongContent('text/html');
 
-/** Whether the server sends a web page instead of the file, as some do for an expired link. */
-function isPageInstead(contentType: string | undefined, { mimeType, download }: AssetDetail): boolean {
+/** Whether the server may have sent a web page instead of the file, as some do for an expired link. Others call all files so. */
+function mayBePage(contentType: string | undefined, { mimeType, download }: AssetDetail): boolean {
   const expected = [mimeType, mime.getType(download?.filename ?? '')];
-  const mayBePage = expected.some((type) => /^(text\/(html|plain)|application\/xhtml\+xml)/i.test(type ?? ''));
-  return /^(text\/html|application\/xhtml\+xml)/i.test(contentType ?? '') && !mayBePage;
+  const isPage = expected.some((type) => /^(text\/(html|plain)|application\/xhtml\+xml)/i.test(type ?? ''));
+  return /^(text\/html|application\/xhtml\+xml)/i.test(contentType ?? '') && !isPage;
 }
 
 const isText = ({ mimeType, download }: AssetDetail): boolean =>
@@ -195,16 +196,16 @@ export function lengthOf(
   return download.bytes;
 }
 
-/** @throws when the download is empty or begins like an error page, whatever its declared type */
-async function refuseErrorPage(download: Download, of: AssetDetail | 'mp4'): Promise<void> {
+/** @throws when the download is empty or, unless it may be text, begins like an error page, whatever its declared type */
+async function refuseErrorPage(download: Download, { mayBeText = false } = {}): Promise<void> {
   if (download.bytes === undefined && (await download.peek(1)).length === 0) refuse(download, { code: 'empty' });
-  if (of !== 'mp4' && isText(of)) return;
-  const head = await download.peek(headBytes);
-  if (isErrorPage(head)) refuse(download, wrongContent('an error page'));
-  // Without MP4 bytes at the start, the server must declare a video.
-  if (of === 'mp4' && !isMp4(head) && !/^video\//i.test(download.contentType ?? '')) {
-    refuse(download, { code: 'wrong_content', of: 'mp4', got: null });
-  }
+  if (!mayBeText && isErrorPage(await download.peek(headBytes))) refuse(download, wrongContent('an error page'));
+}
+
+/** @throws when the download neither begins like an MP4 nor is declared as a video */
+async function requireVideo(download: Download): Promise<void> {
+  const isVideo = /^video\//i.test(download.contentType ?? '') || isMp4(await download.peek(headBytes));
+  if (!isVideo) refuse(download, { code: 'wrong_content', of: 'mp4', got: null });
 }
 
 function refuse(download: Download, reason: Reason): never {
