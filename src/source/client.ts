@@ -113,7 +113,8 @@ export class LibraryClient {
     if (call.assetType !== undefined) query.set('assetType', call.assetType);
     else if (call.projectId !== undefined) query.set('projectId', call.projectId);
     if (call.cursor !== undefined) query.set('cursor', call.cursor);
-    const path = `/companies/${encodeURIComponent(call.companyId)}/assets?${query}`;
+    // Some servers take `+` for itself.
+    const path = `/companies/${encodeURIComponent(call.companyId)}/assets?${query.toString().replaceAll('+', '%20')}`;
     const what = `list the assets of company ${call.companyId}`;
     const { value, date = Date.now() } = await this.#getJson(path, what, call, assetsAnswer);
     const page: AssetPage = { assets: [], broken: [], nextCursor: value.nextCursor || undefined, date };
@@ -162,8 +163,11 @@ export class LibraryClient {
     if (unbounded) {
       throw new Error(`${what}: the length of the ${format} is unknown, so a truncated one would not be noticed`);
     }
-    const plausible = format === 'vtt' ? /^\uFEFF?WEBVTT/ : /^(?!\s*(<!doctype|<html|\{))/i;
-    if (!plausible.test(text)) throw new Error(`${what}: the answer is not ${format}`);
+    const isPlausible =
+      format === 'vtt'
+        ? /^\uFEFF?WEBVTT/.test(text)
+        : !/json/i.test(contentType) && !/^\s*(<!doctype|<html)/i.test(text);
+    if (!isPlausible) throw new Error(`${what}: the answer is not ${format}`);
     return text;
   }
 
@@ -171,7 +175,7 @@ export class LibraryClient {
     const answer = await this.#get(path, what, call);
     let body: unknown;
     try {
-      body = JSON.parse(answer.text);
+      body = JSON.parse(answer.text.replace(/^\uFEFF/, ''));
     } catch (cause) {
       throw new Error(`${what}: the library's answer is not JSON`, { cause });
     }

@@ -92,7 +92,7 @@ export function isTemporary(error: unknown): boolean {
 export function isUnbounded(headers: Dispatcher.ResponseData['headers']): boolean {
   const { 'content-length': length, 'transfer-encoding': encoding } = headers;
   const declared = typeof length === 'string' && /^\d+$/.test(length);
-  return !declared && !String(encoding ?? '').includes('chunked');
+  return !declared && !/chunked/i.test(String(encoding));
 }
 
 /** The maximum length of an answer, in bytes. */

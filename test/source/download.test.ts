@@ -67,6 +67,12 @@ describe('a download', () => {
     expect(chunked).toMatchObject({ bytes: undefined, unbounded: false });
     expect((await bytesOf(chunked)).equals(bytes)).toBe(true);
 
+    const head = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n';
+    bare.answer((request) => request.socket.end(`${head}3\r\nend\r\n0\r\n\r\n`));
+    const inCapitals = await downloader().open(bareLink(), never);
+    expect(inCapitals).toMatchObject({ bytes: undefined, unbounded: false });
+    expect(String(await bytesOf(inCapitals))).toBe('end');
+
     bare.answer((request) => request.socket.end('HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nuntil the end'));
     const plain = await downloader().open(bareLink(), never);
     expect(plain).toMatchObject({ bytes: undefined, unbounded: true });

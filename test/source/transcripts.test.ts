@@ -56,6 +56,15 @@ describe('a transcript', () => {
     expect(bare.requests.map(({ path }) => path.split('=')[1])).toEqual(['json', 'vtt', 'txt']);
   });
 
+  it('a text that begins with a brace is a text', async () => {
+    bare.answer(
+      answer(200, { assetId: 'a', vtt: 'WEBVTT\n' }),
+      answer(200, '{applause} Hello', { 'content-type': 'text/plain' }),
+    );
+    const found = await odd().getTranscript({ token, signal, assetId: 'a' });
+    expect(found).toMatchObject({ kind: 'transcript', text: '{applause} Hello' });
+  });
+
   it('a transcript is refused if its captions might be truncated without notice', async () => {
     bare.answer(
       answer(200, { assetId: 'a', text: 'Hello' }),
