@@ -40,7 +40,9 @@ export async function* probeService(
     return false;
   }
   const ms = Math.round(performance.now() - began);
-  if (answer.statusCode !== 401 && answer.statusCode !== 403) {
+  // The spec does not say how the API refuses a request without a token.
+  const isRefused = answer.statusCode >= 400 && answer.statusCode < 500 && answer.statusCode !== 404;
+  if (!isRefused) {
     const found = `answers ${answer.statusCode} instead of 401 without a token`;
     yield wrong('API', found, 'correct LIBRARY_API_URL: it is the base address, without /api/v1');
     return false;
