@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import { isBeingRemoved } from '../assets/being-removed.ts';
 import type { AssetVersion, Database } from '../database/schema.ts';
-import type { DrillFailure } from './drill-report.ts';
+import type { DrillFailure, DrillReport } from './drill-report.ts';
 
 /** An asset of the copy, and what the records in the bucket do not have of it. */
 export interface Compared {
@@ -116,13 +116,7 @@ export async function countTombstones(db: Database): Promise<number> {
 
 /** What only the database has. Entries of the audit log are in the bucket from the next day on. */
 export async function onlyInDatabase(db: Database) {
-  const { rows } = await sql<{
-    connections: number;
-    webhooks: number;
-    tokens: number;
-    holds: number;
-    auditEntries: number;
-  }>`
+  const { rows } = await sql<DrillReport['loss']['onlyInDatabase']>`
     SELECT (SELECT count(*) FROM connections WHERE status <> 'disconnected') AS connections,
       (SELECT count(*) FROM webhook_endpoints WHERE sealed IS NOT NULL) AS webhooks,
       (SELECT count(*) FROM api_tokens) AS tokens, (SELECT count(*) FROM holds) AS holds,
