@@ -30,7 +30,7 @@ export async function facets(
   const { rows } = await sql<{ facet: FacetName | 'all'; value: string; name: string | null; count: number }>`
     WITH matching AS MATERIALIZED (
       SELECT CASE WHEN assets.skipped THEN 'skipped' ELSE assets.state END AS state, assets.connection_id,
-        assets.company_id, asset_facets.project_id, asset_facets.asset_type, asset_facets.mime_type, asset_facets.tags
+        assets.company_id, asset_facets.project_id, asset_facets.asset_type AS type, asset_facets.mime_type, asset_facets.tags
       FROM asset_facets JOIN assets USING (id) WHERE ${where} LIMIT ${most}),
     counted (facet, value, count) AS (
       SELECT 'all', '', count(*) FROM matching
@@ -48,21 +48,12 @@ export async function facets(
   return { matching: rows.find(({ facet }) => facet === 'all')!.count, counts };
 }
 
-const columns: Record<Exclude<FacetName, 'tag'>, RawBuilder<unknown>> = {
-  state: sql`state`,
-  type: sql`asset_type`,
-  mimeType: sql`mime_type`,
-  projectId: sql`project_id`,
-  companyId: sql`company_id`,
-  connectionId: sql`connection_id`,
-};
-
 /** The most frequent values of a facet among the matching assets. */
 function frequent(facet: FacetName): RawBuilder<unknown> {
   const values =
     facet === 'tag'
       ? sql`SELECT unnest(tags) AS value FROM matching`
-      : sql`SELECT ${columns[facet]} AS value FROM matching WHERE ${columns[facet]} IS NOT NULL`;
+      : sql`SELECT ${sql.ref(facet)} AS value FROM matching WHERE ${sql.ref(facet)} IS NOT NULL`;
   return sql`
     SELECT ${facet}::text, value, count(*) FROM (${values}) AS each GROUP BY value ORDER BY count(*) DESC, value LIMIT ${mostValues}`;
 }
