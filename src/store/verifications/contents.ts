@@ -47,11 +47,13 @@ const isMoving = sql<boolean>`(queued_at IS NOT NULL OR coalesce(lease_until > n
 
 const hasNoReader = sql<boolean>`(state = 'pending' AND ${isStranded})`;
 
-const assets = (db: Database) =>
+/** With `connectionId`, only the assets of this connection. */
+const assets = (db: Database, connectionId?: string) =>
   db
     .selectFrom('assets as a')
     .select(columns)
-    .select([isMoving.as('isMoving'), hasNoReader.as('hasNoReader')]);
+    .select([isMoving.as('isMoving'), hasNoReader.as('hasNoReader')])
+    .$if(connectionId !== undefined, (query) => query.where('connectionId', '=', connectionId!));
 
 export async function get(db: Database, id: string): Promise<AssetContents | undefined> {
   return assets(db).where('id', '=', id).executeTakeFirst();
@@ -67,10 +69,9 @@ export async function byKey(
   db: Database,
   page: { after: string; limit: number; connectionId?: string | undefined },
 ): Promise<AssetContents[]> {
-  return assets(db)
+  return assets(db, page.connectionId)
     .where('media', 'is not', null)
     .where(mediaKey, '>', page.after)
-    .$if(page.connectionId !== undefined, (query) => query.where('connectionId', '=', page.connectionId!))
     .orderBy(mediaKey)
     .limit(page.limit)
     .execute();
@@ -78,10 +79,9 @@ export async function byKey(
 
 /** Assets whose media is at one of these keys, by key. */
 export async function atKeys(db: Database, keys: string[], connectionId?: string): Promise<AssetContents[]> {
-  return assets(db)
+  return assets(db, connectionId)
     .where('media', 'is not', null)
     .where(sql<boolean>`${mediaKey} = ANY(${keys}::text[])`)
-    .$if(connectionId !== undefined, (query) => query.where('connectionId', '=', connectionId!))
     .orderBy(mediaKey)
     .execute();
 }
@@ -120,12 +120,7 @@ export async function describedById(db: Database, page: { after: string; limit: 
  */
 export async function openSince(
   db: Database,
-  page: {
-    after: string;
-    limit: number;
-    connectionId?: string | undefined;
-    since: Date;
-  },
+  page: { after: string; limit: number; connectionId?: string | undefined; since: Date },
 ): Promise<{ rows: AssetContents[]; last: string } | undefined> {
   const { after, connectionId } = page;
   const next = db
@@ -140,11 +135,10 @@ export async function openSince(
     .select(({ fn }) => fn.max<string | null>('id').as('last'))
     .executeTakeFirstOrThrow();
   if (last === null) return undefined;
-  const rows = await assets(db)
+  const rows = await assets(db, connectionId)
     .where('id', '>', after)
     .where('id', '<=', last)
     .where((e) => e.or([e('state', 'in', notMirrored), e('settledAt', '>=', page.since)]))
-    .$if(connectionId !== undefined, (query) => query.where('connectionId', '=', connectionId!))
     .orderBy('id')
     .execute();
   return { rows, last };
