@@ -4,10 +4,6 @@ import type { Database, OwnedAsset } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { type AssetLease, notLeased, workable } from './leases.ts';
 
-/** A pending asset is `transferring` from here on. */
-const begins = sql`lease = lease + 1, state = CASE state WHEN 'pending' THEN 'transferring' ELSE state END`;
-const ofItsConnection = sql`(SELECT settings FROM connections WHERE id = assets.connection_id) AS settings`;
-
 export async function takeAssets(
   db: Database,
   requests: { id: string; leaseMs: number }[],
@@ -25,9 +21,10 @@ export async function takeAssets(
     ), free AS (
       SELECT assets.id FROM locked AS assets WHERE queued_at IS NOT NULL AND ${notLeased} AND ${workable}
     )
-    UPDATE assets SET ${begins}, lease_until = ${inMs(leaseMs)}
+    UPDATE assets SET lease = lease + 1, lease_until = ${inMs(leaseMs)},
+      state = CASE state WHEN 'pending' THEN 'transferring' ELSE state END
     FROM free WHERE assets.id = free.id AND assets.id = ANY(${ids}::text[])
-    RETURNING assets.*, now() AS leased_at, ${ofItsConnection}`,
+    RETURNING assets.*, now() AS leased_at, (SELECT settings FROM connections WHERE id = assets.connection_id) AS settings`,
   );
   const taken = new Map(rows.map((row) => [row.id, row]));
   const left = ids.filter((id) => !taken.has(id));
