@@ -11,8 +11,7 @@ import { initialSchema } from './initial-schema.ts';
 export const migrations: Record<string, Migration> = { '0001_start': initialSchema };
 
 /** Migrations that the schema does not have yet. */
-// biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
-export async function pendingMigrations(db: Kysely<any>): Promise<string[]> {
+export async function pendingMigrations(db: Kysely<unknown>): Promise<string[]> {
   const all = await new Migrator({ db, provider: { getMigrations: async () => migrations } }).getMigrations();
   return all.filter(({ executedAt }) => !executedAt).map(({ name }) => name);
 }
@@ -36,8 +35,7 @@ export class MigrationDialect extends PostgresDialect {
  * release also runs on the schema of a newer one, as during a rollout or after a rollback. `db` uses `MigrationDialect`.
  * @throws Error if a newer release has removed what this one needs
  */
-// biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
-export async function migrate(db: Kysely<any>, log: Log, known = migrations): Promise<void> {
+export async function migrate(db: Kysely<unknown>, log: Log, known = migrations): Promise<void> {
   let { newer, behind } = await compare(db, known);
   for (let attempt = 1; behind; attempt++) {
     try {
@@ -78,8 +76,7 @@ class TablesInUse extends Error {}
  * Locks all tables before the first is changed, so that a migration and a running process do not wait for each other.
  * @throws TablesInUse if that takes so long that a deadlock is possible: then the process goes first
  */
-// biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
-async function lockTables(tx: Kysely<any>): Promise<void> {
+async function lockTables(tx: Kysely<unknown>): Promise<void> {
   const { rows } = await sql<{ name: string }>`
     SELECT format('%I', relname) AS name FROM pg_class
     WHERE relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace AND relname NOT LIKE 'kysely_%'
@@ -98,8 +95,7 @@ const deadlockDetected = '40P01';
 /** Stands for a migration of a newer release. */
 const done: Migration = { async up() {} };
 
-// biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
-async function upgrade(tx: Kysely<any>, all: Record<string, Migration>): Promise<void> {
+async function upgrade(tx: Kysely<unknown>, all: Record<string, Migration>): Promise<void> {
   const migrator = new Migrator({ db: tx, provider: { getMigrations: async () => all } });
   const { error, results } = await migrator.migrateToLatest();
   if (!error) return;
@@ -109,8 +105,7 @@ async function upgrade(tx: Kysely<any>, all: Record<string, Migration>): Promise
 
 /** `newer`: migrations of the database that are unknown. `behind`: it lacks some that are known. */
 async function compare(
-  // biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
-  db: Kysely<any>,
+  db: Kysely<unknown>,
   known: Record<string, Migration>,
 ): Promise<{ newer: string[]; behind: boolean }> {
   const there = await doneMigrations(db).catch((cause) => {
@@ -126,8 +121,7 @@ async function compare(
   return { newer, behind: Object.keys(known).some((name) => !there.includes(name)) };
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
-async function doneMigrations(db: Kysely<any>): Promise<string[]> {
+async function doneMigrations(db: Kysely<unknown>): Promise<string[]> {
   const { rows: there } = await sql<{ name: string | null }>`SELECT to_regclass('kysely_migration') AS name`.execute(
     db,
   );
