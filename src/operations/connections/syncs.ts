@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { combineReasons } from '../../floor/reasons.ts';
-import type { Sync } from '../../store/database/schema.ts';
+import { acceptNames, type Sync } from '../../store/database/schema.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { count, isoOf, isoTimes, reasonAnswer, shownReason, text, time } from '../fields.ts';
 import { givenCursor, nextCursor, pageOf, positionOf, rowsOfPage } from '../pagination.ts';
@@ -28,7 +28,6 @@ const scope = {
     .describe('Let GONE_RETENTION remove everything that is due now and is not listed again, however much.'),
 };
 
-const acceptNames = ['acceptGone', 'acceptReplaced', 'acceptRemoved'] as const;
 const partNames = ['since', 'projectId', 'assetType', 'assetIds'] as const;
 
 /** Whether a resync accepts changes that are held for an operator. */

@@ -251,6 +251,8 @@ export interface AssetVersion {
 }
 
 export type SyncMode = 'incremental' | 'full';
+/** The fields of a scope that accept held changes. The others are limits. */
+export const acceptNames = ['acceptGone', 'acceptReplaced', 'acceptRemoved'] as const;
 export interface SyncScope {
   since?: number | undefined;
   companyId?: string | undefined;

@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import type { Reason } from '../../floor/reason-codes.ts';
 import { reasonFields } from '../../floor/reasons.ts';
 import { jsonb } from '../database/jsonb.ts';
-import type { Database, Sync } from '../database/schema.ts';
+import { acceptNames, type Database, type Sync } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
 import { requestScheduledOf } from '../verifications/verifications.ts';
 import type { SyncLease } from './lease.ts';
@@ -104,11 +104,11 @@ async function writeEnd(tx: Database, sync: Sync, { owner }: SyncLease, { status
 }
 
 /** The limits of a sync, as in its request; `{}`: it has none. */
-export const syncLimits = sql`(scope - '{acceptGone,acceptReplaced,acceptRemoved}'::text[])`;
+export const syncLimits = sql`(scope - ${acceptNames}::text[])`;
 
 /** The sync covers everything that its connection can read. */
-function isUnlimited({ scope: { acceptGone: _, acceptReplaced: __, acceptRemoved: ___, ...limits } }: Sync): boolean {
-  return Object.keys(limits).length === 0;
+function isUnlimited({ scope }: Sync): boolean {
+  return Object.keys(scope).every((field) => acceptNames.some((name) => name === field));
 }
 
 /** Adds an event, unless the last sync of everything had failed, too: it would be repeated every few minutes. */

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { Database } from '../database/schema.ts';
+import { acceptNames, type Database } from '../database/schema.ts';
 
 /** In ms: between incremental syncs of an idle and of an active connection, and between full syncs. */
 export interface SyncIntervals {
@@ -45,7 +45,7 @@ const isDue = (since: string, every: unknown) => sql`${intervalOf('now()', every
 export const unlessWaiting = sql`
   ON CONFLICT (connection_id, (CASE WHEN scope = '{}' THEN '' ELSE mode END), md5(scope::text)) WHERE status = 'waiting'
   DO UPDATE SET mode = CASE WHEN excluded.mode = 'full' THEN 'full' ELSE syncs.mode END,
-    requested_at = CASE WHEN excluded.scope ?| '{acceptGone,acceptReplaced,acceptRemoved}' THEN now() ELSE syncs.requested_at END,
+    requested_at = CASE WHEN excluded.scope ?| ${acceptNames}::text[] THEN now() ELSE syncs.requested_at END,
     with_bucket = syncs.with_bucket OR excluded.with_bucket`;
 
 /** Requests scheduled syncs that are due, at most `limit`. Returns their connections. */
