@@ -1,4 +1,4 @@
-import { type RawBuilder, sql } from 'kysely';
+import { sql } from 'kysely';
 import * as feed from './changes/changes.ts';
 import { fold } from './counts/counts.ts';
 import { rowsWritten } from './database/results.ts';
@@ -46,7 +46,7 @@ export async function prune(db: Database, { auditMs }: { auditMs: number }): Pro
     await pruneAudit(db, auditMs);
     await pruneCounts(db);
     await pruneReplacements(db);
-    await feed.prune(db, remembered.changes, batch);
+    await inBatches(() => feed.prune(db, remembered.changes, batch));
     return {
       syncs: await pruneSyncs(db),
       events: await pruneEvents(db),
@@ -88,15 +88,13 @@ async function pruneEvents(db: Database): Promise<number> {
     ],
     [sql`e.asset_id IS NULL AND e.connection_id IS NULL`, sql`l.asset_id IS NULL AND l.connection_id IS NULL`],
   ] as const) {
-    pruned += await inBatches(
-      db,
-      sql`
-        DELETE FROM events WHERE id IN (
-          SELECT e.id FROM events e
-          WHERE e.at < now() - ${remembered.events}::int * interval '1 day' AND e.kind NOT LIKE 'operator.%' AND ${which}
-            AND (${isOrphan} OR EXISTS (SELECT FROM events l WHERE ${newer} AND l.kind = e.kind AND l.id > e.id))
-          ORDER BY e.at LIMIT ${batch})`,
-    );
+    const statement = sql`
+      DELETE FROM events WHERE id IN (
+        SELECT e.id FROM events e
+        WHERE e.at < now() - ${remembered.events}::int * interval '1 day' AND e.kind NOT LIKE 'operator.%' AND ${which}
+          AND (${isOrphan} OR EXISTS (SELECT FROM events l WHERE ${newer} AND l.kind = e.kind AND l.id > e.id))
+        ORDER BY e.at LIMIT ${batch})`;
+    pruned += await inBatches(async () => rowsWritten(await statement.execute(db)));
   }
   return pruned;
 }
@@ -109,15 +107,16 @@ async function pruneHistory(db: Database): Promise<number> {
     CROSS JOIN LATERAL (SELECT ctid FROM asset_history WHERE asset_id = long.asset_id ORDER BY id DESC OFFSET ${mostOfAsset}) AS h`;
   let pruned = 0;
   for (const which of [old, surplus]) {
-    pruned += await inBatches(db, sql`DELETE FROM asset_history WHERE ctid = ANY(ARRAY(${which} LIMIT ${batch}))`);
+    const statement = sql`DELETE FROM asset_history WHERE ctid = ANY(ARRAY(${which} LIMIT ${batch}))`;
+    pruned += await inBatches(async () => rowsWritten(await statement.execute(db)));
   }
   return pruned;
 }
 
-/** Repeats a statement that deletes up to `batch` rows until none are left. Returns how many it deleted. */
-async function inBatches(db: Database, statement: RawBuilder<unknown>): Promise<number> {
+/** Calls `deleteRows`, which deletes up to `batch` rows, until none are left. Returns how many were deleted. */
+async function inBatches(deleteRows: () => Promise<number>): Promise<number> {
   for (let deleted = 0; ; ) {
-    const rows = rowsWritten(await statement.execute(db));
+    const rows = await deleteRows();
     deleted += rows;
     if (rows < batch) return deleted;
   }

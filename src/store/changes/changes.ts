@@ -121,14 +121,10 @@ export async function forgetErased(db: Database, assetId: string): Promise<void>
 }
 
 /**
- * Deletes changes older than `days` that are in a file, oldest first, `batch` by one statement. Positions decide, so that nothing is
- * missing between those that stay. A time in the future was written while the clock was ahead.
+ * Deletes up to `batch` changes older than `days` that are in a file, oldest first. Returns how many. Positions decide, so that nothing
+ * is missing between those that stay. A time in the future was written while the clock was ahead.
  */
-export async function prune(db: Database, days: number, batch: number): Promise<void> {
-  for (let deleted = batch; deleted === batch; ) deleted = await pruneBatch(db, days, batch);
-}
-
-async function pruneBatch(db: Database, days: number, batch: number): Promise<number> {
+export async function prune(db: Database, days: number, batch: number): Promise<number> {
   const { rows } = await sql<{ deleted: number }>`
     WITH oldest AS (
       SELECT xact, id, bool_and(at < now() - ${days}::int * interval '1 day' OR at > now() + interval '1 day')
