@@ -90,7 +90,7 @@ describe('saving a new token pair', () => {
     const waiting = async () =>
       (
         await server.query(`SELECT pid FROM pg_stat_activity
-          WHERE datname = '${name()}' AND wait_event_type = 'Lock' AND query ILIKE 'update "connections"%'`)
+          WHERE datname = '${name()}' AND wait_event_type = 'Lock' AND query LIKE '%UPDATE connections SET tokens%'`)
       ).rows[0]?.pid as number | undefined;
     const { call, given } = await refreshWhile(connection.id, tokensOf(), async () => {
       await sql.query('BEGIN');

@@ -3,6 +3,7 @@ import { sql } from 'kysely';
 import { Superseded } from '../../floor/errors.ts';
 import type { Tags } from '../../floor/tags.ts';
 import { requestFilters } from '../companies/request-filters.ts';
+import { wroteAny } from '../database/results.ts';
 import type { Consent, Database, StoredTokens } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent, notify } from '../events/add-event.ts';
@@ -130,32 +131,19 @@ export async function saveRefreshed(
   tokens: string,
   accessMs: number,
 ): Promise<boolean> {
-  const { numUpdatedRows } = await db
-    .updateTable('connections')
-    .set({
-      tokens,
-      accessExpiresAt: inMs(accessMs),
-      tokenVersion: tokenVersion + 1,
-      refreshOwner: null,
-      refreshUntil: null,
-      refreshUnansweredAt: null,
-    })
-    .where('id', '=', id)
-    .where('tokenVersion', '=', tokenVersion)
-    .where('status', '<>', 'disconnected')
-    .executeTakeFirst();
-  return numUpdatedRows > 0n;
+  const result = await sql`
+    UPDATE connections SET tokens = ${tokens}, access_expires_at = ${inMs(accessMs)}, token_version = token_version + 1,
+      refresh_owner = NULL, refresh_until = NULL, refresh_unanswered_at = NULL
+    WHERE id = ${id} AND token_version = ${tokenVersion} AND status <> 'disconnected'`.execute(db);
+  return wroteAny(result);
 }
 
 /** Saves the same pair, sealed with another key. False if it was replaced meanwhile. */
 export async function reseal(db: Database, id: string, before: string, after: string): Promise<boolean> {
-  const { numUpdatedRows } = await db
-    .updateTable('connections')
-    .set({ tokens: after })
-    .where('id', '=', id)
-    .where('tokens', '=', before)
-    .executeTakeFirst();
-  return numUpdatedRows > 0n;
+  const result = await sql`UPDATE connections SET tokens = ${after} WHERE id = ${id} AND tokens = ${before}`.execute(
+    db,
+  );
+  return wroteAny(result);
 }
 
 /**
