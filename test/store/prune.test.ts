@@ -1,28 +1,22 @@
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
-import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { afterAll, expect, inject, test } from 'vitest';
 import type { Reason } from '../../src/floor/reason-codes.ts';
 import { Queues } from '../../src/queue/queues.ts';
 import type { Sync } from '../../src/store/database/schema.ts';
 import { remembered } from '../../src/store/prune.ts';
-import type { Store } from '../../src/store/store.ts';
 import { decide } from '../../src/sync/decide.ts';
 import { byOperator, why } from '../support/reasons.ts';
 import { newRedis } from '../support/redis.ts';
 import { until } from '../support/until.ts';
 import { consented, leaseTo, listed, newStore, silent } from './records.ts';
 
-let opened: Awaited<ReturnType<typeof newStore>>;
-let store: Store;
-let database: pg.Pool;
-beforeAll(async () => {
-  opened = await newStore();
-  store = opened.store;
-  database = new pg.Pool({ connectionString: opened.url, max: 2 });
-});
+const opened = await newStore();
+const { store } = opened;
+const database = new pg.Pool({ connectionString: opened.url, max: 2 });
 afterAll(async () => {
-  await database?.end();
-  await opened?.close();
+  await database.end();
+  await opened.close();
 });
 const query = async (text: string, values: unknown[] = []) => (await database.query(text, values)).rows;
 

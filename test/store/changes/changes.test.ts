@@ -4,22 +4,16 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Change, ChangePage } from '../../../src/store/changes/changes.ts';
 import { readCursor } from '../../../src/store/changes/cursor.ts';
 import { remembered } from '../../../src/store/prune.ts';
-import type { Store } from '../../../src/store/store.ts';
 import { until } from '../../support/until.ts';
 import { newStore } from '../records.ts';
 
-let opened: Awaited<ReturnType<typeof newStore>>;
-let store: Store;
-let pool: pg.Pool;
-beforeAll(async () => {
-  opened = await newStore();
-  store = opened.store;
-  pool = new pg.Pool({ connectionString: opened.url, max: 12 });
-  await pool.query(`INSERT INTO companies VALUES ('acme', 'Acme'), ('other', 'Other')`);
-});
+const opened = await newStore();
+const { store } = opened;
+const pool = new pg.Pool({ connectionString: opened.url, max: 12 });
+beforeAll(() => pool.query(`INSERT INTO companies VALUES ('acme', 'Acme'), ('other', 'Other')`));
 afterAll(async () => {
-  await pool?.end();
-  await opened?.close();
+  await pool.end();
+  await opened.close();
 });
 
 const mirrored = `'mirrored', jsonb_build_object('key', 'acme/' || id, 'bytes', 5, 'version', '1', 'checksums',

@@ -1,4 +1,3 @@
-import type pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openStore, type Store } from '../../../src/store/store.ts';
 import type { TakenSync } from '../../../src/store/syncs/take-lease.ts';
@@ -9,22 +8,17 @@ import { leaseTo, newStoreAndClient, running, silent } from '../records.ts';
 /** The number of assets that wait for a transcript. */
 const waiting = 5000;
 
-let opened: Awaited<ReturnType<typeof newStoreAndClient>>;
-let client: pg.Client;
-let connectionId: string;
+const opened = await newStoreAndClient();
+const { client } = opened;
+const { connectionId } = await running(opened.store, 'acme');
 beforeAll(async () => {
-  opened = await newStoreAndClient();
-  ({ client } = opened);
-  ({ connectionId } = (await running(opened.store, 'acme')).sync);
   await client.query(
     `INSERT INTO assets (id, connection_id, company_id, name, listed, state, next_at, mirrored_at)
      SELECT 'film ' || i, $1, 'acme', 'film', '{}', 'mirrored', now() + interval '1 day', now() FROM generate_series(1, $2::int) AS i`,
     [connectionId, waiting],
   );
 });
-afterAll(async () => {
-  await opened?.close();
-});
+afterAll(() => opened.close());
 
 /** The index entries and rows of a table that ended connections have read so far. */
 async function read(table: string): Promise<{ scans: number; rows: number }> {

@@ -1,15 +1,12 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import { ask } from '../../support/database.ts';
 import { newStore } from '../records.ts';
 
 const hour = 3_600_000;
 const day = 24 * hour;
 
-let opened: Awaited<ReturnType<typeof newStore>>;
-beforeAll(async () => {
-  opened = await newStore();
-});
-afterAll(() => opened?.close());
+const opened = await newStore();
+afterAll(() => opened.close());
 
 const take = () => opened.store.chores.take('removal', hour, { graceMs: day });
 const dueAt = async () => new Date((await ask(opened.url, `SELECT due_at FROM chores`))[0]!.due_at as string).getTime();

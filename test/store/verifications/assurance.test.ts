@@ -1,16 +1,12 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import { dayMs } from '../../../src/floor/units.ts';
 import { ask } from '../../support/database.ts';
 import { newStore, running } from '../records.ts';
 
-let opened: Awaited<ReturnType<typeof newStore>>;
-let connectionId: string;
+const opened = await newStore();
+const { connectionId } = await running(opened.store, 'acme');
 const query = (sql: string) => ask(opened.url, sql);
-beforeAll(async () => {
-  opened = await newStore();
-  ({ connectionId } = await running(opened.store, 'acme'));
-});
-afterAll(() => opened?.close());
+afterAll(() => opened.close());
 
 const ago = (days: number) => new Date(Date.now() - days * dayMs);
 const eventsMs = 30 * dayMs;

@@ -1,17 +1,13 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, beforeEach, expect, test } from 'vitest';
 import type { Reason } from '../../../src/floor/reason-codes.ts';
 import { dayMs } from '../../../src/floor/units.ts';
 import { ask } from '../../support/database.ts';
 import { newStore, running } from '../records.ts';
 
-let opened: Awaited<ReturnType<typeof newStore>>;
-let connectionId: string;
+const opened = await newStore();
+const { connectionId } = await running(opened.store, 'acme');
 const query = (sql: string) => ask(opened.url, sql);
-beforeAll(async () => {
-  opened = await newStore();
-  ({ connectionId } = await running(opened.store, 'acme'));
-});
-afterAll(() => opened?.close());
+afterAll(() => opened.close());
 beforeEach(async () => {
   await query('DELETE FROM verifications');
   await query('DELETE FROM events');

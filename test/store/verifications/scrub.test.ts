@@ -1,4 +1,3 @@
-import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { newStoreAndClient, running } from '../records.ts';
 
@@ -9,12 +8,10 @@ const count = 1000;
 const bytes = 2 ** 20;
 const weight = 2 * bytes;
 
-let opened: Awaited<ReturnType<typeof newStoreAndClient>>;
-let client: pg.Client;
+const opened = await newStoreAndClient();
+const { client } = opened;
 beforeAll(async () => {
-  opened = await newStoreAndClient();
-  ({ client } = opened);
-  const { connectionId } = (await running(opened.store, 'acme')).sync;
+  const { connectionId } = await running(opened.store, 'acme');
   await client.query(
     `INSERT INTO assets (id, connection_id, company_id, listed, state, mirrored_at, media, bytes)
      SELECT 'file ' || i, $1, 'acme', '{}', 'mirrored', now(), '{}', $3 FROM generate_series(0, $2::int - 1) AS i`,
@@ -25,9 +22,7 @@ beforeAll(async () => {
 beforeEach(async () => {
   await client.query('UPDATE assets SET verified_at = now(), unverifiable_at = NULL');
 });
-afterAll(async () => {
-  await opened?.close();
-});
+afterAll(() => opened.close());
 
 /** The rate, compared with that of the whole mirror in one cycle. */
 async function rate(ages: string): Promise<number> {
