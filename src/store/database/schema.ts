@@ -5,16 +5,16 @@ import type { Role, SignInMethod } from '../../floor/roles.ts';
 import type { Tags } from '../../floor/tags.ts';
 
 /**
- * Tables for typed queries (camelCase; bigint columns are numbers, timestamps Dates). initial-schema.ts has all tables, and says
- * what their columns are for.
+ * Tables and columns of typed queries (camelCase; bigint columns are numbers, timestamps Dates). initial-schema.ts has all, and says
+ * what they are for.
  */
 export interface Schema {
   connections: ConnectionTable;
-  companies: { id: string; name: string; removalAcceptedBefore: Date | null };
+  companies: { id: string; name: string };
   access: Access;
   assets: Asset;
-  assetVersions: AssetVersion & { retryAt: Date | null; removingAt: Date | null; retainedUntil: Date | null };
-  uploadParts: UploadPart & { assetId: string; storedAt: Date };
+  assetVersions: AssetVersion;
+  uploadParts: UploadPart & { assetId: string };
   syncs: Sync;
   verifications: VerificationTable;
   sightings: { syncId: string; companyId: string; ids: string[] };
@@ -24,8 +24,8 @@ export interface Schema {
   apiTokens: ApiTokenTable;
   events: EventTable;
   assetHistory: HistoryEntry & { id: number; assetId: string };
-  bucket: { single: Generated<boolean>; id: string };
-  bucketProposal: { single: Generated<boolean>; id: string };
+  bucket: { id: string };
+  bucketProposal: { id: string };
   settings: { name: string; value: unknown };
   storeProofs: { store: string; proof: string; foundAt: Generated<Date> };
 }
@@ -96,9 +96,7 @@ interface Access {
   highWaterMark: number | null;
   /** `since`: ISO 8601. */
   held: Partial<Record<HeldKind, HeldChanges & { since: string }>>;
-  gainedAt: Date;
   lostAt: Date | null;
-  listedAt: Date | null;
 }
 
 export type AssetState = 'pending' | 'processing' | 'transferring' | 'mirrored' | 'unavailable' | 'failed' | 'gone';
