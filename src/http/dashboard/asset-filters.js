@@ -5,7 +5,7 @@ import { may } from './permissions.js';
 import { chosen, searched, select } from './search-field.js';
 import { draw, state } from './state.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
-import { stateNames, states, typeNames } from './words.js';
+import { stateNames, states, typeName, typeNames } from './words.js';
 
 /** The filters of the list of assets. Names and values are those of the API, and are in the address. */
 
@@ -115,12 +115,7 @@ export function assetFilters(query, change, searchSoon) {
         (value) =>
           change(value === 'skipped' ? { state: undefined, skipped: 'true' } : { state: value, skipped: undefined }),
       )}
-      ${choice(
-        'Type',
-        options('type', query.type, types, (value) => typeNames[value] ?? value),
-        query.type,
-        (type) => change({ type }),
-      )}
+      ${choice('Type', options('type', query.type, types, typeName), query.type, (type) => change({ type }))}
       ${choice('Project', options('projectId', query.projectId), query.projectId, (projectId) => change({ projectId }))}
       ${choice('Tag', options('tag', query.tag), query.tag, (tag) => change({ tag }))}
       ${choice('Sort', Object.entries(orders), query.sort, (sort) => change({ sort }))}

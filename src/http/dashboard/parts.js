@@ -3,9 +3,10 @@ import { queryOf } from './api.js';
 import { ago, bytes, number, playTime, when } from './format.js';
 import { nameOf, subjectOf } from './names.js';
 import { thumbnailOf } from './preview.js';
+import { bar } from './state-bar.js';
 import { repeat } from './vendor/lit-html/directives/repeat.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
-import { conditionOf, eventWords, sentence, stateNames, states, typeNames } from './words.js';
+import { conditionOf, eventWords, sentence, stateNames, typeName } from './words.js';
 
 /** @param {string} tone @param {string} word */
 export const pill = (tone, word) => html`<span class="pill ${tone}">${word}</span>`;
@@ -41,13 +42,10 @@ export const withLocalTimes = (text) => text.replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:
 export const withCode = (text) =>
   text.split('`').map((part, i) => (i % 2 === 1 ? html`<code>${part}</code>` : withLocalTimes(part)));
 
-/** A bar of the assets in each state. @param {Status['assets']['byState']} byState */
-export function bar(byState) {
-  const shown = states.filter((state) => state !== 'gone' && byState[state] > 0);
-  const words = shown.map((state) => `${number(byState[state])} ${stateNames[state]?.toLowerCase()}`).join(', ');
-  return html`<span class="bar" role="img" aria-label=${words || 'Nothing yet'}>${shown.map(
-    (state) => html`<i class=${state} .style=${`flex-grow: ${byState[state]}`}></i>`,
-  )}</span>`;
+/** The size of an asset; undefined: unknown, or without content. @param {Pick<AssetSummary, 'bytes' | 'size'>} asset */
+export function sizeOf({ bytes: stored, size }) {
+  const count = stored ?? size;
+  return count ? bytes(count) : undefined;
 }
 
 /** The mirrored share of the assets that have a file. @param {Pick<Status['assets'], 'byState' | 'expected'>} assets */
@@ -142,14 +140,14 @@ export const assetTable = (assets, retry, checkBox) => html`<table role="table" 
     (asset) => html`<tr role="row">
       ${checkBox ? html`<td role="cell" class="picks">${checkBox(asset)}</td>` : nothing}
       <th role="rowheader" scope="row"><a href="#/assets/${encodeURIComponent(asset.id)}">${asset.name ?? asset.id}</a>
-        <small>${[typeNames[asset.type ?? ''] ?? asset.type, asset.projectName ?? asset.projectId].filter(Boolean).join(' · ') || asset.id}</small>${hitsOf(asset)}</th>
+        <small>${[asset.type && typeName(asset.type), asset.projectName ?? asset.projectId].filter(Boolean).join(' · ') || asset.id}</small>${hitsOf(asset)}</th>
       <td role="cell" data-label="State">${statePill(asset)}</td>
       <td role="cell" data-label="Reason" class="why">${asset.reason?.text ?? ''}${
         asset.nextAt && asset.state !== 'transferring'
           ? html` <span class="soft">${asset.reason ? html`· ${nextWords(asset)}` : sentence(nextWords(asset))} ${time(asset.nextAt)}</span>`
           : nothing
       }${asset.state === 'mirrored' && !asset.nextAt ? html`<span class="soft">In the bucket since ${time(asset.mirroredAt)}</span>` : nothing}</td>
-      <td role="cell" data-label="Size" class="right figures">${(asset.bytes ?? asset.size) ? bytes(asset.bytes ?? asset.size ?? 0) : html`<span class="soft">unknown</span>`}</td>
+      <td role="cell" data-label="Size" class="right figures">${sizeOf(asset) ?? html`<span class="soft">unknown</span>`}</td>
       <td role="cell" class="right">${
         retry && canRetry(asset)
           ? html`<button class="small" @click=${() => retry(asset)} aria-label="Retry ${asset.name ?? asset.id}">Retry</button>`
@@ -167,7 +165,7 @@ export const assetGrid = (assets, checkBox) =>
     (asset) => html`<li>${checkBox ? checkBox(asset) : nothing}<a href="#/assets/${encodeURIComponent(asset.id)}">
     <span class="picture">${thumbnailOf(asset)}</span>
     <span class="name">${asset.name ?? asset.id}</span></a>
-    <small>${[typeNames[asset.type ?? ''] ?? asset.type, (asset.bytes ?? asset.size) ? bytes(asset.bytes ?? asset.size ?? 0) : undefined].filter(Boolean).join(' · ')}</small>
+    <small>${[asset.type && typeName(asset.type), sizeOf(asset)].filter(Boolean).join(' · ')}</small>
     ${hitsOf(asset)}${asset.state === 'mirrored' ? nothing : statePill(asset)}</li>`,
   )}</ul>`;
 

@@ -2,7 +2,7 @@
 import { addressOf, queryOf } from './api.js';
 import { may } from './permissions.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
-import { typeNames } from './words.js';
+import { typeName } from './words.js';
 
 /**
  * The address of a file of an asset. `version`: another value when the file has changed, so that browsers do not show the old one.
@@ -16,7 +16,7 @@ const fileOf = (id, kind, { version, download } = {}) =>
 export const thumbnailOf = ({ id, type, thumbnail, mirroredAt }) =>
   thumbnail === 'mirrored' && may('getThumbnail')
     ? html`<img src=${fileOf(id, 'thumbnail', { version: mirroredAt })} alt="" loading="lazy" decoding="async">`
-    : html`<span class="no-picture">${typeNames[type ?? ''] ?? type ?? 'No type'}</span>`;
+    : html`<span class="no-picture">${type === null ? 'No type' : typeName(type)}</span>`;
 
 /** Larger pictures are shown by their thumbnails. */
 const mostPictureBytes = 30 * 2 ** 20;

@@ -5,7 +5,7 @@ import { openDialog, textOf } from './dialog.js';
 import { nameOf } from './names.js';
 import { withLabels } from './refusals.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
-import { typeNames } from './words.js';
+import { typeName } from './words.js';
 
 /** The labels of the fields. @type {Record<string, string>} */
 const labels = { companyId: 'Company', projectId: 'Project', assetType: 'Type', assetIds: 'Asset ids' };
@@ -71,7 +71,7 @@ function partFields({ companies }, { projects, companyId, types, chooseCompany }
     ${companies.length > 1 ? company : nothing}
     ${projectField(companies, projects, companyId)}
     <label>Type<select name="assetType"><option value="">All types</option>${types.map(
-      (type) => html`<option value=${type}>${typeNames[type] ?? type}</option>`,
+      (type) => html`<option value=${type}>${typeName(type)}</option>`,
     )}</select></label>
     <label>Uploaded since<input name="since" type="date"></label>
     <label class="wide">Asset ids, one per line<textarea name="assetIds" rows="2"></textarea></label>

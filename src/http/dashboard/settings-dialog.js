@@ -8,7 +8,7 @@ import { nameOf } from './names.js';
 import { ifMay, rolesNeeded } from './permissions.js';
 import { withLabels } from './refusals.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
-import { typeNames } from './words.js';
+import { typeName } from './words.js';
 
 /** @type {[string, number][]} */
 const units = [
@@ -199,7 +199,7 @@ class Choices {
 
   /** @param {List} list @param {string} value */
   #nameOf(list, value) {
-    if (list === 'assetTypes') return typeNames[value] ?? value;
+    if (list === 'assetTypes') return typeName(value);
     const all = list === 'companyIds' ? this.companies : (this.projects ?? []);
     return all.find(({ id }) => id === value)?.name ?? value;
   }

@@ -5,7 +5,7 @@ import { later } from './lists.js';
 import { connectionName, facetName, nameOf } from './names.js';
 import { companiesOf } from './parts.js';
 import { html } from './vendor/lit-html/lit-html.js';
-import { typeNames } from './words.js';
+import { typeName, typeNames } from './words.js';
 
 /** @typedef {keyof Webhook['filters']} List */
 /** @typedef {{ id: string, name: string }} Suggestion */
@@ -22,7 +22,7 @@ const lists = /** @type {List[]} */ (Object.keys(filterLabels));
 /** @param {List} list @param {string} value */
 export function filterName(list, value) {
   if (list === 'connectionIds') return connectionName(value);
-  if (list === 'assetTypes') return typeNames[value] ?? value;
+  if (list === 'assetTypes') return typeName(value);
   return facetName(list === 'companyIds' ? 'companyId' : 'projectId', value);
 }
 
@@ -53,7 +53,7 @@ export class WebhookFilters {
     const [{ facets }] = await Promise.all([api('/asset-facets'), this.#findConnections('')]);
     const toSuggestion = (/** @type {FacetList['facets']['type'][number]} */ { value, name }) => ({
       id: value,
-      name: name ?? typeNames[value] ?? value,
+      name: name ?? typeName(value),
     });
     const others = facets.type.map(toSuggestion).filter(({ id }) => !(id in typeNames));
     const types = Object.entries(typeNames).map(([id, name]) => ({ id, name }));

@@ -43,6 +43,9 @@ export const typeNames = {
   'brand assets': 'Brand assets',
 };
 
+/** @param {string} type */
+export const typeName = (type) => typeNames[type] ?? type;
+
 /** Added to the number of expected assets if some have no file. @param {{ unavailable: number }} byState */
 export const withFile = ({ unavailable }) => (unavailable > 0 ? ' with a file' : '');
 

@@ -3,13 +3,13 @@ import { act, retryAsset } from '../actions.js';
 import { api } from '../api.js';
 import { bytes, when } from '../format.js';
 import { connectionName } from '../names.js';
-import { canRetry, empty, head, notYet, statePill, time, trouble, withCode, withLocalTimes } from '../parts.js';
+import { canRetry, empty, head, notYet, sizeOf, statePill, time, trouble, withCode, withLocalTimes } from '../parts.js';
 import { ifMay, may, rolesNeeded } from '../permissions.js';
 import { fileLinks, previewOf } from '../preview.js';
 import { recordOf } from '../record.js';
 import { eraseDialog, protectButton } from '../removals.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
-import { sentence, typeNames } from '../words.js';
+import { sentence, typeName } from '../words.js';
 
 const record = recordOf(async (id) => {
   const path = `/assets/${encodeURIComponent(id)}`;
@@ -54,7 +54,7 @@ export const assetView = {
       ${trouble(error)}
       <section class="card" aria-labelledby="asset-title">
         <div class="head"><div><h1 id="asset-title" tabindex="-1">${asset.name ?? asset.id}</h1>
-          <p class="soft">${[typeNames[asset.type ?? ''] ?? asset.type, asset.mimeType, asset.projectId && (asset.projectName ?? `project ${asset.projectId}`)].filter(Boolean).join(' · ')}</p></div>
+          <p class="soft">${[asset.type && typeName(asset.type), asset.mimeType, asset.projectId && (asset.projectName ?? `project ${asset.projectId}`)].filter(Boolean).join(' · ')}</p></div>
           <p class="state">${statePill(asset)}</p></div>
         ${previewOf(asset, startAt)}
         ${explanationOf(asset)}
@@ -62,7 +62,7 @@ export const assetView = {
           ${protectButton(asset, refresh)} ${ifMay('erase', () => html`<button @click=${() => eraseDialog(asset, refresh)}>Erase …</button>`)}</div>
         ${rolesNeeded({ Files: 'getMedia', ...(canRetry(asset) ? { Retry: 'retryAsset' } : {}), ...(asset.held ? { 'End protection': 'release' } : { Protect: 'hold' }), Erase: 'erase' })}
         <dl class="facts">
-          <div><dt>Size</dt><dd>${(asset.bytes ?? asset.size) ? bytes(asset.bytes ?? asset.size ?? 0) : 'unknown'}${asset.variant === 'mp4' ? html` <small>mp4 rendition</small>` : nothing}</dd></div>
+          <div><dt>Size</dt><dd>${sizeOf(asset) ?? 'unknown'}${asset.variant === 'mp4' ? html` <small>mp4 rendition</small>` : nothing}</dd></div>
           <div><dt>Uploaded to the library</dt><dd>${when(asset.uploadDate)}</dd></div>
           <div><dt>First seen</dt><dd>${time(asset.firstSeenAt)}</dd></div>
           <div><dt>Mirrored</dt><dd>${time(asset.mirroredAt, 'not yet')}</dd></div>

@@ -5,28 +5,17 @@ import { disconnectDialog, linkDialog, planDialog } from '../dialogs.js';
 import { bytes, counted, day, duration, number } from '../format.js';
 import { listOf } from '../lists.js';
 import { nameOf } from '../names.js';
-import {
-  assetTable,
-  bar,
-  companiesOf,
-  head,
-  listed,
-  notYet,
-  outages,
-  pill,
-  tagPills,
-  time,
-  trouble,
-} from '../parts.js';
+import { assetTable, companiesOf, head, listed, notYet, outages, pill, tagPills, time, trouble } from '../parts.js';
 import { ifMay, may, rolesNeeded } from '../permissions.js';
 import { recordOf } from '../record.js';
 import { resyncDialog } from '../resync-dialog.js';
 import { settingsDialog } from '../settings-dialog.js';
 import { draw, say, state } from '../state.js';
+import { bar, legend } from '../state-bar.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { verifyDialog } from '../verify-dialog.js';
-import { conditionOf, heldWords, stateNames, states, typeNames, withFile } from '../words.js';
+import { conditionOf, heldWords, stateNames, typeName, withFile } from '../words.js';
 
 /** @type {ReturnType<typeof recordOf<Connection>>} */
 const record = recordOf((id) => api(`/connections/${encodeURIComponent(id)}`));
@@ -83,12 +72,7 @@ export const connectionView = {
         ${connection.companies.flatMap((company) => company.held.map((changes) => heldBanner(id, company, changes)))}
         ${connection.lastError ? html`<p class="banner ${condition.tone === 'bad' ? 'bad' : 'warn'}"><strong>Reason:</strong> ${connection.lastError}</p>` : nothing}
         ${bar(byState)}
-        <ul class="legend">${states
-          .filter((name) => byState[name] > 0)
-          .map(
-            (name) =>
-              html`<li><a href="#/assets?state=${name}&connectionId=${id}"><i class=${name}></i>${stateNames[name]} <b>${number(byState[name])}</b></a></li>`,
-          )}</ul>
+        <ul class="legend">${legend(byState, id)}</ul>
         ${buttons(connection)}
         <dl class="facts">
           <div><dt>Mirrored</dt><dd>${number(byState.mirrored)} of ${number(connection.counts.expected)}${withFile(byState)}</dd></div>
@@ -216,7 +200,7 @@ const syncTable = (rows) => html`<table role="table" class="cards small-figures"
 function scopeOf({ mode, scope }) {
   const part = [
     scope.projectId ? `Project ${scope.projectId}` : scope.companyId && `Company ${scope.companyId}`,
-    scope.assetType && (typeNames[scope.assetType] ?? scope.assetType),
+    scope.assetType && typeName(scope.assetType),
     scope.since !== undefined && `Since ${day(scope.since)}`,
     scope.assetIds && counted(scope.assetIds.length, 'asset'),
   ].filter(Boolean);

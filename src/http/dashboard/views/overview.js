@@ -4,15 +4,16 @@ import '../chart.js';
 import { linkDialog } from '../dialogs.js';
 import { bytes, counted, duration, number } from '../format.js';
 import { later, listOf } from '../lists.js';
-import { bar, connectionTable, empty, eventList, listed, outages, percent, share, skeleton, time } from '../parts.js';
+import { connectionTable, empty, eventList, listed, outages, percent, share, skeleton, time } from '../parts.js';
 import { ifMay, may } from '../permissions.js';
 import { removalsCard } from '../removals.js';
 import { chosen, searched, select, typed } from '../search-field.js';
 import { draw, say, state } from '../state.js';
+import { bar, legend } from '../state-bar.js';
 import { live } from '../vendor/lit-html/directives/live.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { verifyDialog } from '../verify-dialog.js';
-import { kindNames, stateNames, states, withFile } from '../words.js';
+import { kindNames, withFile } from '../words.js';
 
 /** @type {ReturnType<typeof listOf<Connection>>} */
 const connections = listOf('/connections', 'connections');
@@ -169,12 +170,7 @@ function summary({ assets, bytes: stored, versions, outstanding, rate, timeLeft,
       </dl>
     </div>
     ${bar(byState)}
-    <div class="head"><ul class="legend">${states
-      .filter((name) => byState[name] > 0)
-      .map(
-        (name) =>
-          html`<li><a href="#/assets?state=${name}"><i class=${name}></i>${stateNames[name]} <b>${number(byState[name])}</b></a></li>`,
-      )}
+    <div class="head"><ul class="legend">${legend(byState)}
       ${assets.skipped > 0 ? html`<li><a href="#/assets?skipped=true"><i class="gone"></i>Skipped <b>${number(assets.skipped)}</b></a></li>` : nothing}</ul>
       ${all === 0 || !may('verify') ? nothing : html`<button @click=${() => verifyDialog(undefined)}>Verify …</button>`}</div>
     ${scrubOf(scrub)}
