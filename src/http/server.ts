@@ -20,7 +20,6 @@ import { FileSender } from './send-file.ts';
 import { operatorOnly, signedInOnly } from './sign-in/access.ts';
 import { createAuthentication } from './sign-in/authenticate.ts';
 import { createProvider } from './sign-in/provider.ts';
-import type { ProviderSettings } from './sign-in/provider-settings.ts';
 import { signInRoutes } from './sign-in/routes.ts';
 import { createSessions, type SessionDeps } from './sign-in/sessions.ts';
 import { createTokenCheck } from './sign-in/token-check.ts';
@@ -30,10 +29,7 @@ export interface ServerDeps extends ConnectDeps {
   queues: Queues;
   adminToken: string;
   permissions: Permissions;
-  signIn: SessionDeps['signIn'] & {
-    /** Undefined: operators sign in with ADMIN_TOKEN only. */
-    provider: ProviderSettings | undefined;
-  };
+  signIn: SessionDeps['signIn'];
   /** For requests to the provider. */
   fetch: typeof fetch;
   health: Health;

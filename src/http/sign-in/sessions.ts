@@ -30,7 +30,7 @@ const longestUserAgent = 300;
 
 /** Sessions of operators who signed in. They are in the database, so every process knows them, and each can be ended. */
 export function createSessions({ store, adminToken, publicUrl, signIn }: SessionDeps) {
-  // Changes need a page of this origin, too: see `fromOurPages`.
+  // A link from anywhere leads to a page with it. Changes need a page of this origin: see `fromOurPages`.
   const cookie = cookieAt(publicUrl);
   // If ADMIN_TOKEN, the provider or its roles change, the sessions that the old settings gave end.
   const ofToken = hashOf(`operator session\0${adminToken}`);
