@@ -1,13 +1,12 @@
-import type { ApiClient } from './client.ts';
 import { collect, collectTags, connectionName, startDate } from './options.ts';
-import { type NewVerb, withApi } from './verb.ts';
+import { type NewVerb, type Verbs, withApi } from './verb.ts';
 import { retry } from './verbs/assets.ts';
 import { connectLink, disconnect, pause, resume } from './verbs/connections.ts';
 import { resync } from './verbs/resync.ts';
 import { set } from './verbs/set.ts';
 
 /** The verbs that connect accounts and change connections. */
-export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): void {
+export function changeVerbs(verb: NewVerb, api: Verbs['api']): void {
   verb(
     'connect-link',
     'create a signed link for a user to connect an account; it works for 7 days',
@@ -19,9 +18,9 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
       'return the user to this page afterwards; CONNECT_RETURN_ORIGINS must contain its origin',
     )
     .option('--tag <key=value>', 'tag of the connection, such as client=acme; may be repeated', collectTags)
-    .action(withApi(connect, connectLink));
+    .action(withApi(api, connectLink));
 
-  resyncVerb(verb, connect);
+  resyncVerb(verb, api);
 
   verb(
     'retry',
@@ -32,7 +31,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .argument('[asset...]', 'their ids, from `asset-mirror assets`')
     .option('--failed', 'all failed assets')
     .option('--connection <name>', 'with --failed: only of this connection')
-    .action(withApi(connect, retry));
+    .action(withApi(api, retry));
 
   verb(
     'pause',
@@ -41,11 +40,11 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     'Transfers stop at once and continue later where they were.',
   )
     .argument('<connection>', connectionName)
-    .action(withApi(connect, pause));
+    .action(withApi(api, pause));
 
   verb('resume', 'continue a paused connection, starting with a sync', 'asset-mirror resume CONNECTION')
     .argument('<connection>', connectionName)
-    .action(withApi(connect, resume));
+    .action(withApi(api, resume));
 
   verb(
     'disconnect',
@@ -55,12 +54,12 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
   )
     .argument('<connection>', connectionName)
     .option('--yes', 'do not ask for confirmation')
-    .action(withApi(connect, disconnect));
+    .action(withApi(api, disconnect));
 
-  setVerb(verb, connect);
+  setVerb(verb, api);
 }
 
-function resyncVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
+function resyncVerb(verb: NewVerb, api: Verbs['api']): void {
   verb(
     'resync',
     'start a sync of a connection now',
@@ -88,10 +87,10 @@ function resyncVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
       '--wait',
       'wait until everything found is mirrored; exit with 1 if anything failed, is held, or must wait for over 5 minutes',
     )
-    .action(withApi(connect, resync));
+    .action(withApi(api, resync));
 }
 
-function setVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
+function setVerb(verb: NewVerb, api: Verbs['api']): void {
   verb(
     'set',
     'change the settings of a connection, or the bandwidth limit of all processes',
@@ -121,5 +120,5 @@ function setVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
     .option('--tag <key=value>', 'add or replace this tag, such as client=acme; may be repeated', collectTags)
     .option('--untag <key>', 'remove this tag; may be repeated', collect)
     .option('--force', 'accept companies, projects and types that are unknown')
-    .action(withApi(connect, set));
+    .action(withApi(api, set));
 }

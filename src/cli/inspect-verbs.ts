@@ -1,8 +1,7 @@
 import { Option } from 'commander';
 import { withAssetFilters } from './asset-filters.ts';
-import type { ApiClient } from './client.ts';
 import { collect, connectionName, mostRows, wholeNumber } from './options.ts';
-import { type NewVerb, withApi } from './verb.ts';
+import { type NewVerb, type Verbs, withApi } from './verb.ts';
 import { assets } from './verbs/assets.ts';
 import { changes } from './verbs/changes.ts';
 import { connections } from './verbs/connections.ts';
@@ -16,14 +15,14 @@ import { versions } from './verbs/versions.ts';
 const rows = `maximum rows, up to ${mostRows}`;
 
 /** The verbs that show something and change nothing. */
-export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): void {
+export function inspectVerbs(verb: NewVerb, api: Verbs['api']): void {
   verb(
     'status',
     "show totals, each connection's progress, the transfer rate and the time left",
     'asset-mirror status --watch',
   )
     .option('--watch', 'refresh until interrupted; with --json, one line per second')
-    .action(withApi(connect, status));
+    .action(withApi(api, status));
 
   verb('connections', 'list connections', 'asset-mirror connections --status disconnected')
     .addOption(
@@ -35,9 +34,9 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     )
     .option('--search <text>', "part of the user's name or e-mail, or of a company name")
     .option('--tag <key=value>', 'only connections with this tag; may be repeated: all must match', collect)
-    .action(withApi(connect, connections));
+    .action(withApi(api, connections));
 
-  assetsVerb(verb, connect);
+  assetsVerb(verb, api);
 
   verb(
     'explain',
@@ -45,7 +44,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'asset-mirror explain ASSET',
   )
     .argument('<asset>', 'its id, from `asset-mirror assets`')
-    .action(withApi(connect, explain));
+    .action(withApi(api, explain));
 
   verb(
     'versions',
@@ -54,7 +53,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'Get one back with `asset-mirror restore ASSET --version VERSION --to DIRECTORY`.',
   )
     .argument('<asset>', 'its id, from `asset-mirror assets`')
-    .action(withApi(connect, versions));
+    .action(withApi(api, versions));
 
   verb(
     'syncs',
@@ -63,7 +62,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
   )
     .option('--connection <name>', 'of this connection')
     .option('--limit <n>', rows, wholeNumber(1, mostRows), 20)
-    .action(withApi(connect, syncs));
+    .action(withApi(api, syncs));
 
   verb(
     'events',
@@ -75,7 +74,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     .option('--kind <kind>', 'of this kind, such as asset.failed or operator.pauseConnection')
     .option('--limit <n>', `maximum past events, up to ${mostRows}`, wholeNumber(1, mostRows), 20)
     .option('--follow', 'continue with new events until interrupted; with --json, one per line')
-    .action(withApi(connect, events));
+    .action(withApi(api, events));
 
   verb(
     'changes',
@@ -88,12 +87,12 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     )
     .option('--limit <n>', 'maximum changes at once, up to 1000', wholeNumber(1, 1000), 100)
     .option('--follow', 'continue until interrupted; with --json, one change per line')
-    .action(withApi(connect, changes));
+    .action(withApi(api, changes));
 
-  planVerb(verb, connect);
+  planVerb(verb, api);
 }
 
-function assetsVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
+function assetsVerb(verb: NewVerb, api: Verbs['api']): void {
   withAssetFilters(
     verb(
       'assets',
@@ -111,10 +110,10 @@ function assetsVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
     .option('--counts', 'print counts by state, type, project, tag and so on instead of the list')
     .option('--limit <n>', rows, wholeNumber(1, mostRows), 50)
     .option('--all', 'all rows; with --json, one per line')
-    .action(withApi(connect, assets));
+    .action(withApi(api, assets));
 }
 
-function planVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
+function planVerb(verb: NewVerb, api: Verbs['api']): void {
   verb(
     'plan',
     'list the library and show what a full sync would transfer, without changing anything',
@@ -126,5 +125,5 @@ function planVerb(verb: NewVerb, connect: () => Promise<ApiClient>): void {
       '--scrub',
       'show the requests and bytes that the scrub (regular reading of all files) needs; does not list the library',
     )
-    .action(withApi(connect, plan));
+    .action(withApi(api, plan));
 }

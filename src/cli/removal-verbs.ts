@@ -1,15 +1,14 @@
-import type { ApiClient } from './client.ts';
-import { type NewVerb, withApi } from './verb.ts';
+import { type NewVerb, type Verbs, withApi } from './verb.ts';
 import { erase, erasures } from './verbs/erase.ts';
 import { hold, release, removals } from './verbs/removals.ts';
 
 /** The verbs that remove objects from the bucket on purpose, and protect them from that. */
-export function removalVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): void {
+export function removalVerbs(verb: NewVerb, api: Verbs['api']): void {
   verb(
     'removals',
     'list what GONE_RETENTION removes from the bucket in the next 7 days',
     'asset-mirror removals',
-  ).action(withApi(connect, removals));
+  ).action(withApi(api, removals));
 
   verb(
     'hold',
@@ -24,13 +23,13 @@ export function removalVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
       'all assets of the companies that this connection can read, or could read before it ended',
     )
     .option('--reason <text>', 'why they are protected; the list shows it')
-    .action(withApi(connect, hold));
+    .action(withApi(api, hold));
 
   verb('release', 'end a protection from removal', 'asset-mirror release ASSET')
     .argument('[asset...]', 'their ids, from `asset-mirror hold`')
     .option('--project <id>', 'the protection of this project')
     .option('--connection <name>', 'the protection of this connection')
-    .action(withApi(connect, release));
+    .action(withApi(api, release));
 
   verb(
     'erase',
@@ -45,10 +44,10 @@ export function removalVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     .requiredOption('--reason <text>', 'why they are erased (required); the certificate shows it')
     .option('--certificate <file>', 'write the certificate (JSON) to this new file instead of printing it')
     .option('--yes', 'do not ask for confirmation')
-    .action(withApi(connect, erase));
+    .action(withApi(api, erase));
 
   verb('erasures', 'list erasures, or print the certificate of one', 'asset-mirror erasures ERASURE')
     .argument('[erasure]', 'its id (default: list all)')
     .option('--certificate <file>', 'write the certificate (JSON) to this new file instead of printing it')
-    .action(withApi(connect, erasures));
+    .action(withApi(api, erasures));
 }

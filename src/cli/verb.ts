@@ -41,12 +41,9 @@ export type NewVerb = (name: string, summary: string, example: string | string[]
 
 /** The action of a verb that calls the API. If `run` returns a number, it is that of the failures. */
 export const withApi =
-  <Args extends unknown[]>(
-    connect: () => Promise<ApiClient>,
-    run: (api: ApiClient, ...args: Args) => Promise<unknown>,
-  ) =>
+  <Args extends unknown[]>(api: Verbs['api'], run: (api: ApiClient, ...args: Args) => Promise<unknown>) =>
   async (...args: Args): Promise<void> => {
-    const result = await run(await connect(), ...args);
+    const result = await run(await api(), ...args);
     if (typeof result === 'number') setExitCode(result);
   };
 

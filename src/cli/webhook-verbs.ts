@@ -1,16 +1,15 @@
 import { type Command, Option } from 'commander';
 import { webhookKinds } from '../floor/webhook-kinds.ts';
-import type { ApiClient } from './client.ts';
 import { collect, mostRows, nonEmptyText, wholeNumber } from './options.ts';
-import { verbsOf, withApi } from './verb.ts';
+import { type Verbs, verbsOf, withApi } from './verb.ts';
 import * as webhooks from './verbs/webhooks.ts';
 
 /** The verbs that manage webhook endpoints. */
-export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>): void {
+export function webhookVerbs(group: Command, api: Verbs['api']): void {
   const verb = verbsOf(group);
   const endpoint = 'its id, from `asset-mirror webhooks list`';
 
-  verb('list', 'List the webhook endpoints.', 'list').action(withApi(connect, webhooks.list));
+  verb('list', 'List the webhook endpoints.', 'list').action(withApi(api, webhooks.list));
 
   withValues(
     verb(
@@ -20,7 +19,7 @@ export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>):
     ),
   )
     .argument('<url>', 'its address')
-    .action(withApi(connect, webhooks.add));
+    .action(withApi(api, webhooks.add));
 
   withValues(
     verb('set', 'Change a webhook endpoint. New filters replace all old ones.', 'set ENDPOINT --rotate-secret'),
@@ -31,11 +30,11 @@ export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>):
     .option('--enable', 'resume sending, also of events that still wait')
     .addOption(new Option('--disable', 'send nothing; events that happen meanwhile are never sent').conflicts('enable'))
     .option('--rotate-secret', 'make and print a new secret; for 24 hours, the old one signs the messages, too')
-    .action(withApi(connect, webhooks.set));
+    .action(withApi(api, webhooks.set));
 
   verb('remove', 'Remove a webhook endpoint, the messages that wait for it, and its log.', 'remove ENDPOINT')
     .argument('<endpoint>', endpoint)
-    .action(withApi(connect, webhooks.remove));
+    .action(withApi(api, webhooks.remove));
 
   verb(
     'deliveries',
@@ -51,17 +50,17 @@ export function webhookVerbs(group: Command, connect: () => Promise<ApiClient>):
       ]),
     )
     .option('--limit <n>', `maximum rows, up to ${mostRows}`, wholeNumber(1, mostRows), 50)
-    .action(withApi(connect, webhooks.deliveries));
+    .action(withApi(api, webhooks.deliveries));
 
   verb('redeliver', 'Send messages again, with the same ids.', 'redeliver ENDPOINT --failed-since 2026-01-31T12:00:00Z')
     .argument('<endpoint>', endpoint)
     .argument('[message]', 'its id, from `asset-mirror webhooks deliveries`')
     .option('--failed-since <time>', 'all failed messages of events since this time, such as 2026-01-31 (UTC)')
-    .action(withApi(connect, webhooks.redeliver));
+    .action(withApi(api, webhooks.redeliver));
 
   verb('test', 'Send a test message to a webhook endpoint. Exits with 1 if it is not accepted.', 'test ENDPOINT')
     .argument('[endpoint]', `${endpoint} (default: the one in WEBHOOK_URL)`)
-    .action(withApi(connect, webhooks.test));
+    .action(withApi(api, webhooks.test));
 }
 
 const withValues = (verb: Command): Command =>
