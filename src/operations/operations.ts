@@ -33,7 +33,10 @@ import { upcomingOperations } from './status/upcoming.ts';
 
 export type Operations = ReturnType<typeof createOperations>;
 
-/** All operator actions; one file per family. HTTP, CLI and demo only call them. */
+/**
+ * All operator actions; one file per family. HTTP, CLI and demo only call them. Many parse a request that HTTP has parsed
+ * before, to fill in defaults for other callers: a schema must accept what it returns.
+ */
 export function createOperations(deps: OperationsDeps) {
   const connections = connectionOperations(deps);
   const projects = projectOperations(deps);
