@@ -2,16 +2,16 @@
 import { act, retryAsset } from '../actions.js';
 import { api } from '../api.js';
 import { bytes, when } from '../format.js';
+import { loaderOf } from '../loader.js';
 import { connectionName } from '../names.js';
 import { canRetry, empty, head, notYet, sizeOf, statePill, time, trouble, withCode, withLocalTimes } from '../parts.js';
 import { ifMay, may, rolesNeeded } from '../permissions.js';
 import { fileLinks, previewOf } from '../preview.js';
-import { recordOf } from '../record.js';
 import { eraseDialog, protectButton } from '../removals.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { sentence, typeName } from '../words.js';
 
-const record = recordOf(async (id) => {
+const loader = loaderOf(async (id) => {
   const path = `/assets/${encodeURIComponent(id)}`;
   const [asset, { versions }] = await Promise.all([api(path), api(`${path}/versions`)]);
   return { asset: /** @type {Asset} */ (asset), versions: /** @type {AssetVersion[]} */ (versions) };
@@ -37,11 +37,11 @@ export const assetView = {
   async open([wantedId = ''], given) {
     const at = Number(given.get('at') ?? Number.NaN);
     startAt = at >= 0 && Number.isFinite(at) ? at : undefined;
-    await record.open(decodeURIComponent(wantedId));
+    await loader.open(decodeURIComponent(wantedId));
   },
-  refresh: record.refresh,
+  refresh: loader.refresh,
   render() {
-    const { found, error, refresh } = record;
+    const { found, error, refresh } = loader;
     if (!found) return notYet(error);
     const { asset, versions } = found;
     const { checksums, sidecarFiles, upload } = asset;

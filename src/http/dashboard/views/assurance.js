@@ -2,14 +2,14 @@
 import { act } from '../actions.js';
 import { api } from '../api.js';
 import { ago, bytes, duration, number, when } from '../format.js';
+import { loaderOf } from '../loader.js';
 import { empty, head, pill, skeleton, trouble } from '../parts.js';
 import { ifMay, rolesNeeded } from '../permissions.js';
-import { recordOf } from '../record.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { stateNames } from '../words.js';
 import { drillOutcome } from './drill.js';
 
-const record = recordOf(async () => {
+const loader = loaderOf(async () => {
   const [assurance, { drills }] = await Promise.all([api('/assurance'), api('/drills?limit=10')]);
   return { assurance: /** @type {Assurance} */ (assurance), drills: /** @type {DrillSummary[]} */ (drills) };
 });
@@ -22,12 +22,12 @@ const exact = (at, never = 'never') =>
 
 export const assuranceView = {
   title: 'Assurance',
-  open: record.refresh,
-  refresh: record.refresh,
+  open: loader.refresh,
+  refresh: loader.refresh,
   render() {
-    const { assurance: found, drills = [] } = record.found ?? {};
+    const { assurance: found, drills = [] } = loader.found ?? {};
     return html`
-    ${trouble(record.error)}
+    ${trouble(loader.error)}
     <section class="card" aria-labelledby="assurance-title">
       <div class="head"><div><h1 id="assurance-title" tabindex="-1">Assurance</h1>
         ${
@@ -190,7 +190,7 @@ const inventoryCard = ({ inventory }) =>
 /** @param {DrillSummary[]} drills */
 const drillsCard = (drills) => html`<section class="card" aria-labelledby="drills-title">
   <div class="head"><h2 id="drills-title">Restore drills</h2>
-    ${ifMay('startDrill', () => html`<button class="no-print" @click=${() => act(start, record.refresh)}>Start a drill</button>`)}</div>
+    ${ifMay('startDrill', () => html`<button class="no-print" @click=${() => act(start, loader.refresh)}>Start a drill</button>`)}</div>
   ${rolesNeeded({ 'Start a drill': 'startDrill' })}
   ${
     drills.length === 0

@@ -4,10 +4,10 @@ import { api } from '../api.js';
 import { disconnectDialog, linkDialog, planDialog } from '../dialogs.js';
 import { bytes, counted, day, duration, number } from '../format.js';
 import { listOf } from '../lists.js';
+import { loaderOf } from '../loader.js';
 import { nameOf } from '../names.js';
 import { assetTable, companiesOf, head, listed, notYet, outages, pill, tagPills, time, trouble } from '../parts.js';
 import { ifMay, may, rolesNeeded } from '../permissions.js';
-import { recordOf } from '../record.js';
 import { resyncDialog } from '../resync-dialog.js';
 import { settingsDialog } from '../settings-dialog.js';
 import { draw, say, state } from '../state.js';
@@ -17,8 +17,8 @@ import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { verifyDialog } from '../verify-dialog.js';
 import { conditionOf, heldWords, stateNames, typeName, withFile } from '../words.js';
 
-/** @type {ReturnType<typeof recordOf<Connection>>} */
-const record = recordOf((id) => api(`/connections/${encodeURIComponent(id)}`));
+/** @type {ReturnType<typeof loaderOf<Connection>>} */
+const loader = loaderOf((id) => api(`/connections/${encodeURIComponent(id)}`));
 /** @type {ReturnType<typeof listOf<AssetSummary>>} */
 const assets = listOf('/assets', 'assets');
 /** @type {ReturnType<typeof listOf<Sync>>} */
@@ -26,7 +26,7 @@ const syncs = listOf('/syncs', 'syncs');
 /** The filter of its assets. */
 let shown = 'failed';
 
-const filter = () => assets.filter({ connectionId: record.id, state: shown });
+const filter = () => assets.filter({ connectionId: loader.id, state: shown });
 
 /** @type {Record<string, string>} */
 const noneOf = {
@@ -36,22 +36,22 @@ const noneOf = {
   unavailable: 'The library has a file for every asset.',
 };
 
-const refresh = () => Promise.all([record.refresh(), assets.refresh(), syncs.refresh()]);
+const refresh = () => Promise.all([loader.refresh(), assets.refresh(), syncs.refresh()]);
 
 export const connectionView = {
   title: 'Connection',
   /** @param {string[]} path */
   async open([wantedId = '']) {
     shown = 'failed';
-    await record.open(wantedId);
-    const { failed = 0, pending = 0, processing = 0 } = record.found?.counts.byState ?? {};
+    await loader.open(wantedId);
+    const { failed = 0, pending = 0, processing = 0 } = loader.found?.counts.byState ?? {};
     if (failed === 0 && processing > 0) shown = 'processing';
     else if (failed === 0 && pending > 0) shown = 'pending';
-    await Promise.all([filter(), syncs.filter({ connectionId: record.id })]);
+    await Promise.all([filter(), syncs.filter({ connectionId: loader.id })]);
   },
   refresh,
   render() {
-    const { found: connection, error } = record;
+    const { found: connection, error } = loader;
     if (!connection) return notYet(error);
     const { id } = connection;
     const condition = conditionOf(connection);

@@ -2,16 +2,16 @@
 import { api } from '../api.js';
 import { bytes, counted, duration, number, when } from '../format.js';
 import { later } from '../lists.js';
+import { loaderOf } from '../loader.js';
 import { notYet, pill, time, trouble } from '../parts.js';
-import { recordOf } from '../record.js';
 import { say } from '../state.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 
 /** Between two requests while it runs. */
 const pollMs = 1000;
 
-/** @type {ReturnType<typeof recordOf<Drill>>} */
-const record = recordOf(
+/** @type {ReturnType<typeof loaderOf<Drill>>} */
+const loader = loaderOf(
   (id) => api(`/drills/${encodeURIComponent(id)}`),
   (drill, before) => {
     if (!ended(drill)) refreshSoon();
@@ -19,7 +19,7 @@ const record = recordOf(
   },
 );
 const refreshSoon = later(() => {
-  if (location.hash === `#/drills/${record.id}`) record.refresh();
+  if (location.hash === `#/drills/${loader.id}`) loader.refresh();
 }, pollMs);
 const ended = (/** @type {DrillSummary} */ { status }) => status === 'passed' || status === 'failed';
 
@@ -35,10 +35,10 @@ export const drillOutcome = ({ status }) =>
 export const drillView = {
   title: 'Restore drill',
   /** @param {string[]} path */
-  open: ([wanted = '']) => record.open(wanted),
-  refresh: () => (record.found && ended(record.found) ? Promise.resolve() : record.refresh()),
+  open: ([wanted = '']) => loader.open(wanted),
+  refresh: () => (loader.found && ended(loader.found) ? Promise.resolve() : loader.refresh()),
   render() {
-    const { found: drill, error } = record;
+    const { found: drill, error } = loader;
     if (!drill) return notYet(error);
     const { tone, word } = drillOutcome(drill);
     return html`

@@ -4,10 +4,10 @@ import { api } from '../api.js';
 import { openDialog, textOf } from '../dialog.js';
 import { counted, number } from '../format.js';
 import { listOf } from '../lists.js';
+import { loaderOf } from '../loader.js';
 import { subjectOf } from '../names.js';
 import { head, listed, notYet, pill, time, trouble } from '../parts.js';
 import { ifMay, may, rolesNeeded } from '../permissions.js';
-import { recordOf } from '../record.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import {
@@ -22,7 +22,7 @@ import {
 import { filterLabels, filterName } from '../webhook-filters.js';
 import { webhookPill } from './webhooks.js';
 
-const record = recordOf(async (id) => {
+const loader = loaderOf(async (id) => {
   /** @type {{ webhooks: Webhook[] }} */
   const { webhooks } = await api('/webhooks');
   return { webhook: webhooks.find((one) => one.id === id) };
@@ -32,25 +32,25 @@ let deliveries = listOf('', 'deliveries');
 /** @type {Delivery['state'] | undefined} */
 let shown;
 
-const path = () => webhookPath(record.id);
+const path = () => webhookPath(loader.id);
 
 /** @param {Delivery['state'] | undefined} state */
 function filter(state) {
   shown = state;
   return deliveries.filter({ state });
 }
-const refresh = () => Promise.all([record.refresh(), deliveries.refresh()]);
+const refresh = () => Promise.all([loader.refresh(), deliveries.refresh()]);
 
 export const webhookView = {
   title: 'Webhook',
   /** @param {string[]} path */
   async open([wantedId = '']) {
-    if (wantedId !== record.id) deliveries = listOf(`${webhookPath(wantedId)}/deliveries`, 'deliveries');
-    await Promise.all([record.open(wantedId), filter(undefined)]);
+    if (wantedId !== loader.id) deliveries = listOf(`${webhookPath(wantedId)}/deliveries`, 'deliveries');
+    await Promise.all([loader.open(wantedId), filter(undefined)]);
   },
   refresh,
   render() {
-    const { found, error } = record;
+    const { found, error } = loader;
     if (!found?.webhook) return notYet(found ? new Error('There is no such webhook endpoint.') : error);
     const { webhook } = found;
     const { waiting, kinds, filters, oldSecretUntil, fromEnvironment } = webhook;
