@@ -121,6 +121,13 @@ export async function existingConnection(store: Store, id: string): Promise<Conn
   return connection;
 }
 
+/** @throws Refused 404, or 409 if it is paused or disconnected */
+export async function activeConnection(store: Store, id: string): Promise<Connection> {
+  const connection = await existingConnection(store, id);
+  if (connection.status !== 'active') throw notActive(connection);
+  return connection;
+}
+
 /** The refusal of work for a connection that is not active. */
 export function notActive(connection: Connection): Refused {
   return connection.status === 'paused'

@@ -5,7 +5,7 @@ import { type Amount, fetched, type PlanKind, type PlanProgress, plan, planKinds
 import type { OperationsDeps } from '../deps.ts';
 import { text } from '../fields.ts';
 import { recentRate } from '../status/recent-rate.ts';
-import { existingConnection, notActive } from './connections.ts';
+import { activeConnection } from './connections.ts';
 
 export const planQuery = z.strictObject({ connectionId: text.optional() });
 export type { PlanProgress };
@@ -90,9 +90,7 @@ export function planOperations(deps: Deps) {
       const connections =
         connectionId === undefined
           ? (await store.connections.list()).filter(({ status }) => status === 'active')
-          : [await existingConnection(store, connectionId)];
-      const [connection] = connections;
-      if (connection && connection.status !== 'active') throw notActive(connection);
+          : [await activeConnection(store, connectionId)];
       return async (options: { signal: AbortSignal; report: (progress: PlanProgress) => void }): Promise<Plan> => {
         const { rows, ...rest } = await plan({ ...deps, ...kept }, connections, options);
         const byKind = Object.fromEntries(planKinds.map((kind) => [kind, { assets: 0, bytes: 0 }])) as Record<

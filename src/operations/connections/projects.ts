@@ -3,7 +3,7 @@ import { reasonOf } from '../../floor/errors.ts';
 import { answerWithin } from '../../floor/within.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { Refused } from '../refused.ts';
-import { existingConnection, notActive } from './connections.ts';
+import { activeConnection } from './connections.ts';
 
 export const projectList = z
   .object({
@@ -25,8 +25,7 @@ export function projectOperations({
   return {
     /** The projects that a connection can read, from the library: the database has only their ids. */
     async projects(connectionId: string) {
-      const connection = await existingConnection(store, connectionId);
-      if (connection.status !== 'active') throw notActive(connection);
+      await activeConnection(store, connectionId);
       const companies = await store.connections.companies([connectionId]);
       try {
         const lists = await answerWithin(patienceMs, (signal) =>

@@ -5,7 +5,7 @@ import type { OperationsDeps } from '../deps.ts';
 import { count, isoOf, isoTimes, reasonAnswer, shownReason, text, time } from '../fields.ts';
 import { givenCursor, nextCursor, pageOf, positionOf, rowsOfPage } from '../pagination.ts';
 import { Refused } from '../refused.ts';
-import { existingConnection, notActive } from './connections.ts';
+import { activeConnection, existingConnection, notActive } from './connections.ts';
 import { type NamesDeps, unknownNames, unknownNamesRefused } from './unknown-names.ts';
 
 const syncModes = ['incremental', 'full'] as const;
@@ -112,8 +112,7 @@ export function syncOperations(deps: Pick<OperationsDeps, 'store' | 'queues'> & 
   return {
     /** Requests a sync. It is in the database when this returns. */
     async resync(connectionId: string, request: ResyncRequest): Promise<{ syncId: string }> {
-      const connection = await existingConnection(store, connectionId);
-      if (connection.status !== 'active') throw notActive(connection);
+      await activeConnection(store, connectionId);
       const { mode, since, ...rest } = resyncRequest.parse(request);
       const limits = { ...rest, ...(since !== undefined && { since: Math.max(0, new Date(since).getTime()) }) };
       await refuseUnknown(deps, connectionId, limits);
