@@ -29,6 +29,9 @@ export const numberIn = (least: number, most: number, otherwise: number) => {
   return z.coerce.number({ error }).int({ error }).min(least, { error }).max(most, { error }).default(otherwise);
 };
 
+/** `true` or `false` in a query. */
+export const flag = z.union([z.boolean(), z.stringbool()], 'expected true or false').optional();
+
 export const rowsOfPage = (otherwise: number) => numberIn(1, 250, otherwise);
 
 /** A page and the cursor of the next one, from `limit` + 1 rows. */

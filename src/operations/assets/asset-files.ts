@@ -8,14 +8,12 @@ import type { GetOptions } from '../../storage/storage.ts';
 import type { Asset } from '../../store/database/schema.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { text } from '../fields.ts';
+import { flag } from '../pagination.ts';
 import { Refused } from '../refused.ts';
 import { existingAsset } from './assets.ts';
 
 export const fileQuery = z.strictObject({
-  download: z
-    .union([z.boolean(), z.stringbool()], 'expected true or false')
-    .optional()
-    .describe('Whether browsers save the file instead of showing it.'),
+  download: flag.describe('Whether browsers save the file instead of showing it.'),
   version: text
     .optional()
     .describe(

@@ -7,7 +7,7 @@ import { existingConnection } from '../connections/connections.ts';
 import { tagFilter, tagsIn } from '../connections/tags.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { count, text } from '../fields.ts';
-import { givenCursor, nextCursor, pageOf, positionOf, rowsOfPage } from '../pagination.ts';
+import { flag, givenCursor, nextCursor, pageOf, positionOf, rowsOfPage } from '../pagination.ts';
 import { Refused } from '../refused.ts';
 import { assetSummary, factsOf } from './assets.ts';
 
@@ -42,10 +42,7 @@ const conditions = {
   uploadedBefore: moment,
   minSize: size.describe('In bytes, as the library declares it.'),
   maxSize: size,
-  skipped: z
-    .union([z.boolean(), z.stringbool()], 'expected true or false')
-    .optional()
-    .describe('Assets skipped by filters. Without it, `pending` does not include them.'),
+  skipped: flag.describe('Assets skipped by filters. Without it, `pending` does not include them.'),
   q: text
     .max(200)
     .optional()
