@@ -49,11 +49,10 @@ function summaryOf(
   { copied, present, failed, bytes }: Readonly<CopyProgress>,
   { past, interrupted, ms }: { past: string; interrupted: boolean; ms: number },
 ): string {
-  const lead = interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
   const found = present > 0 ? ` (${number(present)} there already)` : '';
   const tone = failed === 0 && !interrupted ? 'green' : 'yellow';
   const sum = `${counted(copied, 'asset')} ${past}`;
-  const lines = [`\n${lead}${paint(tone, paint('bold', sum))}${found}, ${formatBytes(bytes)} in ${formatDuration(ms)}`];
+  const lines = [`${paint(tone, paint('bold', sum))}${found}, ${formatBytes(bytes)} in ${formatDuration(ms)}`];
   if (failed > 0) lines.push(paint('red', `  ${counted(failed, 'asset')} failed`));
   if (interrupted) lines.push('Run it again to continue.');
   return lines.join('\n');

@@ -71,6 +71,9 @@ export async function runReported<Progress extends { total: unknown }>(
   const { total = null } = result;
   const ending = interrupted && { interrupted };
   if (json) printJson({ ...ending, ...result, total, seconds: ms / 1000, problems, moreProblems });
-  else print(options.summaryOf(result, { interrupted, ms }));
+  else {
+    const lead = interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
+    print(`\n${lead}${options.summaryOf(result, { interrupted, ms })}`);
+  }
   return result;
 }

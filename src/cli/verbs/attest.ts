@@ -77,12 +77,11 @@ function summaryOf(
   { interrupted, ms, key }: { interrupted: boolean; ms: number; key: string | undefined },
 ): string {
   const { manifests, days, day, objects, bytes, unproven, problems } = progress;
-  const lead = interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
   const isGood = problems === 0 && unproven === 0 && !interrupted;
   const none = isGood ? 'Everything matches the signed manifests' : 'No problem found';
   const result = problems > 0 ? `${counted(problems, 'problem')} found` : none;
   return [
-    `\n${lead}${paint(isGood ? 'green' : 'red', paint('bold', result))}: ${counted(objects, 'object')}, ${formatBytes(bytes)} read in ${formatDuration(ms)}`,
+    `${paint(isGood ? 'green' : 'red', paint('bold', result))}: ${counted(objects, 'object')}, ${formatBytes(bytes)} read in ${formatDuration(ms)}`,
     `  ${counted(manifests, 'manifest')}, ${number(days)} intact ${days === 1 ? 'inventory' : 'inventories'}; the last: ${day ?? 'none'}`,
     ...(unproven > 0 ? [`  ${counted(unproven, 'object')} not proven`] : []),
     trustOf(progress, key),

@@ -32,11 +32,10 @@ function summaryOf(
   progress: Readonly<RebuildProgress>,
   { interrupted, ms }: { interrupted: boolean; ms: number },
 ): string {
-  const lead = interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
   const well = progress.pending + progress.skipped === 0 && !interrupted;
   const sum = paint(well ? 'green' : 'yellow', paint('bold', `${counted(progress.restored, 'asset')} restored`));
   const found = progress.known > 0 ? ` (${progress.known} already known)` : '';
-  const lines = [`\n${lead}${sum}${found}, ${formatBytes(progress.bytes)} in the bucket, in ${formatDuration(ms)}`];
+  const lines = [`${sum}${found}, ${formatBytes(progress.bytes)} in the bucket, in ${formatDuration(ms)}`];
   if (progress.versions > 0) lines.push(`  ${counted(progress.versions, 'superseded file')} restored`);
   if (progress.pending > 0) lines.push(`  ${progress.pending} differ from their record and are fetched again`);
   if (progress.skipped > 0)
