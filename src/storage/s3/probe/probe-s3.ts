@@ -19,8 +19,8 @@ import {
 } from '../checksum-support.ts';
 import { memoryKeyOf, type S3Options } from '../client.ts';
 import { codeOf, isUnsupported, statusOf } from '../errors.ts';
-import { objectLock } from '../object-lock.ts';
 import { lifecycle } from './lifecycle.ts';
+import { objectLock } from './probe-object-lock.ts';
 import { canAbortUploads, openUploads, parts, storageClass } from './probe-uploads.ts';
 import { ProbedBucket } from './probed-bucket.ts';
 
