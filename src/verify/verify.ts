@@ -30,9 +30,11 @@ export interface VerifyDeps {
   writeInventory: (signal: AbortSignal) => Promise<void>;
 }
 
-interface Verifying {
-  deps: VerifyDeps;
+/** What the phases of one verification share. */
+interface Context extends VerifyDeps {
   run: Verification;
+  /** Undefined: all connections. */
+  connectionId: string | undefined;
   progress: Progress;
   signal: AbortSignal;
   /** Smaller if objects are read, which is slow, so that progress is saved often. */
@@ -53,14 +55,17 @@ const scheduledPhases: readonly VerificationPhase[] = ['objects', 'repair', 'end
  * repairs.
  */
 export async function verify(deps: VerifyDeps, run: Verification, owner: string, signal: AbortSignal): Promise<void> {
+  const { store, log } = deps;
   const { options } = run;
-  const progress = new Progress(deps.store, run, owner, signal);
-  const at = { deps, run, progress, signal, batchSize: options.deep ? 50 : pageSize };
+  const connectionId = run.connectionId ?? undefined;
+  const progress = new Progress(store, run, owner, signal);
+  const batchSize = options.deep ? 50 : pageSize;
+  const context = { ...deps, run, connectionId, progress, signal, batchSize };
   const all = options.scheduled ? scheduledPhases : verificationPhases;
   const { phase: begun } = progress.position;
   for (const phase of all.slice(begun ? all.indexOf(begun) : 0)) {
     if (progress.position.phase !== phase) await progress.save([], { phase });
-    await phases[phase](at);
+    await phases[phase](context);
   }
 
   const { counts } = progress;
@@ -68,24 +73,25 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
   const differences = differencesIn(counts, options);
   const differs = options.scheduled && differences > 0;
   const event = differs ? { missing, different, errors, foreign, repaired } : undefined;
-  await deps.store.verifications.done(run.id, owner, event);
-  const found = { verificationId: run.id, ...(run.connectionId && { connectionId: run.connectionId }), ...counts };
+  await store.verifications.done(run.id, owner, event);
+  const found = { verificationId: run.id, ...(connectionId && { connectionId }), ...counts };
   if (differs && repaired > 0) {
-    deps.log.warn(
+    log.warn(
       { event: 'verification.repair_requested', ...found },
       'bucket differs from the database, repair requested',
     );
   } else if (differs) {
-    deps.log.warn(
+    log.warn(
       { event: 'verification.differences_found', ...found },
       'bucket differs from the database, nothing can be repaired now',
     );
-  } else deps.log.info({ event: 'verification.done', ...found, differences }, 'verification done');
+  } else log.info({ event: 'verification.done', ...found, differences }, 'verification done');
 }
 
-const phases: Record<VerificationPhase, (at: Verifying) => Promise<void>> = {
-  async library({ deps, run, progress, signal }) {
-    const problems = await listLibrary(deps, {
+const phases: Record<VerificationPhase, (context: Context) => Promise<void>> = {
+  async library(context) {
+    const { run, progress, signal } = context;
+    const problems = await listLibrary(context, {
       connectionId: run.connectionId,
       known: progress.position.syncs ?? {},
       onRequested: (syncs) => progress.save([], { phase: 'library', syncs }),
@@ -97,18 +103,16 @@ const phases: Record<VerificationPhase, (at: Verifying) => Promise<void>> = {
   assets: compareSettledSince,
   versions: compareKeptVersions,
   repair,
-  async inventory({ deps, run, signal }) {
-    if (run.options.inventory) await deps.writeInventory(signal);
+  async inventory({ run, signal, writeInventory }) {
+    if (run.options.inventory) await writeInventory(signal);
   },
   // Has no work: after a crash, the run continues here, and does not repeat the phase before.
   async end() {},
 };
 
 /** Compares the objects in the bucket with those that should be there, in the order of their keys. */
-async function compareBucket(at: Verifying): Promise<void> {
-  const { run, progress, signal } = at;
-  const { store, storage } = at.deps;
-  const connectionId = run.connectionId ?? undefined;
+async function compareBucket(context: Context): Promise<void> {
+  const { store, storage, run, connectionId, progress, signal } = context;
   const after = progress.position.key ?? '';
   if (after === '') {
     progress.counts.assetsTotal = await store.contents.count(connectionId);
@@ -120,38 +124,36 @@ async function compareBucket(at: Verifying): Promise<void> {
   const settledBefore = since === undefined ? undefined : new Date(since);
   const expected = expectedObjects(store, { after, connectionId, pageSize, settledBefore });
   const pairs = sideBySide(expected, objectsAfter(storage, after, signal));
-  for await (const batch of batches(pairs, at.batchSize)) {
-    await compareBatch(at, batch, [], { phase: 'objects', key: batch.at(-1)!.key });
+  for await (const batch of batches(pairs, context.batchSize)) {
+    await compareBatch(context, batch, [], { phase: 'objects', key: batch.at(-1)!.key });
   }
 }
 
 /** Compares assets that settled while the bucket was listed, and reports assets that are not in the bucket. */
-async function compareSettledSince(at: Verifying): Promise<void> {
-  const { run, progress } = at;
+async function compareSettledSince(context: Context): Promise<void> {
+  const { store, connectionId, progress, batchSize: limit } = context;
   const since = new Date(progress.position.since!);
-  const options = { limit: at.batchSize, connectionId: run.connectionId ?? undefined, since };
   for (let after = progress.position.assetId ?? ''; ; ) {
-    const page = await at.deps.store.contents.openSince({ after, ...options });
+    const page = await store.contents.openSince({ after, limit, connectionId, since });
     if (!page) return;
     after = page.last;
     const arrived = page.rows.flatMap(pairsOf);
     const others = page.rows.filter((row) => !isSettled(row)).map(missingAsset);
-    await compareBatch(at, arrived, others, { phase: 'assets', assetId: after });
+    await compareBatch(context, arrived, others, { phase: 'assets', assetId: after });
   }
 }
 
 /** Compares superseded files that are kept. Scheduled verifications do not, because none can be repaired. */
-async function compareKeptVersions({ deps, run, progress, signal, batchSize }: Verifying): Promise<void> {
-  const { store, storage } = deps;
-  const limit = Math.min(batchSize, 100);
-  const connectionId = run.connectionId ?? undefined;
+async function compareKeptVersions(context: Context): Promise<void> {
+  const { store, storage, run, connectionId, progress, signal } = context;
+  const limit = Math.min(context.batchSize, 100);
   const { assetId, replacedAt } = progress.position;
   let after = assetId && replacedAt ? { assetId, replacedAt: new Date(replacedAt) } : undefined;
   for (;;) {
     const page = await store.versions.page({ after, limit, connectionId });
     after = page.at(-1);
     if (!after) return;
-    const findings = await compareVersions(deps, page, { ...run.options, counts: progress.counts, signal });
+    const findings = await compareVersions(context, page, { ...run.options, counts: progress.counts, signal });
     if (differencesAmong(findings).length > 0) await storage.check();
     await progress.save(findings, {
       phase: 'versions',
@@ -162,8 +164,7 @@ async function compareKeptVersions({ deps, run, progress, signal, batchSize }: V
   }
 }
 
-async function repair({ deps, run, progress }: Verifying): Promise<void> {
-  const { store, storage } = deps;
+async function repair({ store, storage, run, progress }: Context): Promise<void> {
   const { counts } = progress;
   if (!run.options.repair) return;
   if (counts.missing + counts.different > 0) await storage.check();
@@ -179,16 +180,15 @@ async function repair({ deps, run, progress }: Verifying): Promise<void> {
 
 /** Compares a batch of objects, and saves the findings with `others`. */
 async function compareBatch(
-  at: Verifying,
+  context: Context,
   batch: Pair[],
   others: Finding[],
   next: VerificationPosition,
 ): Promise<void> {
-  const { run, progress, signal } = at;
-  const { store, storage } = at.deps;
+  const { store, storage, run, progress, signal } = context;
   const { counts } = progress;
   const skipForeign = run.connectionId !== null;
-  const { findings, learned } = await compareObjects(at.deps, batch, { ...run.options, skipForeign, counts, signal });
+  const { findings, learned } = await compareObjects(context, batch, { ...run.options, skipForeign, counts, signal });
   // Without the right disk or bucket, everything would be missing or different.
   if (differencesAmong(findings).some(({ mark }) => mark !== '+')) await storage.check();
   for (const { expected } of batch) if (expected?.kind === 'media') counts.assets++;
