@@ -106,7 +106,7 @@ async function createService(
   store: Store,
   { sources }: Content,
 ): Promise<Service> {
-  const { autoConsent = false, tokenLifetime = 3600, linkLifetime = 900, log = () => {} } = options;
+  const { autoConsent = false, log = () => {} } = options;
   // Unlike content, uploads through the admin API are ready at once unless a delay is set.
   const { transcodeDelay = 0, transcriptDelay = 0 } = options;
   return {
@@ -117,7 +117,7 @@ async function createService(
     catalogue: new Catalogue(sources),
     faults: new Faults(),
     requests: new RequestLog(options.adminPort !== undefined),
-    settings: { autoConsent, tokenLifetime, linkLifetime, transcodeDelay, transcriptDelay },
+    settings: { autoConsent, transcodeDelay, transcriptDelay },
     key: await store.setting('key', newSecret),
     addresses: { api: '', app: '' },
     log,

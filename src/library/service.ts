@@ -25,10 +25,6 @@ export type Service = {
 
 export type Settings = {
   autoConsent: boolean;
-  /** Seconds until an access token expires. */
-  tokenLifetime: number;
-  /** Seconds until a download link expires. */
-  linkLifetime: number;
   /** Milliseconds from the upload of a video until it is ready. */
   transcodeDelay: number;
   /** Milliseconds from an upload until its transcript exists. */

@@ -4,7 +4,8 @@ import type { Service } from '../service.ts';
 
 export type Kind = 'original' | 'mp4' | 'thumbnail';
 
-/** Section 2.6: a thumbnail link works for about an hour, in seconds. */
+/** How long links work, in seconds. Section 2.6: about an hour for a thumbnail. */
+const DOWNLOAD_LIFETIME = 900;
 const THUMBNAIL_LIFETIME = 3600;
 
 export function thumbnailLink(service: Service, assetId: string): string {
@@ -13,7 +14,7 @@ export function thumbnailLink(service: Service, assetId: string): string {
 
 /** Epoch seconds. */
 export function downloadExpiry(service: Service): number {
-  return expiry(service, service.settings.linkLifetime);
+  return expiry(service, DOWNLOAD_LIFETIME);
 }
 
 export function link(service: Service, assetId: string, kind: Kind, expires: number): string {

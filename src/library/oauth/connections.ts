@@ -2,7 +2,10 @@ import type { Changes, Store } from '../database/store.ts';
 import type { Code, Connection } from '../database/tables.ts';
 import { digest, newId, newSecret } from '../secrets.ts';
 
-export type Tokens = { accessToken: string; refreshToken: string; expiresIn: number };
+/** Section 2.3: seconds until an access token expires. */
+export const TOKEN_LIFETIME = 3600;
+
+export type Tokens = { accessToken: string; refreshToken: string };
 
 /** Connections with their codes and tokens (section 3.2), which are stored as hashes. */
 export class Connections {
@@ -30,7 +33,7 @@ export class Connections {
   }
 
   /** Uses a code. A second use gets no tokens and ends the connection of the first (RFC 6749, 4.1.2). */
-  exchange(secret: string, lifetime: number): Promise<Tokens | undefined> {
+  exchange(secret: string): Promise<Tokens | undefined> {
     return this.#store.change((changes) => {
       const code = this.code(secret);
       if (!code) return undefined;
@@ -42,7 +45,7 @@ export class Connections {
       const connection = { id: newId('con'), userId, clientId, companies, since: this.#now() };
       changes.put('connections', connection);
       changes.put('codes', { ...code, connectionId: connection.id });
-      return this.#issueTokens(changes, connection.id, null, lifetime);
+      return this.#issueTokens(changes, connection.id, null);
     });
   }
 
@@ -53,14 +56,14 @@ export class Connections {
   }
 
   /** Replaces a refresh token. Undefined if it is unknown or was used. */
-  rotate(token: string, lifetime: number): Promise<Tokens | undefined> {
+  rotate(token: string): Promise<Tokens | undefined> {
     return this.#store.change((changes) => {
       const stored = this.#store.rows('refreshTokens').get(digest(token));
       if (!stored || stored.used) return undefined;
       this.#deleteExpired(changes);
       if (stored.replaces) changes.delete('refreshTokens', stored.replaces);
       changes.put('refreshTokens', { ...stored, used: true, replaces: null });
-      return this.#issueTokens(changes, stored.connectionId, stored.hash, lifetime);
+      return this.#issueTokens(changes, stored.connectionId, stored.hash);
     });
   }
 
@@ -111,9 +114,9 @@ export class Connections {
     return this.#store.rows('connections').get(connectionId);
   }
 
-  #issueTokens(changes: Changes, connectionId: string, replaces: string | null, lifetime: number): Tokens {
-    const tokens = { accessToken: newSecret('svca_'), refreshToken: newSecret('svcr_'), expiresIn: lifetime };
-    const expiresAt = this.#now() + lifetime * 1000;
+  #issueTokens(changes: Changes, connectionId: string, replaces: string | null): Tokens {
+    const tokens = { accessToken: newSecret('svca_'), refreshToken: newSecret('svcr_') };
+    const expiresAt = this.#now() + TOKEN_LIFETIME * 1000;
     changes.put('accessTokens', { hash: digest(tokens.accessToken), connectionId, expiresAt });
     changes.put('refreshTokens', { hash: digest(tokens.refreshToken), connectionId, used: false, replaces });
     return tokens;

@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { HttpError, logLineOf, toHttpError } from '../http-error.ts';
 import { safeEqual } from '../secrets.ts';
 import type { Service } from '../service.ts';
-import type { Tokens } from './connections.ts';
+import { TOKEN_LIFETIME, type Tokens } from './connections.ts';
 
 const Credentials = z.object({ client_id: z.string().optional(), client_secret: z.string().optional() });
 
@@ -46,7 +46,7 @@ export function registerTokens(server: FastifyInstance, service: Service): void 
       return {
         access_token: issued.accessToken,
         token_type: 'Bearer',
-        expires_in: issued.expiresIn,
+        expires_in: TOKEN_LIFETIME,
         refresh_token: issued.refreshToken,
         scope: 'assets:read',
       };
@@ -81,7 +81,7 @@ async function exchangeCode(service: Service, clientId: string, grant: Grant<'au
     throw invalidGrant('The code is unknown, has expired, or was issued for another app, redirect URI or verifier.');
   }
   if (!service.accounts.user(code.userId)) throw invalidGrant('The user who gave this code was removed.');
-  const tokens = await service.connections.exchange(grant.code, service.settings.tokenLifetime);
+  const tokens = await service.connections.exchange(grant.code);
   if (!tokens) throw invalidGrant('The code was already used.');
   return tokens;
 }
@@ -89,7 +89,7 @@ async function exchangeCode(service: Service, clientId: string, grant: Grant<'au
 async function refresh(service: Service, clientId: string, grant: Grant<'refresh_token'>): Promise<Tokens> {
   const connection = service.connections.ofRefreshToken(grant.refresh_token);
   const isOwn = connection?.clientId === clientId;
-  const tokens = isOwn && (await service.connections.rotate(grant.refresh_token, service.settings.tokenLifetime));
+  const tokens = isOwn && (await service.connections.rotate(grant.refresh_token));
   if (!tokens) throw invalidGrant('The refresh token is unknown or was already used, or its connection has ended.');
   return tokens;
 }
