@@ -23,7 +23,7 @@ export interface Comparison {
   read?: { checksums: Checksums; etag: string | undefined };
 }
 
-interface Comparing {
+interface Options {
   /** What the reason says about the object. */
   compared: ComparedObject;
   /** The object as it was listed; `unlisted`: it is requested; undefined: there is none. */
@@ -40,7 +40,7 @@ interface Comparing {
 export async function compareObject(
   storage: Storage,
   { key, versionId, bytes, etag, ...checksums }: KnownObject,
-  { compared, listed, deep, hashed, counts, signal }: Comparing,
+  { compared, listed, deep, hashed, counts, signal }: Options,
 ): Promise<Comparison> {
   const missing = (): Comparison => ({ mark: '-', reason: { code: 'missing_object', ...compared } });
   /** Compared without reading it. */

@@ -16,7 +16,7 @@ import { differencesAmong, type Finding } from './finding.ts';
 /** Versions whose objects are requested at once. */
 const atOnce = 4;
 
-interface Comparing {
+interface Options {
   deep?: boolean | undefined;
   counts: Pick<VerificationCounts, 'bytesRead' | 'archived'>;
   signal: AbortSignal;
@@ -26,7 +26,7 @@ interface Comparing {
 export async function compareVersions(
   { store, storage }: { store: Pick<Store, 'versions'>; storage: Storage },
   versions: AssetVersion[],
-  options: Comparing,
+  options: Options,
 ): Promise<Finding[]> {
   const findings = await concurrently(versions, atOnce, async (version) => {
     const found: Finding[] = [];
@@ -58,7 +58,7 @@ async function compare(
   storage: Storage,
   { assetId, replacedAt }: AssetVersion,
   { kind, ...known }: KeptObject,
-  { deep, ...options }: Comparing,
+  { deep, ...options }: Options,
 ): Promise<VerificationLine> {
   const compared: ComparedObject = { kind, version: versionName(replacedAt) };
   // Without a checksum, nothing can be learned from the content.

@@ -17,7 +17,7 @@ const againPerPage = 200;
 const mostAgain = 10_000;
 const mostExtra = 50;
 
-export interface Comparing {
+export interface Context {
   store: Store;
   storage: Storage;
   /** What the rebuild has restored. */
@@ -35,7 +35,7 @@ export interface Comparing {
  * end of the drill: a worker may have changed them.
  */
 export async function compareAssets(
-  { store, scratch: { schema }, startedAt, findings, signal }: Comparing,
+  { store, scratch: { schema }, startedAt, findings, signal }: Context,
   sample: Reservoir<string>,
 ): Promise<{ compared: number; differing: string[] }> {
   const differing: string[] = [];
@@ -57,7 +57,7 @@ export async function compareAssets(
 
 /** Reads the records of these assets again, and compares them again. */
 export async function compareAgain(
-  { store, storage, scratch, thumbnails, startedAt, findings, pause, signal }: Comparing,
+  { store, storage, scratch, thumbnails, startedAt, findings, pause, signal }: Context,
   ids: string[],
 ): Promise<void> {
   const { schema } = scratch;
@@ -77,7 +77,7 @@ export async function compareAgain(
 
 /** Compares the kept versions of the database with the restored ones, and requests each of their objects from the bucket. */
 export async function compareKeptVersions(
-  { store, storage, scratch: { schema }, startedAt, findings, pause, signal }: Comparing,
+  { store, storage, scratch: { schema }, startedAt, findings, pause, signal }: Context,
   sample: Reservoir<AssetVersion>,
 ): Promise<void> {
   let after: AssetVersion | undefined;
@@ -99,7 +99,7 @@ export async function compareKeptVersions(
 }
 
 /** Reports erased assets without a tombstone, and assets that only the bucket has. */
-export async function compareOthers({ store, scratch, startedAt, findings }: Comparing): Promise<void> {
+export async function compareOthers({ store, scratch, startedAt, findings }: Context): Promise<void> {
   const { schema } = scratch;
   const { count, oldest } = await store.drills.missingTombstones({ schema, startedAt });
   if (count > 0) findings.add('tombstone_missing', { count, since: oldest });

@@ -55,15 +55,15 @@ export async function runDrill(
 
   const findings = new Findings();
   const { pause } = pauses;
-  const comparing = { store, storage, scratch, thumbnails, startedAt, findings, pause, signal };
+  const context = { store, storage, scratch, thumbnails, startedAt, findings, pause, signal };
   const [assets, versions] = [new Reservoir<string>(sample), new Reservoir<AssetVersion>(sample)];
-  const { compared, differing } = await compareAssets(comparing, assets);
-  await compareKeptVersions(comparing, versions);
-  await compareOthers(comparing);
+  const { compared, differing } = await compareAssets(context, assets);
+  await compareKeptVersions(context, versions);
+  await compareOthers(context);
   const chosen = { ids: assets.chosen, versions: versions.chosen, requested: sample };
   const read = await readSample({ store, storage }, { ...chosen, signal });
   const secrets = await deps.checkSecrets();
-  await compareAgain(comparing, differing);
+  await compareAgain(context, differing);
   findings.add('object_damaged', { count: read.damaged.length });
   findings.add('object_unreadable', { count: read.unreadable.length });
   findings.add('secret_unreadable', { count: secrets.unreadable.length });
