@@ -1,6 +1,6 @@
 import { checkDays } from './check-days.ts';
 import { checkObjects, type ObjectCounts } from './check-objects.ts';
-import type { Attesting, Finding } from './finding.ts';
+import type { Context, Finding } from './finding.ts';
 import { readChain } from './read-chain.ts';
 
 export interface Attested extends ObjectCounts {
@@ -27,15 +27,15 @@ export const nothingAttested: Attested = {
  * fingerprint to trust; default: that of the last manifest.
  */
 export async function attest(
-  at: Attesting,
+  context: Context,
   options: { key?: string | undefined; onProgress: (soFar: Readonly<Attested>) => void },
 ): Promise<Attested> {
   const result: Attested = { ...nothingAttested };
   const found = (finding: Finding) => {
     result[finding.what === 'unproven' ? 'unproven' : 'problems']++;
-    at.found(finding);
+    context.found(finding);
   };
-  const counted = { ...at, found };
+  const counted = { ...context, found };
   const { statements, count, trusted } = await readChain(counted, options.key);
   Object.assign(result, { keyId: trusted, manifests: count });
   const { last, days } = await checkDays(counted, statements);

@@ -9,7 +9,7 @@ import { differenceOf } from '../compare-object.ts';
 import type { InventoryLine } from '../publish/inventory-line.ts';
 import type { Manifest } from '../publish/manifest.ts';
 import type { Entry } from './check-days.ts';
-import type { Attesting, Finding, SignedObject } from './finding.ts';
+import type { Context, Finding, SignedObject } from './finding.ts';
 import { KeySet } from './key-set.ts';
 import { isLaterChange, isWrittenAfter } from './later-changes.ts';
 import { linesOf } from './read.ts';
@@ -30,34 +30,35 @@ const linesAtOnce = 200;
 
 /** Compares every object of the bucket with the inventory, byte by byte. */
 export async function checkObjects(
-  at: Attesting,
+  context: Context,
   manifest: Manifest,
   counts: ObjectCounts,
   onProgress: () => void,
 ): Promise<void> {
   const known = new KeySet();
   const tree = new MerkleTree();
-  for await (const lines of batches(linesOf(at, manifest), linesAtOnce)) {
+  for await (const lines of batches(linesOf(context, manifest), linesAtOnce)) {
     for (const line of lines) tree.add(leafHash(line));
     const entries = lines.map((line) => JSON.parse(line.toString()) as Entry);
     const assets = entries.flatMap((entry) => ('erased' in entry ? [] : [entry]));
-    const pairs = assets.flatMap((line) => objectsOf(at, line).map((object) => ({ line, object })));
+    const pairs = assets.flatMap((line) => objectsOf(context, line).map((object) => ({ line, object })));
     await concurrently(pairs, atOnce, async ({ line, object }) => {
-      at.signal.throwIfAborted();
+      context.signal.throwIfAborted();
       known.add(object.key);
-      const finding = await checkObject(at, object, counts);
-      if (finding) at.found({ ...(await judged(at, manifest, { line, object, finding })), after: manifest.day });
+      const finding = await checkObject(context, object, counts);
+      if (finding)
+        context.found({ ...(await judged(context, manifest, { line, object, finding })), after: manifest.day });
       onProgress();
     });
     counts.assets += assets.length;
   }
   if (tree.root().toString('hex') !== manifest.root) {
-    at.found({ what: 'altered', key: `the entries of ${manifest.day}`, after: manifest.day, why: 'Merkle root' });
+    context.found({ what: 'altered', key: `the entries of ${manifest.day}`, after: manifest.day, why: 'Merkle root' });
   }
-  await findExtra(at, manifest, known);
+  await findExtra(context, manifest, known);
 }
 
-function objectsOf({ hasVersions }: Attesting, { objects, versions }: InventoryLine): SignedObject[] {
+function objectsOf({ hasVersions }: Context, { objects, versions }: InventoryLine): SignedObject[] {
   const superseded = versions.flatMap(({ objects, expiresAt }) => objects.map((object) => ({ ...object, expiresAt })));
   return [...objects, ...superseded.filter(({ versionId }) => hasVersions || versionId === undefined)];
 }
@@ -66,11 +67,11 @@ type Difference = Omit<Finding, 'after'>;
 
 /** A difference counts as unproven if something in the bucket says that the object was changed later on purpose. */
 async function judged(
-  at: Attesting,
+  context: Context,
   manifest: Manifest,
   { line, object, finding }: { line: InventoryLine; object: SignedObject; finding: Difference },
 ): Promise<Difference> {
-  const isLater = finding.what !== 'unproven' && (await isLaterChange(at, manifest, { line, object, ...finding }));
+  const isLater = finding.what !== 'unproven' && (await isLaterChange(context, manifest, { line, object, ...finding }));
   return isLater ? changedOnPurpose(object.key) : finding;
 }
 
@@ -81,19 +82,23 @@ const changedOnPurpose = (key: string): Difference => ({
 });
 
 /** One object that cannot be read must not hide what the others show. */
-async function checkObject(at: Attesting, object: SignedObject, counts: ObjectCounts): Promise<Difference | undefined> {
+async function checkObject(
+  context: Context,
+  object: SignedObject,
+  counts: ObjectCounts,
+): Promise<Difference | undefined> {
   try {
-    return await compareObject(at, object, counts);
+    return await compareObject(context, object, counts);
   } catch (error) {
-    at.signal.throwIfAborted();
+    context.signal.throwIfAborted();
     // Throws if nothing of the bucket can be read.
-    for await (const _ of at.storage.list('', { signal: at.signal })) break;
+    for await (const _ of context.storage.list('', { signal: context.signal })) break;
     return { what: 'unproven', key: object.key, why: `cannot be read: ${reasonOf(error)}` };
   }
 }
 
 async function compareObject(
-  { storage, signal }: Attesting,
+  { storage, signal }: Context,
   { key, versionId, bytes, crc32, sha256 }: SignedObject,
   counts: ObjectCounts,
 ): Promise<Difference | undefined> {
@@ -121,18 +126,20 @@ async function compareObject(
 }
 
 /** Reports objects that the inventory does not name. */
-async function findExtra(at: Attesting, manifest: Manifest, known: KeySet): Promise<void> {
-  for await (const { key } of at.storage.list('', { signal: at.signal })) {
+async function findExtra(context: Context, manifest: Manifest, known: KeySet): Promise<void> {
+  for await (const { key } of context.storage.list('', { signal: context.signal })) {
     if (known.has(key) || key.startsWith(ours) || key.startsWith(`${draftFolder}/`)) continue;
-    const finding: Difference = (await isNewer(at, key, manifest)) ? changedOnPurpose(key) : { what: 'extra', key };
-    at.found({ ...finding, after: manifest.day });
+    const finding: Difference = (await isNewer(context, key, manifest))
+      ? changedOnPurpose(key)
+      : { what: 'extra', key };
+    context.found({ ...finding, after: manifest.day });
   }
 }
 
 /** Whether the record of its media was written after the inventory. A sidecar's key is its media's key with one or two endings. */
-async function isNewer(at: Attesting, key: string, manifest: Manifest): Promise<boolean> {
+async function isNewer(context: Context, key: string, manifest: Manifest): Promise<boolean> {
   for (const media of [key, key.replace(/\.[^.]*$/, ''), key.replace(/\.[^.]*\.[^.]*$/, '')]) {
-    if (await isWrittenAfter(at, media, manifest)) return true;
+    if (await isWrittenAfter(context, media, manifest)) return true;
   }
   return false;
 }

@@ -18,7 +18,7 @@ export interface Finding {
   why?: string | undefined;
 }
 
-export interface Attesting {
+export interface Context {
   storage: Pick<Storage, 'get' | 'list' | 'name'>;
   /** Whether it has versions of objects. A downloaded bucket has only the current ones. */
   hasVersions: boolean;

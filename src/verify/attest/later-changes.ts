@@ -4,7 +4,7 @@ import { idSegment, sidecarKeys, tombstoneKey, versionKeys } from '../../storage
 import { hashOf as hashOfId } from '../../store/removals/tombstones.ts';
 import type { InventoryLine } from '../publish/inventory-line.ts';
 import type { Manifest } from '../publish/manifest.ts';
-import type { Attesting, Finding, SignedObject } from './finding.ts';
+import type { Context, Finding, SignedObject } from './finding.ts';
 import { jsonAt } from './read.ts';
 
 /** The longest key of S3, in bytes. */
@@ -15,7 +15,7 @@ const longestKey = 1024;
  * records, versions and tombstones say so. They are not signed, so this is no proof.
  */
 export async function isLaterChange(
-  at: Attesting,
+  context: Context,
   manifest: Manifest,
   { line, object, what }: { line: InventoryLine; object: SignedObject } & Pick<Finding, 'what'>,
 ): Promise<boolean> {
@@ -23,27 +23,29 @@ export async function isLaterChange(
   if (line.state === 'transferring') return true;
   if (what === 'missing') {
     if (isPast(object.expiresAt) || isPast(line.removedAt)) return true;
-    const tombstone = await jsonAt<{ erasedAt: string }>(at, tombstoneKey(hashOfId(line.id)));
+    const tombstone = await jsonAt<{ erasedAt: string }>(context, tombstoneKey(hashOfId(line.id)));
     if (isAfter(tombstone?.erasedAt, manifest)) return true;
   }
   const [media] = line.objects;
-  if (media && (await isWrittenAfter(at, media.key, manifest))) return true;
-  return await isReplacedAfter(at, line.id, manifest);
+  if (media && (await isWrittenAfter(context, media.key, manifest))) return true;
+  return await isReplacedAfter(context, line.id, manifest);
 }
 
 /** Whether the record of the media at `key` says that it was written after the inventory. */
-export async function isWrittenAfter(at: Attesting, key: string, manifest: Manifest): Promise<boolean> {
+export async function isWrittenAfter(context: Context, key: string, manifest: Manifest): Promise<boolean> {
   const recordKey = sidecarKeys.record(key);
   // An extra object may have such a long key that it cannot have a record.
-  const record = Buffer.byteLength(recordKey) <= longestKey ? await jsonAt<AssetRecord>(at, recordKey) : undefined;
+  const record = Buffer.byteLength(recordKey) <= longestKey ? await jsonAt<AssetRecord>(context, recordKey) : undefined;
   return isAfter(record?.writtenAt, manifest);
 }
 
 /** Whether a file of the asset was replaced after the inventory, possibly by one with another key. */
-async function isReplacedAfter(at: Attesting, id: string, manifest: Manifest): Promise<boolean> {
-  for await (const { key } of at.storage.list(`${versionKeys.prefix}${idSegment(id)}/`, { signal: at.signal })) {
+async function isReplacedAfter(context: Context, id: string, manifest: Manifest): Promise<boolean> {
+  for await (const { key } of context.storage.list(`${versionKeys.prefix}${idSegment(id)}/`, {
+    signal: context.signal,
+  })) {
     if (!isVersionRecord(key)) continue;
-    const record = await jsonAt<{ replacedAt: string }>(at, key);
+    const record = await jsonAt<{ replacedAt: string }>(context, key);
     if (isAfter(record?.replacedAt, manifest)) return true;
   }
   return false;

@@ -4,7 +4,7 @@ import { parseObject } from '../json-object.ts';
 import { type Envelope, sha256Of } from '../publish/chain.ts';
 import type { Manifest } from '../publish/manifest.ts';
 import { keyConfirmation, type PublishedKey } from '../publish/publish-signing-keys.ts';
-import type { Attesting } from './finding.ts';
+import type { Context } from './finding.ts';
 import { jsonAt } from './read.ts';
 
 /** A proven manifest of the chain. */
@@ -31,12 +31,12 @@ export interface Chain {
  * hash; if that is missing or not proven itself, by its own signature. `fingerprint`: of the trusted key; default: the key of
  * the last signed manifest.
  */
-export async function readChain(at: Attesting, fingerprint?: string): Promise<Chain> {
-  const keys = await readKeys(at);
-  const links = await readLinks(at);
+export async function readChain(context: Context, fingerprint?: string): Promise<Chain> {
+  const keys = await readKeys(context);
+  const links = await readLinks(context);
   const trusted = fingerprint ?? links.findLast(({ envelope }) => envelope.keyId !== null)?.envelope.keyId ?? null;
   const trustedKeys = trustedBy(trusted, keys);
-  if (trusted && !trustedKeys.has(trusted)) at.found({ what: 'missing', key: publicKeyAt(trusted), after: null });
+  if (trusted && !trustedKeys.has(trusted)) context.found({ what: 'missing', key: publicKeyAt(trusted), after: null });
   const proven = new Map<number, Statement>();
   for (const { number, manifest, ...link } of links.toReversed()) {
     const next = proven.get(number + 1);
@@ -44,7 +44,7 @@ export async function readChain(at: Attesting, fingerprint?: string): Promise<Ch
     const isProven = next ? next.manifest.previous === link.sha256 : isSigned;
     if (isProven && manifest?.number === number) proven.set(number, { manifest, isSigned, ...link });
   }
-  reportGaps(at, links, proven);
+  reportGaps(context, links, proven);
   const statements = [...proven.values()].reverse();
   return { statements, count: links.length, trusted, keys };
 }
@@ -58,7 +58,7 @@ interface Link {
   manifest: Manifest | undefined;
 }
 
-function reportGaps({ found }: Attesting, links: Link[], proven: Map<number, Statement>): void {
+function reportGaps({ found }: Context, links: Link[], proven: Map<number, Statement>): void {
   let after: string | null = null;
   let expected = 1;
   for (const { number } of links) {
@@ -72,12 +72,12 @@ function reportGaps({ found }: Attesting, links: Link[], proven: Map<number, Sta
   }
 }
 
-async function readLinks(at: Attesting): Promise<Link[]> {
+async function readLinks(context: Context): Promise<Link[]> {
   const links: Link[] = [];
-  for await (const { key } of at.storage.list(manifests, { signal: at.signal })) {
+  for await (const { key } of context.storage.list(manifests, { signal: context.signal })) {
     const number = numberOf(key);
     if (number === undefined) continue;
-    const { manifest = '', keyId = null, signature = null } = (await jsonAt<Envelope>(at, key)) ?? {};
+    const { manifest = '', keyId = null, signature = null } = (await jsonAt<Envelope>(context, key)) ?? {};
     const envelope = { manifest: String(manifest), keyId, signature };
     const content = parseObject<Manifest>(envelope.manifest) as Manifest | undefined;
     links.push({ number, envelope, sha256: sha256Of(envelope.manifest), manifest: content });
@@ -86,10 +86,10 @@ async function readLinks(at: Attesting): Promise<Link[]> {
 }
 
 /** The published keys whose `keyId` is their fingerprint. */
-async function readKeys(at: Attesting): Promise<PublishedKey[]> {
+async function readKeys(context: Context): Promise<PublishedKey[]> {
   const keys: PublishedKey[] = [];
-  for await (const { key } of at.storage.list(publicKeys, { signal: at.signal })) {
-    const published = (await jsonAt<PublishedKey>(at, key)) as PublishedKey | undefined;
+  for await (const { key } of context.storage.list(publicKeys, { signal: context.signal })) {
+    const published = (await jsonAt<PublishedKey>(context, key)) as PublishedKey | undefined;
     if (published && hasOwnFingerprint(published)) keys.push(published);
   }
   return keys;

@@ -4,9 +4,9 @@ import { shortText } from '../../floor/short-text.ts';
 import { inventoryPrefix } from '../../storage/keys.ts';
 import { parseObject } from '../json-object.ts';
 import type { Manifest } from '../publish/manifest.ts';
-import type { Attesting } from './finding.ts';
+import type { Context } from './finding.ts';
 
-type From = Pick<Attesting, 'storage' | 'signal'>;
+type From = Pick<Context, 'storage' | 'signal'>;
 
 /** The largest object that is read as JSON, in bytes: anyone who can write to the bucket could make one larger. */
 const largestJson = 16 * 2 ** 20;
