@@ -22,6 +22,12 @@ export interface KeptObject {
   etag: string | undefined;
 }
 
+export interface KeepOptions {
+  /** The object as `head` has described it. */
+  found?: StoredObject;
+  signal?: AbortSignal;
+}
+
 export interface ReadOptions {
   signal?: AbortSignal | undefined;
   /** This version of the object, as `keep` returned it, instead of the current one. */
@@ -215,13 +221,9 @@ export interface Storage {
   /**
    * Keeps an object, so that a later `put` or `remove` at its key does not lose it: as its own version where the bucket has
    * versions, elsewhere as a copy at `as`, which is verified. Undefined without the object. The result is the same if it is repeated.
-   * `found`: as `head` has described it. @throws if another object has replaced that; an earlier copy at `as` then stays
+   * @throws if another object has replaced `found`; an earlier copy at `as` then stays
    */
-  keep(
-    key: string,
-    as: string,
-    options?: { found?: StoredObject; signal?: AbortSignal },
-  ): Promise<KeptObject | undefined>;
+  keep(key: string, as: string, options?: KeepOptions): Promise<KeptObject | undefined>;
   /** No error if there is no such object. */
   remove(key: string, options?: { versionId?: string | undefined }): Promise<void>;
   /**

@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs';
 import { link, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { measure } from '../meter.ts';
-import type { KeptObject, StoredObject } from '../storage.ts';
+import type { KeepOptions, KeptObject } from '../storage.ts';
 import type { Drafts } from './drafts.ts';
 import { codeOf } from './errors.ts';
 import type { Root } from './root.ts';
@@ -12,12 +12,7 @@ import { moveIntoPlace, write } from './write.ts';
 /** The errors of file systems that cannot make a hard link: none at all, too many to one file, or to another disk. */
 const noLink = ['EPERM', 'EXDEV', 'EMLINK', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP'];
 
-interface What {
-  key: string;
-  as: string;
-  found?: StoredObject;
-  signal?: AbortSignal;
-}
+type What = { key: string; as: string } & KeepOptions;
 
 /** Keeps a file by a second link to it: files are replaced, never changed. Without links it is copied, and the copy is read. */
 export async function keep(root: Root, drafts: Drafts, what: What): Promise<KeptObject | undefined> {

@@ -8,7 +8,7 @@ import {
   UploadPartCopyCommand,
 } from '@aws-sdk/client-s3';
 import { measure } from '../meter.ts';
-import type { KeptObject, StoredObject } from '../storage.ts';
+import type { KeepOptions, KeptObject } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
 import { algorithmFor, uploadChecksums } from './checksum-support.ts';
 import { stoppedBy, unquoted } from './client.ts';
@@ -20,12 +20,7 @@ import { readObject } from './read.ts';
 const largestCopy = 5 * 2 ** 30;
 const copyPartBytes = 2 ** 30;
 
-interface What {
-  key: string;
-  as: string;
-  found?: StoredObject;
-  signal?: AbortSignal;
-}
+type What = { key: string; as: string } & KeepOptions;
 
 /** See `Storage.keep`. The store copies the object itself. Its content is read only if nothing else can prove the copy. */
 export async function keep(bucket: Bucket, what: What): Promise<KeptObject | undefined> {
