@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
+import type { NotCopied } from '../../verify/copy/copy-each.ts';
 import { WrongSelection } from '../../verify/copy/select-copies.ts';
 import { zipOf } from '../../verify/export/export-zip.ts';
 import { type ExportedAsset, selectExports } from '../../verify/export/select-exports.ts';
@@ -22,7 +23,7 @@ export function assetZipOperations(deps: Pick<OperationsDeps, 'store' | 'storage
     async assetZip(query: ZipQuery, signal: AbortSignal): Promise<Readable> {
       const { id, ...filter } = zipQuery.parse(query);
       const assets: ExportedAsset[] = [];
-      const missing: { assetId: string; problem: string }[] = [];
+      const missing: NotCopied[] = [];
       const selection = {
         filter: { ...(await filterOf(deps, filter)), ids: id },
         names: '{project}/{name}',

@@ -29,8 +29,11 @@ export interface CopyOptions {
   signal: AbortSignal;
 }
 
-/** An asset to copy; or why there is nothing to copy of it. */
-type Selected<T> = T | { assetId: string; problem: string };
+/** An asset of which nothing can be copied, and why: a sentence. */
+export interface NotCopied {
+  assetId: string;
+  problem: string;
+}
 
 /** Assets that are copied at once. */
 const atOnce = 4;
@@ -38,7 +41,7 @@ const batchSize = 64;
 
 /** Counts what is selected. */
 export async function countSelected<T extends { bytes: number }>(
-  selected: AsyncIterable<Selected<T>>,
+  selected: AsyncIterable<T | NotCopied>,
   signal: AbortSignal,
 ) {
   const total = { assets: 0, bytes: 0 };
@@ -56,7 +59,7 @@ export async function countSelected<T extends { bytes: number }>(
  */
 export async function copyEach<T extends { assetId: string; files: FileToCopy[]; flaw?: string }>(
   places: { storage: Storage; target: Storage },
-  selected: AsyncIterable<Selected<T>>,
+  selected: AsyncIterable<T | NotCopied>,
   progress: CopyProgress,
   options: CopyOptions & { onCopied?: (one: T) => void },
 ): Promise<void> {

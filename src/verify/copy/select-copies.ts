@@ -5,6 +5,7 @@ import { type ApiAsset, versionOf } from '../../source/schemas.ts';
 import { versionName } from '../../storage/keys.ts';
 import type { Asset, AssetVersion, Media, VersionFile } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
+import type { NotCopied } from './copy-each.ts';
 
 /** Which assets to restore, and which copy of each. All conditions must match. */
 export interface Selection {
@@ -38,7 +39,7 @@ const pageSize = 200;
 export async function* selectCopies(
   store: Pick<Store, 'assets' | 'versions' | 'connections'>,
   { connection, ...selection }: Selection,
-): AsyncGenerator<Copy | { assetId: string; problem: string }> {
+): AsyncGenerator<Copy | NotCopied> {
   const connectionId = connection === undefined ? undefined : await idOfConnection(store, connection);
   const { assetIds, companyId, projectId } = selection;
   const filter = { ids: assetIds, companyId, projectId, connectionId };

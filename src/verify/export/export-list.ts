@@ -1,3 +1,4 @@
+import type { NotCopied } from '../copy/copy-each.ts';
 import type { ExportedAsset, Facts } from './select-exports.ts';
 
 const facts: (keyof Facts)[] = [
@@ -16,7 +17,7 @@ export const manifestLines = (asset: ExportedAsset): string =>
     .join('');
 
 /** The assets that are not in an archive, and why. */
-export const missingList = (missing: { assetId: string; problem: string }[]): string =>
+export const missingList = (missing: NotCopied[]): string =>
   [['assetId', 'reason'], ...missing.map(({ assetId, problem }) => [assetId, problem])].map(lineOf).join('');
 
 /** A spreadsheet must not take what users wrote for a formula. */

@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream';
 import { ZipFile } from 'yazl';
 import type { Storage } from '../../storage/storage.ts';
+import type { NotCopied } from '../copy/copy-each.ts';
 import { described, type FileToCopy, verifiedBody } from '../copy/copy-file.ts';
 import { manifestHead, manifestLines, missingList } from './export-list.ts';
 import { manifestName, missingName } from './export-names.ts';
@@ -14,10 +15,7 @@ import type { ExportedAsset } from './select-exports.ts';
 export function zipOf(
   { storage, signal }: { storage: Storage; signal: AbortSignal },
   assets: ExportedAsset[],
-  {
-    missing = [],
-    onFile = () => {},
-  }: { missing?: { assetId: string; problem: string }[]; onFile?: (bytes: number) => void },
+  { missing = [], onFile = () => {} }: { missing?: NotCopied[]; onFile?: (bytes: number) => void },
 ): Readable {
   const zip = new ZipFile();
   const output = zip.outputStream as Readable;

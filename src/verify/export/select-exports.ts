@@ -1,6 +1,7 @@
 import type { AssetFilter } from '../../store/assets/search.ts';
 import type { Asset } from '../../store/database/schema.ts';
 import type { Store } from '../../store/store.ts';
+import type { NotCopied } from '../copy/copy-each.ts';
 import type { FileToCopy } from '../copy/copy-file.ts';
 import { currentCopy, WrongSelection, whyNone } from '../copy/select-copies.ts';
 import { nameOf, UniqueNames } from './export-names.ts';
@@ -45,7 +46,7 @@ const pageSize = 200;
 export async function* selectExports(
   store: Pick<Store, 'assets' | 'connections'>,
   { filter, names, sidecars }: ExportSelection,
-): AsyncGenerator<ExportedAsset | { assetId: string; problem: string }> {
+): AsyncGenerator<ExportedAsset | NotCopied> {
   const companies = await companyNames(store);
   const unique = new UniqueNames();
   for (let after: [string, string] | undefined; ; ) {
