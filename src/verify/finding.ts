@@ -1,7 +1,7 @@
 import type { Reason } from '../floor/reason-codes.ts';
 import type { VerificationLine } from '../store/database/schema.ts';
 
-/** What a comparison found about one object or asset. `moving`: a worker is changing it, so it was not compared. */
+/** What a comparison found about one object or asset. `moving`: it is being changed or removed, so a difference says nothing. */
 export type Finding = (VerificationLine & { skipped?: boolean }) | 'moving';
 
 /** The findings that are differences. */
