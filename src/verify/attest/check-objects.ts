@@ -45,9 +45,12 @@ export async function checkObjects(
     await concurrently(pairs, atOnce, async ({ line, object }) => {
       context.signal.throwIfAborted();
       known.add(object.key);
-      const finding = await checkObject(context, object, counts);
-      if (finding)
-        context.found({ ...(await judged(context, manifest, { line, object, finding })), after: manifest.day });
+      const difference = await checkObject(context, object, counts);
+      if (difference) {
+        const isProblem = difference.what !== 'unproven';
+        const isLater = isProblem && (await isLaterChange(context, manifest, { line, object, ...difference }));
+        context.found({ ...(isLater ? changedOnPurpose(object.key) : difference), after: manifest.day });
+      }
       onProgress();
     });
     counts.assets += assets.length;
@@ -65,16 +68,7 @@ function objectsOf({ hasVersions }: Context, { objects, versions }: InventoryLin
 
 type Difference = Omit<Finding, 'after'>;
 
-/** A difference counts as unproven if something in the bucket says that the object was changed later on purpose. */
-async function judged(
-  context: Context,
-  manifest: Manifest,
-  { line, object, finding }: { line: InventoryLine; object: SignedObject; finding: Difference },
-): Promise<Difference> {
-  const isLater = finding.what !== 'unproven' && (await isLaterChange(context, manifest, { line, object, ...finding }));
-  return isLater ? changedOnPurpose(object.key) : finding;
-}
-
+/** Something in the bucket says so, which is no proof. */
 const changedOnPurpose = (key: string): Difference => ({
   what: 'unproven',
   key,
