@@ -38,10 +38,9 @@ export async function attestCopy(
   { report, ...opening }: Opening & { report: AttestReport },
 ): Promise<Attested> {
   await using open = new AsyncDisposableStack();
-  const storage = await openToRead(config, at, { ...opening, open });
-  report.start(storage.name);
-  const attesting = { storage, hasVersions: hasVersions(config, at), found: report.found, signal: opening.stop };
-  return await attest(attesting, { key, onProgress: report.progress });
+  const copy = await openCopy(config, at, { ...opening, open });
+  report.start(copy.storage.name);
+  return await attest({ ...copy, found: report.found }, { key, onProgress: report.progress });
 }
 
 /** The proof of one asset, see prove.ts. @throws NotProven */
@@ -51,17 +50,16 @@ export async function proveAsset(
   opening: Opening,
 ): Promise<Proof> {
   await using open = new AsyncDisposableStack();
-  const storage = await openToRead(config, at, { ...opening, open });
-  return await prove({ storage, hasVersions: hasVersions(config, at), found: () => {}, signal: opening.stop }, request);
+  const copy = await openCopy(config, at, { ...opening, open });
+  return await prove({ ...copy, found: () => {} }, request);
 }
 
-const hasVersions = ({ storage }: CopyConfig, { kind }: StorageTarget = storage.target) => kind === 's3';
-
-async function openToRead(
+async function openCopy(
   config: CopyConfig,
-  target: StorageTarget = config.storage.target,
-  { log, open }: Opening & { open: AsyncDisposableStack },
+  at: StorageTarget | undefined,
+  { log, stop, open }: Opening & { open: AsyncDisposableStack },
 ) {
+  const target = at ?? config.storage.target;
   if (target.kind === 'directory' && !(await stat(target.path).catch(() => undefined))?.isDirectory()) {
     throw new StorageUnavailable(`${target.path} is not a directory`);
   }
@@ -70,5 +68,5 @@ async function openToRead(
       ? await openDirectory({ ...target, log, readOnly: true })
       : await openStorage({ target, s3: config.storage.s3 }, { log });
   open.defer(() => storage.close());
-  return storage;
+  return { storage, hasVersions: target.kind === 's3', signal: stop };
 }
