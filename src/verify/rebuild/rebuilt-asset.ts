@@ -23,20 +23,27 @@ export interface ReadDeps {
   signal: AbortSignal;
 }
 
+type Reading = Pick<ReadDeps, 'storage' | 'skip' | 'signal'>;
+
 /** The asset that the record at a key describes; undefined: the object is not a usable record. */
 export async function readAsset(deps: ReadDeps, key: string): Promise<RebuiltAsset | undefined> {
-  const { storage, skip, signal } = deps;
+  const found = await readOrSkip(deps, key, () => recordAt(deps, key));
+  if (found === undefined || found === 'media') return undefined;
+  if ('record' in found) return await readOrSkip(deps, key, () => rebuiltFrom(deps, found.record));
+  deps.skip(`${key}: is not a record: ${found.problem}`);
+  return undefined;
+}
+
+/** The result of `read`, which may run twice. Undefined, and skipped: the object at the key cannot be read. @throws StorageUnavailable */
+async function readOrSkip<T>({ storage, skip, signal }: Reading, key: string, read: () => Promise<T>) {
   try {
-    const found = await readOne(storage, () => recordAt(deps, key));
-    if (found === 'media') return undefined;
-    if ('record' in found) return await readOne(storage, () => rebuiltFrom(deps, found.record));
-    skip(`${key}: is not a record: ${found.problem}`);
+    return await readOne(storage, read);
   } catch (error) {
     signal.throwIfAborted();
     if (error instanceof StorageUnavailable) throw error;
     skip(`${key}: could not be read: ${reasonOf(error)}`);
+    return undefined;
   }
-  return undefined;
 }
 
 /** `media`: a file that only has the name of a record. It has a record of its own. */
@@ -56,23 +63,15 @@ async function recordAt(
 }
 
 /** The version whose record is at a key; undefined: the object is not a usable one. */
-export async function readVersion(
-  { storage, skip, signal }: Pick<ReadDeps, 'storage' | 'skip' | 'signal'>,
-  key: string,
-): Promise<AssetVersion | undefined> {
-  try {
-    const text = await readOne(storage, async () => {
-      const body = await storage.get(key, { signal });
-      return body && (await shortText(body, largestRecord));
-    });
-    const found = text === undefined ? { problem: 'it is gone or too large' } : readVersionRecord(key, text);
-    if ('version' in found) return found.version;
-    skip(`${key}: is not the record of a version: ${found.problem}`);
-  } catch (error) {
-    signal.throwIfAborted();
-    if (error instanceof StorageUnavailable) throw error;
-    skip(`${key}: could not be read: ${reasonOf(error)}`);
-  }
+export async function readVersion(deps: Reading, key: string): Promise<AssetVersion | undefined> {
+  const found = await readOrSkip(deps, key, async () => {
+    const body = await deps.storage.get(key, { signal: deps.signal });
+    const text = body && (await shortText(body, largestRecord));
+    return text === undefined ? { problem: 'it is gone or too large' } : readVersionRecord(key, text);
+  });
+  if (found === undefined) return undefined;
+  if ('version' in found) return found.version;
+  deps.skip(`${key}: is not the record of a version: ${found.problem}`);
   return undefined;
 }
 
