@@ -1,6 +1,6 @@
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import type { Tags } from '../floor/tags.ts';
-import type { Sealer } from './seal.ts';
+import { isSame, type Sealer } from './seal.ts';
 
 /**
  * The first half of the authorization code flow (spec, sections 4.1 and 5; RFC 6749 section 4.1, RFC 7636, RFC 9700):
@@ -102,7 +102,5 @@ export function openAttempt(sealer: Sealer, cookie: string, state: string): Atte
   } catch {
     return undefined;
   }
-  const [given, expected] = [Buffer.from(state), Buffer.from(attempt.state)];
-  const same = given.length === expected.length && timingSafeEqual(given, expected);
-  return same && attempt.expiresAt > Date.now() ? attempt : undefined;
+  return isSame(state, attempt.state) && attempt.expiresAt > Date.now() ? attempt : undefined;
 }

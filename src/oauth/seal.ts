@@ -9,6 +9,12 @@ import {
   timingSafeEqual,
 } from 'node:crypto';
 
+/** Compares in constant time. */
+export function isSame(given: string, expected: string): boolean {
+  const [a, b] = [Buffer.from(given), Buffer.from(expected)];
+  return a.length === b.length && timingSafeEqual(a, b);
+}
+
 export type Sealer = ReturnType<typeof createSealer>;
 
 /**
@@ -76,10 +82,7 @@ export function createSealer(keys: readonly Buffer[]) {
     verify(purpose: string, signed: string): string | undefined {
       const [body, given, more] = signed.split('.');
       if (!body || !given || more !== undefined) return undefined;
-      const ours = ring.some((key) => {
-        const [found, expected] = [Buffer.from(given), Buffer.from(signature(key.mac, purpose, body))];
-        return found.length === expected.length && timingSafeEqual(found, expected);
-      });
+      const ours = ring.some((key) => isSame(given, signature(key.mac, purpose, body)));
       return ours ? Buffer.from(body, 'base64url').toString('utf8') : undefined;
     },
   };
