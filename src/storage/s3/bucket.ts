@@ -10,13 +10,7 @@ import { recent } from '../../floor/recent.ts';
 import { unlessAborted } from '../abort.ts';
 import { bucketIdKey } from '../keys.ts';
 import type { PutOptions, StoredObject } from '../storage.ts';
-import {
-  type ChecksumMethod,
-  checksumMethods,
-  findChecksumMethods,
-  probeKey,
-  removeProbes,
-} from './checksum-support.ts';
+import { type ChecksumMethod, checksumMethods, findMethods, probeKey, removeProbes } from './checksum-support.ts';
 import { agentsTo, connect, memoryKeyOf, type S3Options, stoppedBy, unquoted, writeSettings } from './client.ts';
 import { classify, gotNoAnswer, isUnsupported, statusOf } from './errors.ts';
 import { createSender, type Send } from './send.ts';
@@ -105,12 +99,7 @@ export class Bucket {
     if (known) return known;
     const probe = { content: Buffer.from(`probe ${randomUUID()}`), written: new Set<string | undefined>() };
     try {
-      const { value: best } = await findChecksumMethods(
-        this.client,
-        this.send,
-        this.target(probeKey, {}),
-        probe,
-      ).next();
+      const { value: best } = await findMethods(this.client, this.send, this.target(probeKey, {}), probe).next();
       await memory?.keep(store, best!).catch(() => {});
       return best!;
     } finally {

@@ -48,7 +48,7 @@ export const probeKey = `${ours}probe`;
  * A trailing checksum is better than the ETag: it costs less, works with every encryption, and a store that waits for it
  * never accepts a truncated body. SHA-256 cannot be matched by other bytes; it needs CRC-32 for longer bodies.
  */
-export async function* findChecksumMethods(
+export async function* findMethods(
   client: S3Client,
   send: Send,
   target: PutObjectCommandInput,

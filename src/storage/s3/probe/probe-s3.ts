@@ -12,7 +12,7 @@ import { smallestPart } from '../../storage.ts';
 import {
   algorithmFor,
   type ChecksumMethod,
-  findChecksumMethods,
+  findMethods,
   probeKey,
   removeProbes,
   uploadChecksums,
@@ -130,7 +130,7 @@ async function objects(bucket: ProbedBucket): Promise<Finding[]> {
   const { client, probe, send, written } = bucket;
   const content = Buffer.from(`probe ${randomUUID()}`);
   const found: ChecksumMethod[] = [];
-  for await (const method of findChecksumMethods(client, send, bucket.target(probeKey, {}), { content, written })) {
+  for await (const method of findMethods(client, send, bucket.target(probeKey, {}), { content, written })) {
     found.push(method);
     if (found.length === 1) {
       const { Body } = await client.send(new GetObjectCommand(probe));
