@@ -132,11 +132,11 @@ export interface DataOf {
   };
   /**
    * A verification could not list the library for a connection, or not all of it. `status`: of the full sync, or of the connection
-   * if it has none. `minutes`: how long a stalled sync made no progress.
+   * if it has none; `not_connected`: there is no connection. `minutes`: how long a stalled sync made no progress.
    */
   library_not_compared: {
-    connectionId: string;
-    status: 'incomplete' | 'failed' | 'stalled' | 'active' | 'paused' | 'disconnected' | 'gone';
+    connectionId: string | null;
+    status: 'incomplete' | 'failed' | 'stalled' | 'active' | 'paused' | 'disconnected' | 'gone' | 'not_connected';
     reason?: Reason;
     minutes?: number;
   };

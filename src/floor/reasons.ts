@@ -121,6 +121,7 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
 
   not_mirrored: ({ name, ...why }) => `${name ? `${name}: ` : ''}${notMirroredText(why)}`,
   library_not_compared: ({ connectionId, status, reason, minutes }) => {
+    if (connectionId === null) return 'the library was not compared: nobody has connected';
     const fully = status === 'incomplete' ? 'fully ' : '';
     const sync = status === 'failed' ? 'failed' : `has made no progress for ${minutes} minutes`;
     const why = status === 'failed' || status === 'stalled' ? `its full sync ${sync}` : `it is ${status}`;

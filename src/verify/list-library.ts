@@ -19,7 +19,7 @@ type SyncIds = Record<string, string>;
 
 /**
  * Lists the library by a full sync of each connection, and waits until these end. Returns the problems. Without `connectionId`,
- * connections that an operator has disconnected are omitted. `known`: syncs that were requested before a crash;
+ * connections that an operator has disconnected are omitted. If nobody has ever connected, that is a problem. `known`: syncs that were requested before a crash;
  * `onRequested` saves them.
  */
 export async function listLibrary(
@@ -33,7 +33,8 @@ export async function listLibrary(
 ): Promise<VerificationLine[]> {
   const { store, queues } = deps;
   const { connectionId, signal } = options;
-  const connections = (await store.connections.list()).filter((connection) =>
+  const everConnected = await store.connections.list();
+  const connections = everConnected.filter((connection) =>
     connectionId === null ? !isEndedByOperator(connection) : connection.id === connectionId,
   );
   const syncs = { ...options.known };
@@ -47,6 +48,9 @@ export async function listLibrary(
   await queues.offerSyncs(Object.keys(syncs));
 
   const problems: VerificationLine[] = [];
+  if (everConnected.length === 0) {
+    problems.push(verificationLine('!', { code: 'library_not_compared', connectionId: null, status: 'not_connected' }));
+  }
   for (const connection of connections) {
     const problem = await waitForSync(deps, connection, syncs[connection.id], signal);
     if (problem) problems.push(verificationLine('!', problem));

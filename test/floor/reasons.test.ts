@@ -300,6 +300,10 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
       { code: 'library_not_compared', connectionId: 'c', status: 'paused' },
       'the library was not compared for connection c: it is paused',
     ],
+    [
+      { code: 'library_not_compared', connectionId: null, status: 'not_connected' },
+      'the library was not compared: nobody has connected',
+    ],
   ],
   process_died: [[{ code: 'process_died', attempt: 3 }, 'the process died, or lost its lease, in attempt 3']],
   several: [

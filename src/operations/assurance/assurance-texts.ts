@@ -23,7 +23,7 @@ export function textsOf(answers: Answers, drillInterval: number | undefined) {
   const now = Date.parse(answers.at);
   return {
     completeness: completenessText(answers.completeness, answers.findings),
-    onlyInLibrary: onlyInLibraryText(answers.onlyInLibrary),
+    onlyInLibrary: onlyInLibraryText(answers.onlyInLibrary, answers.freshness),
     freshness: freshnessText(answers.freshness),
     verification: verificationText(answers.verification, answers.findings),
     inventory: inventoryText(answers.inventory, now),
@@ -45,7 +45,12 @@ function completenessText({ expected, mirrored, bytes }: Answers['completeness']
   return findings.objects > 0 ? `${text}, but ${foundText(findings)}` : text;
 }
 
-function onlyInLibraryText({ assets, bytes, unknownSize }: Answers['onlyInLibrary']): string {
+function onlyInLibraryText(
+  { assets, bytes, unknownSize }: Answers['onlyInLibrary'],
+  { connections }: Answers['freshness'],
+): string {
+  if (assets === 0 && connections === 0)
+    return 'Nothing is known: the library is not listed without an active connection';
   if (assets === 0) return 'Nothing: everything that is not skipped is in the bucket';
   const unknown = unknownSize > 0 ? `, ${number(unknownSize)} of them of unknown size` : '';
   return `${formatBytes(bytes)} in ${counted(assets, 'asset')}${unknown}`;

@@ -119,7 +119,7 @@ export async function assuranceOf(deps: Deps, connectionId: string | undefined):
   const { store, storage } = deps;
   if (connectionId !== undefined) await existingConnection(store, connectionId);
   const at = await store.now();
-  const since = new Date(at - remembered.events * dayMs);
+  const since = await store.assurance.knownSince(remembered.events * dayMs);
   const [counted, missing, found, verified, freshness, scrub, inventory, drill, mirrorId] = await Promise.all([
     connectionId === undefined ? store.counts.totals() : store.counts.byConnection([connectionId]),
     store.assurance.notMirrored(connectionId),
@@ -158,7 +158,7 @@ export async function assuranceOf(deps: Deps, connectionId: string | undefined):
         return { ...isoTimes(example), text: reason.text, reason };
       }),
     },
-    onlyInLibrary: onlyInLibrary(missing),
+    onlyInLibrary: onlyInLibrary(missing, freshness.connections),
     freshness: {
       ok: freshness.late === 0 && freshness.connections > 0,
       ...isoTimes(freshness),
@@ -179,12 +179,14 @@ export async function assuranceOf(deps: Deps, connectionId: string | undefined):
   return { ...answers, texts: textsOf(answers, deps.drillInterval) };
 }
 
-function onlyInLibrary(missing: Missing[]): Assurance['onlyInLibrary'] {
+function onlyInLibrary(missing: Missing[], connections: number): Assurance['onlyInLibrary'] {
   const open = missing.filter(({ state, skipped }) => !skipped && state !== 'unavailable');
   const sum = (of: (row: Missing) => number) => open.reduce((total, row) => total + of(row), 0);
   const since = open.map((row) => row.since.toISOString()).sort()[0] ?? null;
   const assets = sum((row) => row.assets);
-  return { ok: assets === 0, assets, bytes: sum((row) => row.bytes), unknownSize: sum((row) => row.unknown), since };
+  // Without an active connection, nobody knows what is new in the library.
+  const ok = assets === 0 && connections > 0;
+  return { ok, assets, bytes: sum((row) => row.bytes), unknownSize: sum((row) => row.unknown), since };
 }
 
 /** Even for one connection, `onTime` is true only if the scrub is fast enough for the whole mirror. */

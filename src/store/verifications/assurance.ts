@@ -44,6 +44,13 @@ export async function verification(db: Database, connectionId: string) {
   return rows[0]!;
 }
 
+/** The start of the last `ms`, or of this database, if that is later: a rebuilt one does not know what was found before. */
+export async function knownSince(db: Database, ms: number): Promise<Date> {
+  const { rows } = await sql<{ since: Date }>`
+    SELECT greatest(${msAgo(ms)}, (SELECT began_at FROM change_feed)) AS since`.execute(db);
+  return rows[0]!.since;
+}
+
 /** How many files were read back, or stored, and were intact since then. */
 export async function verifiedSince(
   db: Database,

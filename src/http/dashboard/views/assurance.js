@@ -155,7 +155,7 @@ const missingCard = ({
   <h2 id="missing-title">What is missing, and why</h2>
   ${
     missing.length === 0
-      ? empty('Nothing: all assets that the library lists are mirrored.')
+      ? empty('Nothing: all known assets are mirrored.')
       : html`<table role="table" class="cards small-figures">
         ${head('State', 'Reason', { right: 'Assets' }, { right: 'Size' }, 'Since')}
         <tbody role="rowgroup">${missing.map(
