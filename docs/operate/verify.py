@@ -115,6 +115,6 @@ def check_proof(path, *more):
         what, why = difference(entry["objects"][0], media) if entry["objects"] else ("extra", "the entry has no file")
         if what: report(what, media, manifest["day"], why)
     if not problems: print(f"{manifest['day']}: {entry['id']} was {entry['state']}, {json.dumps(entry['objects'][:1])}")
-if len(sys.argv) < 2: sys.exit(__doc__)
-check_proof(*sys.argv[2:]) if sys.argv[1] == "proof" else check(sys.argv[1].rstrip("/"), *map(str.lower, sys.argv[2:]))
+at = sys.argv[1] if len(sys.argv) > 1 else sys.exit(__doc__)
+check_proof(*sys.argv[2:]) if at == "proof" else check(at.rstrip("/"), *map(str.lower, sys.argv[2:])) if os.path.isdir(at) else sys.exit(f"no such directory: {at}")
 sys.exit(1 if problems else 0)

@@ -38,7 +38,7 @@ export function createApiClient(service: Service) {
 
   return {
     /** The address of a page of the dashboard. */
-    page: (path: string) => `${service.url}/#${path}`,
+    page: async (path: string) => `${(await get<'settings'>('/settings')).publicUrl}/#${path}`,
     createConnectLink: (request: Asked<'createConnectLink'>) =>
       send<'createConnectLink'>('POST', '/connect-links', request),
     settings: () => get<'settings'>('/settings'),

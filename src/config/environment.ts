@@ -207,7 +207,7 @@ export const isSet = (environment: Environment, name: string) =>
   Boolean(environment[name]?.trim() || environment[`${name}_FILE`]?.trim());
 
 const forBeginners =
-  '.env.example is a template of .env with all settings. `npm run demo` needs none: it starts its own library.';
+  '.env.example in the source is a template with all settings. `demo` needs none: it starts its own library.';
 
 /**
  * Reads the variables of `schema`. An empty value counts as unset, because compose files and charts pass those; spaces and

@@ -33,7 +33,7 @@ export const planKinds = [
   'changed',
   /** Known, and not in the bucket yet. */
   'waiting',
-  /** Only its record is written again, or its transcript is requested; the media is not fetched. */
+  /** Its record is written again, or its transcript, thumbnail or, for a rendition, original is requested. */
   'record',
   'same',
   /** Still transcoding. */

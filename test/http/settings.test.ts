@@ -16,8 +16,9 @@ describe('settings', () => {
   const patch = (body: object) => ask('PATCH', '/api/settings', { body: JSON.stringify(body) });
 
   test('the bandwidth is that of the environment until it is set, and after it is removed', async () => {
-    const own = { bandwidth: null, bandwidthTimetable: null, from: 'BANDWIDTH_LIMIT' };
-    const set = { bandwidth: 20 * 2 ** 20, bandwidthTimetable: null, from: 'settings' };
+    const { publicUrl } = stage.ground;
+    const own = { bandwidth: null, bandwidthTimetable: null, from: 'BANDWIDTH_LIMIT', publicUrl };
+    const set = { bandwidth: 20 * 2 ** 20, bandwidthTimetable: null, from: 'settings', publicUrl };
     expect((await ask('GET', '/api/settings')).body).toEqual(own);
     for (const bandwidth of ['20MiB/s', 20 * 2 ** 20]) {
       expect((await patch({ bandwidth })).body).toEqual(set);

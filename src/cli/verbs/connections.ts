@@ -104,7 +104,7 @@ export async function connectLink(
   if (options.json) return printJson(link);
   print(link.url);
   if (process.stdout.isTTY)
-    print(`\nSend it to the user; it works until ${new Date(link.expiresAt).toLocaleString()}.`);
+    print(`\nSend it to the user; it works until ${link.expiresAt.slice(0, 16).replace('T', ' ')} UTC.`);
 }
 
 export async function connections(

@@ -21,7 +21,7 @@ export async function drill(api: ApiClient, { sample, json }: DrillVerbOptions):
       if (json) printJson(run);
       else {
         print(describe(run));
-        print(paint('dim', `In the dashboard: ${api.page(`/drills/${id}`)}`));
+        print(paint('dim', `In the dashboard: ${await api.page(`/drills/${id}`)}`));
       }
       return run.status === 'passed' ? 0 : 1;
     }

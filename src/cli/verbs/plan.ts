@@ -63,7 +63,7 @@ const kinds = {
   waiting: 'known, not yet in the bucket',
 } as const;
 const others = {
-  record: 'only the record, transcript or thumbnail changes',
+  record: 'checked again: record, transcript, thumbnail, or the original of an mp4',
   same: 'in the bucket, unchanged',
   processing: 'still processing',
   unavailable: 'without a file in the library',

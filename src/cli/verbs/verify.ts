@@ -64,7 +64,7 @@ async function follow(
       if (run.status === 'failed') throw new Error(`the verification failed: ${run.error}`);
       if (run.status === 'done') {
         view.end(run);
-        if (!json) print(paint('dim', `In the dashboard: ${api.page(`/verify/${id}`)}`));
+        if (!json) print(paint('dim', `In the dashboard: ${await api.page(`/verify/${id}`)}`));
         return run;
       }
       await sleep(pollMs);

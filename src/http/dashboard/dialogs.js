@@ -81,7 +81,7 @@ const planNames = {
   missing: 'Older uploads missing in the database',
   changed: 'Changed in the library',
   waiting: 'Known, not yet in the bucket',
-  record: 'Only record, transcript or thumbnail',
+  record: 'Checked again (record, transcript, thumbnail or original)',
   same: 'Unchanged',
   processing: 'Still processing',
   unavailable: 'No file in the library',

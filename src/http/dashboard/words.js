@@ -97,7 +97,7 @@ const eventTexts = {
   'connection.paused': 'was paused',
   'connection.resumed': 'was resumed',
   'connection.changed': 'has new settings',
-  'connection.caught_up': 'finished its first full sync after the reconnect',
+  'connection.caught_up': 'finished its first sync after the reconnect',
   'asset.failed': 'failed',
   'asset.damaged': 'was damaged or missing in the bucket',
   'asset.gone': 'is gone from the library',
@@ -192,9 +192,10 @@ export function eventWords({ kind, data }) {
   if (kind.startsWith('operator.')) {
     const action = kind.slice('operator.'.length);
     const refused = data.outcome === 'refused';
+    const who = typeof data.by === 'string' ? data.by : 'Someone';
     return {
-      before: `${typeof data.by === 'string' ? data.by : 'Someone'} ${actionTexts[action] ?? `did ${action}`}`,
-      after: refused ? '(refused)' : '',
+      before: `${refused ? 'Refused: ' : ''}${who} ${actionTexts[action] ?? `did ${action}`}`,
+      after: '',
       tone: refused ? 'warn' : 'plain',
       ...more,
     };

@@ -66,7 +66,7 @@ export async function signInRoutes(app: FastifyInstance, deps: SignInDeps): Prom
       return reply.header('cache-control', 'no-store').redirect(to, 303);
     }
     if (verdict === 'wrong') {
-      const message = 'This token is wrong. It is ADMIN_TOKEN, or the one printed at the first start.';
+      const message = 'This token is wrong.';
       await recordRefusal(deps, request, { status: 401, code: 'wrong_token', message });
       return show(reply, 401, to, message);
     }

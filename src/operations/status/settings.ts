@@ -41,15 +41,24 @@ export const settingsRequest = z
   .meta({ id: 'SettingsRequest' });
 
 export const settingsAnswer = z
-  .object({ ...shownBandwidth, from: z.enum(['settings', 'BANDWIDTH_LIMIT']).describe('Where the limit is set.') })
+  .object({
+    ...shownBandwidth,
+    from: z.enum(['settings', 'BANDWIDTH_LIMIT']).describe('Where the limit is set.'),
+    publicUrl: z.string().describe('PUBLIC_URL, the address of the dashboard.'),
+  })
   .meta({ id: 'Settings' });
 
-export function settingsOperations({ store, transfer }: Pick<OperationsDeps, 'store' | 'transfer'>) {
+export function settingsOperations({
+  store,
+  transfer,
+  publicUrl,
+}: Pick<OperationsDeps, 'store' | 'transfer' | 'publicUrl'>) {
   async function settings() {
     const set = await store.settings.bandwidth();
     return {
       ...showBandwidth(set ?? transfer.bandwidth ?? null),
       from: set !== null ? ('settings' as const) : ('BANDWIDTH_LIMIT' as const),
+      publicUrl,
     };
   }
 

@@ -25,13 +25,14 @@ export async function* probeDatabase(options: { url: string }): AsyncGenerator<F
   const db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) });
   try {
     let began = performance.now();
-    let facts: { version: string; writable: boolean; connections: number; creates: boolean };
+    let facts: { version: string; writable: boolean; connections: number; creates: boolean; drills: boolean };
     try {
       await pool.query('SELECT 1');
       began = performance.now();
       const { rows } = await pool.query(`SELECT current_setting('server_version') AS version,
         NOT pg_is_in_recovery() AS writable, current_setting('max_connections')::int AS connections,
-        has_schema_privilege(current_schema(), 'CREATE') AS creates`);
+        has_schema_privilege(current_schema(), 'CREATE') AS creates,
+        has_database_privilege(current_database(), 'CREATE') AS drills`);
       facts = rows[0];
     } catch (error) {
       const { found, remedy } = databaseProblem(error, options.url) ?? {
@@ -59,6 +60,9 @@ export async function* probeDatabase(options: { url: string }): AsyncGenerator<F
     } else {
       const remedy = 'GRANT CREATE ON SCHEMA public to the user of DATABASE_URL';
       yield wrong('schema', 'needs changes, and this user has no permission for them', remedy);
+    }
+    if (!facts.drills) {
+      yield note('drills', 'this user cannot create schemas', 'GRANT CREATE ON DATABASE … TO the user of DATABASE_URL');
     }
     if (facts.connections < 50) {
       const remedy =

@@ -79,7 +79,7 @@ function detailsOf({ reason, before, after, request }) {
       (name) => html`<div class="change">${name}: <del>${shown(old[name])}</del> <ins>${shown(now[name])}</ins></div>`,
     );
   }
-  return request === undefined ? '' : html`<code>${shown(request)}</code>`;
+  return Object.keys(request ?? {}).length === 0 ? '' : html`<code>${shown(request)}</code>`;
 }
 
 /** @param {unknown} value */

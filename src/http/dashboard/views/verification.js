@@ -168,7 +168,7 @@ const lineList = () =>
     lines,
     ({ number: at }) => at,
     ({ mark, key, assetId, text, difference }) => {
-      const [tone, word] = difference || mark === '=' ? (marks[mark] ?? ['plain', mark]) : ['plain', 'Not expected'];
+      const [tone, word] = difference || mark === '=' ? (marks[mark] ?? ['plain', mark]) : ['plain', 'No difference'];
       const what = html`<code>${key ?? assetId}</code>`;
       return html`<li class=${tone}><span>${assetId ? html`<a href="#/assets/${encodeURIComponent(assetId)}">${what}</a>` : key ? what : nothing}
         ${text ? html`<small>${text}</small>` : nothing}</span>${pill(tone, word)}</li>`;

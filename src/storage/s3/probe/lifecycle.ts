@@ -4,6 +4,9 @@ import { note, ok, wrong } from '../../findings.ts';
 import { codeOf, statusOf } from '../errors.ts';
 import type { ProbedBucket } from './probed-bucket.ts';
 
+/** An upload may wait for days: for the library, the bucket, or an operator. */
+const leastDays = 7;
+
 export async function lifecycle(bucket: ProbedBucket): Promise<Finding[]> {
   const rules = await bucket.client
     .send(new GetBucketLifecycleConfigurationCommand({ Bucket: bucket.options.bucket }))
@@ -15,6 +18,17 @@ export async function lifecycle(bucket: ProbedBucket): Promise<Finding[]> {
       },
     );
   return lifecycleFindings(rules, bucket.full(''));
+}
+
+function uploadFinding(days: number | undefined): Finding {
+  if (days === undefined) {
+    const remedy = `add AbortIncompleteMultipartUpload of ${leastDays} days or more: stored parts of such uploads cost storage`;
+    return note('lifecycle', 'no rule removes unfinished uploads in parts', remedy);
+  }
+  const found = `unfinished uploads in parts are removed after ${days} ${days === 1 ? 'day' : 'days'}`;
+  return days < leastDays
+    ? note('lifecycle', found, `set ${leastDays} days or more, so that interrupted transfers can be resumed`)
+    : ok('lifecycle', found);
 }
 
 /** Findings about the lifecycle rules that apply to objects below `prefix`. */
@@ -47,14 +61,6 @@ export function lifecycleFindings(rules: LifecycleRule[], prefix: string): Findi
     (rule) => rule.AbortIncompleteMultipartUpload?.DaysAfterInitiation && prefix.startsWith(prefixOf(rule)),
   );
   const days = clears?.AbortIncompleteMultipartUpload?.DaysAfterInitiation;
-  findings.push(
-    days
-      ? ok('lifecycle', `unfinished uploads in parts are removed after ${days} ${days === 1 ? 'day' : 'days'}`)
-      : note(
-          'lifecycle',
-          'no rule removes unfinished uploads in parts',
-          'add AbortIncompleteMultipartUpload of some days: stored parts of such uploads cost storage',
-        ),
-  );
+  findings.push(uploadFinding(days));
   return findings;
 }
