@@ -38,7 +38,10 @@ export function createApiClient(service: Service) {
 
   return {
     /** The address of a page of the dashboard. */
-    page: async (path: string) => `${(await get<'settings'>('/settings')).publicUrl}/#${path}`,
+    async page(path: string): Promise<string> {
+      const settings = await get<'settings'>('/settings').catch(() => undefined);
+      return `${settings?.publicUrl ?? service.url}/#${path}`;
+    },
     createConnectLink: (request: Asked<'createConnectLink'>) =>
       send<'createConnectLink'>('POST', '/connect-links', request),
     settings: () => get<'settings'>('/settings'),

@@ -8,5 +8,5 @@ export const cookieAt = (publicUrl: string, path = '') =>
     httpOnly: true,
     // Lax lets a link or a redirect of another site, such as the provider or the library, lead to a page with the cookie.
     sameSite: 'lax',
-    secure: publicUrl.startsWith('https:'),
+    secure: new URL(publicUrl).protocol === 'https:',
   }) as const;

@@ -15,7 +15,7 @@ export interface SignInPage {
 /** Leads to the provider, or asks for the token. */
 export function signInPage({ base, to, error, provider, withToken }: SignInPage): string {
   const isOnly = provider === undefined;
-  const form = withToken ? tokenForm({ to, isOnly, isWrong: isOnly && error !== undefined }) : '';
+  const form = withToken ? tokenForm({ base, to, isOnly, isWrong: isOnly && error !== undefined }) : '';
   return frame('Sign in', error === undefined ? 'plain' : 'bad', [
     error === undefined ? '' : `<p class="error" id="error" role="alert">${escapeHtml(error)}</p>`,
     provider === undefined
@@ -26,16 +26,17 @@ export function signInPage({ base, to, error, provider, withToken }: SignInPage)
 }
 
 interface TokenForm {
+  base: string;
   to: string;
   /** There is no other way to sign in. */
   isOnly: boolean;
   isWrong: boolean;
 }
 
-/** Without an action, so that the browser keeps the part of the address that names the view. */
-const tokenForm = ({ to, isOnly, isWrong }: TokenForm) => `
+/** Without an action, the browser keeps the part of the address that names the view. With a provider, errors have other addresses. */
+const tokenForm = ({ base, to, isOnly, isWrong }: TokenForm) => `
 <p>Use the admin token: ADMIN_TOKEN, or the one that was printed at the first start and is in DATA_DIR/admin-token.</p>
-<form method="post">
+<form method="post"${isOnly ? '' : ` action="${escapeHtml(base)}/sign-in"`}>
 <input type="hidden" name="to" value="${escapeHtml(to)}">
 <label for="token">Token</label>
 <input id="token" name="token" type="password" autocomplete="current-password" required${

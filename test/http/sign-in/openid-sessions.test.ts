@@ -21,7 +21,8 @@ describe('the provider changes', () => {
     const page = await newBrowser().visit(`${origin}/sign-in/provider`);
     expect([page.status, page.text]).toEqual([503, expect.stringContaining('does not answer')]);
     expect(page.text).toContain('Use the admin token');
-    const answer = await fetch(`${origin}/sign-in`, {
+    const [, action] = /<form method="post" action="([^"]*)"/.exec(page.text)!;
+    const answer = await fetch(new URL(action!, page.url), {
       method: 'POST',
       redirect: 'manual',
       headers: { origin },

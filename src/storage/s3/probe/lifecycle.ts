@@ -57,10 +57,9 @@ export function lifecycleFindings(rules: LifecycleRule[], prefix: string): Findi
       findings.push(note('lifecycle', found, 'they cannot be read or verified there without a restore'));
     }
   }
-  const clears = touching.find(
-    (rule) => rule.AbortIncompleteMultipartUpload?.DaysAfterInitiation && prefix.startsWith(prefixOf(rule)),
-  );
-  const days = clears?.AbortIncompleteMultipartUpload?.DaysAfterInitiation;
-  findings.push(uploadFinding(days));
+  const clears = touching.filter((rule) => prefix.startsWith(prefixOf(rule)));
+  const days = clears.flatMap((rule) => rule.AbortIncompleteMultipartUpload?.DaysAfterInitiation ?? []);
+  // The shortest rule decides.
+  findings.push(uploadFinding(days.length > 0 ? Math.min(...days) : undefined));
   return findings;
 }

@@ -155,21 +155,22 @@ describe.runIf(ceph)('the probe of an unusual bucket', () => {
       level: 'note',
       remedy: expect.stringMatching(/AbortIncompleteMultipartUpload/),
     });
-    await ground.raw.send(
-      new PutBucketLifecycleConfigurationCommand({
-        Bucket: ground.bucket,
-        LifecycleConfiguration: {
-          Rules: [
-            {
-              ID: 'parts',
-              Status: 'Enabled',
-              Filter: { Prefix: '' },
-              AbortIncompleteMultipartUpload: { DaysAfterInitiation: 7 },
-            },
-          ],
-        },
-      }),
-    );
+    const clearAfter = (...days: number[]) => {
+      const Rules = days.map((DaysAfterInitiation) => ({
+        ID: `after ${DaysAfterInitiation}`,
+        Status: 'Enabled' as const,
+        Filter: { Prefix: '' },
+        AbortIncompleteMultipartUpload: { DaysAfterInitiation },
+      }));
+      const configuration = { Bucket: ground.bucket, LifecycleConfiguration: { Rules } };
+      return ground.raw.send(new PutBucketLifecycleConfigurationCommand(configuration));
+    };
+    await clearAfter(30, 1);
+    expect(of(await probe(options()), 'lifecycle')).toMatchObject({
+      level: 'note',
+      found: expect.stringMatching(/after 1 day$/),
+    });
+    await clearAfter(7);
     expect(of(await probe(options()), 'lifecycle')).toMatchObject({
       level: 'ok',
       found: expect.stringMatching(/after 7 days/),
