@@ -152,7 +152,7 @@ export function mirrorDeps(
 function syncDeps(context: Context, withToken: Access, onWork: () => void): SyncDeps {
   const { config } = context;
   const kept = { transcripts: config.transcripts.mirror, thumbnails: config.thumbnails.mirror };
-  const own = { withToken, endless: new Set<string>(), waits: new Map(), onWork };
+  const own = { withToken, endless: new Set<string>(), onWork };
   return { ...config, ...context, ...kept, ...own, overlap: config.sync.overlap };
 }
 

@@ -166,7 +166,7 @@ export class LibraryClient {
     const isPlausible =
       format === 'vtt'
         ? /^\uFEFF?WEBVTT/.test(text)
-        : !/json/i.test(contentType) && !/^\s*(<!doctype|<html)/i.test(text);
+        : !/json/i.test(contentType) && !/^\s*(<!doctype|<html|\{\s*"error")/i.test(text);
     if (!isPlausible) throw new Error(`${what}: the answer is not ${format}`);
     return text;
   }

@@ -60,6 +60,7 @@ import * as replacements from './syncs/replacements.ts';
 import { requestDue, schedules } from './syncs/schedule.ts';
 import * as syncs from './syncs/syncs.ts';
 import * as syncLeases from './syncs/take-lease.ts';
+import * as waits from './syncs/waits.ts';
 import { hits } from './transcripts/transcript-hits.ts';
 import * as transcripts from './transcripts/transcripts.ts';
 import * as assurance from './verifications/assurance.ts';
@@ -199,7 +200,7 @@ const readable = (db: Database) => ({
   transcripts: bind(db, { ...transcripts, hits }),
   versions: bind(db, versions),
   counts: bind(db, counts),
-  syncs: bind(db, { ...syncs, ...syncLeases, requestDue, recordPage, renew: extendLease, finish: endSync }),
+  syncs: bind(db, { ...syncs, ...syncLeases, ...waits, requestDue, recordPage, renew: extendLease, finish: endSync }),
   scrub: bind(db, scrub),
   verifications: bind(db, { ...verifications, ...lines }),
 });

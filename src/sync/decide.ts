@@ -41,8 +41,8 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
   if (!before || options.requested || before.skipped) return pending;
 
   const changed = !isDeepStrictEqual(before.listed, listed.listed);
-  const replaced =
-    (before.size !== listed.size || before.uploadDate !== listed.uploadDate) && !isStored(before, listed);
+  const isOther = before.size !== listed.size || before.uploadDate !== listed.uploadDate;
+  const replaced = isOther && !(hasCopy(before) && isStored(before, listed));
   if (replaced && hasCopy(before)) {
     return isDeepStrictEqual(before.replacement?.listed, listed.listed) ? undefined : setAside(before);
   }

@@ -27,8 +27,6 @@ export interface SyncDeps {
   thumbnails: boolean;
   /** Companies whose last listing did not end: incremental syncs give up the next one after a few pages. */
   endless: Set<string>;
-  /** By company: how often and how long in a row the library asked to wait, without a page or another answer in between. */
-  waits: Map<string, { count: number; ms: number }>;
   /** A listing is given up after this many pages without a new asset; the default is in follow-cursors.ts. */
   idlePages?: number;
   /** Called when assets have become due. */

@@ -49,8 +49,9 @@ export async function judgeMissing(
       if (judged.stopped instanceof Disconnected) throw judged.stopped;
       gone += await store.missing.markGone(company, judged.gone);
       await store.missing.addSighted(company, judged.present);
-      if (judged.gone.length + judged.present.length > 0) deps.waits.delete(companyId);
-      if (judged.stopped !== undefined) throw judged.stopped;
+      if (judged.stopped === undefined) continue;
+      if (judged.gone.length + judged.present.length > 0) await store.syncs.forgetWaits(company);
+      throw judged.stopped;
     }
   } finally {
     if (gone > 0) log.warn({ event: 'asset.gone', connectionId, companyId, gone }, 'assets gone from the library');

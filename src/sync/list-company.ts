@@ -171,7 +171,6 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, { ids, ass
         listing.unreadable.size <= mostUnreadable && { stillUnreadable: [...listing.unreadable] }),
     })
     .catch((error) => interruptListing(error, makesProgress(listing, listing.pages - 1)));
-  deps.waits.delete(company.id);
   run.settings = counts.settings;
   const addProblem = ({ id, name }: Pick<ListedAsset, 'id' | 'name'>, reason: Reason) => {
     const asset = id.startsWith(unreadablePrefix) ? { assetId: null, name } : { assetId: id };
@@ -203,7 +202,8 @@ function advance(listing: Listing, page: AssetPage, assets: ListedAsset[]): void
 
 /** Where an interrupted run resumes after the page that was read last. */
 function positionAt(listing: Listing): CompanyPosition {
-  const { start, reconciles, newest, cursors, cursor: next, doubt } = listing;
+  const { reconciles, newest, cursors, cursor: next, doubt } = listing;
+  const { waits: _, ...start } = listing.start;
   if (next === undefined) return reconciles ? { ...start, cursor: null, listed: true, doubt } : { done: true, doubt };
   // A cursor that the database cannot hold is not saved; an interrupted listing then starts over.
   const cursor = storable(next) === next ? next : null;

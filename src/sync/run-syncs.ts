@@ -9,6 +9,7 @@ import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import { HttpError } from '../source/http.ts';
 import { storable } from '../source/schemas.ts';
 import type { ReadableCompany } from '../store/companies/readable-companies.ts';
+import type { Waits } from '../store/database/schema.ts';
 import { span, traceHere } from '../tracing/tracing.ts';
 import type { Run, SyncDeps } from './deps.ts';
 import { EndlessListing } from './follow-cursors.ts';
@@ -18,8 +19,13 @@ import { requestAssets } from './request-assets.ts';
 
 /** Companies of a connection that are listed at once, if its settings allow as many. */
 const companiesAtOnce = 4;
-/** A listing fails after this many waits in a row, if they take this long: each of them stops the whole run. */
-const mostWaits = { count: 5, ms: 10 * 60_000 };
+/**
+ * The listing of a company fails after this many waits in a row, if they take this long: each of them stops the whole run. A limit of
+ * the library may last for a day.
+ */
+const mostWaits = { count: 5, ms: 25 * 3_600_000 };
+
+const areTooMany = ({ count, ms }: Waits) => count > mostWaits.count && ms > mostWaits.ms;
 
 /** Why `runSyncs` ended. `busy`: another process has the lease. The queue dashboard shows it. */
 export interface RunsEnd {
@@ -146,7 +152,7 @@ async function list(deps: SyncDeps, run: Run): Promise<void> {
     (company) => !sync.position[company.id]?.done && (companyId === undefined || companyId === company.id),
   );
   // Companies that were interrupted come first, before their cursors expire.
-  const begun = (company: ReadableCompany) => Number(sync.position[company.id] !== undefined);
+  const begun = (company: ReadableCompany) => Number(sync.position[company.id]?.recordedAt !== undefined);
   companies.sort((a, b) => begun(b) - begun(a));
   await listCompanies(deps, run, companies);
 }
@@ -206,13 +212,14 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
   let interrupted: ListingInterrupted | undefined;
   const atOnce = Math.min(companiesAtOnce, ceilingOf(run.settings, companiesAtOnce));
   const listOne = async (company: ReadableCompany) => {
+    const { waits } = sync.position[company.id] ?? {};
     try {
+      // An earlier run of this sync gave it up, and then had to wait for another company.
+      if (waits && areTooMany(waits)) throw new KnownError(waits.reason);
       await listCompany(deps, stoppable, company, sync.position[company.id]);
       deps.endless.delete(company.id);
-      deps.waits.delete(company.id);
     } catch (error) {
-      const isRefused = hasWaitedEnough(deps, company.id, error, stoppable.signal);
-      if (!isRefused && stopsRun(error, stoppable.signal)) {
+      if (stopsRun(error, stoppable.signal) && !(await isGivenUp(deps, stoppable, company.id, error))) {
         stopping.abort(error);
         throw error;
       }
@@ -231,20 +238,18 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
     }
   };
   // A single wait may be due to the requests of the other companies.
-  const delayed = listed.filter(({ id }) => (deps.waits.get(id)?.count ?? 0) > 1);
+  const delayed = listed.filter(({ id }) => (sync.position[id]?.waits?.count ?? 0) > 1);
   const others = listed.filter((company) => !delayed.includes(company));
   for (const group of [others, delayed]) await concurrently(group, atOnce, listOne);
   // The other companies are listed first.
   if (interrupted) throw interrupted;
 }
 
-/** Counts the wait that the library asks for. True: too many have followed each other. The next sync counts from the beginning. */
-function hasWaitedEnough({ waits }: SyncDeps, companyId: string, error: unknown, signal: AbortSignal): boolean {
-  if (signal.aborted || !(error instanceof RetryLater) || error.reason.code !== 'asked_to_wait') return false;
-  const before = waits.get(companyId) ?? { count: 0, ms: 0 };
-  const all = { count: before.count + 1, ms: before.ms + error.waitMs };
-  waits.set(companyId, all);
-  const isEnough = all.count > mostWaits.count && all.ms > mostWaits.ms;
-  if (isEnough) waits.delete(companyId);
-  return isEnough;
+/** Counts a wait that the library asks for. True: too many have followed each other. The next sync counts from the beginning. */
+async function isGivenUp(deps: SyncDeps, run: Run, companyId: string, error: unknown): Promise<boolean> {
+  if (run.signal.aborted || !(error instanceof RetryLater) || error.reason.code !== 'asked_to_wait') return false;
+  const { waitMs: ms, reason } = error;
+  // If it cannot be counted now, the next one is.
+  const waits = await deps.store.syncs.addWait({ ...run, companyId }, { ms, reason }).catch(() => undefined);
+  return waits !== undefined && areTooMany(waits);
 }

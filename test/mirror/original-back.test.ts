@@ -82,7 +82,12 @@ describe('a video whose original is missing', () => {
     const id = await mirrorRendition('film.mov');
     await fullSync();
     await scene.admin.changeAsset(id, { originalGone: false });
-    await scene.admin.addFault({ endpoint: 'media', assetId: id, wrongType: true });
+    await scene.admin.addFault({
+      endpoint: 'media',
+      assetId: id,
+      status: 200,
+      body: '<!DOCTYPE html><title>Gone</title>',
+    });
     await fullSync();
     await scene.resync({ mode: 'full', assetIds: [id] });
     await scene.mirror.quiet();

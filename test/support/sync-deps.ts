@@ -12,7 +12,6 @@ export const syncDepsOf = (own: Pick<SyncDeps, Own>): SyncDeps => ({
   transcripts: true,
   thumbnails: true,
   endless: new Set(),
-  waits: new Map(),
   metrics: createMetrics(),
   onWork: () => {},
 });

@@ -1,4 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { Limiter } from '../../src/pacing/adaptive-concurrency.ts';
+import { createAccess } from '../../src/pacing/with-token.ts';
 import { longAgo, newStage, type Stage } from '../support/stage.ts';
 
 let stage: Stage;
@@ -226,27 +228,49 @@ describe('the pages of a listing', () => {
     expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'done', error: null, pages: 2, seen: 150 });
   });
 
-  test('a company whose listing is always answered with a wait fails, and the others are listed', async () => {
+  test('companies whose listing is answered with a wait for more than a day fail, and the others are listed', {
+    tags: 'slow',
+  }, async () => {
     const { companyId, connectionId, userId } = await stage.company();
-    const others = ['a', 'b', 'c', 'd', 'e'].map((name) => `${companyId}-${name}`);
-    for (const id of others) await stage.admin.addCompany({ id, name: id, userIds: [userId] });
+    const [refused, ...others] = ['a', 'b', 'c', 'd', 'e'].map((name) => `${companyId}-${name}`);
+    for (const id of [refused!, ...others]) await stage.admin.addCompany({ id, name: id, userIds: [userId] });
     for (const id of others) await stage.upload(id, 150);
-    await stage.admin.addFault({ endpoint: 'assets', companyId, status: 429, retryAfter: 150 });
-    for (const mode of ['incremental', 'full'] as const) {
-      const id = (await stage.store.syncs.request(connectionId, mode))!;
-      const sync = () => stage.store.syncs.get(id);
-      for (let runs = 0; (await sync())!.finishedAt === null; runs++) {
-        expect(runs).toBeLessThan(20);
-        await stage.run(connectionId);
-        await stage.query('UPDATE connections SET delayed_until = NULL');
-      }
-      const error = { code: 'asked_to_wait', status: 429, request: expect.stringContaining(companyId) };
-      expect(await sync()).toMatchObject({ status: 'failed', error, seen: others.length * 150 });
-      for (const other of others) expect(await stage.ids(other)).toHaveLength(150);
+    const refusals = [companyId, refused!].map((id) => ({
+      endpoint: 'assets' as const,
+      companyId: id,
+      status: 429,
+      retryAfter: 3600,
+    }));
+    await stage.admin.setFaults(...refusals);
+    const id = (await stage.store.syncs.request(connectionId, 'full'))!;
+    const sync = async () => (await stage.store.syncs.get(id))!;
+    const { store, tokens, client, log } = stage.mirror.service.context;
+    for (let runs = 0; (await sync()).finishedAt === null; runs++) {
+      expect(runs).toBeLessThan(70);
+      // Each run is in another process.
+      const withToken = createAccess(tokens, new Limiter({ store, log, perConnection: 8 }), client);
+      await stage.run(connectionId, { withToken });
+      await stage.query('UPDATE connections SET delayed_until = NULL');
     }
+    const ended = await sync();
+    expect(ended).toMatchObject({ status: 'failed', seen: others.length * 150, error: { code: 'several' } });
+    for (const id of [companyId, refused!]) expect(JSON.stringify(ended.error)).toContain(`company ${id}`);
+    for (const other of others) expect(await stage.ids(other)).toHaveLength(150);
     // The library allows it again.
     await stage.admin.clearFaults();
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', error: null });
+  });
+
+  test('a wait for each of several connections ends no listing of their company', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const connections = [connectionId];
+    for (let i = 0; i < 6; i++) connections.push((await stage.person(companyId)).connectionId);
+    await stage.admin.addFault({ endpoint: 'assets', companyId, status: 429, retryAfter: 3600 });
+    for (const each of connections) {
+      const id = (await stage.store.syncs.request(each, 'full'))!;
+      await stage.run(each);
+      expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'running' });
+    }
   });
 
   test('after a doubtful listing, accepted missing assets are gone only if the library does not have them', async () => {

@@ -284,6 +284,15 @@ export interface CompanyPosition {
   unreadable?: string[];
   /** How many assets its listing had, and how many pages had no new one. */
   progress?: { assets: number; idlePages: number };
+  waits?: Waits | undefined;
+}
+
+/** Waits in a row that the library has asked for, without a page or another answer in between. `ms`: all together. */
+export interface Waits {
+  count: number;
+  ms: number;
+  /** The last one. */
+  reason: Reason;
 }
 
 export interface Sync {

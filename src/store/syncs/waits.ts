@@ -1,0 +1,32 @@
+import { sql } from 'kysely';
+import type { CompanyPosition, Database, Waits } from '../database/schema.ts';
+import { type Listed, positionOf, underLease } from './lease.ts';
+
+/** Adds a wait that the library has asked for to the position of a company. Returns all since its last progress. @throws LeaseLost */
+export const addWait = (db: Database, listed: Listed, wait: Omit<Waits, 'count'>): Promise<Waits> =>
+  change(db, listed, ({ count, ms } = { count: 0, ms: 0, reason: wait.reason }) => ({
+    count: count + 1,
+    ms: ms + wait.ms,
+    reason: wait.reason,
+  }));
+
+/** The company makes progress, although no page of it is recorded. @throws LeaseLost */
+export const forgetWaits = (db: Database, listed: Listed): Promise<undefined> => change(db, listed, () => undefined);
+
+function change<W extends Waits | undefined>(
+  db: Database,
+  listed: Listed,
+  next: (before: Waits | undefined) => W,
+): Promise<W> {
+  const { sync, companyId } = listed;
+  return underLease(db, listed, async (tx) => {
+    const { rows } = await sql<{ position: CompanyPosition | null }>`
+      SELECT position->${companyId}::text AS position FROM syncs WHERE id = ${sync.id}`.execute(tx);
+    const position = rows[0]?.position ?? {};
+    const waits = next(position.waits);
+    await sql`
+      UPDATE syncs SET position = position || ${positionOf(companyId, { ...position, waits })}
+      WHERE id = ${sync.id}`.execute(tx);
+    return waits;
+  });
+}
