@@ -237,6 +237,6 @@ async function summarize(end: {
   if (summary.new > 0)
     print('asset-mirror verified the length and checksum of each file before it wrote the .asset.json.');
   print(`  ${summary.where}`);
-  if (waiting.length > 0) print(`\n${paint('bold', 'Waiting')}`);
+  if (waiting.length > 0) print(`\n${paint('bold', 'Not mirrored')}`);
   for (const { count, why } of waiting) print(`  ${String(count).padStart(4)}  ${harmless(why)}`);
 }
