@@ -167,7 +167,7 @@ const wrongLength = (expected: number, got: number): Reason => ({
 });
 const wrongContent = (got: string): Reason => ({ code: 'wrong_content', of: 'file', got });
 
-/** Whether the server may have sent a web page instead of the file, as some do for an expired link. Others call all files so. */
+/** Whether the answer may be a web page instead of the file, as for an expired link. Some servers declare every file as text/html. */
 function mayBePage(contentType: string | undefined, { mimeType, download }: AssetDetail): boolean {
   const expected = [mimeType, mime.getType(download?.filename ?? '')];
   const isPage = expected.some((type) => /^(text\/(html|plain)|application\/xhtml\+xml)/i.test(type ?? ''));

@@ -113,7 +113,7 @@ export class LibraryClient {
     if (call.assetType !== undefined) query.set('assetType', call.assetType);
     else if (call.projectId !== undefined) query.set('projectId', call.projectId);
     if (call.cursor !== undefined) query.set('cursor', call.cursor);
-    // Some servers take `+` for itself.
+    // Some servers do not read `+` as a space.
     const path = `/companies/${encodeURIComponent(call.companyId)}/assets?${query.toString().replaceAll('+', '%20')}`;
     const what = `list the assets of company ${call.companyId}`;
     const { value, date = Date.now() } = await this.#getJson(path, what, call, assetsAnswer);

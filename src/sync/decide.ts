@@ -115,7 +115,7 @@ function hasCopy({ state, media, mirroredAt }: KnownAsset): boolean {
   return Boolean(!isMoving && media?.version && mirroredAt);
 }
 
-/** The bucket has this version: perhaps its size was unknown when it was listed, because the library was still processing it. */
+/** The bucket has the listed version. The earlier listing may have had no size, because the library was still processing the file. */
 const isStored = ({ media }: KnownAsset, listed: ListedAsset) => media?.version === versionOf(listed);
 
 /** The stored file stays. An asset that was gone is in the library again. */

@@ -249,7 +249,7 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
 async function isGivenUp(deps: SyncDeps, run: Run, companyId: string, error: unknown): Promise<boolean> {
   if (run.signal.aborted || !(error instanceof RetryLater) || error.reason.code !== 'asked_to_wait') return false;
   const { waitMs: ms, reason } = error;
-  // If it cannot be counted now, the next one is.
+  // If the database fails now, only this wait is not counted.
   const waits = await deps.store.syncs.addWait({ ...run, companyId }, { ms, reason }).catch(() => undefined);
   return waits !== undefined && areTooMany(waits);
 }

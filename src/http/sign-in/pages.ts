@@ -33,7 +33,7 @@ interface TokenForm {
   isWrong: boolean;
 }
 
-/** Without an action, the browser keeps the part of the address that names the view. With a provider, errors have other addresses. */
+/** Without an action, the browser keeps the part of the address that names the view. The provider's error pages need one: they take no form. */
 const tokenForm = ({ base, to, isOnly, isWrong }: TokenForm) => `
 <p>Use the admin token: ADMIN_TOKEN, or the one that was printed at the first start and is in DATA_DIR/admin-token.</p>
 <form method="post"${isOnly ? '' : ` action="${escapeHtml(base)}/sign-in"`}>

@@ -4,9 +4,9 @@ import { type Listed, positionOf, underLease } from './lease.ts';
 
 /** Adds a wait that the library has asked for to the position of a company. Returns all since its last progress. @throws LeaseLost */
 export const addWait = (db: Database, listed: Listed, wait: Omit<Waits, 'count'>): Promise<Waits> =>
-  change(db, listed, ({ count, ms } = { count: 0, ms: 0, reason: wait.reason }) => ({
-    count: count + 1,
-    ms: ms + wait.ms,
+  change(db, listed, (before) => ({
+    count: (before?.count ?? 0) + 1,
+    ms: (before?.ms ?? 0) + wait.ms,
     reason: wait.reason,
   }));
 
