@@ -46,6 +46,23 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${skipped}`, () => {
     await expect.poll(focused).toEqual({ role: 'link', name: 'Skip to the content' });
   });
 
+  test('the dashboard shows the page that was asked for after the sign-in with a wrong and then the right token', async () => {
+    const other = await chrome.createBrowserContext();
+    try {
+      const asked = await other.newPage();
+      asked.setDefaultTimeout(180_000);
+      await asked.goto(`${scene.ground.publicUrl}/#/assurance`);
+      for (const token of ['another', 'the-token-of-the-operators']) {
+        await asked.type('input[name=token]', token);
+        await Promise.all([asked.waitForNavigation(), asked.keyboard.press('Enter')]);
+      }
+      await asked.waitForSelector('#assurance-title');
+      expect(new URL(asked.url()).hash).toBe('#/assurance');
+    } finally {
+      await other.close();
+    }
+  });
+
   test('the dashboard shows Connect first if there is no connection', async () => {
     const stage = await newStage();
     const other = await chrome.createBrowserContext();
