@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { type ServerResponse, STATUS_CODES } from 'node:http';
+import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
@@ -149,9 +149,8 @@ export function invalidAddress({ code }: FastifyError, { id: requestId }: Fastif
 
 /** For input that is not HTTP, or has too many headers. */
 export function invalidHttp(error: Error & { code?: string }, socket: Socket): void {
-  // Never write into a response that has begun.
-  const { _httpMessage: answer } = socket as Socket & { _httpMessage?: ServerResponse | null };
-  if (error.code === 'ECONNRESET' || !socket.writable || answer?.headersSent) return void socket.destroy();
+  // Never write into a response that has begun: only the first answer of a connection is surely not one.
+  if (error.code === 'ECONNRESET' || !socket.writable || socket.bytesWritten > 0) return void socket.destroy();
   const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400;
   const detail = remedies[status] ?? 'This is not a valid HTTP request.';
   const body = JSON.stringify(problemWith(status, codes[status] ?? 'bad_request', detail, { requestId: randomUUID() }));
