@@ -124,7 +124,6 @@ function corrections(longestWaits: LongestWaits) {
           SELECT id FROM webhook_deliveries WHERE state = 'waiting' AND ${isBeyond('waiting_since', 0)})
         FOR UPDATE SKIP LOCKED)`,
     consents: sql`UPDATE consents SET next_at = now() WHERE ${isBeyond('next_at', pause)}`,
-    storeProofs: sql`UPDATE store_proofs SET found_at = now() WHERE ${isBeyond('found_at', 0)}`,
     chores: sql`UPDATE chores SET due_at = ${ahead(chore)} WHERE ${isBeyond('due_at', chore)}`,
   };
 }

@@ -491,23 +491,6 @@ const syncs = `
   CREATE INDEX sightings_by_sync ON sightings (sync_id, company_id);`;
 
 const bucket = `
-  -- The mirror id of the bucket, and the id to give to a bucket without one. Each has at most one row.
-  CREATE TABLE bucket (
-    single boolean PRIMARY KEY DEFAULT true CHECK (single),
-    id text NOT NULL
-  );
-  CREATE TABLE bucket_proposal (
-    single boolean PRIMARY KEY DEFAULT true CHECK (single),
-    id text NOT NULL
-  );
-
-  -- How each object store proves what it has stored, so that not every process tests that again.
-  CREATE TABLE store_proofs (
-    store text PRIMARY KEY,
-    proof text NOT NULL,
-    found_at timestamptz NOT NULL DEFAULT now()
-  );
-
   CREATE TABLE verifications (
     id text PRIMARY KEY,
     -- Null: all of them.
@@ -705,12 +688,6 @@ const operators = `
   CREATE TRIGGER events_tell AFTER INSERT ON events REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT EXECUTE FUNCTION tell_of_events();
 
-  -- The position up to which events have become deliveries. At most one row.
-  CREATE TABLE webhook_cursor (
-    single boolean PRIMARY KEY DEFAULT true CHECK (single),
-    xact xid8 NOT NULL,
-    id bigint NOT NULL
-  );
   CREATE TABLE webhook_endpoints (
     id text PRIMARY KEY,
     -- The beginning of its address: the rest may be a secret.
@@ -756,7 +733,7 @@ const operators = `
     name text PRIMARY KEY,
     due_at timestamptz NOT NULL
   );
-  -- Settings that operators change while processes run. They override the environment.
+  -- Settings that operators change while processes run, which override the environment; and what processes remember.
   CREATE TABLE settings (
     name text PRIMARY KEY,
     value jsonb NOT NULL

@@ -24,10 +24,7 @@ export interface Schema {
   apiTokens: ApiTokenTable;
   events: EventTable;
   assetHistory: HistoryEntry & { id: number; assetId: string };
-  bucket: { id: string };
-  bucketProposal: { id: string };
   settings: { name: string; value: unknown };
-  storeProofs: { store: string; proof: string; foundAt: Generated<Date> };
 }
 
 export type Database = Kysely<Schema>;

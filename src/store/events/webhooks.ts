@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { WebhookKind } from '../../floor/webhook-kinds.ts';
+import { jsonb } from '../database/jsonb.ts';
 import type { Position } from '../database/position.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs, msAgo } from '../database/time.ts';
@@ -18,14 +19,15 @@ export interface Delivery {
   attempts: number;
 }
 
+/** The setting with the position up to which events have become deliveries. */
+const cursor = 'webhook_cursor';
 /** Maximum of events collected at a time. */
 const batch = 1000;
 
 /** From now on each event becomes one delivery per endpoint. If this was begun before, it continues from there. */
 export async function begin(db: Database): Promise<void> {
-  const { xact, id } = await startingPosition(db);
-  await sql`
-    INSERT INTO webhook_cursor (xact, id) VALUES (${xact}::xid8, ${id}) ON CONFLICT DO NOTHING`.execute(db);
+  const position = jsonb(await startingPosition(db));
+  await sql`INSERT INTO settings (name, value) VALUES (${cursor}, ${position}) ON CONFLICT DO NOTHING`.execute(db);
 }
 
 const matches = (filter: keyof EndpointFilters, value: string) => {
@@ -41,10 +43,11 @@ const isFor = sql`w.enabled AND e.kind = ANY(w.kinds) AND ${matches('connectionI
 /** Makes deliveries of new events, unless another process does. True: there may be more. */
 export async function collect(db: Database, giveUpMs: number): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
-    const { rows } = await sql<Position>`
-      SELECT xact::text, id FROM webhook_cursor FOR UPDATE SKIP LOCKED`.execute(tx);
+    const { rows } = await sql<{ value: Position }>`
+      SELECT value FROM settings WHERE name = ${cursor} FOR UPDATE SKIP LOCKED`.execute(tx);
     if (!rows[0]) return false;
-    const from = await startingPosition(tx, rows[0]);
+    const before = rows[0].value;
+    const from = await startingPosition(tx, before);
     const found = await since(tx, from, batch);
     const next = found.at(-1) ?? from;
     if (found.length > 0) {
@@ -56,8 +59,9 @@ export async function collect(db: Database, giveUpMs: number): Promise<boolean> 
         WHERE e.id = ANY(${found.map(({ id }) => id)}::bigint[]) AND e.at > ${msAgo(giveUpMs)}
         ORDER BY e.id FOR KEY SHARE OF e`.execute(tx);
     }
-    if (next.xact !== rows[0].xact || next.id !== rows[0].id) {
-      await sql`UPDATE webhook_cursor SET xact = ${next.xact}::xid8, id = ${next.id}`.execute(tx);
+    if (next.xact !== before.xact || next.id !== before.id) {
+      const position = jsonb({ xact: next.xact, id: next.id });
+      await sql`UPDATE settings SET value = ${position} WHERE name = ${cursor}`.execute(tx);
     }
     return found.length === batch;
   });

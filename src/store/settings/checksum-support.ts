@@ -1,21 +1,16 @@
-import { sql } from 'kysely';
+import { dayMs } from '../../floor/units.ts';
 import type { Database } from '../database/schema.ts';
+import { readSetting, saveSetting } from './settings.ts';
+
+const nameOf = (store: string) => `checksums of ${store}`;
 
 /** How an object store proves what it has stored. Forgotten after a day, because stores and settings change. */
 export async function recall(db: Database, store: string): Promise<string | undefined> {
-  const row = await db
-    .selectFrom('storeProofs')
-    .select('proof')
-    .where('store', '=', store)
-    .where('foundAt', '>', sql<Date>`now() - interval '1 day'`)
-    .executeTakeFirst();
-  return row?.proof;
+  const found = (await readSetting(db, nameOf(store))) as { proof: string; at: number } | undefined;
+  // Also a time in the future is wrong: a clock was ahead.
+  return found && Math.abs(Date.now() - found.at) < dayMs ? found.proof : undefined;
 }
 
 export async function keep(db: Database, store: string, proof: string): Promise<void> {
-  await db
-    .insertInto('storeProofs')
-    .values({ store, proof })
-    .onConflict((it) => it.column('store').doUpdateSet({ proof, foundAt: sql<Date>`now()` }))
-    .execute();
+  await saveSetting(db, nameOf(store), { proof, at: Date.now() });
 }

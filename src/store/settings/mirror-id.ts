@@ -1,10 +1,12 @@
-import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
+import { installation, readSetting, saveSetting } from './settings.ts';
+
+const name = 'mirror_id';
 
 /** The mirror id of the bucket that this database belongs to. Undefined: it has none yet. */
 export async function known(db: Database): Promise<string | undefined> {
-  return (await db.selectFrom('bucket').select('id').executeTakeFirst())?.id;
+  return (await readSetting(db, name)) as string | undefined;
 }
 
 /**
@@ -14,18 +16,13 @@ export async function known(db: Database): Promise<string | undefined> {
 export async function id(db: Database, readOrWrite: (proposed: string) => Promise<string>): Promise<string> {
   const before = await known(db);
   if (before !== undefined) return before;
-  await db
-    .insertInto('bucketProposal')
-    .values({ id: randomUUID() })
-    .onConflict((it) => it.doNothing())
-    .execute();
-  const { id: proposed } = await db.selectFrom('bucketProposal').select('id').executeTakeFirstOrThrow();
+  const proposed = await installation(db);
   return db.transaction().execute(async (tx) => {
     await sql`SELECT pg_advisory_xact_lock(7413)`.execute(tx);
     const settled = await known(tx);
     if (settled !== undefined) return settled;
     const id = await readOrWrite(proposed);
-    await tx.insertInto('bucket').values({ id }).execute();
+    await saveSetting(tx, name, id);
     return id;
   });
 }

@@ -137,7 +137,6 @@ test('times further ahead than anything is planned are corrected; other times an
     `state = 'mirrored', next_at = now(), processing_since = now() + interval '1 h', transcript_deadline = now() + interval '3 h'`,
   );
   await client.query(`UPDATE access SET listed_at = now() + interval '2 h' WHERE connection_id = $1`, [connectionId]);
-  await client.query(`INSERT INTO store_proofs VALUES ('s3://bucket', 'etag', now() + interval '2 h')`);
   await client.query(`INSERT INTO chores VALUES ('uploads', now() + interval '3 days')`);
 
   expect(await store.correctFuture(longestWaits)).toEqual({
@@ -145,7 +144,6 @@ test('times further ahead than anything is planned are corrected; other times an
     access: 1,
     syncs: 1,
     assets: 4,
-    storeProofs: 1,
     chores: 1,
   });
 
