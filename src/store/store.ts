@@ -47,7 +47,11 @@ import * as apiTokens from './operators/api-tokens.ts';
 import * as audit from './operators/audit.ts';
 import * as sessions from './operators/sessions.ts';
 import { prune } from './prune.ts';
-import * as removals from './removals/removals.ts';
+import * as dueRemovals from './removals/due-removals.ts';
+import * as erasures from './removals/erasures.ts';
+import { heldTooLate, hold, holds, isProtected, release } from './removals/holds.ts';
+import * as removing from './removals/remove.ts';
+import { beginErasing, erasedAmong, restoreTombstones, tombstone, tombstones } from './removals/tombstones.ts';
 import * as checksumSupport from './settings/checksum-support.ts';
 import * as chores from './settings/chores.ts';
 import * as bucket from './settings/mirror-id.ts';
@@ -163,6 +167,14 @@ async function now(db: Database): Promise<number> {
 async function check(db: Database): Promise<void> {
   await db.selectNoFrom((e) => e.lit(1).as('one')).execute();
 }
+
+const removals = {
+  ...dueRemovals,
+  ...erasures,
+  ...removing,
+  ...{ hold, holds, release, heldTooLate, isProtected },
+  ...{ beginErasing, erasedAmong, restoreTombstones, tombstone, tombstones },
+};
 
 /** The part of the store that a rebuild uses. */
 const rebuildable = (db: Database) => ({
