@@ -51,16 +51,13 @@ export async function extendLocks(deps: Deps): Promise<number> {
   const ms = lock!.ms / 2;
   const { keepVersions: keepMs } = deps.config;
   const of = { limit: pageSize, ms, keepMs };
-  const media =
-    (await extendAll(deps, (after?: Ending) => retention.endingLocks({ ...of, after }), retention.saveLocks)) +
-    (await extendAll(deps, (after?: LockedMedia) => retention.unknownLocks({ ...of, after }), retention.saveLocks));
-  const next = (after?: LockedVersion) => retention.versionLocks({ ...of, after });
-  const versions = await extendAll(deps, next, retention.saveVersionLocks);
+  const nextMedia = (after?: LockedMedia) => retention.mediaLocks({ ...of, after });
+  const media = await extendAll(deps, nextMedia, retention.saveLocks);
+  const nextVersions = (after?: LockedVersion) => retention.versionLocks({ ...of, after });
+  const versions = await extendAll(deps, nextVersions, retention.saveVersionLocks);
   if (media + versions > 0) deps.log.info({ event: 'lock.extended', assets: media, versions }, 'locks extended');
   return media + versions;
 }
-
-type Ending = LockedMedia & { until: Date };
 
 async function extendAll<T extends Lockable>(
   { storage, metrics, log, signal }: Deps,

@@ -25,8 +25,6 @@ interface Page<T> {
   limit: number;
 }
 
-const isLockable = sql`state <> 'gone' AND media IS NOT NULL`;
-
 /** Locks that are forgotten with one statement. All of a million would take longer than a query may. */
 const forgottenAtOnce = 10_000;
 
@@ -45,27 +43,16 @@ export async function saveLockedBucket(db: Database, bucket: string): Promise<vo
   await saveSetting(db, name, bucket);
 }
 
-/**
- * Media of the library's assets whose lock ends within `ms`: a page after `after`, ordered by the end of the lock. The
- * conditions are those of the index `assets_retained`.
- */
-export async function endingLocks(
+/** Media of the library's assets whose lock is not known, or ends within `ms`. */
+export async function mediaLocks(
   db: Database,
-  { after, ms, limit }: Page<{ until: Date; id: string }> & { ms: number },
-) {
-  const { rows } = await sql<LockedMedia & { until: Date }>`
-    SELECT id, lease, media->>'key' AS key, retained_until AS until FROM assets
-    WHERE retained_until IS NOT NULL AND ${isLockable} AND retained_until < ${inMs(ms)}
-      ${after ? sql`AND (retained_until, id) > (${after.until}, ${after.id})` : sql``}
-    ORDER BY retained_until, id LIMIT ${limit}`.execute(db);
-  return rows;
-}
-
-/** Media of the library's assets whose lock is not known: a page in the order of ids. */
-export async function unknownLocks(db: Database, { after, limit }: Page<{ id: string }>): Promise<LockedMedia[]> {
+  { after, ms, limit }: Page<Pick<LockedMedia, 'id'>> & { ms: number },
+): Promise<LockedMedia[]> {
   const { rows } = await sql<LockedMedia>`
     SELECT id, lease, media->>'key' AS key FROM assets
-    WHERE id > ${after?.id ?? ''} AND retained_until IS NULL AND ${isLockable} ORDER BY id LIMIT ${limit}`.execute(db);
+    WHERE id > ${after?.id ?? ''} AND state <> 'gone' AND media IS NOT NULL
+      AND coalesce(retained_until, '-infinity') < ${inMs(ms)}
+    ORDER BY id LIMIT ${limit}`.execute(db);
   return rows;
 }
 

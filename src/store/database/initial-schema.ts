@@ -175,7 +175,6 @@ const assets = `
   CREATE INDEX assets_not_mirrored ON assets (state, id) WHERE state <> 'mirrored';
   CREATE INDEX assets_skipped ON assets (company_id, id) WHERE skipped;
   CREATE INDEX assets_gone ON assets (gone_at, id) WHERE state = 'gone';
-  CREATE INDEX assets_retained ON assets (retained_until, id) WHERE retained_until IS NOT NULL AND state <> 'gone';
   -- The scrub reads the longest unverified file next.
   CREATE INDEX assets_to_verify ON assets ((coalesce(verified_at, mirrored_at)))
     WHERE state IN ('mirrored', 'gone') AND media IS NOT NULL AND unverifiable_at IS NULL;
