@@ -98,7 +98,7 @@ async function lostCompanies(tx: Database, id: string): Promise<Map<string, Date
 async function gain(tx: Database, id: string, companyIds: string[]): Promise<string[]> {
   const { rows } = await sql<{ companyId: string }>`
     INSERT INTO access (connection_id, company_id) SELECT ${id}, unnest(${companyIds}::text[])
-    ON CONFLICT (connection_id, company_id) DO UPDATE SET lost_at = NULL, gained_at = now()
+    ON CONFLICT (connection_id, company_id) DO UPDATE SET lost_at = NULL
       WHERE access.lost_at IS NOT NULL
     RETURNING company_id`.execute(tx);
   return rows.map(({ companyId }) => companyId);

@@ -56,7 +56,6 @@ const connections = `
     high_water_mark bigint,
     -- Changes that are held until an operator accepts them, by kind: how many, of how many, a sample, and since when.
     held jsonb NOT NULL DEFAULT '{}',
-    gained_at timestamptz NOT NULL DEFAULT now(),
     lost_at timestamptz,
     -- When a full sync last listed the company to its end.
     listed_at timestamptz,

@@ -66,19 +66,13 @@ async function reportCaughtUp(tx: Database, connectionId: string, last: Date): P
  */
 async function writeEnd(tx: Database, sync: Sync, { owner }: SyncLease, { status, error, held = null }: SyncOutcome) {
   const { connectionId } = sync;
-  // A sync of one company is one of everything if the connection could read only that one.
-  const fullOfEverything = sql`mode = 'full' AND (${syncLimits} = '{}' OR ${syncLimits} = (
-      SELECT jsonb_build_object('companyId', min(company_id)) FROM access
-      WHERE connection_id = ${connectionId} AND gained_at <= coalesce(finished_at, now())
-        AND (lost_at IS NULL OR lost_at > coalesce(finished_at, now()))
-      HAVING count(*) = 1))`;
   const errorOfLastFull = sql`(
     SELECT error FROM syncs
-    WHERE connection_id = ${connectionId} AND ${fullOfEverything} AND finished_at IS NOT NULL
+    WHERE connection_id = ${connectionId} AND mode = 'full' AND ${syncLimits} = '{}' AND finished_at IS NOT NULL
       AND finished_at >= (SELECT connected_at FROM connections WHERE id = ${connectionId})
     ORDER BY finished_at DESC LIMIT 1)`;
-  const errorAfterFull = sql`CASE WHEN EXISTS (SELECT FROM syncs WHERE id = ${sync.id} AND ${fullOfEverything}) THEN NULL ELSE ${errorOfLastFull} END`;
-  const lastError = error !== null ? jsonb(error) : sync.mode === 'full' ? errorAfterFull : errorOfLastFull;
+  const isFullOfEverything = sync.mode === 'full' && isUnlimited(sync);
+  const lastError = error !== null || isFullOfEverything ? jsonb(error) : errorOfLastFull;
   // A sync requested at this moment finds the lease released, or the dispatcher starts it.
   const { rows } = await sql<EndedSync & { lastSyncAt: Date | null; connectedAt: Date }>`
     WITH before AS (
