@@ -1,15 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import {
-  CompiledQuery,
-  type DatabaseConnection,
-  type Driver,
-  Kysely,
-  PostgresDialect,
-  PostgresDriver,
-  type QueryResult,
-  sql,
-  type TransactionSettings,
-} from 'kysely';
+import { Kysely, PostgresDialect, type PostgresPool, sql } from 'kysely';
 import type pg from 'pg';
 import type { Log } from '../../floor/log.ts';
 import { openPool, plugins } from '../database/database.ts';
@@ -34,7 +24,10 @@ export async function openScratch(db: Database, options: { url: string; log: Log
   const schema = `${await prefixOf(db)}${randomBytes(4).toString('hex')}`;
   await sql`CREATE SCHEMA ${sql.id(schema)}`.execute(db);
   const pool = openPool(options, { max: 2, query_timeout: 300_000, application_name: 'asset-mirror drill' });
-  const scratch: Database = new Kysely<Schema>({ dialect: new ScratchDialect(pool, schema), plugins });
+  const scratch: Database = new Kysely<Schema>({
+    dialect: new PostgresDialect({ pool: seeingOnly(schema, pool) }),
+    plugins,
+  });
   const close = async () => {
     await scratch.destroy();
     await dropSchema(db, schema);
@@ -80,84 +73,37 @@ async function createTables(scratch: Database): Promise<void> {
   });
 }
 
-class ScratchDialect extends PostgresDialect {
-  readonly #pool: pg.Pool;
-  readonly #schema: string;
-
-  constructor(pool: pg.Pool, schema: string) {
-    super({ pool });
-    this.#pool = pool;
-    this.#schema = schema;
-  }
-
-  override createDriver(): Driver {
-    return new ScratchDriver(new PostgresDriver({ pool: this.#pool }), this.#schema);
-  }
-}
-
 /**
  * Each statement is in a transaction that sees only the schema. A setting of the session would not do: behind a pooler, the next
  * statement may run in another session, and change the tables of the service.
  */
-class ScratchDriver implements Driver {
-  readonly #inner: Driver;
-  readonly #enter: CompiledQuery;
-
-  constructor(inner: Driver, schema: string) {
-    this.#inner = inner;
-    this.#enter = CompiledQuery.raw(`SET LOCAL search_path TO "${schema}"`);
-  }
-
-  init = () => this.#inner.init();
-  destroy = () => this.#inner.destroy();
-  acquireConnection = async () => new ScratchConnection(await this.#inner.acquireConnection(), this);
-  releaseConnection = (connection: DatabaseConnection) => this.#inner.releaseConnection(innerOf(connection));
-
-  async beginTransaction(connection: DatabaseConnection, settings: TransactionSettings): Promise<void> {
-    const inner = innerOf(connection);
-    await this.#inner.beginTransaction(inner, settings);
-    await inner.executeQuery(this.#enter);
-    (connection as ScratchConnection).inTransaction = true;
-  }
-
-  async commitTransaction(connection: DatabaseConnection): Promise<void> {
-    (connection as ScratchConnection).inTransaction = false;
-    await this.#inner.commitTransaction(innerOf(connection));
-  }
-
-  async rollbackTransaction(connection: DatabaseConnection): Promise<void> {
-    (connection as ScratchConnection).inTransaction = false;
-    await this.#inner.rollbackTransaction(innerOf(connection));
-  }
-}
-
-class ScratchConnection implements DatabaseConnection {
-  readonly inner: DatabaseConnection;
-  inTransaction = false;
-  readonly #driver: Driver;
-
-  constructor(inner: DatabaseConnection, driver: Driver) {
-    this.inner = inner;
-    this.#driver = driver;
-  }
-
-  async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
-    if (this.inTransaction) return this.inner.executeQuery<R>(query);
-    await this.#driver.beginTransaction(this, {});
-    try {
-      const result = await this.inner.executeQuery<R>(query);
-      await this.#driver.commitTransaction(this);
-      return result;
-    } catch (error) {
-      await this.#driver.rollbackTransaction(this).catch(() => {});
-      throw error;
+const seeingOnly = (schema: string, pool: pg.Pool): PostgresPool => ({
+  options: {},
+  end: () => pool.end(),
+  async connect() {
+    const client = await pool.connect();
+    let isInTransaction = false;
+    async function query(text: string, values?: unknown[]): Promise<pg.QueryResult> {
+      if (/^(begin|start transaction)/.test(text)) {
+        const begun = await client.query(text);
+        await client.query(`SET LOCAL search_path TO "${schema}"`);
+        isInTransaction = true;
+        return begun;
+      }
+      if (isInTransaction) {
+        isInTransaction = text !== 'commit' && text !== 'rollback';
+        return client.query(text, values);
+      }
+      await query('begin');
+      try {
+        const result = await query(text, values);
+        await query('commit');
+        return result;
+      } catch (error) {
+        await query('rollback').catch(() => {});
+        throw error;
+      }
     }
-  }
-
-  // biome-ignore lint/correctness/useYield: the interface wants it, and nothing of a drill is streamed
-  async *streamQuery<R>(): AsyncIterableIterator<QueryResult<R>> {
-    throw new Error('a scratch schema has no streams');
-  }
-}
-
-const innerOf = (connection: DatabaseConnection) => (connection as ScratchConnection).inner;
+    return { query: query as never, release: (destroy) => client.release(destroy) };
+  },
+});
