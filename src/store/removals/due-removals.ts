@@ -1,12 +1,11 @@
 import { type RawBuilder, sql } from 'kysely';
 import { type HeldChanges, sampleSize } from '../../floor/held-changes.ts';
+import { dayMs } from '../../floor/units.ts';
 import { renewElsewhere } from '../changes/changes.ts';
 import { setHeld } from '../companies/held-changes.ts';
 import type { Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';
 import { protectedByHold } from './holds.ts';
-
-const day = 86_400_000;
 
 /** Assets that were gone before a time, and may be removed. Written like the index `assets_gone`, which it uses. */
 const goneBefore = (time: RawBuilder<unknown>): RawBuilder<boolean> => sql`
@@ -18,7 +17,7 @@ const goneBefore = (time: RawBuilder<unknown>): RawBuilder<boolean> => sql`
  */
 const listedLately = sql`EXISTS (
   SELECT FROM access x JOIN connections r ON r.id = x.connection_id AND r.status = 'active'
-  WHERE (x.connection_id, x.company_id) = (a.connection_id, a.company_id) AND x.lost_at IS NULL AND x.listed_at > ${msAgo(day)})`;
+  WHERE (x.connection_id, x.company_id) = (a.connection_id, a.company_id) AND x.lost_at IS NULL AND x.listed_at > ${msAgo(dayMs)})`;
 
 /** An operator has accepted the removal. */
 const accepted = sql`coalesce(a.gone_at <= c.removal_accepted_before, false)`;
@@ -51,7 +50,7 @@ export async function companiesDue(db: Database, retentionMs: number): Promise<D
       WHERE x.company_id = d.company_id
       ORDER BY (c.status <> 'disconnected' AND x.lost_at IS NULL) DESC, c.connected_at, c.id LIMIT 1
     ) AS r CROSS JOIN LATERAL (
-      SELECT count(*) AS today FROM events e WHERE e.kind = 'asset.removed' AND e.at > ${msAgo(day)}
+      SELECT count(*) AS today FROM events e WHERE e.kind = 'asset.removed' AND e.at > ${msAgo(dayMs)}
         AND e.data->>'companyId' = d.company_id AND NOT e.data ? 'accepted'
     ) AS t CROSS JOIN LATERAL (
       SELECT count(*) AS mirrored FROM assets WHERE company_id = d.company_id AND media IS NOT NULL
