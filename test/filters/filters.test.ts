@@ -4,7 +4,6 @@ import {
   type Choice,
   type Filters,
   filtersOf,
-  isWider,
   type Selectable,
   skippedBy,
   skipsCompany,
@@ -130,18 +129,6 @@ describe('filters of any content', () => {
         expect(wants({ include: none, exclude }, asset)).toBe(!named);
       }),
     );
-  });
-
-  test('filters that are not wider add no asset that was skipped', () => {
-    fc.assert(
-      fc.property(selections, selections, assets, (before, after, asset) => {
-        if (!isWider(before, after) && wants(after, asset)) expect(wants(before, asset)).toBe(true);
-      }),
-      { numRuns: 1000 },
-    );
-    expect(isWider(select({}), select({}))).toBe(false);
-    expect(isWider(select({ assetTypes: ['videos'] }), select({}))).toBe(true);
-    expect(isWider(select({}), select({ assetTypes: ['videos'] }))).toBe(false);
   });
 
   test('no asset of a skipped company is mirrored', () => {

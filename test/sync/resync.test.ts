@@ -129,10 +129,7 @@ describe('a resync by an operator', () => {
 
     await stage.admin.addFault({ endpoint: 'assets', companyId: b.companyId, status: 404 });
     const skipsA = { exclude: { companyIds: [a.companyId] } };
-    await stage.store.connections.changeSettings(both.connectionId, {}, () => ({
-      settings: skipsA,
-      applyFilters: false,
-    }));
+    await stage.store.connections.changeSettings(both.connectionId, {}, () => ({ settings: skipsA }));
     expect(await stage.sync(both.connectionId, 'full', { projectId })).toMatchObject({ status: 'failed' });
   });
 
