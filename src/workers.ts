@@ -150,8 +150,7 @@ export function mirrorDeps(
 function syncDeps(context: Context, withToken: Access, onWork: () => void): SyncDeps {
   const { config } = context;
   const kept = { transcripts: config.transcripts.mirror, thumbnails: config.thumbnails.mirror };
-  const own = { withToken, endless: new Set<string>(), onWork };
-  return { ...config, ...context, ...kept, ...own, overlap: config.sync.overlap };
+  return { ...config, ...context, ...kept, withToken, onWork, overlap: config.sync.overlap };
 }
 
 /** A drill uses none of this process's clients and keys: it reads the settings again, as a process that recovers would. */

@@ -25,10 +25,6 @@ export interface SyncDeps {
   transcripts: boolean;
   /** Whether thumbnails are mirrored. */
   thumbnails: boolean;
-  /** Companies whose last listing did not end: incremental syncs give up the next one after a few pages. */
-  endless: Set<string>;
-  /** A listing is given up after this many pages without a new asset; the default is in follow-cursors.ts. */
-  idlePages?: number;
   /** Called when assets have become due. */
   onWork: () => void;
 }

@@ -15,8 +15,6 @@ import { interruptListing, isResumable, type Problems } from './problems.ts';
 
 /** Maximum of unreadable items that are tracked. With more, none of them counts as repaired. */
 const mostUnreadable = 1000;
-/** Maximum of pages in a row without a new asset, if the last listing of the company did not end. */
-const mostIdlePagesAgain = 10;
 /** Statuses with which a library may refuse a cursor. */
 const cursorRefused = new Set([400, 404, 410, 422]);
 
@@ -55,12 +53,7 @@ export async function listCompany(
 }
 
 /** The state of a listing: new, or that of the run that was interrupted. */
-function openListing(
-  { overlap, endless, idlePages }: SyncDeps,
-  { sync }: Run,
-  company: ReadableCompany,
-  start: CompanyPosition,
-) {
+function openListing({ overlap }: SyncDeps, { sync }: Run, company: ReadableCompany, start: CompanyPosition) {
   const { scope } = sync;
   const full = sync.mode === 'full';
   // `since` is strict, so even without an overlap the millisecond of the high-water mark is listed once more.
@@ -77,8 +70,7 @@ function openListing(
     unfiltered,
     reconciles: full && unfiltered,
     isResumed: resumed !== undefined,
-    // The newest assets come first, so a few pages suffice to find new ones. Full syncs try all pages.
-    cursors: followCursors(what, resumed?.progress, endless.has(company.id) && !full ? mostIdlePagesAgain : idlePages),
+    cursors: followCursors(what, resumed?.progress),
     /** Pages that were read. */
     pages: 0,
     cursor: resumed?.cursor ?? undefined,

@@ -12,7 +12,6 @@ import type { ReadableCompany } from '../store/companies/readable-companies.ts';
 import type { Waits } from '../store/database/schema.ts';
 import { span, traceHere } from '../tracing/tracing.ts';
 import type { Run, SyncDeps } from './deps.ts';
-import { EndlessListing } from './follow-cursors.ts';
 import { listCompany } from './list-company.ts';
 import { interruptListing, isResumable, ListingInterrupted, Problems, stopsRun } from './problems.ts';
 import { requestAssets } from './request-assets.ts';
@@ -221,7 +220,6 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
       // An earlier run of this sync gave it up, and then had to wait for another company.
       if (waits && areTooMany(waits)) throw new KnownError(waits.reason);
       await listCompany(deps, stoppable, company, sync.position[company.id]);
-      deps.endless.delete(company.id);
     } catch (error) {
       if (stopsRun(error, stoppable.signal) && !(await isGivenUp(deps, stoppable, company.id, error))) {
         stopping.abort(error);
@@ -231,7 +229,6 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
         interrupted = error;
         return;
       }
-      if (error instanceof EndlessListing) deps.endless.add(company.id);
       if (searching && error instanceof HttpError && error.status < 500) {
         withoutProject++;
         if (isFound || withoutProject < listed.length) return;

@@ -11,7 +11,6 @@ export const syncDepsOf = (own: Pick<SyncDeps, Own>): SyncDeps => ({
   filters: { includeTypes: [], excludeTypes: [] },
   transcripts: true,
   thumbnails: true,
-  endless: new Set(),
   metrics: createMetrics(),
   onWork: () => {},
 });
