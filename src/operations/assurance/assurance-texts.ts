@@ -11,9 +11,7 @@ interface Answers {
   onlyInLibrary: { assets: number; bytes: number; unknownSize: number };
   freshness: { connections: number; late: number };
   findings: { objects: number; oldest: string | null };
-  verification: z.infer<typeof scrubStatus> & {
-    results: { since: string; verified: number; found: number; repaired: number };
-  };
+  verification: z.infer<typeof scrubStatus>;
   inventory: { number: number; day: string; keyId: string | null; inBucket: (typeof inBucketStates)[number] } | null;
   drill: (z.infer<typeof drillSummary> & { ok: boolean }) | null;
 }
@@ -65,19 +63,13 @@ function freshnessText({ connections, late }: Answers['freshness']): string {
 }
 
 function verificationText(verification: Answers['verification'], findings: Answers['findings']): string {
-  const { cycle, onTime, unverifiable, results } = verification;
+  const { cycle, onTime, unverifiable } = verification;
   const text = [
     ...(findings.objects > 0 ? [`${foundText(findings)} since ${findings.oldest?.slice(0, 10)}`] : []),
     scrubText(cycle, onTime),
-    resultsText(results),
     ...(unverifiable > 0 ? [`${counted(unverifiable, 'file')} cannot be verified`] : []),
   ].join('; ');
   return `${text[0]?.toUpperCase()}${text.slice(1)}`;
-}
-
-function resultsText({ since, verified, found, repaired }: Answers['verification']['results']): string {
-  const damage = found > 0 ? `${counted(found, 'object')} damaged, ${number(repaired)} repaired` : 'no damage found';
-  return `since ${since.slice(0, 10)}: ${counted(verified, 'file')} intact when stored or read back, ${damage}`;
 }
 
 function scrubText(cycle: number | null, onTime: boolean | null): string {

@@ -3,7 +3,6 @@ import { dayMs } from '../../floor/units.ts';
 import { version } from '../../floor/version.ts';
 import { manifestKey } from '../../storage/keys.ts';
 import { assetStates, byState, expectedOf } from '../../store/counts/states.ts';
-import { remembered } from '../../store/prune.ts';
 import type { Missing } from '../../store/verifications/assurance.ts';
 import { existingConnection } from '../connections/connections.ts';
 import type { OperationsDeps } from '../deps.ts';
@@ -74,15 +73,7 @@ export const assuranceAnswer = z
       newestSync: time.nullable(),
       oldestSync: time.nullable().describe('The earliest `lastSyncAt` of the active connections.'),
     }),
-    verification: scrubStatus.extend({
-      ok,
-      results: z.object({
-        since: time,
-        verified: count.describe('Files that were intact when they were read back or stored since then.'),
-        found: count.describe('Objects that were found missing, different or unreadable since then.'),
-        repaired: count.describe('Those of them that were repaired, or found intact later.'),
-      }),
-    }),
+    verification: scrubStatus.extend({ ok }),
     inventory: z
       .object({
         ok,
@@ -119,12 +110,10 @@ export async function assuranceOf(deps: Deps, connectionId: string | undefined):
   const { store, storage } = deps;
   if (connectionId !== undefined) await existingConnection(store, connectionId);
   const at = await store.now();
-  const since = await store.assurance.knownSince(remembered.events * dayMs);
-  const [counted, missing, found, verified, freshness, scrub, inventory, drill, mirrorId] = await Promise.all([
+  const [counted, missing, found, freshness, scrub, inventory, drill, mirrorId] = await Promise.all([
     connectionId === undefined ? store.counts.totals() : store.counts.byConnection([connectionId]),
     store.assurance.notMirrored(connectionId),
-    store.assurance.findings({ since, connectionId }),
-    store.assurance.verifiedSince({ since, connectionId }),
+    store.assurance.findings(connectionId),
     store.connections.freshness(deps.sync.interval, connectionId),
     scrubOf(deps, connectionId, at),
     inventoryOf(deps, at),
@@ -166,7 +155,6 @@ export async function assuranceOf(deps: Deps, connectionId: string | undefined):
     verification: {
       ...scrub,
       ok: scrub.onTime === true && scrub.unverifiable === 0 && found.objects === 0,
-      results: { since: since.toISOString(), verified, found: found.found, repaired: found.repaired },
     },
     inventory,
     drill: drill

@@ -44,25 +44,6 @@ export async function verification(db: Database, connectionId: string) {
   return rows[0]!;
 }
 
-/** The start of the last `ms`, or of this database, if that is later: a rebuilt one does not know what was found before. */
-export async function knownSince(db: Database, ms: number): Promise<Date> {
-  const { rows } = await sql<{ since: Date }>`
-    SELECT greatest(${msAgo(ms)}, (SELECT began_at FROM change_feed)) AS since`.execute(db);
-  return rows[0]!.since;
-}
-
-/** How many files were read back, or stored, and were intact since then. */
-export async function verifiedSince(
-  db: Database,
-  { since, connectionId }: { since: Date; connectionId: Scope },
-): Promise<number> {
-  const { rows } = await sql<{ count: number }>`
-    SELECT count(*) AS count FROM assets
-    WHERE state IN ('mirrored', 'gone') AND media IS NOT NULL AND unverifiable_at IS NULL
-      AND coalesce(verified_at, mirrored_at) >= ${since} AND ${within(connectionId)}`.execute(db);
-  return rows[0]!.count;
-}
-
 /** When the mirror began, as far as the database knows. Undefined: it has neither connections nor copies. */
 export async function begunAt(db: Database): Promise<Date | undefined> {
   const { rows } = await sql<{ at: Date | null }>`

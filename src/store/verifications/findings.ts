@@ -25,9 +25,6 @@ export interface Findings {
   oldest: Date | null;
   /** Some of them, the newest first. */
   examples: OpenFinding[];
-  /** Objects with a finding since `since`, and how many of these were repaired since, or found intact again. */
-  found: number;
-  repaired: number;
 }
 
 /** All findings that are kept: lines of verifications, and events of the scrub. Events do not say how an object is repaired. */
@@ -91,20 +88,15 @@ export async function findingsOfAsset(db: Database, id: string): Promise<OpenFin
 }
 
 /** Objects that are known to be wrong in the bucket, of one connection or of all (undefined). */
-export async function findings(
-  db: Database,
-  { since, connectionId }: { since: Date; connectionId: string | undefined },
-): Promise<Findings> {
+export async function findings(db: Database, connectionId: string | undefined): Promise<Findings> {
   const scope = connectionId === undefined ? sql`true` : sql`a.connection_id = ${connectionId}`;
   const { rows } = await sql<Findings>`
     ${objectsOf(scope)}
-    SELECT count(*) FILTER (WHERE is_open) AS objects, count(DISTINCT asset_id) FILTER (WHERE is_open) AS assets,
-      min(first_at) FILTER (WHERE is_open) AS oldest,
-      count(*) FILTER (WHERE at >= ${since}) AS found, count(*) FILTER (WHERE at >= ${since} AND NOT is_open) AS repaired,
+    SELECT count(*) AS objects, count(DISTINCT asset_id) AS assets, min(first_at) AS oldest,
       (SELECT coalesce(jsonb_agg(jsonb_build_object('assetId', asset_id, 'key', key, 'reason', reason, 'at', at,
           'verificationId', verification_id)), '[]')
         FROM (SELECT * FROM objects WHERE is_open ORDER BY at DESC, key LIMIT ${mostExamples}) AS newest) AS examples
-    FROM objects`.execute(db);
+    FROM objects WHERE is_open`.execute(db);
   const { examples, ...counts } = rows[0]!;
   return { ...counts, examples: examples.map(({ at, ...example }) => ({ ...example, at: new Date(at) })) };
 }
