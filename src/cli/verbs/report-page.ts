@@ -76,55 +76,19 @@ const table = (heads: string[], rows: string[][]) =>
     )
     .join('')}</tbody></table>`;
 /** `problem`: what is known to be wrong. */
-const mark = (ok: boolean, problem?: string | false) =>
+const mark = (ok: boolean, problem: string | null) =>
   ok ? '<i class="good">Good</i>' : problem ? `<i class="bad">${problem}</i>` : '<i class="check">Check</i>';
 
-const lost = { same: false, missing: 'Missing', different: 'Differs', unknown: false } as const;
-
-function stateNow({ now, connection }: MonthReport): string {
-  const { completeness, findings, onlyInLibrary, freshness, verification, inventory, drill, texts } = now;
-  const row = (question: string, state: string, text: string, time: string | null, note = '') => [
-    question,
-    state,
-    sentence(text),
-    `${at(time)}${time && note ? `<br>${note}` : ''}`,
-  ];
-  const damaged = findings.objects > 0 && 'Damaged';
-  const found = onlyInLibrary.since === null ? '' : 'the oldest of them was found';
-  return `<section><h2>The state on ${at(now.at)}</h2>${table(
+const stateNow = ({ now, connection }: MonthReport) =>
+  `<section><h2>The state on ${at(now.at)}</h2>${table(
     ['Question', 'State', 'Answer', 'As of'],
-    [
-      row('Is it complete?', mark(completeness.ok, damaged), texts.completeness, now.at),
-      row(
-        'What is only in the library?',
-        mark(onlyInLibrary.ok),
-        texts.onlyInLibrary,
-        onlyInLibrary.since ?? now.at,
-        found,
-      ),
-      row('Is it fresh?', mark(freshness.ok), texts.freshness, freshness.newestSync, 'the newest sync'),
-      row(
-        'Is it intact?',
-        mark(verification.ok, damaged),
-        texts.verification,
-        verification.oldest,
-        'the oldest verification of a file',
-      ),
-      row(
-        'Is it proven?',
-        mark(inventory?.ok ?? false, lost[inventory?.inBucket ?? 'unknown']),
-        texts.inventory,
-        inventory?.writtenAt ?? null,
-      ),
-      row(
-        'Can it be recovered?',
-        mark(drill?.ok ?? false, drill?.status === 'failed' && 'Failed'),
-        texts.drill,
-        drill?.finishedAt ?? null,
-      ),
-    ],
+    now.questions.map(({ question, ok, problem, text, at: time, note }) => [
+      question,
+      mark(ok, problem),
+      sentence(text),
+      `${at(time)}${note ? `<br>${note}` : ''}`,
+    ]),
   )}${connection ? '<p>Inventory and restore drill are of the whole mirror.</p>' : ''}</section>`;
-}
 
 function findings({ now: { findings: found } }: MonthReport): string {
   if (found.objects === 0) return '';

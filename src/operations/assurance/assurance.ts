@@ -7,7 +7,7 @@ import type { Missing } from '../../store/verifications/assurance.ts';
 import { existingConnection } from '../connections/connections.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { count, isoTimes, reasonAnswer, shownReason, text, time, withText } from '../fields.ts';
-import { textsOf } from './assurance-texts.ts';
+import { question, questionsOf } from './assurance-questions.ts';
 import { drillSummary, drillSummaryOf } from './drills.ts';
 import { inBucketStates, manifestInBucket } from './manifest-in-bucket.ts';
 import { scrubStatus, scrubStatusOf } from './scrub.ts';
@@ -70,7 +70,6 @@ export const assuranceAnswer = z
       ok,
       connections: count.describe('Active connections.'),
       late: count,
-      newestSync: time.nullable(),
       oldestSync: time.nullable().describe('The earliest `lastSyncAt` of the active connections.'),
     }),
     verification: scrubStatus.extend({ ok }),
@@ -89,16 +88,7 @@ export const assuranceAnswer = z
       })
       .nullable(),
     drill: drillSummary.extend({ ok }).nullable().describe('The last one that ended.'),
-    texts: z
-      .object({
-        completeness: z.string(),
-        onlyInLibrary: z.string(),
-        freshness: z.string(),
-        verification: z.string(),
-        inventory: z.string(),
-        drill: z.string(),
-      })
-      .describe('The six answers as sentences. They may change.'),
+    questions: z.array(question).describe('The six answers in words.'),
   })
   .meta({ id: 'Assurance' });
 export type Assurance = z.infer<typeof assuranceAnswer>;
@@ -164,7 +154,7 @@ export async function assuranceOf(deps: Deps, connectionId: string | undefined):
         }
       : null,
   };
-  return { ...answers, texts: textsOf(answers, deps.drillInterval) };
+  return { ...answers, questions: questionsOf(answers, deps.drillInterval) };
 }
 
 function onlyInLibrary(missing: Missing[], connections: number): Assurance['onlyInLibrary'] {

@@ -41,9 +41,9 @@ export async function late(db: Database, defaultInterval: number): Promise<strin
 /** When active connections were last synced, and how many are late. `connectionId`: only this one. */
 export async function freshness(db: Database, defaultInterval: number, connectionId?: string) {
   const one = connectionId === undefined ? sql`true` : sql`id = ${connectionId}`;
-  const { rows } = await sql<{ connections: number; late: number; newestSync: Date | null; oldestSync: Date | null }>`
+  const { rows } = await sql<{ connections: number; late: number; oldestSync: Date | null }>`
     SELECT count(*) AS connections, count(*) FILTER (WHERE ${isLateAt(defaultInterval)}) AS late,
-      max(last_sync_at) AS newest_sync, min(last_sync_at) AS oldest_sync
+      min(last_sync_at) AS oldest_sync
     FROM connections WHERE status = 'active' AND ${one}`.execute(db);
   return rows[0]!;
 }

@@ -56,78 +56,31 @@ const zone = new Intl.DateTimeFormat('en', { timeZoneName: 'short' })
   .find(({ type }) => type === 'timeZoneName')?.value;
 
 /** @param {Assurance} of */
-const summary = ({ completeness, findings, onlyInLibrary, freshness, verification, inventory, drill, texts, at }) => {
-  const foundBy = findings.examples.find(({ verificationId }) => verificationId !== null)?.verificationId;
-  return html`<table role="table" class="cards assurance">
+const summary = (of) => html`<table role="table" class="cards assurance">
   ${head('Question', 'Answer', 'As of', 'Evidence')}
-  <tbody role="rowgroup">
-    ${row({
-      question: 'Is it complete?',
-      ok: completeness.ok,
-      problem: findings.objects > 0 && 'Damaged',
-      answer: texts.completeness,
-      at,
-      evidence: findings.objects > 0 ? below('findings', 'Findings') : html`<a href="#/assets">Assets</a>`,
-    })}
-    ${row({
-      question: 'What is only in the library?',
-      ok: onlyInLibrary.ok,
-      answer: texts.onlyInLibrary,
-      at: onlyInLibrary.since ?? at,
-      note: onlyInLibrary.since ? 'when the oldest of them was found' : undefined,
-      evidence: onlyInLibrary.ok ? html`<a href="#/activity">Activity</a>` : below('missing', 'Reasons'),
-    })}
-    ${row({
-      question: 'Is it fresh?',
-      ok: freshness.ok,
-      answer: texts.freshness,
-      at: freshness.newestSync,
-      note:
-        freshness.oldestSync && freshness.connections > 1
-          ? `newest sync; the oldest: ${when(freshness.oldestSync)}`
-          : 'newest sync',
-      evidence: html`<a href="#/">Connections</a>`,
-    })}
-    ${row({
-      question: 'Is it intact?',
-      ok: verification.ok,
-      problem: findings.objects > 0 && 'Damaged',
-      answer: texts.verification,
-      at: verification.oldest,
-      note: 'oldest verification of a file',
-      evidence: foundBy
-        ? html`<a href="#/verify/${foundBy}">Verification</a>`
-        : html`<a href="#/verify">Verifications</a>`,
-    })}
-    ${row({
-      question: 'Is it proven?',
-      ok: inventory?.ok ?? false,
-      problem: inventory !== null && lost[inventory.inBucket],
-      answer: texts.inventory,
-      at: inventory?.writtenAt ?? null,
-      evidence: inventory ? below('inventory', 'Manifest') : nothing,
-    })}
-    ${row({
-      question: 'Can it be recovered?',
-      ok: drill?.ok ?? false,
-      problem: drill?.status === 'failed' && 'Failed',
-      answer: texts.drill,
-      at: drill?.finishedAt ?? null,
-      evidence: drill ? html`<a href="#/drills/${drill.id}">Drill</a>` : nothing,
-    })}
-  </tbody></table>`;
+  <tbody role="rowgroup">${of.questions.map(
+    ({ code, question, ok, problem, text, at, note }) => html`<tr role="row">
+      <th role="rowheader" scope="row">${question} ${ok ? pill('good', 'Good') : problem ? pill('bad', problem) : pill('warn', 'Check')}</th>
+      <td role="cell" data-label="Answer"><div>${text}</div></td>
+      <td role="cell" data-label="As of"><div>${exact(at)}${note ? html`<small>${note}</small>` : nothing}</div></td>
+      <td role="cell" data-label="Evidence">${evidence[code](of)}</td>
+    </tr>`,
+  )}</tbody></table>`;
+
+/** @type {Record<Assurance['questions'][number]['code'], (of: Assurance) => unknown>} */
+const evidence = {
+  completeness: ({ findings }) =>
+    findings.objects > 0 ? below('findings', 'Findings') : html`<a href="#/assets">Assets</a>`,
+  onlyInLibrary: ({ onlyInLibrary }) =>
+    onlyInLibrary.ok ? html`<a href="#/activity">Activity</a>` : below('missing', 'Reasons'),
+  freshness: () => html`<a href="#/">Connections</a>`,
+  verification({ findings }) {
+    const foundBy = findings.examples.find(({ verificationId }) => verificationId !== null)?.verificationId;
+    return foundBy ? html`<a href="#/verify/${foundBy}">Verification</a>` : html`<a href="#/verify">Verifications</a>`;
+  },
+  inventory: ({ inventory }) => (inventory ? below('inventory', 'Manifest') : nothing),
+  drill: ({ drill }) => (drill ? html`<a href="#/drills/${drill.id}">Drill</a>` : nothing),
 };
-
-/** The problem of the last manifest, by its state in the bucket; false: no problem is known. */
-const lost = /** @type {const} */ ({ same: false, missing: 'Missing', different: 'Differs', unknown: false });
-
-/** `problem`: what is known to be wrong. @param {{ question: string, ok: boolean, problem?: string | false, answer: string, at: string | null, note?: string | undefined, evidence: unknown }} of */
-const row = ({ question, ok, problem = false, answer, at, note, evidence }) => html`<tr role="row">
-  <th role="rowheader" scope="row">${question} ${ok ? pill('good', 'Good') : problem ? pill('bad', problem) : pill('warn', 'Check')}</th>
-  <td role="cell" data-label="Answer"><div>${answer}</div></td>
-  <td role="cell" data-label="As of"><div>${exact(at)}${note && at ? html`<small>${note}</small>` : nothing}</div></td>
-  <td role="cell" data-label="Evidence">${evidence}</td>
-</tr>`;
 
 /** @param {Assurance} of */
 const findingsCard = ({ findings: { objects, examples } }) =>

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { dayMs } from '../../src/floor/units.ts';
-import { textsOf } from '../../src/operations/assurance/assurance-texts.ts';
+import { questionsOf } from '../../src/operations/assurance/assurance-questions.ts';
 
-type Answers = Parameters<typeof textsOf>[0];
+type Answers = Parameters<typeof questionsOf>[0];
 
 const drill: NonNullable<Answers['drill']> = {
   ...{
@@ -21,16 +21,24 @@ const drill: NonNullable<Answers['drill']> = {
 };
 const good: Answers = {
   at: '2026-11-01T00:00:00.000Z',
-  completeness: { expected: 3000, mirrored: 3000, bytes: 1024 },
-  onlyInLibrary: { assets: 0, bytes: 0, unknownSize: 0 },
-  freshness: { connections: 2, late: 0 },
+  completeness: { ok: true, expected: 3000, mirrored: 3000, bytes: 1024 },
+  onlyInLibrary: { ok: true, assets: 0, bytes: 0, unknownSize: 0, since: null },
+  freshness: { ok: true, connections: 2, late: 0, oldestSync: null },
   findings: { objects: 0, oldest: null },
-  verification: { cycle: 90 * dayMs, oldest: null, onTime: true, unverifiable: 0 },
-  inventory: { number: 12, day: '2026-11-01', keyId: 'ab', inBucket: 'same' },
+  verification: { ok: true, cycle: 90 * dayMs, oldest: null, onTime: true, unverifiable: 0 },
+  inventory: {
+    ok: true,
+    number: 12,
+    day: '2026-11-01',
+    writtenAt: '2026-11-01T00:10:00Z',
+    keyId: 'ab',
+    inBucket: 'same',
+  },
   drill,
 };
-const texts = (answers: Partial<Answers>, interval: number | undefined = 7 * dayMs) =>
-  textsOf({ ...good, ...answers }, interval);
+const questions = (answers: Partial<Answers>, interval?: number) => questionsOf({ ...good, ...answers }, interval);
+const texts = (answers: Partial<Answers>, interval?: number) =>
+  Object.fromEntries(questions(answers, interval).map(({ code, text }) => [code, text]));
 
 test('good answers of Assurance say what is good', () => {
   expect(texts({})).toEqual({
@@ -45,11 +53,13 @@ test('good answers of Assurance say what is good', () => {
 
 test('answers of Assurance that are not good say why', () => {
   const { verification, inventory } = good;
-  expect(texts({ completeness: { expected: 3000, mirrored: 2999, bytes: 0 } }).completeness).toContain('(99.9 %)');
-  expect(texts({ onlyInLibrary: { assets: 2, bytes: 1024, unknownSize: 1 } }).onlyInLibrary).toBe(
-    '1.0 KiB in 2 assets, 1 of them of unknown size',
+  expect(texts({ completeness: { ...good.completeness, ok: false, mirrored: 2999 } }).completeness).toContain(
+    '(99.9 %)',
   );
-  expect(texts({ freshness: { connections: 2, late: 1 } }).freshness).toBe(
+  expect(
+    texts({ onlyInLibrary: { ...good.onlyInLibrary, assets: 2, bytes: 1024, unknownSize: 1 } }).onlyInLibrary,
+  ).toBe('1.0 KiB in 2 assets, 1 of them of unknown size');
+  expect(texts({ freshness: { ...good.freshness, late: 1 } }).freshness).toBe(
     '1 of 2 active connections not synced in time',
   );
   const late = texts({ verification: { ...verification, onTime: false, unverifiable: 1 } }).verification;
@@ -72,6 +82,34 @@ test('objects that are missing or damaged are named in both answers', () => {
   expect(bad.verification).toMatch(/^2 objects missing, different or unreadable in the bucket since 2026-10-30; /);
 });
 
+test('a question names the problem that is known, and the date of its answer', () => {
+  const problems = (answers: Partial<Answers>) =>
+    Object.fromEntries(questions(answers).map(({ code, problem }) => [code, problem]));
+  const none = {
+    completeness: null,
+    onlyInLibrary: null,
+    freshness: null,
+    verification: null,
+    inventory: null,
+    drill: null,
+  };
+  expect(problems({})).toEqual(none);
+  expect(problems({ inventory: null, drill: null })).toEqual(none);
+  expect(problems({ findings: { objects: 1, oldest: good.at } })).toEqual({
+    ...none,
+    completeness: 'Damaged',
+    verification: 'Damaged',
+  });
+  expect(problems({ inventory: { ...good.inventory!, inBucket: 'unknown' } })).toEqual(none);
+  expect(problems({ inventory: { ...good.inventory!, inBucket: 'different' } }).inventory).toBe('Differs');
+  expect(problems({ drill: { ...drill, status: 'failed' } }).drill).toBe('Failed');
+  const [, onlyInLibrary, freshness] = questions({
+    onlyInLibrary: { ...good.onlyInLibrary, since: '2026-10-31T00:00:00Z' },
+  });
+  expect(onlyInLibrary).toMatchObject({ at: '2026-10-31T00:00:00Z', note: 'the oldest of them was found' });
+  expect(freshness).toMatchObject({ at: null, note: null });
+});
+
 test('an inventory is not proven by its signature if the bucket lost its manifest', () => {
   const of = (inBucket: NonNullable<Answers['inventory']>['inBucket']) =>
     texts({ inventory: { ...good.inventory!, inBucket } }).inventory;
@@ -81,6 +119,6 @@ test('an inventory is not proven by its signature if the bucket lost its manifes
 });
 
 test('without a drill, the answers of Assurance say when there will be one', () => {
-  expect(texts({ drill: null }).drill).toContain('within a day of the first connection');
-  expect(textsOf({ ...good, drill: null }, undefined).drill).toContain('DRILL_INTERVAL is off');
+  expect(texts({ drill: null }, 7 * dayMs).drill).toContain('within a day of the first connection');
+  expect(texts({ drill: null }).drill).toContain('DRILL_INTERVAL is off');
 });

@@ -1,33 +1,110 @@
-import type { z } from 'zod';
+import { z } from 'zod';
 import { dayMs, formatBytes, formatDuration } from '../../floor/units.ts';
+import { time } from '../fields.ts';
 import type { drillSummary } from './drills.ts';
 import type { inBucketStates } from './manifest-in-bucket.ts';
 import type { scrubStatus } from './scrub.ts';
 
+const questionCodes = ['completeness', 'onlyInLibrary', 'freshness', 'verification', 'inventory', 'drill'] as const;
+
+export const question = z.object({
+  code: z.enum(questionCodes).describe('The field that has the facts.'),
+  question: z.string(),
+  ok: z.boolean(),
+  problem: z
+    .string()
+    .nullable()
+    .describe('What is known to be wrong, in one word; null: nothing, or it needs a check.'),
+  text: z.string().describe('The answer as a sentence. It may change.'),
+  at: time.nullable().describe('The date of the answer; null: never.'),
+  note: z.string().nullable().describe('What happened at that time.'),
+});
+
 /** The facts that the sentences state. */
 interface Answers {
   at: string;
-  completeness: { expected: number; mirrored: number; bytes: number };
-  onlyInLibrary: { assets: number; bytes: number; unknownSize: number };
-  freshness: { connections: number; late: number };
+  completeness: { ok: boolean; expected: number; mirrored: number; bytes: number };
+  onlyInLibrary: { ok: boolean; assets: number; bytes: number; unknownSize: number; since: string | null };
+  freshness: { ok: boolean; connections: number; late: number; oldestSync: string | null };
   findings: { objects: number; oldest: string | null };
-  verification: z.infer<typeof scrubStatus>;
-  inventory: { number: number; day: string; keyId: string | null; inBucket: (typeof inBucketStates)[number] } | null;
+  verification: z.infer<typeof scrubStatus> & { ok: boolean };
+  inventory: Inventory | null;
   drill: (z.infer<typeof drillSummary> & { ok: boolean }) | null;
 }
 
-/** The six answers as sentences, for the dashboard and the report. An answer that is not good says why. */
-export function textsOf(answers: Answers, drillInterval: number | undefined) {
-  const now = Date.parse(answers.at);
-  return {
-    completeness: completenessText(answers.completeness, answers.findings),
-    onlyInLibrary: onlyInLibraryText(answers.onlyInLibrary, answers.freshness),
-    freshness: freshnessText(answers.freshness),
-    verification: verificationText(answers.verification, answers.findings),
-    inventory: inventoryText(answers.inventory, now),
-    drill: drillText(answers.drill, now, drillInterval),
-  };
+interface Inventory {
+  ok: boolean;
+  number: number;
+  day: string;
+  writtenAt: string;
+  keyId: string | null;
+  inBucket: (typeof inBucketStates)[number];
 }
+
+/** The six questions of an auditor with their answers, for the dashboard and the report. An answer that is not good says why. */
+export function questionsOf(answers: Answers, drillInterval: number | undefined): z.infer<typeof question>[] {
+  const { at, completeness, onlyInLibrary, freshness, findings, verification, inventory, drill } = answers;
+  const now = Date.parse(at);
+  const damaged = findings.objects > 0 ? 'Damaged' : null;
+  return [
+    {
+      code: 'completeness',
+      question: 'Is it complete?',
+      ok: completeness.ok,
+      problem: damaged,
+      text: completenessText(completeness, findings),
+      at,
+      note: null,
+    },
+    {
+      code: 'onlyInLibrary',
+      question: 'What is only in the library?',
+      ok: onlyInLibrary.ok,
+      problem: null,
+      text: onlyInLibraryText(onlyInLibrary, freshness),
+      at: onlyInLibrary.since ?? at,
+      note: onlyInLibrary.since && 'the oldest of them was found',
+    },
+    {
+      code: 'freshness',
+      question: 'Is it fresh?',
+      ok: freshness.ok,
+      problem: null,
+      text: freshnessText(freshness),
+      at: freshness.oldestSync,
+      note: freshness.oldestSync && (freshness.connections === 1 ? 'the last sync' : 'the oldest of the last syncs'),
+    },
+    {
+      code: 'verification',
+      question: 'Is it intact?',
+      ok: verification.ok,
+      problem: damaged,
+      text: verificationText(verification, findings),
+      at: verification.oldest,
+      note: verification.oldest && 'the oldest verification of a file',
+    },
+    {
+      code: 'inventory',
+      question: 'Is it proven?',
+      ok: inventory?.ok ?? false,
+      problem: inventory && inventoryProblems[inventory.inBucket],
+      text: inventoryText(inventory, now),
+      at: inventory?.writtenAt ?? null,
+      note: null,
+    },
+    {
+      code: 'drill',
+      question: 'Can it be recovered?',
+      ok: drill?.ok ?? false,
+      problem: drill?.status === 'failed' ? 'Failed' : null,
+      text: drillText(drill, now, drillInterval),
+      at: drill?.finishedAt ?? null,
+      note: null,
+    },
+  ];
+}
+
+const inventoryProblems = { same: null, missing: 'Missing', different: 'Differs', unknown: null };
 
 const number = (n: number) => n.toLocaleString('en');
 const counted = (n: number, one: string) => `${number(n)} ${one}${n === 1 ? '' : 's'}`;
