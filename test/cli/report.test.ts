@@ -132,9 +132,6 @@ test.skipIf(!chromium)(
       ] as const) {
         await dress(page, { width, isDark });
         expect(await flawsOf(page)).toEqual([]);
-        // Without the head of the table, each cell has its label.
-        const label = `getComputedStyle(document.querySelector('td[data-label="Answer"]'), '::before').content`;
-        expect(await page.evaluate(label)).toBe(width < 640 ? '"Answer"' : 'none');
         const path = `${PICTURES}/report-${width}${isDark ? '-dark' : ''}.png` as `${string}.png`;
         if (PICTURES) await page.screenshot({ path, fullPage: true });
       }

@@ -67,12 +67,10 @@ const monthName = (month: string) =>
   );
 const facts = (list: Fact[]) =>
   `<dl>${list.map(([name, value]) => `<div><dt>${name}</dt><dd>${value}</dd></div>`).join('')}</dl>`;
-const cellOf = (head: string, cell: string) => `<td data-label="${head}"><div>${cell}</div></td>`;
 const table = (heads: string[], rows: string[][]) =>
   `<table><thead><tr>${heads.map((head) => `<th scope="col">${head}</th>`).join('')}</tr></thead><tbody>${rows
     .map(
-      ([first, ...rest]) =>
-        `<tr><th scope="row">${first}</th>${rest.map((cell, index) => cellOf(heads[index + 1]!, cell)).join('')}</tr>`,
+      ([first, ...rest]) => `<tr><th scope="row">${first}</th>${rest.map((cell) => `<td>${cell}</td>`).join('')}</tr>`,
     )
     .join('')}</tbody></table>`;
 /** `problem`: what is known to be wrong. */
@@ -210,7 +208,7 @@ body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,"
 main{max-width:60rem;margin:0 auto;padding:2rem 1rem}
 h1{font-size:1.5rem;margin:0;line-height:1.25}h1 span{font-weight:400;white-space:nowrap}
 .whole{white-space:nowrap}a{color:inherit;overflow-wrap:anywhere}
-h2{font-size:1.1rem;margin:2rem 0 .5rem}h3{font-size:1rem;margin:1rem 0 .25rem}
+h2{font-size:1.1rem;margin:2rem 0 .5rem}
 p{margin:.25rem 0}
 code{overflow-wrap:anywhere;font:.8125em/1.5 ui-monospace,"DejaVu Sans Mono",monospace}
 dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,18rem),1fr));gap:.75rem 1.5rem;margin:1rem 0}
@@ -221,11 +219,9 @@ th,td{text-align:left;vertical-align:top;padding:.4rem .75rem .4rem 0;border-top
 thead th{border-top:0}tbody th{font-weight:600}
 i{font-style:normal;font-weight:600}.good{color:var(--good)}.check{color:var(--check)}.bad{color:var(--bad)}
 footer{margin-top:2rem;border-top:1px solid var(--line);padding-top:.75rem}
-@media (max-width:40rem){table,tbody,tr,th,td{display:block;border:0;padding:0}thead{display:none}tr{padding:.6rem 0;border-top:1px solid var(--line)}
-td{display:grid;grid-template-columns:7rem 1fr;gap:.75rem}td::before{content:attr(data-label);color:var(--soft);font-size:.8125rem;padding-top:.1rem}td div{min-width:0}td .whole{white-space:normal}}
+@media screen and (max-width:40rem){.whole{white-space:normal}}
 @page{margin:15mm}
 @media print{:root{color-scheme:light;--ink:#000;--soft:#444;--paper:#fff;--line:#bbb;--good:#0e5a37;--check:#7a4d00;--bad:#9c231a}
-body{font-size:10pt}main{padding:0;max-width:none}tr,dl div{break-inside:avoid}h2,h3,h2+p,thead{break-after:avoid}tbody tr:first-child{break-before:avoid}
-table{display:table}tbody{display:table-row-group}tr{display:table-row}thead{display:table-header-group}th,td{display:table-cell;border-top:1px solid var(--line);padding:.3rem .6rem .3rem 0}thead th{border-top:0}
-td code{font-size:7pt}td::before{content:none}td .whole{white-space:nowrap}}
+body{font-size:10pt}main{padding:0;max-width:none}tr,dl div{break-inside:avoid}h2,h2+p,thead{break-after:avoid}tbody tr:first-child{break-before:avoid}
+th,td{padding:.3rem .6rem .3rem 0}td code{font-size:7pt}}
 `;
