@@ -120,23 +120,16 @@ const missing = ({ now: { completeness } }: MonthReport) =>
         ]),
       )}</section>`;
 
-/** Whether the database has lost entries of the month: its first one is later than the start of the month and of the mirror. */
-const isCut = (since: string, { from, mirrorBegan }: MonthReport) =>
-  since > from && Date.parse(since) - Date.parse(mirrorBegan) > 60_000;
-
-function inMonth(report: MonthReport): string {
-  const { inMonth: of } = report;
-  const events = Object.entries(of.events).map(([kind, count]) => [`<code>${safe(kind)}</code>`, number(count)]);
-  const since = isCut(of.eventsSince, report)
-    ? `<p>Replaced files and events are known since ${at(of.eventsSince)}.</p>`
-    : '';
-  return `<section><h2>In the month</h2>${facts([
+const inMonth = ({ inMonth: of, from }: MonthReport) =>
+  `<section><h2>In the month</h2>${facts([
     ['Mirrored', `${counted(of.mirrored, 'asset')}, ${formatBytes(of.bytes)}`],
-    ['Replaced by another file', counted(of.replaced, 'asset')],
+    [
+      `Replaced by another file${of.replacedSince > from ? `, since ${at(of.replacedSince)}` : ''}`,
+      counted(of.replaced, 'asset'),
+    ],
     ['Deleted in the library', counted(of.gone, 'asset')],
     ...(of.erased === null ? [] : [['Erased on purpose', counted(of.erased, 'asset')] as Fact]),
-  ])}${since}${events.length > 0 ? `<h3>Events</h3>${table(['Kind', 'Number'], events)}` : ''}</section>`;
-}
+  ])}</section>`;
 
 function inventories({ inventories: all, lastInventory, firstKnownInventory: first, from }: MonthReport): string {
   const isKnown = first !== null && (first.number === 1 || first.day < from.slice(0, 10));
@@ -159,25 +152,22 @@ function inventories({ inventories: all, lastInventory, firstKnownInventory: fir
   )}</section>`;
 }
 
-function verifications(report: MonthReport): string {
-  const { verifications: all, verificationsSince } = report;
-  const since = isCut(verificationsSince, report)
-    ? `<p>The database knows all since ${at(verificationsSince)}; earlier ones may be missing here.</p>`
-    : '';
-  if (all.length === 0)
-    return `<section><h2>Verifications</h2>${since || '<p>None ended in this month.</p>'}</section>`;
-  return `<section><h2>Verifications</h2>${since}${table(
-    ['Ended', 'State', 'What was compared', 'Found'],
-    all.map(({ finishedAt, status, differences, connectionId, deep, routine, counts }) => [
-      at(finishedAt),
-      status === 'failed'
-        ? mark(false, 'Failed')
-        : mark(differences === 0, `${number(differences)} difference${differences === 1 ? '' : 's'}`),
-      `${deep ? 'Every byte' : 'Sizes and ETags'}${connectionId === null ? '' : ` of connection <code class="whole">${safe(connectionId)}</code>`}${routine ? ', scheduled' : ''}`,
-      status === 'failed' ? '–' : foundIn(counts),
-    ]),
-  )}</section>`;
-}
+const verifications = ({ verifications: all }: MonthReport) =>
+  `<section><h2>Verifications</h2><p>Those that the database still has. It deletes old ones, and a rebuilt one has none from before.</p>${
+    all.length === 0
+      ? '<p>None ended in this month.</p>'
+      : table(
+          ['Ended', 'State', 'What was compared', 'Found'],
+          all.map(({ finishedAt, status, differences, connectionId, deep, routine, counts }) => [
+            at(finishedAt),
+            status === 'failed'
+              ? mark(false, 'Failed')
+              : mark(differences === 0, `${number(differences)} difference${differences === 1 ? '' : 's'}`),
+            `${deep ? 'Every byte' : 'Sizes and ETags'}${connectionId === null ? '' : ` of connection <code class="whole">${safe(connectionId)}</code>`}${routine ? ', scheduled' : ''}`,
+            status === 'failed' ? '–' : foundIn(counts),
+          ]),
+        )
+  }</section>`;
 
 function foundIn({ missing, different, errors, foreign, repaired }: MonthReport['verifications'][number]['counts']) {
   const found = Object.entries({ missing, different, unreadable: errors, 'in no record': foreign })

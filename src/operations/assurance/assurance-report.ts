@@ -65,7 +65,7 @@ async function reportOf(deps: Deps, month: string, connectionId: string | undefi
   const isMonthOver = end <= now;
   const to = isMonthOver ? end : now;
   const connection = connectionId === undefined ? undefined : await existingConnection(store, connectionId);
-  const { verifications, since } = await store.verifications.endedIn({ from, to, connectionId });
+  const verifications = await store.verifications.endedIn({ from, to, connectionId });
   const manifests = await store.assurance.manifestsOf(dayOf(from), dayOf(new Date(end.getTime() - 1)));
   return {
     version: 1 as const,
@@ -77,27 +77,22 @@ async function reportOf(deps: Deps, month: string, connectionId: string | undefi
     to: to.toISOString(),
     madeAt: now.toISOString(),
     madeBy: `asset-mirror ${version}`,
-    /** The time of its first connection or copy, as far as the database knows. */
-    mirrorBegan: begun.toISOString(),
     mirrorId: (await store.bucket.known()) ?? null,
     connection: connection
       ? { id: connection.id, userName: connection.userName, userEmail: connection.userEmail, tags: connection.tags }
       : null,
     /**
-     * Counts for the month. Assets that the database no longer has are missing, and so are events and replaced files before
-     * `eventsSince`. `erased` counts the whole mirror, so it is null in the report of a connection.
+     * Counts for the month. Assets that the database no longer has are missing, and so are files that were replaced before
+     * `replacedSince`. `erased` counts the whole mirror, so it is null in the report of a connection.
      */
-    inMonth: await store.assurance.happened({ from, to, eventsMs: remembered.events * dayMs, connectionId }),
+    inMonth: await store.assurance.happened({ from, to, changesMs: remembered.changes * dayMs, connectionId }),
     /** The statements of the last inventory of the month, about the whole mirror. */
     lastInventory: stated(manifests.at(-1)?.envelope),
     inventories: manifests.map(({ number, day, sha256, keyId }) => ({ number, day, sha256, keyId })),
     /** The database has all from this one on; null: it has none. If its number is not 1, earlier ones are only in the bucket. */
     firstKnownInventory: (await store.assurance.firstManifest()) ?? null,
     drills: (await store.drills.endedIn(from, to)).map(drillSummaryOf),
-    /**
-     * The verifications that ended in the month; for one connection, with those of the whole mirror. Those before
-     * `verificationsSince` may be missing.
-     */
+    /** Those of the month that the database still has; for one connection, with those of the whole mirror. */
     verifications: verifications.map((run) => {
       const {
         id,
@@ -113,7 +108,6 @@ async function reportOf(deps: Deps, month: string, connectionId: string | undefi
       } = summaryOf(run);
       return { id, connectionId: of, deep, repair, routine, status, startedAt, finishedAt, counts, differences };
     }),
-    verificationsSince: since.toISOString(),
     /** The state when the report was made. */
     now: await assuranceOf(deps, connectionId),
   };

@@ -52,10 +52,13 @@ export async function begunAt(db: Database): Promise<Date | undefined> {
   return rows[0]!.at ?? undefined;
 }
 
-/** Counts what happened in a time. `eventsMs`: how long events are kept. `erased` is null for a connection: tombstones name none. */
+/**
+ * Counts what happened in a time. `changesMs`: how long changes are kept; `replaced` counts from `replacedSince` on.
+ * `erased` is null for a connection: tombstones name none.
+ */
 export async function happened(
   db: Database,
-  { from, to, eventsMs, connectionId }: { from: Date; to: Date; eventsMs: number; connectionId: Scope },
+  { from, to, changesMs, connectionId }: { from: Date; to: Date; changesMs: number; connectionId: Scope },
 ) {
   const isIn = (at: string, since = from) => sql`${sql.ref(at)} >= ${since} AND ${sql.ref(at)} < ${to}`;
   const { rows: assets } = await sql<{ mirrored: number; bytes: number; gone: number }>`
@@ -65,26 +68,19 @@ export async function happened(
     FROM assets WHERE (${isIn('mirrored_at')} OR state = 'gone' AND ${isIn('gone_at')}) AND ${within(connectionId)}`.execute(
     db,
   );
-  // A rebuilt database has no events from before, and a new feed no replaced files. The last event of each kind is kept longer.
-  const { rows: kept } = await sql<{ since: Date }>`
-    SELECT greatest(${from}::timestamptz, ${msAgo(eventsMs)}, (SELECT began_at FROM change_feed),
-      coalesce((SELECT min(at) FROM events), now())) AS since`.execute(db);
-  const eventsSince = kept[0]!.since;
-  const { rows: events } = await sql<{ kind: string; count: number }>`
-    SELECT kind, count(*) AS count FROM events
-    WHERE ${isIn('at', eventsSince)} AND kind NOT LIKE 'operator.%' AND ${within(connectionId)}
-    GROUP BY kind ORDER BY kind`.execute(db);
   const { rows: erased } = await sql<{ count: number }>`
     SELECT count(*) AS count FROM tombstones WHERE ${isIn('erased_at')}`.execute(db);
+  const { rows: kept } = await sql<{ since: Date }>`
+    SELECT greatest(${from}::timestamptz, ${msAgo(changesMs)}, began_at) AS since FROM change_feed`.execute(db);
+  const replacedSince = kept[0]!.since;
   const { rows: replaced } = await sql<{ count: number }>`
     SELECT count(*) AS count FROM asset_changes
-    WHERE kind = 'replaced' AND ${isIn('at', eventsSince)} AND ${within(connectionId)}`.execute(db);
+    WHERE kind = 'replaced' AND ${isIn('at', replacedSince)} AND ${within(connectionId)}`.execute(db);
   return {
     ...assets[0]!,
     replaced: replaced[0]!.count,
+    replacedSince: replacedSince.toISOString(),
     erased: connectionId === undefined ? erased[0]!.count : null,
-    events: Object.fromEntries(events.map(({ kind, count }) => [kind, count])),
-    eventsSince: eventsSince.toISOString(),
   };
 }
 

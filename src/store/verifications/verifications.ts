@@ -152,12 +152,12 @@ export async function get(db: Database, id: string): Promise<Verification | unde
   return db.selectFrom('verifications').selectAll().where('id', '=', id).executeTakeFirst();
 }
 
-/** Verifications that ended from `from` to before `to`. `since`: the database has all that ended from then on. */
-export async function endedIn(
+/** The verifications that ended from `from` to before `to`, and that are still kept. */
+export function endedIn(
   db: Database,
   { from, to, connectionId }: { from: Date; to: Date; connectionId: string | undefined },
-): Promise<{ verifications: Verification[]; since: Date }> {
-  const verifications = await db
+): Promise<Verification[]> {
+  return db
     .selectFrom('verifications')
     .selectAll()
     .where('finishedAt', '>=', from)
@@ -167,11 +167,4 @@ export async function endedIn(
     )
     .orderBy('finishedAt')
     .execute();
-  // A rebuilt database has none from before.
-  const { rows } = await sql<{ since: Date }>`
-    SELECT greatest(${from}::timestamptz, coalesce((SELECT min(at) FROM events), now()), (
-      SELECT max(oldest) FROM (
-        SELECT min(finished_at) AS oldest FROM verifications WHERE finished_at IS NOT NULL
-        GROUP BY ${kind} HAVING count(*) >= ${keptPerKind}) AS full_ones)) AS since`.execute(db);
-  return { verifications, since: rows[0]!.since };
 }
