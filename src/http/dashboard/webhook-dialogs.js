@@ -1,9 +1,9 @@
-/** @import { Webhook, WebhookChange, WebhookKind } from './types.d.ts' */
+/** @import { FacetList, Webhook, WebhookChange, WebhookKind } from './types.d.ts' */
 import { api } from './api.js';
 import { openDialog, secretDialog, textOf } from './dialog.js';
 import { withLabels } from './refusals.js';
 import { html } from './vendor/lit-html/lit-html.js';
-import { filterLabels, WebhookFilters } from './webhook-filters.js';
+import { filterFields, filterLabels, filtersIn } from './webhook-filters.js';
 
 /** What people call an endpoint. @param {Webhook} webhook */
 export const webhookName = ({ description, url, fromEnvironment }) =>
@@ -60,8 +60,9 @@ export function webhookDialog(webhook, refresh) {
   let secret;
   const then = afterwards(refresh, () => secret);
   const before = webhook?.kinds ?? Object.keys(defaultKinds);
-  const filters = new WebhookFilters(webhook?.filters ?? {}, () => show());
-  const filtersBefore = filters.value();
+  const filtersBefore = webhook?.filters ?? {};
+  /** @type {FacetList['facets'] | undefined} */
+  let facets;
   const show = openDialog({
     title: webhook ? `Change ${webhookName(webhook)}` : 'Add a webhook endpoint',
     label: webhook ? 'Save' : 'Add',
@@ -74,17 +75,18 @@ export function webhookDialog(webhook, refresh) {
         (kind) =>
           html`<label><input type="checkbox" name="kinds" value=${kind} ?checked=${before.includes(kind)}><span>${kind}<small>${kindWords[kind]}</small></span></label>`,
       )}</div></fieldset>
-      <fieldset class="fields two"><legend>Filters (an event must match all; with a company filter, events without a company are not sent)</legend>${filters.pickers()}</fieldset>`,
+      <fieldset class="fields two"><legend>Filters: ids, separated by commas (an event must match all; with a company filter, events without a company are not sent)</legend>${filterFields(filtersBefore, facets)}</fieldset>`,
     async send(form) {
       const url = textOf(form, 'url');
       const description = textOf(form, 'description') ?? null;
+      const filters = filtersIn(form);
       const chosen = /** @type {WebhookKind[]} */ (form.getAll('kinds'));
       /** @type {WebhookChange} */
       const change = {
         ...(url !== undefined && { url }),
         ...(differ(description, webhook?.description ?? null) && { description }),
         ...(differ([...chosen].sort(), [...before].sort()) && { kinds: chosen }),
-        ...(differ(filters.value(), filtersBefore) && { filters: filters.value() }),
+        ...(differ(filters, filtersBefore) && { filters }),
       };
       if (Object.keys(change).length === 0) return 'Nothing was changed.';
       const request = webhook
@@ -97,8 +99,12 @@ export function webhookDialog(webhook, refresh) {
       return webhook ? 'The webhook endpoint was changed.' : 'The webhook endpoint was added.';
     },
   });
-  // If the suggestions cannot be loaded, ids can still be typed.
-  filters.suggest().catch(() => {});
+  const suggest = async () => {
+    ({ facets } = await api('/asset-facets'));
+    show();
+  };
+  // Without suggestions, ids can still be typed.
+  suggest().catch(() => {});
 }
 
 /** Shows a secret after the dialog that made it. @param {() => unknown} refresh @param {() => string | undefined} secret */
