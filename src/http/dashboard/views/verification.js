@@ -3,53 +3,46 @@ import { act } from '../actions.js';
 import { api, queryOf } from '../api.js';
 import { bytes, counted, duration, number } from '../format.js';
 import { later } from '../lists.js';
+import { loaderOf } from '../loader.js';
 import { connectionName } from '../names.js';
 import { empty, moreButton, notYet, pill, time, trouble } from '../parts.js';
 import { may } from '../permissions.js';
-import { draw, say } from '../state.js';
+import { say } from '../state.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { verify } from '../verify-dialog.js';
 
 const page = 100;
+/** The maximum lines of an answer of the API. */
+const mostLines = 1000;
 /** Between two requests while it runs. */
 const pollMs = 1000;
 
-let id = '';
-/** @type {Verification | undefined} */
-let run;
-/** @type {Verification['lines']} */
-let lines = [];
 let wantedLines = page;
-/** @type {Error | undefined} */
-let error;
 
-const loadSoon = later(() => {
-  if (location.hash === `#/verify/${id}`) load();
+const loader = loaderOf(
+  async (id) => {
+    /** @type {Verification['lines']} */
+    const lines = [];
+    /** @type {number | null | undefined} */
+    let after;
+    for (;;) {
+      const limit = Math.min(mostLines, wantedLines - lines.length);
+      /** @type {Verification} */
+      const run = await api(`/verify/${encodeURIComponent(id)}${queryOf({ after, limit })}`);
+      lines.push(...run.lines);
+      after = run.next;
+      if (after === null || lines.length >= wantedLines) return { ...run, lines };
+    }
+  },
+  (run, before) => {
+    if (!ended(run)) refreshSoon();
+    else if (before && !ended(before)) say(`Verification ended: ${outcomeOf(run).word}.`);
+  },
+);
+const refreshSoon = later(() => {
+  if (location.hash === `#/verify/${loader.id}`) loader.refresh();
 }, pollMs);
-
-/** Lines never change, so only later ones are requested. */
-async function load() {
-  const requestedId = id;
-  try {
-    const after = lines.at(-1)?.number ?? 0;
-    const limit = Math.max(0, wantedLines - lines.length);
-    const found = /** @type {Verification} */ (
-      await api(`/verify/${encodeURIComponent(requestedId)}${queryOf({ after, limit })}`)
-    );
-    if (requestedId !== id) return;
-    if (run && !ended(run) && ended(found)) say(`Verification ended: ${outcomeOf(found).word}.`);
-    lines = [...lines, ...found.lines.filter(({ number: at }) => at > (lines.at(-1)?.number ?? 0))];
-    run = found;
-    error = undefined;
-  } catch (problem) {
-    if (requestedId !== id) return;
-    error = /** @type {Error} */ (problem);
-  }
-  const isRefused = error !== undefined && 'status' in error && Number(error.status) < 500;
-  if (!isRefused && (!run || !ended(run))) loadSoon();
-  draw();
-}
 
 const ended = (/** @type {Verification} */ { status }) => status === 'done' || status === 'failed';
 
@@ -85,17 +78,13 @@ const marks = {
 export const verificationView = {
   title: 'Verification',
   /** @param {string[]} path */
-  async open([wantedId = '']) {
-    if (wantedId !== id) {
-      run = undefined;
-      lines = [];
-      wantedLines = page;
-    }
-    id = wantedId;
-    await load();
+  open([wanted = '']) {
+    wantedLines = page;
+    return loader.open(wanted);
   },
-  refresh: () => (run && ended(run) ? Promise.resolve() : load()),
+  refresh: () => (loader.found && ended(loader.found) ? Promise.resolve() : loader.refresh()),
   render() {
+    const { found: run, error } = loader;
     if (!run) return notYet(error);
     const { tone, word } = outcomeOf(run);
     const { counts, progress } = run;
@@ -138,17 +127,17 @@ export const verificationView = {
         </dl>
         ${
           run.status === 'done' && !run.repair && may('verify') && counts.missing + counts.different > 0
-            ? html`<div class="actions"><button class="main" @click=${repairAll}>Repair</button></div>`
+            ? html`<div class="actions"><button class="main" @click=${() => act(() => repairAll(run))}>Repair</button></div>`
             : nothing
         }
       </section>
       <section class="card" aria-labelledby="found-title"><h2 id="found-title">Findings</h2>${
-        lines.length > 0
-          ? html`${lineList()}${moreButton(
+        run.lines.length > 0
+          ? html`${lineList(run.lines)}${moreButton(
               run.next !== null,
               () => {
                 wantedLines += page;
-                return load();
+                return loader.refresh();
               },
               'lines',
             )}`
@@ -157,13 +146,14 @@ export const verificationView = {
   },
 };
 
-const repairAll = () =>
-  act(async () => {
-    await verify({ ...(run?.connectionId && { connectionId: run.connectionId }), repair: true });
-    return 'Started another verification, which repairs the differences.';
-  });
+/** @param {Verification} of */
+async function repairAll({ connectionId }) {
+  await verify({ ...(connectionId && { connectionId }), repair: true });
+  return 'Started another verification, which repairs the differences.';
+}
 
-const lineList = () =>
+/** @param {Verification['lines']} lines */
+const lineList = (lines) =>
   html`<ul class="events found">${repeat(
     lines,
     ({ number: at }) => at,
