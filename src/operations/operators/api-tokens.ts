@@ -5,7 +5,7 @@ import { type Operator, roles } from '../../floor/roles.ts';
 import { dayMs } from '../../floor/units.ts';
 import type { ApiToken } from '../../store/database/schema.ts';
 import type { OperationsDeps } from '../deps.ts';
-import { text, time } from '../fields.ts';
+import { isoTimes, text, time } from '../fields.ts';
 import { Refused } from '../refused.ts';
 
 /** A token is valid for at most this many days. */
@@ -48,16 +48,8 @@ export const createdToken = tokenAnswer
   .meta({ id: 'CreatedToken' });
 export const revokedToken = z.object({ id: z.string(), name: z.string() }).meta({ id: 'RevokedToken' });
 
-const shown = (token: ApiToken) => ({
-  id: token.id,
-  name: token.name,
-  role: token.role,
-  beginning: token.beginning,
-  createdBy: token.createdBy,
-  createdAt: token.createdAt.toISOString(),
-  expiresAt: token.expiresAt.toISOString(),
-  lastUsedAt: token.lastUsedAt?.toISOString() ?? null,
-});
+/** Without the hash, which is not in the schema. */
+const shown = (token: ApiToken) => tokenAnswer.parse(isoTimes(token));
 
 /** A secret that nobody can guess, with the prefix by which scanners recognise secrets of asset-mirror. */
 export const newSecret = () => `am_${randomBytes(24).toString('hex')}`;

@@ -3,7 +3,7 @@ import { redact } from '../../floor/errors.ts';
 import { hasRole, type Operator, roles, signInMethods } from '../../floor/roles.ts';
 import type { Session } from '../../store/database/schema.ts';
 import type { OperationsDeps } from '../deps.ts';
-import { time } from '../fields.ts';
+import { isoTimes, time } from '../fields.ts';
 import { Refused } from '../refused.ts';
 
 const role = z.enum(roles);
@@ -29,19 +29,9 @@ export const endedSession = z.object({ id: z.string() }).meta({ id: 'EndedSessio
 /** The operator who asks, and the session. */
 export type Asker = Operator & { sessionId?: string };
 
-const shown = (session: Session, asker: Asker) => ({
-  id: session.id,
-  subject: session.subject,
-  name: session.name,
-  role: session.role,
-  method: session.method,
-  address: session.address,
-  userAgent: session.userAgent,
-  createdAt: session.createdAt.toISOString(),
-  lastUsedAt: session.lastUsedAt.toISOString(),
-  endsAt: session.endsAt.toISOString(),
-  isThis: session.id === asker.sessionId,
-});
+/** Without the hash, which is not in the schema. */
+const shown = (session: Session, asker: Asker) =>
+  sessionAnswer.parse({ ...isoTimes(session), isThis: session.id === asker.sessionId });
 
 export function sessionOperations({ store, signIn }: Pick<OperationsDeps, 'store' | 'signIn'>) {
   const { sessionIdle } = signIn;
