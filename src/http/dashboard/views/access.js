@@ -92,7 +92,7 @@ const sessionTable = (rows) => html`<table role="table" class="cards small-figur
     (session) => html`<tr role="row">
       <th role="rowheader" scope="row">${session.name} ${session.isThis ? pill('go', 'This one') : nothing}<small>${methods[session.method]}</small></th>
       <td role="cell" data-label="Role">${session.role}</td>
-      <td role="cell" data-label="From" class="why">${session.address}<small class="soft">${browserOf(session.userAgent)}</small></td>
+      <td role="cell" data-label="From" class="why">${session.address}<small class="soft">${session.userAgent}</small></td>
       <td role="cell" data-label="Last used">${time(session.lastUsedAt)}</td>
       <td role="cell" data-label="Ends">${time(session.endsAt)}</td>
       <td role="cell" class="right">${
@@ -102,13 +102,6 @@ const sessionTable = (rows) => html`<table role="table" class="cards small-figur
       }</td></tr>`,
   )}</tbody></table>
   ${rows.length >= mostSessions ? html`<p class="soft small">Only the ${number(mostSessions)} sessions that were used last are listed.</p>` : nothing}`;
-/** `Firefox, Linux` @param {string | null} userAgent */
-function browserOf(userAgent) {
-  const found = /(Firefox|Edg|OPR|Chrome|Safari)\//.exec(userAgent ?? '')?.[1];
-  const names = /** @type {Record<string, string>} */ ({ Edg: 'Edge', OPR: 'Opera' });
-  const system = /Windows|Mac OS X|Android|iPhone|iPad|Linux/.exec(userAgent ?? '')?.[0];
-  return [found && (names[found] ?? found), system].filter(Boolean).join(', ') || (userAgent ?? '');
-}
 
 /** @param {Session} session */
 async function end({ id, name }) {
