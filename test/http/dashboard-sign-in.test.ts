@@ -58,6 +58,11 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${skipped}`, () => {
       }
       await asked.waitForSelector('#assurance-title');
       expect(new URL(asked.url()).hash).toBe('#/assurance');
+      // The session has ended: the sign-in is given the page, as a provider needs it.
+      await other.deleteCookie(...(await other.cookies()));
+      await asked.evaluate(`location.hash = '#/verify'`);
+      await asked.waitForSelector('input[name=token]');
+      expect(new URL(asked.url()).searchParams.get('to')).toBe('/#/verify');
     } finally {
       await other.close();
     }

@@ -70,7 +70,7 @@ async function request(path, { method = 'GET', body, signal }) {
   });
   if (response.ok) return response;
   if (response.status === 401 && !isSigningOut) {
-    location.assign(`${base}/sign-in?to=${encodeURIComponent(`${base}/`)}`);
+    location.assign(`${base}/sign-in?to=${encodeURIComponent(`${base}/${location.hash}`)}`);
   }
   const {
     code = 'unknown',

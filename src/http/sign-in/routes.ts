@@ -109,7 +109,7 @@ function destinations(publicUrl: string) {
     if (typeof to !== 'string' || !to.startsWith('/') || to.length > longestPath) return home;
     const url = URL.parse(to, publicUrl);
     return url?.origin === origin && url.pathname.startsWith(home) && !url.pathname.startsWith('//')
-      ? url.pathname + url.search
+      ? url.pathname + url.search + url.hash
       : home;
   };
 }

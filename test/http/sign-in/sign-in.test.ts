@@ -69,6 +69,7 @@ describe('signing in', () => {
     expect((await get('/api/status', { cookie })).status).toBe(200);
     expect(await (await get('/', { cookie })).text()).toContain('Sign out');
     expect((await get('/sign-in?to=/x', { cookie })).headers.get('location')).toBe('/x');
+    expect((await get('/sign-in?to=/%23/assets/a', { cookie })).headers.get('location')).toBe('/#/assets/a');
     // A proxy with a password of its own.
     expect((await get('/api/status', { cookie, authorization: 'Basic YTpi' })).status).toBe(200);
     const wrong = { cookie, authorization: 'Bearer x', 'x-forwarded-for': '192.0.2.7' };
