@@ -62,6 +62,12 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${skipped}`, () => {
     await expect.poll(() => page.evaluate('location.hash')).toBe('#/assets');
   });
 
+  test('a size of which nothing is known is unknown, and an empty file has 0 B', async () => {
+    const shown = `import(new URL('format.js', document.querySelector('script[type=module]').src))
+      .then(({ bytes }) => [null, 0, 1536].map(bytes))`;
+    expect(await page.evaluate(shown)).toEqual(['unknown', '0 B', '1.5 KiB']);
+  });
+
   test('assets are filtered and sorted in the address, with counts, and downloaded as an archive', async () => {
     await page.evaluate(`location.hash = '#/assets'`);
     await shows(/Assets\s\d+/);

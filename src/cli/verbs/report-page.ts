@@ -111,11 +111,11 @@ const missing = ({ now: { completeness } }: MonthReport) =>
     ? ''
     : `<section><h2>What is missing, and why</h2>${table(
         ['State', 'Reason', 'Assets', 'Size', 'Since'],
-        completeness.missing.map(({ state, skipped, reason, assets, bytes, since }) => [
+        completeness.missing.map(({ state, skipped, reason, assets, bytes, unknownSize, since }) => [
           skipped ? 'skipped by filters' : state,
           safe(reason?.text ?? 'to be transferred') + (reason && assets > 1 ? ' (reason of one of them)' : ''),
           number(assets),
-          whole(formatBytes(bytes)),
+          whole(unknownSize < assets ? formatBytes(bytes) : 'unknown'),
           at(since),
         ]),
       )}</section>`;

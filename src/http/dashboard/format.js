@@ -7,8 +7,9 @@ export const number = (n) => whole.format(n);
 /** @param {number} n @param {string} one @param {string} [many] */
 export const counted = (n, one, many = `${one}s`) => `${number(n)} ${n === 1 ? one : many}`;
 
-/** `1.5 GiB` @param {number} count */
+/** `1.5 GiB`; null: unknown. @param {number | null} count */
 export function bytes(count) {
+  if (count === null) return 'unknown';
   let value = count;
   let unit = 0;
   while (value >= 1023.5 && unit < units.length - 1) {

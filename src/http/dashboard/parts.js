@@ -42,11 +42,8 @@ export const withLocalTimes = (text) => text.replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:
 export const withCode = (text) =>
   text.split('`').map((part, i) => (i % 2 === 1 ? html`<code>${part}</code>` : withLocalTimes(part)));
 
-/** The size of an asset; undefined: unknown, or without content. @param {Pick<AssetSummary, 'bytes' | 'size'>} asset */
-export function sizeOf({ bytes: stored, size }) {
-  const count = stored ?? size;
-  return count ? bytes(count) : undefined;
-}
+/** The size of an asset: in the bucket, or else in the library. @param {Pick<AssetSummary, 'bytes' | 'size'>} asset */
+export const sizeOf = ({ bytes: stored, size }) => bytes(stored ?? size);
 
 /** The mirrored share of the assets that have a file. @param {Pick<Status['assets'], 'byState' | 'expected'>} assets */
 export const share = ({ byState, expected }) => (expected === 0 ? 1 : byState.mirrored / expected);
@@ -147,7 +144,7 @@ export const assetTable = (assets, retry, checkBox) => html`<table role="table" 
           ? html` <span class="soft">${asset.reason ? html`· ${nextWords(asset)}` : sentence(nextWords(asset))} ${time(asset.nextAt)}</span>`
           : nothing
       }${asset.state === 'mirrored' && !asset.nextAt ? html`<span class="soft">In the bucket since ${time(asset.mirroredAt)}</span>` : nothing}</td>
-      <td role="cell" data-label="Size" class="right figures">${sizeOf(asset) ?? html`<span class="soft">unknown</span>`}</td>
+      <td role="cell" data-label="Size" class="right figures">${sizeOf(asset)}</td>
       <td role="cell" class="right">${
         retry && canRetry(asset)
           ? html`<button class="small" @click=${() => retry(asset)} aria-label="Retry ${asset.name ?? asset.id}">Retry</button>`

@@ -62,7 +62,7 @@ export const assetView = {
           ${protectButton(asset, refresh)} ${ifMay('erase', () => html`<button @click=${() => eraseDialog(asset, refresh)}>Erase …</button>`)}</div>
         ${rolesNeeded({ Files: 'getMedia', ...(canRetry(asset) ? { Retry: 'retryAsset' } : {}), ...(asset.held ? { 'End protection': 'release' } : { Protect: 'hold' }), Erase: 'erase' })}
         <dl class="facts">
-          <div><dt>Size</dt><dd>${sizeOf(asset) ?? 'unknown'}${asset.variant === 'mp4' ? html` <small>mp4 rendition</small>` : nothing}</dd></div>
+          <div><dt>Size</dt><dd>${sizeOf(asset)}${asset.variant === 'mp4' ? html` <small>mp4 rendition</small>` : nothing}</dd></div>
           <div><dt>Uploaded to the library</dt><dd>${when(asset.uploadDate)}</dd></div>
           <div><dt>First seen</dt><dd>${time(asset.firstSeenAt)}</dd></div>
           <div><dt>Mirrored</dt><dd>${time(asset.mirroredAt, 'not yet')}</dd></div>

@@ -114,11 +114,11 @@ const missingCard = ({
         <tbody role="rowgroup">${missing.map(
           ({ state, skipped, reason, assets, bytes: size, unknownSize, since }) => html`<tr role="row">
             <th role="rowheader" scope="row"><a href="#/assets?${skipped ? 'skipped=true' : `state=${state}`}">${skipped ? 'Skipped by filters' : stateNames[state]}</a></th>
-            <td role="cell" data-label="Reason" class="whole why">${reason?.text ?? 'To be transferred'}${
+            <td role="cell" data-label="Reason" class="whole why"><div>${reason?.text ?? 'To be transferred'}${
               reason && assets > 1 ? html` <span class="soft">(reason of one of them)</span>` : nothing
-            }</td>
+            }</div></td>
             <td role="cell" data-label="Assets" class="right figures">${number(assets)}</td>
-            <td role="cell" data-label="Size" class="right figures">${size > 0 || unknownSize < assets ? bytes(size) : html`<span class="soft">unknown</span>`}</td>
+            <td role="cell" data-label="Size" class="right figures">${bytes(unknownSize < assets ? size : null)}</td>
             <td role="cell" data-label="Since" class="whole">${exact(since)}</td>
           </tr>`,
         )}</tbody></table>`
