@@ -56,21 +56,6 @@ function describeProgress({ companyId, listed, pages, waitsUntil }: PlanProgress
   return `${where}: ${counted(listed, 'asset')}, ${counted(pages, 'page')}${wait}`;
 }
 
-const kinds = {
-  new: 'new',
-  missing: 'older uploads, missing in the database',
-  changed: 'the file in the library has changed',
-  waiting: 'known, not yet in the bucket',
-} as const;
-const others = {
-  record: 'checked again: record, transcript, thumbnail, or the original of an mp4',
-  same: 'in the bucket, unchanged',
-  processing: 'still processing',
-  unavailable: 'without a file in the library',
-  skipped: 'skipped by filters',
-  unreadable: 'with a listing that breaks the API schema',
-} as const;
-
 function describe(found: Plan): string {
   const { byKind, toMove, time } = found;
   const amount = ({ assets, bytes }: { assets: number; bytes: number }) =>
@@ -82,10 +67,8 @@ function describe(found: Plan): string {
         ? paint('bold', 'A full sync would transfer nothing.')
         : `A full sync would transfer ${paint('bold', amount(toMove))}${duration(time)}`,
   ];
-  for (const [kind, words] of Object.entries(kinds)) {
-    const of = byKind[kind as keyof typeof kinds];
-    if (of.assets > 0) lines.push(`  ${amount(of)}: ${words}`);
-  }
+  const listed = Object.values(byKind).filter(({ assets }) => assets > 0);
+  for (const of of listed) if (of.moves) lines.push(`  ${amount(of)}: ${of.text}`);
   if (toMove.bytes > 0) {
     lines.push(
       paint(
@@ -95,10 +78,8 @@ function describe(found: Plan): string {
     );
   }
   if (found.sizeUnknown > 0) lines.push(`  The size of ${found.sizeUnknown} of them is unknown and not included.`);
-  const rest = Object.entries(others)
-    .map(([kind, words]) => ({ of: byKind[kind as keyof typeof others], words }))
-    .filter(({ of }) => of.assets > 0);
-  if (rest.length > 0) lines.push('', 'Not transferred:', ...rest.map(({ of, words }) => `  ${of.assets} ${words}`));
+  const rest = listed.filter(({ moves }) => !moves);
+  if (rest.length > 0) lines.push('', 'Not transferred:', ...rest.map(({ assets, text }) => `  ${assets} ${text}`));
   if (found.skippedCompanies.length > 0) {
     lines.push(`  all of ${found.skippedCompanies.map(harmless).join(', ')}: skipped by filters, not listed`);
   }
@@ -118,7 +99,7 @@ function duration({ seconds, bytesPerSecond, from }: Plan['time']): string {
 }
 
 /** One line per company and type. */
-function byCompany({ rows }: Plan): string {
+function byCompany({ rows, byKind }: Plan): string {
   const groups = new Map<
     string,
     { company: string; type: string; move: number; bytes: number; out: number; rest: number }
@@ -127,7 +108,7 @@ function byCompany({ rows }: Plan): string {
     const key = JSON.stringify([companyId, type]);
     const group = groups.get(key) ?? { company: companyName, type: type ?? '–', move: 0, bytes: 0, out: 0, rest: 0 };
     groups.set(key, group);
-    if (kind in kinds) {
+    if (byKind[kind].moves) {
       group.move += assets;
       group.bytes += bytes;
     } else if (kind === 'skipped') group.out += assets;

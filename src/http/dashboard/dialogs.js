@@ -5,6 +5,7 @@ import { bytes, counted, duration, number, when } from './format.js';
 import { nameOf } from './names.js';
 import { companiesOf } from './parts.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
+import { sentence } from './words.js';
 
 /** @param {Connection} connection @param {() => unknown} then */
 export function disconnectDialog(connection, then) {
@@ -75,27 +76,13 @@ export async function planDialog(connection) {
   }
 }
 
-/** @type {Record<string, string>} */
-const planNames = {
-  new: 'New',
-  missing: 'Older uploads missing in the database',
-  changed: 'Changed in the library',
-  waiting: 'Known, not yet in the bucket',
-  record: 'Checked again (record, transcript, thumbnail or original)',
-  same: 'Unchanged',
-  processing: 'Still processing',
-  unavailable: 'No file in the library',
-  skipped: 'Skipped by filters',
-  unreadable: 'Breaks the API schema',
-};
-
 /** @param {Plan} plan */
 const planOf = ({ toMove, byKind, time, listed, problems }) => html`
   ${listed === 0 && problems.length > 0 ? html`<p class="big">The library could not be listed</p>` : html`<p class="big">${counted(toMove.assets, 'asset')}<small>${bytes(toMove.bytes)}${time.seconds === null ? '' : `, ${time.seconds < 1 ? '' : 'about '}${duration(time.seconds)}`} · ${number(listed)} listed</small></p>`}
-  <dl class="facts">${Object.entries(byKind)
-    .filter(([, { assets }]) => assets > 0)
+  <dl class="facts">${Object.values(byKind)
+    .filter(({ assets }) => assets > 0)
     .map(
-      ([kind, { assets, bytes: size }]) =>
-        html`<div><dt>${planNames[kind] ?? kind}</dt><dd>${number(assets)} · ${bytes(size)}</dd></div>`,
+      ({ text, assets, bytes: size }) =>
+        html`<div><dt>${sentence(text)}</dt><dd>${number(assets)} · ${bytes(size)}</dd></div>`,
     )}</dl>
   ${problems.map((problem) => html`<p class="banner warn">${problem}</p>`)}`;

@@ -12,6 +12,23 @@ export type { PlanProgress };
 
 const amount = z.object({ assets: z.int(), bytes: z.int() });
 const seconds = z.number().nullable();
+const ofKind = amount.extend({
+  text: z.string().describe('What it is with these assets, in words.'),
+  moves: z.boolean().describe('Whether their files would be transferred.'),
+});
+
+const kindTexts: Record<PlanKind, string> = {
+  new: 'new',
+  missing: 'older uploads, missing in the database',
+  changed: 'the file in the library has changed',
+  waiting: 'known, not yet in the bucket',
+  record: 'checked again: record, transcript, thumbnail, or the original of an mp4',
+  same: 'in the bucket, unchanged',
+  processing: 'still processing',
+  unavailable: 'without a file in the library',
+  skipped: 'skipped by filters',
+  unreadable: 'with a listing that breaks the API schema',
+};
 
 export const planAnswer = z
   .object({
@@ -21,7 +38,7 @@ export const planAnswer = z
     sizeUnknown: z.int().describe('Assets to transfer of unknown size; `bytes` does not include them.'),
     problems: z.array(z.string()).meta({ description: 'What could not be listed, and why' }),
     skippedCompanies: z.array(z.string()).meta({ description: 'Skipped by a filter as a whole, so not listed' }),
-    byKind: z.object(Object.fromEntries(planKinds.map((kind) => [kind, amount])) as Record<PlanKind, typeof amount>),
+    byKind: z.object(Object.fromEntries(planKinds.map((kind) => [kind, ofKind])) as Record<PlanKind, typeof ofKind>),
     rows: z.array(
       amount.extend({
         companyId: z.string(),
@@ -93,13 +110,15 @@ export function planOperations(deps: Deps) {
           : [await activeConnection(store, connectionId)];
       return async (options: { signal: AbortSignal; report: (progress: PlanProgress) => void }): Promise<Plan> => {
         const { rows, ...rest } = await plan({ ...deps, ...kept }, connections, options);
-        const byKind = Object.fromEntries(planKinds.map((kind) => [kind, { assets: 0, bytes: 0 }])) as Record<
-          PlanKind,
-          Amount
-        >;
+        const byKind = Object.fromEntries(
+          planKinds.map((kind) => [
+            kind,
+            { text: kindTexts[kind], moves: fetched.includes(kind), assets: 0, bytes: 0 },
+          ]),
+        ) as Plan['byKind'];
         const toMove: Amount = { assets: 0, bytes: 0 };
         for (const { kind, assets, bytes } of rows) {
-          for (const sum of fetched.includes(kind) ? [byKind[kind], toMove] : [byKind[kind]]) {
+          for (const sum of byKind[kind].moves ? [byKind[kind], toMove] : [byKind[kind]]) {
             sum.assets += assets;
             sum.bytes += bytes;
           }
