@@ -92,8 +92,7 @@ export function removalOperations({ store, goneRetention }: Pick<OperationsDeps,
     removals: () => nextWeekOf(store, goneRetention),
 
     async holds() {
-      const found = await store.removals.holds();
-      return { holds: found.map(({ heldAt, ...hold }) => ({ ...hold, heldAt: heldAt.toISOString() })) };
+      return { holds: (await store.removals.holds()).map(isoTimes) };
     },
 
     /**
