@@ -93,21 +93,7 @@ async function reportOf(deps: Deps, month: string, connectionId: string | undefi
     firstKnownInventory: (await store.assurance.firstManifest()) ?? null,
     drills: (await store.drills.endedIn(from, to)).map(drillSummaryOf),
     /** Those of the month that the database still has; for one connection, with those of the whole mirror. */
-    verifications: verifications.map((run) => {
-      const {
-        id,
-        connectionId: of,
-        deep,
-        repair,
-        routine,
-        status,
-        startedAt,
-        finishedAt,
-        counts,
-        differences,
-      } = summaryOf(run);
-      return { id, connectionId: of, deep, repair, routine, status, startedAt, finishedAt, counts, differences };
-    }),
+    verifications: verifications.map(summaryOf),
     /** The state when the report was made. */
     now: await assuranceOf(deps, connectionId),
   };
