@@ -79,8 +79,6 @@ export function createApiClient(service: Service) {
     events: (query: Asked<'events'>) => get<'events'>('/events', query),
     followEvents: (filter: EventFilter, handlers: EventHandlers) => followEvents(service, filter, handlers),
 
-    changes: (query: Asked<'changes'>) => get<'changes'>('/changes', query),
-
     verify: (request: Asked<'verify'>) => send<'verify'>('POST', '/verify', request),
     verification: (id: string, page: Asked<'verification', 1>) => get<'verification'>(`/verify/${part(id)}`, page),
     assuranceReport: (query: Asked<'assuranceReport'>) => get<'assuranceReport'>('/assurance/report', query),

@@ -3,7 +3,6 @@ import { withAssetFilters } from './asset-filters.ts';
 import { collect, connectionName, mostRows, wholeNumber } from './options.ts';
 import { type NewVerb, type Verbs, withApi } from './verb.ts';
 import { assets } from './verbs/assets.ts';
-import { changes } from './verbs/changes.ts';
 import { connections } from './verbs/connections.ts';
 import { events } from './verbs/events.ts';
 import { explain } from './verbs/explain.ts';
@@ -75,19 +74,6 @@ export function inspectVerbs(verb: NewVerb, api: Verbs['api']): void {
     .option('--limit <n>', `maximum past events, up to ${mostRows}`, wholeNumber(1, mostRows), 20)
     .option('--follow', 'continue with new events until interrupted; with --json, one per line')
     .action(withApi(api, events));
-
-  verb(
-    'changes',
-    'list changes of the copy, oldest first: assets added, replaced, changed, gone or erased',
-    'asset-mirror changes --after CURSOR --follow --json',
-  )
-    .option(
-      '--after <cursor>',
-      'only changes after this cursor: `nextCursor` of an earlier answer, or `cursor` of a change (default: from the oldest change)',
-    )
-    .option('--limit <n>', 'maximum changes at once, up to 1000', wholeNumber(1, 1000), 100)
-    .option('--follow', 'continue until interrupted; with --json, one change per line')
-    .action(withApi(api, changes));
 
   planVerb(verb, api);
 }

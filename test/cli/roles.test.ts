@@ -43,7 +43,6 @@ const cases = (): Record<string, [words: string[], needs: OperationId]> => ({
   versions: [[asset], 'listVersions'],
   syncs: [[], 'listSyncs'],
   events: [[], 'listEvents'],
-  changes: [[], 'listChanges'],
   plan: [[scene.connectionId], 'plan'],
   'connect-link': [[], 'createConnectLink'],
   resync: [[scene.connectionId], 'resyncConnection'],

@@ -1,6 +1,4 @@
 // @module-tag slow
-import { execFile, spawn } from 'node:child_process';
-import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { removeGone } from '../../src/mirror/removal/remove-gone.ts';
 import { rebuild } from '../../src/verify/rebuild/rebuild.ts';
@@ -8,10 +6,8 @@ import { newStore } from '../store/records.ts';
 import { ask } from '../support/database.ts';
 import { contentOf, richest } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
-import { spawned } from '../support/spawned.ts';
 import { until } from '../support/until.ts';
 
-const run = promisify(execFile);
 const { signal } = new AbortController();
 interface Change {
   cursor: string;
@@ -167,44 +163,4 @@ test('pages continue after their last change, and what is wrong with a request i
   expect(await answer('?after=nonsense')).toEqual([400, 'invalid_cursor']);
   expect(await answer('?limit=1001')).toEqual([400, 'invalid_request']);
   expect(await answer('?after=00000000-1-1')).toEqual([410, 'cursor_expired']);
-});
-
-test('asset-mirror changes lists changes, and follows them, also after a restart of the service', async () => {
-  const environment = {
-    ...spawned,
-    ASSET_MIRROR_URL: scene.ground.publicUrl,
-    ADMIN_TOKEN: 'the-token-of-the-operators',
-  };
-  const command = (...args: string[]) =>
-    run(process.execPath, ['src/main.ts', 'changes', ...args], { env: environment });
-  const all = await list();
-  const { stdout, stderr } = await command('--limit', '1');
-  const [{ assetId, objects, cursor }] = all.changes as [Change];
-  expect(stdout).toContain(`added  ${assetId}  ${all.changes[0]!.name}  ${objects[0]!.key} (5 B)\n`);
-  expect(stderr).toBe(`Continue with --after ${cursor}\n`);
-  expect(JSON.parse((await command('--after', cursor, '--limit', '1000', '--json')).stdout)).toEqual({
-    changes: all.changes.slice(1),
-    nextCursor: all.nextCursor,
-  });
-  expect((await command('--after', all.nextCursor)).stdout).toBe('No changes.\n');
-
-  const follow = ['src/main.ts', 'changes', '--follow', '--json', '--after', all.changes.at(-2)!.cursor];
-  const child = spawn(process.execPath, follow, { env: environment });
-  let out = '';
-  child.stdout.on('data', (chunk) => (out += chunk));
-  const lines = () =>
-    out
-      .split('\n')
-      .filter(Boolean)
-      .map((line) => JSON.parse(line).assetId);
-  try {
-    await until('the last change', () => lines().length === 1);
-    await scene.restart();
-    const id = await scene.upload();
-    await sync();
-    await until('the new change', () => lines().length === 2);
-    expect(lines()).toEqual([all.changes.at(-1)!.assetId, id]);
-  } finally {
-    child.kill('SIGINT');
-  }
 });
