@@ -5,6 +5,7 @@ import { CommanderError } from 'commander';
 import { exitCodeOf, problemOf } from './cli/failures.ts';
 import { harmless, jsonOf, printError, printJson } from './cli/output.ts';
 import { program } from './cli/program.ts';
+import { stopSignal } from './cli/stop-signal.ts';
 import { setExitCode, type Verbs } from './cli/verb.ts';
 import type { StartDatabase } from './cli/verbs/library.ts';
 import type { ContextOptions } from './context.ts';
@@ -14,26 +15,6 @@ import type { Role } from './service.ts';
 import { embeddedPostgresIsInstalled } from './store/embedded/binaries.ts';
 import { freePort } from './store/embedded/free-port.ts';
 import { setTracing, stopTracing } from './tracing/tracing.ts';
-
-/** If npm runs this process, one Ctrl-C reaches it twice within this time: from the terminal and from npm. */
-const sameKeystrokeMs = 250;
-
-/** The first signal asks for an orderly stop, the second ends at once. */
-function stopSignal(): AbortSignal {
-  const stop = new AbortController();
-  let first: { signal: string; at: number } | undefined;
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
-    process.on(signal, () => {
-      if (!first) {
-        first = { signal, at: performance.now() };
-        stop.abort();
-      } else if (signal === 'SIGTERM' || signal !== first.signal || performance.now() - first.at > sameKeystrokeMs) {
-        process.exit(signal === 'SIGINT' ? 130 : 143);
-      }
-    });
-  }
-  return stop.signal;
-}
 
 /** The embedded PostgreSQL of the library and the demo. Logs only warnings, to the terminal. */
 const startDatabase: StartDatabase = async (directory) => {
