@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { CommanderError } from 'commander';
 import { exitCodeOf, problemOf } from './cli/failures.ts';
-import { harmless, jsonOf, printError, printJson } from './cli/output.ts';
+import { harmless, jsonOf, printError } from './cli/output.ts';
 import { program } from './cli/program.ts';
 import { stopSignal } from './cli/stop-signal.ts';
 import { setExitCode, type Verbs } from './cli/verb.ts';
@@ -37,12 +37,6 @@ async function terminalLog() {
 async function configured() {
   const { readConfig } = await settings();
   return readConfig(process.env, { embedded: embeddedPostgresIsInstalled() });
-}
-
-/** The settings of `rebuild` and `restore`, which send no request to the library. */
-async function configuredCopy() {
-  const { readCopyConfig } = await settings();
-  return readCopyConfig(process.env, { embedded: embeddedPostgresIsInstalled() });
 }
 
 async function settings() {
@@ -95,58 +89,6 @@ async function start(role: Role, json: boolean, options: ContextOptions): Promis
   await stopTracing();
 }
 
-/** The verbs that work on the bucket without a running asset-mirror. */
-const offlineVerbs = {
-  async rebuild(options) {
-    const { rebuildFrom } = await import('./offline/rebuild.ts');
-    const { rebuild } = await import('./cli/verbs/rebuild.ts');
-    const config = await configuredCopy();
-    const log = await terminalLog();
-    const stop = stopSignal();
-    const isGood = await rebuild((report) => rebuildFrom(config, { log, stop, report }), { ...options, stop });
-    setExitCode(isGood ? 0 : 1);
-  },
-  async restore(assetIds, options) {
-    const { requestOf, restore } = await import('./cli/verbs/restore.ts');
-    const request = requestOf(assetIds, options);
-    const { restoreFrom } = await import('./offline/restore.ts');
-    const config = await configuredCopy();
-    const log = await terminalLog();
-    const stop = stopSignal();
-    setExitCode(await restore((report) => restoreFrom(config, request, { log, stop, report }), { ...options, stop }));
-  },
-  async export(options) {
-    const { exportAssets, requestOf, selectionOf, writeManifest } = await import('./cli/verbs/export.ts');
-    const { exportList, exportTo } = await import('./offline/export.ts');
-    const config = await configuredCopy();
-    const log = await terminalLog();
-    if (options.manifest) {
-      const problem = (line: string) => {
-        process.exitCode = 1;
-        printError(harmless(line));
-      };
-      const lines = exportList(config, options.manifest, selectionOf(options), { log, problem });
-      return writeManifest(lines, options);
-    }
-    const request = requestOf(options);
-    const stop = stopSignal();
-    setExitCode(await exportAssets((report) => exportTo(config, request, { log, stop, report }), { ...options, stop }));
-  },
-  async attest(place, options) {
-    const { attest, requestOf } = await import('./cli/verbs/attest.ts');
-    const request = requestOf(place, options);
-    const { attestCopy, proveAsset } = await import('./offline/attest.ts');
-    // Auditors have no database, and need no setting of it.
-    const config = (await settings()).readCopyConfig(process.env);
-    const log = await terminalLog();
-    const stop = stopSignal();
-    const { asset: assetId, day } = options;
-    if (assetId !== undefined) return printJson(await proveAsset(config, { ...request, assetId, day }, { log, stop }));
-    const isGood = await attest((report) => attestCopy(config, request, { log, stop, report }), { ...options, stop });
-    setExitCode(isGood ? 0 : 1);
-  },
-} satisfies Partial<Verbs>;
-
 /** The clients of a running asset-mirror, and the token of this account for it. */
 const clients = {
   async api() {
@@ -195,7 +137,11 @@ const app = (options: ContextOptions) =>
         const { doctor } = await import('./cli/verbs/doctor.ts');
         setExitCode(await doctor(examine(await configured(), stopSignal()), options));
       },
-      ...offlineVerbs,
+      async offline({ database } = { database: true }) {
+        const { readCopyConfig } = await settings();
+        const config = readCopyConfig(process.env, { embedded: !database || embeddedPostgresIsInstalled() });
+        return { config, log: await terminalLog() };
+      },
       ...clients,
     },
     version,

@@ -1,22 +1,15 @@
 import { Option } from 'commander';
 import { withAssetFilters } from './asset-filters.ts';
 import { date, day, wholeNumber } from './options.ts';
-import { type NewGroup, type NewVerb, type Verbs, verbsOf, withApi } from './verb.ts';
-import type { AttestOptions } from './verbs/attest.ts';
+import { type NewGroup, type NewVerb, setExitCode, type Verbs, verbsOf, withApi } from './verb.ts';
 import { drill } from './verbs/drill.ts';
 import { rotateKeys } from './verbs/encryption-keys.ts';
-import type { ExportVerbOptions } from './verbs/export.ts';
 import { report } from './verbs/report.ts';
-import type { RestoreOptions } from './verbs/restore.ts';
 import { verify } from './verbs/verify.ts';
 import { webhookVerbs } from './webhook-verbs.ts';
 
 /** The verbs that check the mirror and repair it. */
-export function checkVerbs(
-  verb: NewVerb,
-  group: NewGroup,
-  verbs: Pick<Verbs, 'doctor' | 'rebuild' | 'restore' | 'export' | 'attest' | 'api'>,
-): void {
+export function checkVerbs(verb: NewVerb, group: NewGroup, verbs: Pick<Verbs, 'doctor' | 'offline' | 'api'>): void {
   verb(
     'verify',
     'compare library, database and bucket, and report every difference',
@@ -62,13 +55,16 @@ export function checkVerbs(
     'restore a lost database from the records in the bucket',
     'asset-mirror rebuild',
     'Downloads nothing from the library. Run it again after an interruption; it continues where it stopped.',
-  ).action((options) => verbs.rebuild(options));
+  ).action(async (options) => {
+    const { rebuild } = await import('./verbs/rebuild.ts');
+    setExitCode(await rebuild(verbs.offline, options));
+  });
 
-  restoreVerb(verb, verbs);
+  restoreVerb(verb, verbs.offline);
 
-  exportVerb(verb, verbs);
+  exportVerb(verb, verbs.offline);
 
-  attestVerb(verb, verbs);
+  attestVerb(verb, verbs.offline);
 
   verbsOf(group('keys', 'manage the keys that encrypt tokens and secrets'))(
     'rotate',
@@ -78,7 +74,7 @@ export function checkVerbs(
   webhookVerbs(group('webhooks', 'manage webhook endpoints'), verbs.api);
 }
 
-function restoreVerb(verb: NewVerb, verbs: Pick<Verbs, 'restore'>): void {
+function restoreVerb(verb: NewVerb, offline: Verbs['offline']): void {
   verb(
     'restore',
     'copy files of the mirror to a directory or another bucket, each verified',
@@ -101,10 +97,13 @@ function restoreVerb(verb: NewVerb, verbs: Pick<Verbs, 'restore'>): void {
     .option('--company <id>', 'all assets of this company')
     .option('--project <id>', 'all assets of this project')
     .option('--overwrite', 'replace files at the target that have other content')
-    .action((assets: string[], options: RestoreOptions) => verbs.restore(assets, options));
+    .action(async (assets, options) => {
+      const { restore } = await import('./verbs/restore.ts');
+      setExitCode(await restore(offline, assets, options));
+    });
 }
 
-function exportVerb(verb: NewVerb, verbs: Pick<Verbs, 'export'>): void {
+function exportVerb(verb: NewVerb, offline: Verbs['offline']): void {
   withAssetFilters(
     verb(
       'export',
@@ -134,10 +133,14 @@ function exportVerb(verb: NewVerb, verbs: Pick<Verbs, 'export'>): void {
         'print a list of the files instead of copying them: csv, or rclone (keys for --files-from-raw)',
       ).choices(['csv', 'rclone']),
     )
-    .action((options: ExportVerbOptions) => verbs.export(options));
+    .action(async (options) => {
+      const { exportAssets, writeManifest } = await import('./verbs/export.ts');
+      if (options.manifest) await writeManifest(offline, options.manifest, options);
+      else setExitCode(await exportAssets(offline, options));
+    });
 }
 
-function attestVerb(verb: NewVerb, verbs: Pick<Verbs, 'attest'>): void {
+function attestVerb(verb: NewVerb, offline: Verbs['offline']): void {
   verb(
     'attest',
     'check a copy against its signed manifests, without the database',
@@ -153,5 +156,8 @@ function attestVerb(verb: NewVerb, verbs: Pick<Verbs, 'attest'>): void {
     .option('--key <fingerprint>', 'the key to trust (default: the key of the last manifest)')
     .option('--asset <id>', 'print a proof of this asset, for someone without the copy')
     .option('--day <day>', 'with --asset: the day of the manifest, such as 2026-01-31 (default: the last one)', day)
-    .action((place: string | undefined, options: AttestOptions) => verbs.attest(place, options));
+    .action(async (place, options) => {
+      const { attest } = await import('./verbs/attest.ts');
+      setExitCode(await attest(offline, place, options));
+    });
 }

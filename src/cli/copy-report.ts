@@ -6,22 +6,20 @@ import { runReported } from './work-report.ts';
 
 /** Shows the progress of a restore or an export, and a summary. Returns how many assets could not be copied. @throws UsageError */
 export async function runCopy(
-  work: (report: CopyReport) => Promise<CopyProgress>,
+  work: (report: CopyReport, stop: AbortSignal) => Promise<CopyProgress>,
   options: {
     verb: string;
     /** The participle for the summary, such as `restored`. */
     past: string;
-    json?: boolean;
-    stop: AbortSignal;
+    json?: boolean | undefined;
   },
 ): Promise<number> {
-  const { verb, past, json = false, stop } = options;
+  const { verb, past, json = false } = options;
   const title = (from: string, to: string) => `${paint('bold', verb)}  from ${from} to ${to}`;
   const { failed } = await runReported<CopyProgress>(
-    (report) => work({ ...report, start: (from, to) => report.start(title(from, to)) }),
+    ({ start, ...report }, stop) => work({ ...report, start: (from, to) => start(title(from, to)) }, stop),
     {
       json,
-      stop,
       initial: nothingCopied,
       summaryOf: (progress, end) => summaryOf(progress, { ...end, past }),
       lineOf,

@@ -1,11 +1,10 @@
 import type { Command } from 'commander';
+import type { CopyConfig } from '../config/config.ts';
+import type { Log } from '../floor/log.ts';
 import type { ApiClient } from './client.ts';
-import type { AttestOptions } from './verbs/attest.ts';
 import type { DemoOptions } from './verbs/demo.ts';
-import type { ExportVerbOptions } from './verbs/export.ts';
 import type { LibraryVerbOptions } from './verbs/library.ts';
 import type { Credentials } from './verbs/login.ts';
-import type { RestoreOptions } from './verbs/restore.ts';
 
 /** The functions that `command.ts` passes to the verbs. */
 export interface Verbs {
@@ -13,10 +12,8 @@ export interface Verbs {
   demo(options: DemoOptions): Promise<void>;
   library(options: LibraryVerbOptions): Promise<void>;
   doctor(options: { json?: boolean }): Promise<void>;
-  rebuild(options: { json?: boolean }): Promise<void>;
-  restore(assetIds: string[], options: RestoreOptions): Promise<void>;
-  export(options: ExportVerbOptions): Promise<void>;
-  attest(place: string | undefined, options: AttestOptions): Promise<void>;
+  /** For a verb that works on the bucket without a running asset-mirror. Without `database`, it needs no setting of it. */
+  offline(needs?: { database: boolean }): Promise<{ config: CopyConfig; log: Log }>;
   api(): Promise<ApiClient>;
   credentials(): Promise<Credentials>;
 }

@@ -1,5 +1,6 @@
 import { liveLine } from './live.ts';
 import { harmless, paint, print, printJson } from './output.ts';
+import { stopSignal } from './stop-signal.ts';
 
 const redrawMs = 100;
 
@@ -18,10 +19,9 @@ interface Report<Progress> {
  * a summary. With `json`, only the result is printed, with the problems. Ctrl-C ends the work: exit code 130.
  */
 export async function runReported<Progress extends { total: unknown }>(
-  work: (report: Report<Progress>) => Promise<Progress>,
+  work: (report: Report<Progress>, stop: AbortSignal) => Promise<Progress>,
   options: {
     json: boolean;
-    stop: AbortSignal;
     /** The state before the work begins. */
     initial: Progress;
     /** The line that shows the progress. `ms`: time since the work began. */
@@ -29,7 +29,8 @@ export async function runReported<Progress extends { total: unknown }>(
     summaryOf: (progress: Readonly<Progress>, end: { interrupted: boolean; ms: number }) => string;
   },
 ): Promise<Readonly<Progress>> {
-  const { json, stop } = options;
+  const { json } = options;
+  const stop = stopSignal();
   const started = performance.now();
   const msSoFar = () => performance.now() - started;
   const live = liveLine({ silent: json || !process.stdout.isTTY });
@@ -58,7 +59,7 @@ export async function runReported<Progress extends { total: unknown }>(
     },
   };
   try {
-    result = await work(report);
+    result = await work(report, stop);
   } catch (error) {
     if (!stop.aborted) throw error;
     interrupted = true;

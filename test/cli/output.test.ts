@@ -1,7 +1,7 @@
 import { expect, test, vi } from 'vitest';
 import { agoShort, bar, type Column, clean, cut, harmless, jsonOf, speed, table, width } from '../../src/cli/output.ts';
 import { doctor } from '../../src/cli/verbs/doctor.ts';
-import { rebuild } from '../../src/cli/verbs/rebuild.ts';
+import { runReported } from '../../src/cli/work-report.ts';
 import type { Finding } from '../../src/floor/finding.ts';
 
 const columns: Column[] = [
@@ -88,15 +88,15 @@ test.each([
     () => doctor(of({ area: 'bucket', what: hostile, found: hostile, remedy: hostile, level: 'wrong' } as Finding), {}),
   ],
   [
-    'rebuild',
+    'a verb that needs no service',
     () =>
-      rebuild(
+      runReported(
         async (report) => {
           report.start(hostile);
           report.problem(hostile);
-          return { objects: 0, total: 0, restored: 0, bytes: 0, known: 0, pending: 0, versions: 0, skipped: 0 };
+          return { total: 0 };
         },
-        { stop: new AbortController().signal },
+        { json: false, initial: { total: 0 }, lineOf: () => '', summaryOf: () => '' },
       ),
   ],
 ])('%s prints no control characters from the library', async (_, verb) => {

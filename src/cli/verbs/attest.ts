@@ -1,25 +1,73 @@
 import { formatBytes, formatDuration } from '../../floor/units.ts';
 import {
   type Attested,
-  type AttestReport,
   type AttestRequest,
+  attestCopy,
   type Finding,
   nothingAttested,
+  proveAsset,
 } from '../../offline/attest.ts';
 import { UsageError } from '../failures.ts';
 import { placeOf } from '../options.ts';
-import { counted, number, paint, progressBar } from '../output.ts';
+import { counted, number, paint, printJson, progressBar } from '../output.ts';
+import { stopSignal } from '../stop-signal.ts';
+import type { Verbs } from '../verb.ts';
 import { runReported } from '../work-report.ts';
 
-export interface AttestOptions {
+interface AttestOptions {
   json?: boolean;
   key?: string;
   asset?: string;
   day?: string;
 }
 
+/**
+ * Shows the progress of a check and a summary, or prints the proof of one asset. Returns how many problems were found, and objects
+ * that are not proven. @throws UsageError
+ */
+export async function attest(
+  offline: Verbs['offline'],
+  place: string | undefined,
+  options: AttestOptions,
+): Promise<number> {
+  const { json = false, key, asset: assetId, day } = options;
+  const request = requestOf(place, options);
+  // Auditors have no database.
+  const { config, log } = await offline({ database: false });
+  if (assetId !== undefined) {
+    printJson(await proveAsset(config, { ...request, assetId, day }, { log, stop: stopSignal() }));
+    return 0;
+  }
+  const title = (storage: string) => `${paint('bold', 'attest')}  checking ${storage} against its signed manifests`;
+  const { problems, unproven } = await runReported<Attested>(
+    ({ start, problem, progress }, stop) =>
+      attestCopy(config, request, {
+        log,
+        stop,
+        report: {
+          start: (storage) => start(title(storage)),
+          found: (finding) => problem(sentence(finding)),
+          progress,
+        },
+      }),
+    {
+      json,
+      initial: nothingAttested,
+      summaryOf: (progress, end) => summaryOf(progress, { ...end, key }),
+      lineOf: ({ assets, total, bytes }, ms) =>
+        [
+          progressBar(assets, total),
+          `${number(assets)} of ${counted(total, 'asset')}`,
+          formatBytes(bytes),
+          ms > 2000 ? `${formatBytes((bytes * 1000) / ms)}/s` : '',
+        ].join('  '),
+    },
+  );
+  return problems + unproven;
+}
+
 /** @throws UsageError */
-export function requestOf(place: string | undefined, { key, asset, day }: AttestOptions): AttestRequest {
+function requestOf(place: string | undefined, { key, asset, day }: AttestOptions): AttestRequest {
   if (day !== undefined && asset === undefined) throw new UsageError('--day needs --asset.');
   const fingerprint = key?.toLowerCase();
   if (fingerprint !== undefined && !/^[\da-f]{64}$/.test(fingerprint)) {
@@ -34,36 +82,6 @@ export function requestOf(place: string | undefined, { key, asset, day }: Attest
 /** `altered after 2026-01-31: KEY (why)`. */
 const sentence = ({ what, key, after, why }: Finding) =>
   `${what}${after === null ? '' : ` after ${after}`}: ${key}${why ? ` (${why})` : ''}`;
-
-/** Shows the progress of a check and a summary. Returns whether everything matches the signed manifests. */
-export async function attest(
-  work: (report: AttestReport) => Promise<Attested>,
-  { json = false, key, stop }: { json?: boolean; key?: string; stop: AbortSignal },
-): Promise<boolean> {
-  const title = (storage: string) => `${paint('bold', 'attest')}  checking ${storage} against its signed manifests`;
-  const { problems, unproven } = await runReported<Attested>(
-    (report) =>
-      work({
-        start: (storage) => report.start(title(storage)),
-        found: (finding) => report.problem(sentence(finding)),
-        progress: report.progress,
-      }),
-    {
-      json,
-      stop,
-      initial: nothingAttested,
-      summaryOf: (progress, end) => summaryOf(progress, { ...end, key }),
-      lineOf: ({ assets, total, bytes }, ms) =>
-        [
-          progressBar(assets, total),
-          `${number(assets)} of ${counted(total, 'asset')}`,
-          formatBytes(bytes),
-          ms > 2000 ? `${formatBytes((bytes * 1000) / ms)}/s` : '',
-        ].join('  '),
-    },
-  );
-  return problems === 0 && unproven === 0;
-}
 
 function trustOf({ keyId, manifests }: Readonly<Attested>, key: string | undefined): string {
   if (manifests === 0) return '  There is no manifest: none was written, or all were removed.';

@@ -1,19 +1,18 @@
 import { formatBytes, formatDuration } from '../../floor/units.ts';
-import { nothingRebuilt, type RebuildProgress, type RebuildReport } from '../../offline/rebuild.ts';
+import { nothingRebuilt, type RebuildProgress, rebuildFrom } from '../../offline/rebuild.ts';
 import { counted, paint, progressBar, speed } from '../output.ts';
+import type { Verbs } from '../verb.ts';
 import { runReported } from '../work-report.ts';
 
-/** Shows the progress of a rebuild and a summary. Returns whether all records could be used as they are, and there was one. */
-export async function rebuild(
-  work: (report: RebuildReport) => Promise<RebuildProgress>,
-  { json = false, stop }: { json?: boolean; stop: AbortSignal },
-): Promise<boolean> {
+/** Shows the progress of a rebuild and a summary. Returns 1 if there is no record, or one could not be used as it is. */
+export async function rebuild(offline: Verbs['offline'], { json = false }: { json?: boolean }): Promise<number> {
+  const { config, log } = await offline();
   const title = (storage: string) => `${paint('bold', 'rebuild')}  the database, from the records in ${storage}`;
   const { restored, known, pending, skipped } = await runReported<RebuildProgress>(
-    (report) => work({ ...report, start: (storage) => report.start(title(storage)) }),
+    ({ start, ...report }, stop) =>
+      rebuildFrom(config, { log, stop, report: { ...report, start: (storage) => start(title(storage)) } }),
     {
       json,
-      stop,
       initial: nothingRebuilt,
       summaryOf,
       lineOf: ({ objects, total, restored, known, bytes }, ms) =>
@@ -25,7 +24,7 @@ export async function rebuild(
         ].join('  '),
     },
   );
-  return pending + skipped === 0 && restored + known > 0;
+  return pending + skipped === 0 && restored + known > 0 ? 0 : 1;
 }
 
 function summaryOf(

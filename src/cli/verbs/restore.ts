@@ -1,9 +1,10 @@
-import type { CopyProgress, CopyReport, RestoreRequest } from '../../offline/restore.ts';
+import { type RestoreRequest, restoreFrom } from '../../offline/restore.ts';
 import { runCopy } from '../copy-report.ts';
 import { UsageError } from '../failures.ts';
 import { placeOf } from '../options.ts';
+import type { Verbs } from '../verb.ts';
 
-export interface RestoreOptions {
+interface RestoreOptions {
   json?: boolean;
   to: string;
   version?: string;
@@ -14,8 +15,19 @@ export interface RestoreOptions {
   overwrite?: boolean;
 }
 
+/** Returns how many assets could not be restored. @throws UsageError */
+export async function restore(offline: Verbs['offline'], assetIds: string[], options: RestoreOptions): Promise<number> {
+  const request = requestOf(assetIds, options);
+  const { config, log } = await offline();
+  return runCopy((report, stop) => restoreFrom(config, request, { log, stop, report }), {
+    json: options.json,
+    verb: 'restore',
+    past: 'restored',
+  });
+}
+
 /** @throws UsageError */
-export function requestOf(assetIds: string[], options: RestoreOptions): RestoreRequest {
+function requestOf(assetIds: string[], options: RestoreOptions): RestoreRequest {
   const { version, asOf, project: projectId, company: companyId, connection, overwrite = false } = options;
   const named = assetIds.length > 0;
   if (!named && !(projectId ?? companyId ?? connection ?? asOf)) {
@@ -37,9 +49,3 @@ export function requestOf(assetIds: string[], options: RestoreOptions): RestoreR
     asOf,
   };
 }
-
-/** Returns how many assets could not be restored. @throws UsageError */
-export const restore = (
-  work: (report: CopyReport) => Promise<CopyProgress>,
-  options: { json?: boolean; stop: AbortSignal },
-): Promise<number> => runCopy(work, { ...options, verb: 'restore', past: 'restored' });
