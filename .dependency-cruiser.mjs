@@ -33,7 +33,7 @@ export const modules = {
   ],
   http: [['metrics', 'oauth', 'operations', 'queue', 'store'], 'is a thin shell over operations'],
   cli: [
-    ['config', 'library', 'operations', 'offline'],
+    ['config', 'library', 'operations', 'offline', 'verify'],
     'is a thin shell over the API; only it starts the bundled library',
   ],
   library: [[], 'is the service of the specification, and shares nothing with the mirror but the floor'],

@@ -1,5 +1,7 @@
 import { formatBytes, formatDuration } from '../floor/units.ts';
-import { type CopyProgress, type CopyReport, nothingCopied, WrongSelection } from '../offline/restore.ts';
+import type { CopyReport } from '../offline/restore.ts';
+import { type CopyProgress, nothingCopied } from '../verify/copy/copy-each.ts';
+import { WrongSelection } from '../verify/copy/select-copies.ts';
 import { UsageError } from './failures.ts';
 import { counted, number, paint, progressBar } from './output.ts';
 import { runReported } from './work-report.ts';

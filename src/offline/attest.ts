@@ -5,12 +5,9 @@ import { StorageUnavailable } from '../floor/errors.ts';
 import type { Log } from '../floor/log.ts';
 import { openDirectory } from '../storage/directory/directory.ts';
 import { openStorage } from '../storage/open.ts';
-import { type Attested, attest, nothingAttested } from '../verify/attest/attest.ts';
+import { type Attested, attest } from '../verify/attest/attest.ts';
 import type { Finding } from '../verify/attest/finding.ts';
 import { type Proof, prove } from '../verify/attest/prove.ts';
-
-export type { Attested, Finding, Proof };
-export { nothingAttested };
 
 export interface AttestRequest {
   /** Default: the bucket of the settings. */

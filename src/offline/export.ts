@@ -10,7 +10,6 @@ import { type CopyProgress, countSelected, nothingCopied } from '../verify/copy/
 import { idOfConnection, WrongSelection } from '../verify/copy/select-copies.ts';
 import { type ExportDeps, type ExportOptions, exportAssets } from '../verify/export/export-assets.ts';
 import { manifestHead, manifestLines } from '../verify/export/export-list.ts';
-import { wrongTemplate } from '../verify/export/export-names.ts';
 import { zipOf } from '../verify/export/export-zip.ts';
 import { type ExportedAsset, type ExportSelection, selectExports } from '../verify/export/select-exports.ts';
 import { openDatabase } from './open-database.ts';
@@ -112,5 +111,3 @@ async function exportZip(deps: ExportDeps, options: ExportOptions & { path: stri
   progress.copied = assets.length;
   return progress;
 }
-
-export { wrongTemplate };

@@ -4,10 +4,8 @@ import type { Log } from '../floor/log.ts';
 import { bucketIdKey } from '../storage/keys.ts';
 import { withMirrorIdCheck } from '../storage/mirror-id.ts';
 import { openStorage } from '../storage/open.ts';
-import { nothingRebuilt, type RebuildProgress, rebuild } from '../verify/rebuild/rebuild.ts';
+import { type RebuildProgress, rebuild } from '../verify/rebuild/rebuild.ts';
 import { openDatabase } from './open-database.ts';
-
-export { nothingRebuilt, type RebuildProgress };
 
 /** Called during a rebuild. */
 export interface RebuildReport {

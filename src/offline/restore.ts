@@ -8,12 +8,10 @@ import { bucketIdKey } from '../storage/keys.ts';
 import { withMirrorIdCheck } from '../storage/mirror-id.ts';
 import { openStorage } from '../storage/open.ts';
 import type { Storage } from '../storage/storage.ts';
-import { type CopyProgress, nothingCopied } from '../verify/copy/copy-each.ts';
+import type { CopyProgress } from '../verify/copy/copy-each.ts';
 import { restore } from '../verify/copy/restore.ts';
 import { type Selection, WrongSelection } from '../verify/copy/select-copies.ts';
 import { openDatabase } from './open-database.ts';
-
-export { type CopyProgress, nothingCopied, WrongSelection };
 
 export interface RestoreRequest extends Selection {
   to: StorageTarget;

@@ -1,12 +1,7 @@
 import { formatBytes, formatDuration } from '../../floor/units.ts';
-import {
-  type Attested,
-  type AttestRequest,
-  attestCopy,
-  type Finding,
-  nothingAttested,
-  proveAsset,
-} from '../../offline/attest.ts';
+import { type AttestRequest, attestCopy, proveAsset } from '../../offline/attest.ts';
+import { type Attested, nothingAttested } from '../../verify/attest/attest.ts';
+import type { Finding } from '../../verify/attest/finding.ts';
 import { UsageError } from '../failures.ts';
 import { placeOf } from '../options.ts';
 import { counted, number, paint, printJson, progressBar } from '../output.ts';

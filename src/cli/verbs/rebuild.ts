@@ -1,5 +1,6 @@
 import { formatBytes, formatDuration } from '../../floor/units.ts';
-import { nothingRebuilt, type RebuildProgress, rebuildFrom } from '../../offline/rebuild.ts';
+import { rebuildFrom } from '../../offline/rebuild.ts';
+import { nothingRebuilt, type RebuildProgress } from '../../verify/rebuild/rebuild.ts';
 import { counted, paint, progressBar, speed } from '../output.ts';
 import type { Verbs } from '../verb.ts';
 import { runReported } from '../work-report.ts';
