@@ -7,24 +7,12 @@ import { confirmed, requireTerminal } from '../confirm.ts';
 import { findConnection, findOptional } from '../find-connection.ts';
 import { ago, agoShort, type Cell, harmless, number, paint, print, printJson, table } from '../output.ts';
 
-const conditionColours: Record<ConnectionSummary['condition']['code'], 'green' | 'cyan' | 'yellow' | 'red'> = {
-  disconnected: 'red',
-  paused: 'yellow',
-  waiting: 'yellow',
-  held: 'red',
-  error: 'red',
-  late: 'yellow',
-  all_skipped: 'yellow',
-  first_sync: 'cyan',
-  mirroring: 'cyan',
-  assets_failed: 'red',
-  up_to_date: 'green',
-};
+const colours = { good: 'green', go: 'cyan', warn: 'yellow', bad: 'red' } as const;
 
 /** The condition of a connection, such as `up to date`. */
 export const conditionCell = ({ condition }: ConnectionSummary) => ({
   text: condition.text.toLowerCase(),
-  style: conditionColours[condition.code],
+  style: colours[condition.tone],
 });
 
 /** `40/300` */

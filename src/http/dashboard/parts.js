@@ -6,7 +6,7 @@ import { thumbnailOf } from './preview.js';
 import { bar } from './state-bar.js';
 import { repeat } from './vendor/lit-html/directives/repeat.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
-import { conditionOf, eventWords, sentence, stateNames, typeName } from './words.js';
+import { eventWords, sentence, stateNames, typeName } from './words.js';
 
 /** @param {string} tone @param {string} word */
 export const pill = (tone, word) => html`<span class="pill ${tone}">${word}</span>`;
@@ -84,16 +84,13 @@ export const connectionTable = (connections) => html`<table role="table" class="
     connections,
     ({ id }) => id,
     (connection) => {
-      const { counts, bytes: stored } = connection;
-      const condition = conditionOf(connection);
+      const { condition, counts, bytes: stored } = connection;
       const { failed } = counts.byState;
       return html`<tr role="row">
         <th role="rowheader" scope="row"><a href="#/connections/${connection.id}">${nameOf(connection)}</a>
           <small>${companiesOf(connection)}</small>${tagPills(connection)}</th>
-        <td role="cell" data-label="State" class="whole">${pill(condition.tone, condition.word)}${
-          failed > 0 && connection.condition.code !== 'assets_failed'
-            ? html` ${pill('bad', `${number(failed)} failed`)}`
-            : nothing
+        <td role="cell" data-label="State" class="whole">${pill(condition.tone, condition.text)}${
+          failed > 0 && condition.code !== 'assets_failed' ? html` ${pill('bad', `${number(failed)} failed`)}` : nothing
         }</td>
         <td role="cell" data-label="Mirrored" class="whole"><div class="progress">${bar(counts.byState)}<span class="figures">${number(counts.byState.mirrored)} <span class="soft">of ${number(counts.expected)}</span></span></div></td>
         <td role="cell" data-label="Stored" class="right figures">${bytes(stored)}</td>

@@ -49,34 +49,8 @@ export const typeName = (type) => typeNames[type] ?? type;
 /** Added to the number of expected assets if some have no file. @param {{ unavailable: number }} byState */
 export const withFile = ({ unavailable }) => (unavailable > 0 ? ' with a file' : '');
 
-/** @type {Record<Connection['condition']['code'], 'good' | 'go' | 'warn' | 'bad'>} */
-const conditionTones = {
-  disconnected: 'bad',
-  paused: 'warn',
-  waiting: 'warn',
-  held: 'bad',
-  error: 'bad',
-  late: 'warn',
-  all_skipped: 'warn',
-  first_sync: 'go',
-  mirroring: 'go',
-  assets_failed: 'bad',
-  up_to_date: 'good',
-};
-
-/**
- * The condition of a connection, in a word, with its tone.
- * @param {Connection} connection
- * @returns {{ tone: 'good' | 'go' | 'warn' | 'bad', word: string, more?: string | undefined }}
- */
-export const conditionOf = (connection) => ({
-  tone: conditionTones[connection.condition.code],
-  word: connection.condition.text,
-  more: moreOf(connection),
-});
-
-/** @param {Connection} connection */
-function moreOf({ condition: { code, until }, counts }) {
+/** What to know about the condition of a connection. @param {Connection} connection */
+export function aboutCondition({ condition: { code, until }, counts }) {
   const { pending, transferring, failed } = counts.byState;
   if (code === 'disconnected') return 'The user must connect again.';
   if (code === 'held') return 'Too many changes at once. Check them before you accept them.';

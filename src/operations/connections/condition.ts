@@ -4,25 +4,28 @@ import { expectedOf } from '../../store/counts/states.ts';
 import type { AssetState, Connection } from '../../store/database/schema.ts';
 import { time } from '../fields.ts';
 
+const tones = ['good', 'go', 'warn', 'bad'] as const;
+
 const texts = {
-  disconnected: 'Disconnected',
-  paused: 'Paused',
-  waiting: 'Waiting',
-  held: 'Held',
-  error: 'Problem',
-  late: 'Late',
-  all_skipped: 'All skipped',
-  first_sync: 'First sync',
-  mirroring: 'Mirroring',
-  assets_failed: 'Assets failed',
-  up_to_date: 'Up to date',
-};
+  disconnected: ['Disconnected', 'bad'],
+  paused: ['Paused', 'warn'],
+  waiting: ['Waiting', 'warn'],
+  held: ['Held', 'bad'],
+  error: ['Problem', 'bad'],
+  late: ['Late', 'warn'],
+  all_skipped: ['All skipped', 'warn'],
+  first_sync: ['First sync', 'go'],
+  mirroring: ['Mirroring', 'go'],
+  assets_failed: ['Assets failed', 'bad'],
+  up_to_date: ['Up to date', 'good'],
+} satisfies Record<string, [text: string, tone: (typeof tones)[number]]>;
 type Code = keyof typeof texts;
 
 export const condition = z
   .object({
     code: z.enum(Object.keys(texts) as [Code, ...Code[]]),
     text: z.string(),
+    tone: z.enum(tones).describe('For its colour; go: work is in progress.'),
     until: time.nullable().describe('When a waiting connection continues.'),
   })
   .describe('Summary of its status, its last sync, its failed assets, and whether a sync is overdue.');
@@ -41,7 +44,8 @@ export function conditionOf(
   },
 ): z.infer<typeof condition> {
   const code = codeOf(connection, options);
-  return { code, text: texts[code], until: code === 'waiting' ? options.delayedUntil : null };
+  const [text, tone] = texts[code];
+  return { code, text, tone, until: code === 'waiting' ? options.delayedUntil : null };
 }
 
 function codeOf(connection: Connection, options: Parameters<typeof conditionOf>[1]): Code {

@@ -15,7 +15,7 @@ import { bar, legend } from '../state-bar.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { verifyDialog } from '../verify-dialog.js';
-import { conditionOf, heldWords, stateNames, typeName, withFile } from '../words.js';
+import { aboutCondition, heldWords, stateNames, typeName, withFile } from '../words.js';
 
 /** @type {ReturnType<typeof loaderOf<Connection>>} */
 const loader = loaderOf((id) => api(`/connections/${encodeURIComponent(id)}`));
@@ -53,8 +53,8 @@ export const connectionView = {
   render() {
     const { found: connection, error } = loader;
     if (!connection) return notYet(error);
-    const { id } = connection;
-    const condition = conditionOf(connection);
+    const { id, condition } = connection;
+    const about = aboutCondition(connection);
     const { byState } = connection.counts;
     const isEnded = connection.status === 'disconnected';
     const retry =
@@ -68,7 +68,7 @@ export const connectionView = {
       <section class="card" aria-labelledby="connection-title">
         <div class="head"><div><h1 id="connection-title" tabindex="-1">${nameOf(connection)}</h1>
           <p class="soft">${[connection.user.email, companiesOf(connection)].filter(Boolean).join(' · ')}</p>${tagPills(connection)}</div>
-          <p class="state">${pill(condition.tone, condition.word)}${condition.more ? html`<small>${condition.more}</small>` : nothing}</p></div>
+          <p class="state">${pill(condition.tone, condition.text)}${about ? html`<small>${about}</small>` : nothing}</p></div>
         ${connection.companies.flatMap((company) => company.held.map((changes) => heldBanner(id, company, changes)))}
         ${connection.lastError ? html`<p class="banner ${condition.tone === 'bad' ? 'bad' : 'warn'}"><strong>Reason:</strong> ${connection.lastError}</p>` : nothing}
         ${bar(byState)}
