@@ -77,11 +77,6 @@ export function cut(text: string, maxWidth: number): string {
   return maxWidth < 1 ? '' : `${kept}…`;
 }
 
-/** Whether the terminal is wide enough for each line. Without a terminal everything fits. */
-export function fits(text: string, columns = process.stdout.columns || Number.POSITIVE_INFINITY): boolean {
-  return text.split('\n').every((line) => width(line) <= columns);
-}
-
 export type Cell = string | { text: string; style: Style };
 
 export interface Column {

@@ -10,18 +10,18 @@ import { ago, agoShort, type Cell, harmless, number, paint, print, printJson, ta
 const colours = { good: 'green', go: 'cyan', warn: 'yellow', bad: 'red' } as const;
 
 /** The condition of a connection, such as `up to date`. */
-export const conditionCell = ({ condition }: ConnectionSummary) => ({
+const conditionCell = ({ condition }: ConnectionSummary) => ({
   text: condition.text.toLowerCase(),
   style: colours[condition.tone],
 });
 
 /** `40/300` */
-export function mirroredOf({ counts }: ConnectionSummary): string {
+function mirroredOf({ counts }: ConnectionSummary): string {
   return `${number(counts.byState.mirrored)}/${number(counts.expected)}`;
 }
 
 /** The interval of its syncs, and why it is short, such as `30s, active`. */
-export const everyOf = ({ polling: { interval, reason } }: ConnectionSummary) =>
+const everyOf = ({ polling: { interval, reason } }: ConnectionSummary) =>
   `${formatDuration(interval)}${reason === 'active' ? ', active' : ''}`;
 
 export function connectionTable(connections: ConnectionSummary[]): string {
@@ -44,17 +44,18 @@ export function connectionTable(connections: ConnectionSummary[]): string {
   });
   return table(
     [
-      { title: 'CONNECTION' },
+      // The e-mail names it, too.
+      { title: 'CONNECTION', spare: 1 },
       { title: 'USER', least: 12 },
       { title: 'STATE' },
-      { title: 'COMPANIES', least: 12, spare: 4 },
-      ...(areTagged ? [{ title: 'TAGS', least: 12, spare: 6 }] : []),
+      { title: 'COMPANIES', least: 12, spare: 5 },
+      ...(areTagged ? [{ title: 'TAGS', least: 12, spare: 7 }] : []),
       { title: 'MIRRORED', right: true },
-      { title: 'BYTES', right: true, spare: 2 },
+      { title: 'BYTES', right: true, spare: 3 },
       { title: 'FAILED', right: true },
-      { title: 'LAST SYNC', spare: 1 },
-      { title: 'NEXT', spare: 3 },
-      { title: 'EVERY', spare: 5 },
+      { title: 'LAST SYNC', spare: 2 },
+      { title: 'NEXT', spare: 4 },
+      { title: 'EVERY', spare: 6 },
     ],
     rows,
   );

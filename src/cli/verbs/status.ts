@@ -3,19 +3,8 @@ import { formatBytes, formatDuration } from '../../floor/units.ts';
 import type { ConnectionSummary, Status } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { liveScreen } from '../live.ts';
-import {
-  ago,
-  counted,
-  fits,
-  harmless,
-  number,
-  paint,
-  print,
-  printJson,
-  printJsonLine,
-  progressBar,
-} from '../output.ts';
-import { conditionCell, connectionTable, everyOf, mirroredOf, troubles } from './connections.ts';
+import { ago, counted, harmless, number, paint, print, printJson, printJsonLine, progressBar } from '../output.ts';
+import { connectionTable, troubles } from './connections.ts';
 
 const watchMs = 1000;
 /** Maximum connections shown; `asset-mirror connections` lists all. */
@@ -90,9 +79,7 @@ function describe(totals: Status, connections: ConnectionSummary[], watched: boo
     lines.push('', 'No connections. Create a link for a user with `asset-mirror connect-link`.');
     return lines.join('\n');
   }
-  const wide = connectionTable(connections);
-  if (fits(wide)) lines.push('', wide);
-  else for (const connection of connections) lines.push('', ...narrow(connection));
+  lines.push('', connectionTable(connections));
   if (all > connections.length) {
     lines.push(
       paint('dim', `and ${number(all - connections.length)} more; list all with \`asset-mirror connections\``),
@@ -127,18 +114,6 @@ function leftOf({ outstanding, rate, timeLeft }: Status): string {
         ? 'calculating the time left'
         : 'no transfers now';
   return `${formatBytes(outstanding.bytes)} to transfer, ${speed}, ${left}`;
-}
-
-/** For terminals that are too narrow for the table. */
-function narrow(connection: ConnectionSummary): string[] {
-  const { id, user, bytes, counts, lastSyncAt, nextSyncAt } = connection;
-  const next = nextSyncAt === null ? '–' : `${ago(nextSyncAt)}, every ${everyOf(connection)}`;
-  const { text, style } = conditionCell(connection);
-  return [
-    `${paint('bold', id)}  ${paint(style, text)}`,
-    `  ${harmless(user.email || user.name)}: ${mirroredOf(connection)} mirrored, ${formatBytes(bytes)}, ${number(counts.byState.failed)} failed`,
-    `  last sync ${ago(lastSyncAt)}, next ${next}`,
-  ];
 }
 
 const paintIf = (condition: boolean, style: Parameters<typeof paint>[0], text: string) =>
