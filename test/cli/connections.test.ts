@@ -51,13 +51,15 @@ describe('commands of operators', () => {
       JSON.parse((await run(['set', '--json'])).stdout),
     );
     expect((await run(['set', '--interval', '5m'])).code).toBe(2);
-    for (const wrong of [
-      ['--include', 'videos'],
-      ['--interval', '5'],
-      ['--bandwidth', '5'],
-      ['--concurrency', 'x'],
-    ]) {
-      expect(await run(['set', id, ...wrong])).toMatchObject({ code: 2, stderr: expect.stringContaining(wrong[0]!) });
+    for (const [option, value, problem] of [
+      ['--include', 'videos', '--include videos: expected'],
+      ['--interval', '5', 'syncInterval: expected'],
+      ['--bandwidth', '5', 'bandwidth: expected'],
+      ['--hold-missing', '5', 'holdMissing: expected'],
+      ['--concurrency', 'x', '--concurrency x: expected'],
+    ] as const) {
+      const answer = await run(['set', id, option, value]);
+      expect(answer).toMatchObject({ code: 2, stderr: expect.stringContaining(problem) });
     }
     await scene.mirror.quiet();
   });

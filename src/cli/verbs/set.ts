@@ -1,6 +1,5 @@
-import { type Bandwidth, parseBandwidth } from '../../floor/bandwidth-limit.ts';
 import { type Tags, tagsText } from '../../floor/tags.ts';
-import { formatBytes, formatDuration, parseChangeLimit, parseDuration } from '../../floor/units.ts';
+import { formatBytes, formatDuration } from '../../floor/units.ts';
 import type { Answer, Asked, ConnectionSummary } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { RefusedByService, UsageError } from '../failures.ts';
@@ -57,7 +56,7 @@ async function setForAll(api: ApiClient, { json, ...options }: SetOptions): Prom
     const settings = await api.settings();
     return json ? printJson(settings) : print(describeAll(settings));
   }
-  const settings = await api.changeSettings({ bandwidth: bandwidthOf(options.bandwidth) });
+  const settings = await api.changeSettings({ bandwidth: orDefault(options.bandwidth) });
   if (json) return printJson(settings);
   const now = settings.bandwidth === null ? 'without a limit' : `at most ${formatBytes(settings.bandwidth)}/s`;
   const limit = settings.bandwidthTimetable === null ? now : `${now}, by the timetable ${settings.bandwidthTimetable}`;
@@ -77,22 +76,15 @@ function describeAll({ from, ...settings }: Answer<'settings'>): string {
 function requestOf(options: SetOptions): Asked<'changeConnection', 1> {
   const { interval, include, exclude, concurrency, bandwidth, holdMissing, holdReplaced, tag, untag } = options;
   return {
-    ...(interval !== undefined && { syncInterval: intervalOf(interval) }),
+    ...(interval !== undefined && { syncInterval: orDefault(interval) }),
     ...(include !== undefined && { include: choiceOf('include', include) }),
     ...(exclude !== undefined && { exclude: choiceOf('exclude', exclude) }),
     ...(concurrency !== undefined && { concurrency: concurrencyOf(concurrency) }),
-    ...(bandwidth !== undefined && { bandwidth: bandwidthOf(bandwidth) }),
-    ...(holdMissing !== undefined && { holdMissing: limitOf('hold-missing', holdMissing) }),
-    ...(holdReplaced !== undefined && { holdReplaced: limitOf('hold-replaced', holdReplaced) }),
+    ...(bandwidth !== undefined && { bandwidth: orDefault(bandwidth) }),
+    ...(holdMissing !== undefined && { holdMissing: orDefault(holdMissing) }),
+    ...(holdReplaced !== undefined && { holdReplaced: orDefault(holdReplaced) }),
     ...((tag || untag) && { tags: { ...tag, ...Object.fromEntries((untag ?? []).map((key) => [key, null])) } }),
   };
-}
-
-function bandwidthOf(text: string): Bandwidth | null {
-  if (text === 'default') return null;
-  const parsed = parseBandwidth(text);
-  if ('expected' in parsed) throw new UsageError(`--bandwidth ${text}: expected ${parsed.expected}`);
-  return parsed.limit;
 }
 
 /** `20.0 MiB/s in each process`, with its timetable. */
@@ -104,18 +96,8 @@ function bandwidthText(
   return bandwidthTimetable === null ? now : `${bandwidthTimetable}; now ${now}`;
 }
 
-function intervalOf(text: string): number | null {
-  const ms = text === 'default' ? null : parseDuration(text);
-  if (ms === undefined) throw new UsageError(`--interval ${text}: expected a duration such as 15m or 1h, or default`);
-  return ms;
-}
-
-function limitOf(option: string, text: string) {
-  const limit = text === 'default' ? null : parseChangeLimit(text);
-  if (limit === undefined)
-    throw new UsageError(`--${option} ${text}: expected percent and assets, such as 20%,10, or default`);
-  return limit;
-}
+/** The API parses the values. null: the environment variable applies again. */
+const orDefault = (text: string) => (text === 'default' ? null : text);
 
 function concurrencyOf(text: string): number | null {
   if (text === 'default') return null;

@@ -12,7 +12,7 @@ import { bandwidth, showBandwidth, shownBandwidth } from '../status/settings.ts'
 import { changedTags, tagsChange } from './tags.ts';
 import { type NamedField, type NamesDeps, unknownNames, unknownNamesRefused } from './unknown-names.ts';
 
-const wanted = 'expected milliseconds, or a duration such as 15m or 1h, from 1s to 365d';
+const wanted = 'expected a duration such as 15m or 1h, or a number of milliseconds, from 1s to 365d';
 const milliseconds = z.int(wanted).min(syncIntervals.least, wanted).max(syncIntervals.most, wanted);
 /** Milliseconds, or a text such as `15m`. */
 const interval = z.union([milliseconds, text.transform(parseDuration).pipe(milliseconds)], wanted);
