@@ -1,5 +1,7 @@
 import { stripVTControlCharacters } from 'node:util';
-import { clean, cut, overwrite, print, printError, width } from './output.ts';
+import { formatBytes, formatDuration } from '../floor/units.ts';
+import type { Status } from './answers.ts';
+import { clean, cut, number, overwrite, print, printError, progressBar, width } from './output.ts';
 
 /** How often a line is printed if it cannot be overwritten. */
 const printEveryMs = 5000;
@@ -36,6 +38,18 @@ export function liveLine({ silent = false }: { silent?: boolean } = {}) {
     },
     end,
   };
+}
+
+/** `████████░░░░░░░░  50%  20/40 assets    1.2 MiB/s  3.0 s left` */
+export function transferLine(done: number, total: number, { rate, timeLeft, outstanding, bucket }: Status): string {
+  return [
+    progressBar(done, total),
+    `${number(done).padStart(number(total).length)}/${number(total)} assets`,
+    `${formatBytes(rate.bytesPerSecond)}/s`.padStart(11),
+    ...(timeLeft ? [`${formatDuration(timeLeft * 1000)} left`] : []),
+    ...(outstanding.later > 0 ? [`${number(outstanding.later)} waiting to retry`] : []),
+    ...(bucket.ok ? [] : ['bucket unavailable']),
+  ].join('  ');
 }
 
 /** A line that is too long loses its colours, too. */

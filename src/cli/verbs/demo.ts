@@ -10,8 +10,8 @@ import { type LibraryOptions, startLibrary } from '../../library/index.ts';
 import type { Operations } from '../../operations/operations.ts';
 import type { Status } from '../answers.ts';
 import { connectLikeABrowser } from '../browser.ts';
-import { liveLine } from '../live.ts';
-import { counted, harmless, paint, print, printJson, progressBar } from '../output.ts';
+import { liveLine, transferLine } from '../live.ts';
+import { counted, harmless, paint, print, printJson } from '../output.ts';
 import type { StartDatabase } from './library.ts';
 
 export interface DemoOptions {
@@ -163,20 +163,10 @@ async function watchUntilQuiet(operations: Operations, silent: boolean, stop: Ab
 
 function progressLine(status: Status, done: number): string {
   const { byState, total } = status.assets;
+  const isListing = status.syncs.waiting + status.syncs.running > 0;
   const { processing } = byState;
-  const listing = status.syncs.waiting + status.syncs.running > 0;
-  const { later } = status.outstanding;
-  const left = status.timeLeft ? `${formatDuration(status.timeLeft * 1000)} left` : '';
-  const waiting = !status.bucket.ok ? 'bucket unavailable' : later > 0 ? `${later} waiting to retry` : '';
-  return [
-    progressBar(done, total),
-    total === 0 ? 'listing' : `${String(done).padStart(String(total).length)}/${total} assets`,
-    formatBytes(status.bytes).padStart(9),
-    `${formatBytes(status.rate.bytesPerSecond)}/s`.padStart(11),
-    waiting ||
-      (listing && total > 0 ? 'still listing' : left) ||
-      (processing > 0 ? `${processing} still processing at the library` : ''),
-  ].join('  ');
+  const note = isListing ? 'listing' : processing > 0 ? `${processing} still processing at the library` : '';
+  return `${transferLine(done, total, status)}  ${note}`;
 }
 
 async function summarize(end: {

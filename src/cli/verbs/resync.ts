@@ -1,11 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { formatBytes, formatDuration } from '../../floor/units.ts';
 import type { Asked, ConnectionSummary, Status, Sync, Verification } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { RefusedByService } from '../failures.ts';
 import { findConnection } from '../find-connection.ts';
-import { liveLine } from '../live.ts';
-import { bar, counted, harmless, number, paint, print, printJson } from '../output.ts';
+import { liveLine, transferLine } from '../live.ts';
+import { counted, harmless, number, paint, print, printJson } from '../output.ts';
 import { waitReporter, whyAssetsWait, whyConnectionWaits } from '../why-waiting.ts';
 
 interface ResyncOptions {
@@ -155,30 +154,18 @@ function progressLine(now: {
   verification: Verification | undefined;
 }): string {
   const { sync, connection, status, verification } = now;
-  const { pending, transferring } = connection.counts.byState;
+  const { byState } = connection.counts;
+  const moving = byState.pending + byState.transferring;
   if (sync.finishedAt === null) return listingLine(sync);
-  if (pending + transferring > 0 || verification === undefined) return transferLine(connection, status);
-  return bucketLine(verification);
+  if (moving === 0 && verification !== undefined) return bucketLine(verification);
+  const total = Object.values(byState).reduce((sum, n) => sum + n, 0);
+  return transferLine(total - moving, total, status);
 }
 
 const listingLine = ({ status, pages, seen, new: fresh, changed }: Sync) =>
   status === 'waiting'
     ? 'waiting for a worker'
     : `listing: ${counted(pages, 'page')}, ${number(seen)} seen, ${number(fresh)} new, ${number(changed)} changed`;
-
-function transferLine(connection: ConnectionSummary, status: Status): string {
-  const { byState } = connection.counts;
-  const moving = byState.pending + byState.transferring;
-  const total = Object.values(byState).reduce((sum, n) => sum + n, 0);
-  const parts = [
-    `${number(total - moving)}/${number(total)}`,
-    `${formatBytes(status.rate.bytesPerSecond)}/s`,
-    ...(status.timeLeft ? [`${formatDuration(status.timeLeft * 1000)} left`] : []),
-    ...(status.outstanding.later > 0 ? [`${number(status.outstanding.later)} waiting to retry`] : []),
-    ...(status.bucket.ok ? [] : ['bucket unavailable']),
-  ];
-  return `${bar(total - moving, total, 16)} ${parts.join('  ')}`;
-}
 
 const bucketLine = ({ status, progress: { done, total } }: Verification) =>
   status === 'waiting'
