@@ -138,7 +138,8 @@ describe('retry', () => {
       mimeType: 'application/octet-stream',
       checksums: expect.any(Object),
       sidecarFiles: [{ key: `${whole.key}.asset.json` }],
-      sidecars: { transcript: { state: 'none', keys: [] }, thumbnail: { state: 'none' } },
+      transcript: 'none',
+      thumbnail: 'none',
     });
     // A second request changes nothing: it is complete.
     expect(whole).toMatchObject((await ask('POST', `/assets/${ids[0]}/retry`)).body);

@@ -20,8 +20,6 @@ const patienceMs = 500;
 /** If the bucket answers later about the objects of an asset, the explanation says so. */
 const checkMs = 3000;
 
-const transcriptStates = ['none', 'pending', 'mirrored', 'no_speech', 'gave_up'] as const;
-const thumbnailStates = ['none', 'pending', 'mirrored', 'gave_up'] as const;
 const checksums = z.record(z.string(), z.string());
 const variant = z.enum(['original', 'mp4']);
 
@@ -45,8 +43,8 @@ const facts = z.object({
   variant: variant.nullable(),
   checksums: checksums.nullable().describe('`crc32`; `md5`, if the store compares it; `sha256`: the content hash.'),
   mirroredAt: time.nullable(),
-  transcript: z.enum(transcriptStates),
-  thumbnail: z.enum(thumbnailStates),
+  transcript: z.enum(['none', 'pending', 'mirrored', 'no_speech', 'gave_up']),
+  thumbnail: z.enum(['none', 'pending', 'mirrored', 'gave_up']),
 });
 
 export const assetSummary = facts.meta({ id: 'AssetSummary' });
@@ -59,14 +57,6 @@ export const assetAnswer = facts
     verifiedAt: time.nullable().describe('When the checksum was last verified.'),
     etag: z.string().nullable().describe('ETag of the media in the bucket.'),
     recordKey: z.string().nullable().describe('Its .asset.json; null: the copy is incomplete or superseded.'),
-    sidecars: z.object({
-      transcript: z.object({
-        state: z.enum(transcriptStates),
-        keys: z.array(z.string()),
-        deadline: time.nullable().describe('When follow-up checks end.'),
-      }),
-      thumbnail: z.object({ state: z.enum(thumbnailStates), key: z.string().nullable() }),
-    }),
     sidecarFiles: z
       .array(
         z.object({
@@ -258,14 +248,6 @@ function detailsOf(asset: Asset & { readable: boolean }, parts: UploadPart[], no
     verifiedAt: asset.verifiedAt?.toISOString() ?? null,
     etag: asset.media?.etag ?? null,
     recordKey: asset.recordKey,
-    sidecars: {
-      transcript: {
-        state: asset.transcriptState,
-        keys: asset.transcriptKeys ?? [],
-        deadline: asset.transcriptDeadline?.toISOString() ?? null,
-      },
-      thumbnail: { state: asset.thumbnailState, key: asset.thumbnail?.key ?? null },
-    },
     sidecarFiles: Object.entries(asset.sidecarFiles).map(([key, { bytes, crc32, sha256 = null, etag }]) => ({
       key,
       bytes,
