@@ -17,17 +17,6 @@ export const versionList = z
           reason: reasonAnswer.describe('Why it was superseded.'),
           bytes: count.describe('Size of all its files.'),
           media: z.object({ key: z.string(), bytes: count, checksums: z.record(z.string(), z.string()) }),
-          files: z.array(
-            z.object({
-              role: z.string().describe('media, record, captions, text, transcript or thumbnail'),
-              key: z.string().describe('Its key while the version was the current one.'),
-              at: z.string().describe('Its key now.'),
-              versionId: z.string().optional().describe('In a bucket with versions: the version of that key.'),
-              bytes: count,
-              crc32: z.string().optional(),
-              sha256: z.string().optional().describe('The content hash.'),
-            }),
-          ),
         })
         .meta({ id: 'AssetVersion' }),
     ),
@@ -45,7 +34,7 @@ export function versionOperations({ store, keepVersions }: Pick<OperationsDeps, 
   };
 }
 
-function answerOf({ replacedAt, mirroredAt, reason, bytes, media, files }: AssetVersion, keepMs: number) {
+function answerOf({ replacedAt, mirroredAt, reason, bytes, media }: AssetVersion, keepMs: number) {
   const { key, bytes: mediaBytes, checksums } = media;
   return {
     version: versionName(replacedAt),
@@ -55,6 +44,5 @@ function answerOf({ replacedAt, mirroredAt, reason, bytes, media, files }: Asset
     reason: shownReason(reason)!,
     bytes,
     media: { key, bytes: mediaBytes, checksums },
-    files: files.map(({ etag: _, ...file }) => file),
   };
 }
