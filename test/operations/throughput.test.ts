@@ -111,6 +111,6 @@ test('upcoming checks are listed with their kind and time, without those that ar
     [ids[0], 'transcript', null],
   ]);
   expect(counts).toEqual({ processing: 1, transcript: 1, thumbnail: 1, retry: 1 });
-  const later = await stage.mirror.api<Upcoming>('GET', '/upcoming?minutes=120&limit=1');
-  expect([later.assets.length, later.counts.processing]).toEqual([1, 2]);
+  const first = await stage.mirror.api<Upcoming>('GET', '/upcoming?limit=1');
+  expect([first.assets.length, first.counts]).toEqual([1, counts]);
 });

@@ -64,7 +64,7 @@ export function assetRoutes(app: Api, operations: Operations, permissions: Permi
   );
   app.get(
     '/upcoming',
-    route('listUpcoming', 'List the assets that are checked or retried soon, and when', {
+    route('listUpcoming', 'List the assets that are checked or retried within an hour, and when', {
       querystring: upcomingQuery,
       response: { 200: upcomingAnswer },
     }),

@@ -3,13 +3,11 @@ import { recent } from '../../floor/recent.ts';
 import { expectedKinds, mostCounted } from '../../store/assets/upcoming.ts';
 import type { OperationsDeps } from '../deps.ts';
 import { count, isoTimes, reasonAnswer, shownReason, time } from '../fields.ts';
-import { numberIn, rowsOfPage } from '../pagination.ts';
+import { rowsOfPage } from '../pagination.ts';
 
-const mostMinutes = 1440;
-export const upcomingQuery = z.strictObject({
-  minutes: numberIn(1, mostMinutes, 60),
-  limit: rowsOfPage(50),
-});
+const soonMs = 3_600_000;
+
+export const upcomingQuery = z.strictObject({ limit: rowsOfPage(50) });
 
 const kind = z
   .enum(expectedKinds)
@@ -43,15 +41,13 @@ export const upcomingAnswer = z
 const freshMs = 10_000;
 
 export function upcomingOperations({ store }: Pick<OperationsDeps, 'store'>) {
-  const all = recent(() => store.upcoming.dueWithin(mostMinutes * 60_000));
+  const all = recent(() => store.upcoming.dueWithin(soonMs));
   return {
-    /** The assets with a check or retry due soon. */
+    /** The assets with a check or retry due within an hour. */
     async upcoming(query: z.input<typeof upcomingQuery> = {}) {
-      const { minutes, limit } = upcomingQuery.parse(query);
+      const { limit } = upcomingQuery.parse(query);
       const now = Date.now();
-      const found = (await all(freshMs)).filter(
-        ({ at }) => at.getTime() > now && at.getTime() <= now + minutes * 60_000,
-      );
+      const found = (await all(freshMs)).filter(({ at }) => at.getTime() > now);
       return {
         counts: Object.fromEntries(
           expectedKinds.map((name) => [name, found.filter((one) => one.kind === name).length]),
