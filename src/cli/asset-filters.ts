@@ -2,23 +2,13 @@ import { type Command, Option } from 'commander';
 import type { Asked } from './answers.ts';
 import { collect, size } from './options.ts';
 
-/** The conditions on assets, as options of a verb. */
-export interface AssetFilterOptions {
+/** The conditions on assets, as options of a verb: those of the API, some under other names. */
+export type AssetFilterOptions = Omit<Asked<'facets'>, 'connectionId' | 'companyId' | 'projectId' | 'q' | 'said'> & {
   connection?: string;
-  connectionTag?: string[];
   company?: string;
   project?: string;
-  state?: Asked<'facets'>['state'];
-  type?: string;
-  tag?: string[];
-  mimeType?: string;
-  uploadedFrom?: string;
-  uploadedBefore?: string;
-  minSize?: number;
-  maxSize?: number;
-  skipped?: boolean;
   search?: string;
-}
+};
 
 const states = ['pending', 'processing', 'transferring', 'mirrored', 'unavailable', 'failed', 'gone'];
 
