@@ -150,7 +150,7 @@ async function* stoppable<R>(findings: AsyncGenerator<Finding, R>, signal: Abort
 /** Settings that are valid but will cause trouble. */
 async function configuration(config: Config): Promise<Finding[]> {
   const { ok, wrong, ...make } = findingsOn('configuration');
-  const { publicUrl, webhook, filters, transfer } = config;
+  const { publicUrl, webhook, filters } = config;
   const local = (url: string) => /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(new URL(url).hostname);
   const plain = (url: string | undefined) => url?.startsWith('http:') && !local(url);
   const findings: Finding[] = [];
@@ -197,10 +197,6 @@ async function configuration(config: Config): Promise<Finding[]> {
   }
   const excluded = unknownTypes(filters.excludeTypes).join(', ');
   if (excluded) note('EXCLUDE_ASSET_TYPES', `${excluded}: the library names no such type`, remedy);
-  if (transfer.perConnection > transfer.concurrency) {
-    const found = `is ${transfer.perConnection}, and TRANSFER_CONCURRENCY ${transfer.concurrency}`;
-    note('CONNECTION_CONCURRENCY', found, 'make it smaller, or one connection can keep all others waiting');
-  }
   for (const { name, similar } of config.misspelled) note(name, 'is not a setting', `did you mean ${similar}?`);
   return findings.length > 0 ? findings : [ok('settings', 'are complete and fit together')];
 }
