@@ -122,15 +122,13 @@ const app = (options: ContextOptions) =>
     {
       start: (role, { json }) => start(role, json === true, options),
       async demo(options) {
-        const { readConfig } = await import('./config/config.ts');
         const { startService } = await import('./service.ts');
         const { demo } = await import('./cli/verbs/demo.ts');
-        const stop = stopSignal();
-        await demo(options, { environment: process.env, readConfig, startDatabase, startService, freePort, stop });
+        await demo(options, { environment: process.env, startDatabase, startService, freePort });
       },
       async library(options) {
         const { library } = await import('./cli/verbs/library.ts');
-        await library(options, { dataDir: process.env.DATA_DIR || 'data', startDatabase, stop: stopSignal() });
+        await library(options, { dataDir: process.env.DATA_DIR || 'data', startDatabase });
       },
       async doctor(options) {
         const { examine } = await import('./doctor.ts');

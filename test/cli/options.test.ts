@@ -8,7 +8,6 @@ import { date, directory, startDate } from '../../src/cli/options.ts';
 import { program } from '../../src/cli/program.ts';
 import { demo } from '../../src/cli/verbs/demo.ts';
 import { library } from '../../src/cli/verbs/library.ts';
-import { readConfig } from '../../src/config/config.ts';
 
 const place = mkdtempSync(join(tmpdir(), 'asset-mirror-options-'));
 afterAll(() => rmSync(place, { recursive: true, force: true }));
@@ -69,7 +68,7 @@ test('--max-size takes a size, and is refused without --synthetic', async () => 
 
 test('demo does not start with wrong settings, and names all of them', async () => {
   const never = () => expect.unreachable('nothing is started');
-  const deps = { environment: { PORT: 'abc', LOG_LEVEL: 'loud' }, readConfig, startDatabase: never, freePort: never };
+  const deps = { environment: { PORT: 'abc', LOG_LEVEL: 'loud' }, startDatabase: never, freePort: never };
   await expect(demo({ assets: 1 } as never, deps as never)).rejects.toMatchObject({
     problems: [expect.stringMatching(/^PORT is "abc"; expected/), expect.stringMatching(/^LOG_LEVEL is "loud"/)],
   });

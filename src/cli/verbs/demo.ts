@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Config } from '../../config/config.ts';
+import { type Config, readConfig } from '../../config/config.ts';
 import { signingSeedsOf } from '../../config/secrets.ts';
 import { createLog, type Log } from '../../floor/log.ts';
 import { formatBytes, formatDuration } from '../../floor/units.ts';
@@ -12,6 +12,7 @@ import type { Status } from '../answers.ts';
 import { connectLikeABrowser } from '../browser.ts';
 import { liveLine, transferLine } from '../live.ts';
 import { counted, harmless, paint, print, printJson } from '../output.ts';
+import { stopSignal } from '../stop-signal.ts';
 import type { StartDatabase } from './library.ts';
 
 export interface DemoOptions {
@@ -33,11 +34,9 @@ interface RunningService {
 export interface DemoDeps {
   /** The environment of the process. */
   environment: Readonly<Record<string, string | undefined>>;
-  readConfig: (environment: Readonly<Record<string, string | undefined>>) => Config;
   startDatabase: StartDatabase;
   startService: (config: Config, log: Log) => Promise<RunningService>;
   freePort: (wanted: number) => Promise<number>;
-  stop: AbortSignal;
 }
 
 const credentials = { clientId: 'asset-mirror-demo', clientSecret: 'svcs_for-the-demo-only' };
@@ -56,13 +55,14 @@ const settingsOf = (environment: DemoDeps['environment'], dataDir: string) => ({
 
 /** Runs library and mirror with embedded defaults, connects them, shows the progress and keeps both running. */
 export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> {
-  const { environment, stop } = deps;
+  const { environment } = deps;
   const say = options.json ? () => {} : print;
   const dataDir = join(environment.DATA_DIR || 'data', 'demo');
   const settings = settingsOf(environment, dataDir);
   const libraryAt = (url: string) => ({ LIBRARY_API_URL: url, LIBRARY_APP_URL: url });
   // Reports wrong settings before anything is started.
-  const wanted = deps.readConfig({ ...settings, ...pick(environment, ['PORT']), ...libraryAt('http://localhost') });
+  const wanted = readConfig({ ...settings, ...pick(environment, ['PORT']), ...libraryAt('http://localhost') });
+  const stop = stopSignal();
   const port = await deps.freePort(wanted.port);
   const publicUrl = `http://localhost:${port}`;
   const content: LibraryOptions['content'] =
@@ -82,7 +82,7 @@ export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> 
     transcriptDelay: 3000,
     content,
   });
-  const config = deps.readConfig({
+  const config = readConfig({
     ...settings,
     ...libraryAt(library.apiUrl),
     PORT: String(port),

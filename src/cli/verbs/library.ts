@@ -7,6 +7,7 @@ import { formatBytes } from '../../floor/units.ts';
 import { type LibraryOptions, startLibrary } from '../../library/index.ts';
 import { UsageError } from '../failures.ts';
 import { jsonOf, paint, print, printError, printJsonLine } from '../output.ts';
+import { stopSignal } from '../stop-signal.ts';
 
 export interface LibraryVerbOptions {
   host: string;
@@ -34,7 +35,6 @@ export interface LibraryDeps {
   dataDir: string;
   /** An embedded PostgreSQL, under a directory. */
   startDatabase: StartDatabase;
-  stop: AbortSignal;
 }
 
 export type StartDatabase = (directory: string) => Promise<{ url: string; stop(): Promise<void> }>;
@@ -55,6 +55,7 @@ export async function library(options: LibraryVerbOptions, deps: LibraryDeps): P
   // Before the library creates a secret, which it shows only once.
   await probePort('--port', host, port);
   if (adminPort !== undefined) await probePort('--admin-port', '127.0.0.1', adminPort);
+  const stop = stopSignal();
   await using running = new AsyncDisposableStack();
   let databaseUrl = database;
   let credentials: string | undefined;
@@ -94,7 +95,7 @@ LIBRARY_CLIENT_SECRET=${clientSecret ?? '(shown only when it was created; --rota
     for (const user of users) print(`Sign in as ${user.email} with the password ${user.password}`);
     if (adminUrl) print(`Admin API: ${adminUrl}`);
   }
-  if (!deps.stop.aborted) await once(deps.stop, 'abort');
+  if (!stop.aborted) await once(stop, 'abort');
 }
 
 /** The client secret. The library shows it only when it is created, so it is kept in this file. */
