@@ -44,11 +44,11 @@ export async function runSyncs(deps: SyncDeps, connectionId: string, stop: Abort
   // Before the lease is taken, it cannot be renewed, and notices are of earlier changes.
   let isTaken = false;
   const renew = async () => !isTaken || syncs.renew(lease);
-  const kept = keepLease(`the sync of connection ${connectionId}`, lease.leaseMs, renew);
+  const kept = keepLease(`the sync of connection ${connectionId}`, { leaseMs: lease.leaseMs, stop, renew });
+  const { signal } = kept;
   const unsubscribe = deps.store.onNotice((notice) => {
     if (notice.connectionId === connectionId) void kept.check();
   });
-  const signal = AbortSignal.any([stop, kept.lost]);
   let isReleased = false;
   try {
     for (let done = 0; ; done++) {

@@ -66,8 +66,8 @@ async function runVerification(deps: RunVerificationsDeps, stop: AbortSignal): P
   const run = await store.verifications.takeNext(owner, leaseMs);
   if (!run) return;
   const renew = () => store.verifications.renew(run.id, owner, leaseMs);
-  const lease = keepLease(`the verification ${run.id}`, leaseMs, renew);
-  const signal = AbortSignal.any([stop, lease.lost]);
+  const lease = keepLease(`the verification ${run.id}`, { leaseMs, stop, renew });
+  const { signal } = lease;
   try {
     await verify({ ...deps, writeInventory: (signal) => inventoryNow(deps, signal) }, run, owner, signal);
   } catch (error) {
@@ -109,12 +109,12 @@ export async function runInventory(
   const owner = `${deps.instance} ${randomUUID()}`;
   if (!(await store.inventories.take(day, owner, leaseMs, options))) return false;
   const renew = () => store.inventories.renew(day, owner, leaseMs);
-  const lease = keepLease(`the inventory of ${day}`, leaseMs, renew);
+  const lease = keepLease(`the inventory of ${day}`, { leaseMs, stop, renew });
   try {
     const manifest = await writeInventory(deps, {
       day,
       now,
-      signal: AbortSignal.any([stop, lease.lost]),
+      signal: lease.signal,
       fence: lease.fence,
     });
     await store.inventories.written(day, owner, unfinishedIn(manifest));

@@ -80,12 +80,12 @@ export class Scrubber {
       this.#pause(leaseMs / 2);
       return 'not due';
     }
-    const lease = keepLease('the scrub', leaseMs, () => store.scrub.renew(owner, leaseMs));
+    const lease = keepLease('the scrub', { leaseMs, stop, renew: () => store.scrub.renew(owner, leaseMs) });
     try {
-      await this.#read(owner, state, AbortSignal.any([stop, lease.lost]));
+      await this.#read(owner, state, lease.signal);
     } catch (error) {
       this.#pause(longestPause);
-      if (!stop.aborted && !lease.lost.aborted) throw error;
+      if (!lease.signal.aborted) throw error;
     } finally {
       lease.end();
       await store.scrub.release(owner).catch(() => {});

@@ -2,14 +2,16 @@ import { expect, test, vi } from 'vitest';
 import { LeaseLost } from '../../src/floor/errors.ts';
 import { keepLease } from '../../src/floor/keep-lease.ts';
 
+const { signal: stop } = new AbortController();
+
 test('a lease that cannot be renewed is lost before it ends, because another process may have it then', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
-  const lease = keepLease('the work', 4000, () => Promise.reject(new Error('no database')));
+  const lease = keepLease('the work', { leaseMs: 4000, stop, renew: () => Promise.reject(new Error('no database')) });
   await vi.advanceTimersByTimeAsync(2900);
-  expect(lease.lost.aborted).toBe(false);
+  expect(lease.signal.aborted).toBe(false);
   await vi.advanceTimersByTimeAsync(1000);
-  expect(lease.lost.aborted).toBe(true);
-  expect(lease.lost.reason).toBeInstanceOf(LeaseLost);
+  expect(lease.signal.aborted).toBe(true);
+  expect(lease.signal.reason).toBeInstanceOf(LeaseLost);
   lease.end();
   vi.useRealTimers();
 });
@@ -17,12 +19,14 @@ test('a lease that cannot be renewed is lost before it ends, because another pro
 test('a lease survives renewals that fail, as long as one succeeds in time', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
   let calls = 0;
-  const lease = keepLease('the work', 4000, () =>
-    ++calls % 2 === 0 ? Promise.resolve(true) : Promise.reject(new Error('no database')),
-  );
+  const lease = keepLease('the work', {
+    leaseMs: 4000,
+    stop,
+    renew: () => (++calls % 2 === 0 ? Promise.resolve(true) : Promise.reject(new Error('no database'))),
+  });
   await vi.advanceTimersByTimeAsync(20_000);
   expect(calls).toBe(20);
-  expect(lease.lost.aborted).toBe(false);
+  expect(lease.signal.aborted).toBe(false);
   lease.end();
   vi.useRealTimers();
 });
@@ -31,9 +35,13 @@ test('a fence asks the database only if the lease may have ended, also while the
   vi.useFakeTimers({ toFake: ['Date'] });
   let calls = 0;
   let isOurs = true;
-  const lease = keepLease('the work', 60_000, async () => {
-    calls++;
-    return isOurs;
+  const lease = keepLease('the work', {
+    leaseMs: 60_000,
+    stop,
+    async renew() {
+      calls++;
+      return isOurs;
+    },
   });
   await lease.fence();
   expect(calls).toBe(0);
@@ -48,8 +56,8 @@ test('a fence asks the database only if the lease may have ended, also while the
 });
 
 test('a lease that another process has taken over is lost at once', async () => {
-  const lease = keepLease('the work', 60_000, async () => false);
+  const lease = keepLease('the work', { leaseMs: 60_000, stop, renew: async () => false });
   await lease.check();
-  expect(lease.lost.aborted).toBe(true);
+  expect(lease.signal.aborted).toBe(true);
   lease.end();
 });

@@ -48,20 +48,20 @@ export async function workOnEach<T>(
  * deleted the row. Undefined: the asset could not be leased.
  */
 export async function leaseForRemoval(
-  { store, leaseMs, signal }: RemovalDeps,
+  { store, leaseMs, signal: stop }: RemovalDeps,
   id: string,
   { gone }: { gone: boolean },
   remove: (asset: AssetWithVersions, lease: UnderLease) => Promise<boolean>,
 ): Promise<boolean | undefined> {
   const asset = await store.removals.takeForRemoval(id, { gone, leaseMs });
   if (!asset) return undefined;
-  const kept = keepLease('an asset that is being removed', leaseMs, () => store.removals.renewRemoval(asset, leaseMs));
+  const renew = () => store.removals.renewRemoval(asset, leaseMs);
+  const kept = keepLease('an asset that is being removed', { leaseMs, stop, renew });
   let isRemoved = false;
   try {
     if (!(await store.removals.beginRemoval(asset, { erase: !gone }))) return false;
     const versions = await store.versions.ofAsset(id);
-    const lease = { signal: AbortSignal.any([signal, kept.lost]), fence: kept.fence };
-    isRemoved = await remove({ ...asset, versions }, lease);
+    isRemoved = await remove({ ...asset, versions }, kept);
     return isRemoved;
   } finally {
     kept.end();

@@ -53,8 +53,9 @@ async function runNextDrill(deps: ScheduledDrillDeps, stop: AbortSignal): Promis
   const drill = await store.drills.take(owner, leaseMs);
   if (!drill) return;
   const { id, startedAt } = drill;
-  const lease = keepLease(`the drill ${id}`, leaseMs, () => store.drills.renew(id, owner, leaseMs));
-  const signal = AbortSignal.any([stop, lease.lost]);
+  const renew = () => store.drills.renew(id, owner, leaseMs);
+  const lease = keepLease(`the drill ${id}`, { leaseMs, stop, renew });
+  const { signal } = lease;
   try {
     const report = await runDrill(deps, { ...drill, startedAt: startedAt! }, signal);
     const key = await unusedObjectKey(storage, (number) => drillKey(report.day, number));
