@@ -75,6 +75,9 @@ function httpDate(text: unknown): number {
 /** The user ended the grant: the library answered `invalid_grant` to the connection's current refresh token (spec, section 7). */
 export class Disconnected extends NamedError {}
 
+/** Work was stopped from outside; `message` says why. */
+export class Interrupted extends NamedError {}
+
 /** Another process has taken over what this one had leased: this one must write nothing more. */
 export class LeaseLost extends NamedError {
   constructor(leased: string) {

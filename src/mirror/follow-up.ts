@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
-import { longestWait } from '../floor/errors.ts';
+import { Interrupted, longestWait } from '../floor/errors.ts';
 import type { Reason } from '../floor/reason-codes.ts';
 import { combineReasons } from '../floor/reasons.ts';
-import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
+import { type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { type AssetDetail, mayHaveTranscript, storable, versionOf, withoutLinks } from '../source/schemas.ts';
 import { isIntact } from '../storage/meter.ts';
 import { databaseTime, note } from '../store/assets/history.ts';

@@ -1,8 +1,8 @@
 import { whyDueAssetIsSkipped } from '../filters/why-skipped.ts';
-import { Archived, Rejected, RetryLater, reasonOf } from '../floor/errors.ts';
+import { Archived, Interrupted, Rejected, RetryLater, reasonOf } from '../floor/errors.ts';
 import type { Reason, SkippedByFilter } from '../floor/reason-codes.ts';
 import { reasonFields } from '../floor/reasons.ts';
-import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
+import { type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { type AssetDetail, storable, versionOf, withoutLinks } from '../source/schemas.ts';
 import { isIntact, measure } from '../storage/meter.ts';
 import { databaseTime, note } from '../store/assets/history.ts';

@@ -1,6 +1,7 @@
 import { backoff } from '../floor/backoff.ts';
 import {
   Disconnected,
+  Interrupted,
   longestRepeatedWait,
   longestWait,
   Rejected,
@@ -12,7 +13,7 @@ import {
 import { neverSent } from '../floor/network-problem.ts';
 import type { Reason } from '../floor/reason-codes.ts';
 import type { AssetResult } from '../metrics/metrics.ts';
-import { Interrupted, type LeasedAsset } from '../queue/leases.ts';
+import type { LeasedAsset } from '../queue/leases.ts';
 import { isTemporary } from '../source/http.ts';
 import { TooSlow } from '../source/min-rate.ts';
 import type { Asset } from '../store/database/schema.ts';

@@ -1,9 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { backoff } from '../floor/backoff.ts';
 import { concurrently } from '../floor/concurrently.ts';
-import { Disconnected, Rejected, RetryLater, StorageUnavailable, toReason, withMargin } from '../floor/errors.ts';
+import {
+  Disconnected,
+  Interrupted,
+  Rejected,
+  RetryLater,
+  StorageUnavailable,
+  toReason,
+  withMargin,
+} from '../floor/errors.ts';
 import { renderReason } from '../floor/reasons.ts';
-import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
+import { type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { type Link, OtherVersion, type Pinned } from '../source/download.ts';
 import { HttpError, isTemporary } from '../source/http.ts';
 import { TooSlow } from '../source/min-rate.ts';

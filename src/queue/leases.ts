@@ -1,4 +1,4 @@
-import { NamedError } from '../floor/errors.ts';
+import { Interrupted } from '../floor/errors.ts';
 import { every, type Repeated } from '../floor/every.ts';
 import type { Log } from '../floor/log.ts';
 import type { Timings } from '../floor/timings.ts';
@@ -19,9 +19,6 @@ export interface LeasedAsset {
   /** Stops renewing it in this process. The lease in the row ends with the last write about the asset, or expires. */
   forget(): void;
 }
-
-/** Work was stopped from outside; `message` says why. */
-export class Interrupted extends NamedError {}
 
 /** Ends the work of a worker whose write was refused: another worker has the asset. */
 export function requireLease(isHolder: boolean): void {

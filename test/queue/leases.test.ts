@@ -1,5 +1,6 @@
 import { afterAll, expect, test } from 'vitest';
-import { Interrupted, Leases } from '../../src/queue/leases.ts';
+import { Interrupted } from '../../src/floor/errors.ts';
+import { Leases } from '../../src/queue/leases.ts';
 import { newStage } from '../support/stage.ts';
 
 const stage = await newStage();
