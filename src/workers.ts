@@ -104,7 +104,7 @@ export async function startWorkers(context: Context) {
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));
       const afterJobs = [pruning, locks, removing, webhooks, heartbeat];
       await Promise.all(afterJobs.map((each) => each?.stop()));
-      await leases.close();
+      leases.close();
       await verificationsStopped;
       log.info({ event: 'worker.stopped', ms: Math.round(performance.now() - started) }, 'workers stopped');
     },

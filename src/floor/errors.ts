@@ -78,10 +78,10 @@ export class Disconnected extends NamedError {}
 /** Work was stopped from outside; `message` says why. */
 export class Interrupted extends NamedError {}
 
-/** Another process has taken over what this one had leased: this one must write nothing more. */
-export class LeaseLost extends NamedError {
+/** Another process has taken over what this one had leased, or may do so: this one must write nothing more. */
+export class LeaseLost extends Interrupted {
   constructor(leased: string) {
-    super(`another process has taken over ${leased}`);
+    super(`this process has lost the lease of ${leased}`);
   }
 }
 

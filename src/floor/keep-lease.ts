@@ -1,36 +1,43 @@
 import { LeaseLost } from './errors.ts';
 
+/** Now: by the monotonic clock, which may stop while the machine sleeps, and by the system clock, which may be set. */
+export const bothClocks = () => ({ monotonic: performance.now(), system: Date.now() });
+type BothClocks = ReturnType<typeof bothClocks>;
+
 /**
  * Renews a lease of this process until `end`: regularly, and at each call of `check`. `signal` is aborted by `stop`, and when another
  * process has the lease, or may have it because it was not renewed in time. `fence` is for the moment before something that cannot be
- * undone: a process that was suspended does not know yet that its lease has ended. `leased` names what it is for, in the reason.
+ * undone: a process that was suspended does not know yet that its lease has ended. `leased` names what it is for, in the reason;
+ * `since`: when the lease was requested.
  */
 export function keepLease(
   leased: string,
-  { leaseMs, stop, renew }: { leaseMs: number; stop: AbortSignal; renew: () => Promise<boolean> },
+  options: { leaseMs: number; stop: AbortSignal; renew: () => Promise<boolean>; since?: BothClocks },
 ) {
+  const { leaseMs, stop, renew, since = bothClocks() } = options;
   const aborter = new AbortController();
   const { signal } = aborter;
   // AbortSignal.any would keep each signal that still has a listener for as long as `stop` exists.
   const stopped = () => aborter.abort(stop.reason);
   if (stop.aborted) stopped();
   stop.addEventListener('abort', stopped);
-  let renewedAt = performance.now();
-  // While the machine sleeps, only this clock goes on.
-  let renewedDate = Date.now();
+  let renewed = since;
   const lose = () => aborter.abort(new LeaseLost(leased));
   const check = async () => {
-    const [askedAt, askedDate] = [performance.now(), Date.now()];
+    const asked = bothClocks();
     try {
       if (!(await renew())) lose();
-      else if (askedAt >= renewedAt) [renewedAt, renewedDate] = [askedAt, askedDate];
+      else if (asked.monotonic >= renewed.monotonic) renewed = asked;
     } catch {
       // The database may be back before the lease ends.
     }
   };
   const everyMs = leaseMs / 4;
-  const isEnding = () =>
-    Math.max(performance.now() - renewedAt, Date.now() - renewedDate) >= leaseMs - everyMs || Date.now() < renewedDate;
+  const isEnding = () => {
+    const { monotonic, system } = bothClocks();
+    const age = Math.max(monotonic - renewed.monotonic, system - renewed.system);
+    return age >= leaseMs / 2 || system < renewed.system;
+  };
   /** @throws LeaseLost, or the reason of `stop` */
   const fence = async () => {
     if (isEnding()) await check();
@@ -39,12 +46,12 @@ export function keepLease(
   };
   const timer = setInterval(() => {
     // At the next time, the lease would have ended.
-    if (performance.now() - renewedAt >= leaseMs - everyMs) lose();
+    if (performance.now() - renewed.monotonic >= leaseMs - everyMs) lose();
     else void check();
   }, everyMs).unref();
   const end = () => {
     clearInterval(timer);
     stop.removeEventListener('abort', stopped);
   };
-  return { signal, check, fence, end };
+  return { signal, check, lose, fence, end };
 }

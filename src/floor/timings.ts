@@ -1,12 +1,7 @@
-/**
- * Times in ms that decide how soon work continues after a crash. Tests pass shorter ones.
- * A heartbeat must come several times per lease, and the fence margin must be shorter than the lease.
- */
+/** Times in ms that decide how soon work continues after a crash. Tests pass shorter ones. */
 export const defaultTimings = {
-  /** Lease of an asset, its renewal, and how much of it must be left before something that cannot be undone. */
+  /** Leases are renewed after a quarter of their time (see keep-lease.ts). */
   assetLease: 20_000,
-  heartbeat: 5_000,
-  fenceMargin: 8_000,
   /** `staleJob`: a job that no worker takes for this long is lost. `sweep`: the interval of searches for lost jobs and other background work. */
   staleJob: 20_000,
   sweep: 5_000,

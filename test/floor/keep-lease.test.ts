@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest';
-import { LeaseLost } from '../../src/floor/errors.ts';
-import { keepLease } from '../../src/floor/keep-lease.ts';
+import { Interrupted, LeaseLost } from '../../src/floor/errors.ts';
+import { bothClocks, keepLease } from '../../src/floor/keep-lease.ts';
 
 const { signal: stop } = new AbortController();
 
@@ -60,4 +60,26 @@ test('a lease that another process has taken over is lost at once', async () => 
   await lease.check();
   expect(lease.signal.aborted).toBe(true);
   lease.end();
+});
+
+test('a lease counts from its request: a process that was suspended before the answer works on nothing that others may have', async () => {
+  const since = bothClocks();
+  since.monotonic -= 61_000;
+  const renew = () => Promise.reject(new Error('no database'));
+  const lease = keepLease('the work', { leaseMs: 60_000, stop, renew, since });
+  await expect(lease.fence()).rejects.toThrow(LeaseLost);
+  lease.end();
+});
+
+test('work under a lease ends when the process stops', async () => {
+  const stopping = new AbortController();
+  const renew = async () => true;
+  const before = keepLease('the work', { leaseMs: 60_000, stop: stopping.signal, renew });
+  stopping.abort(new Interrupted('shutting down'));
+  const after = keepLease('the work', { leaseMs: 60_000, stop: stopping.signal, renew });
+  for (const lease of [before, after]) {
+    expect(lease.signal.reason).toBe(stopping.signal.reason);
+    await expect(lease.fence()).rejects.toThrow('shutting down');
+    lease.end();
+  }
 });

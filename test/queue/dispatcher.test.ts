@@ -205,7 +205,8 @@ describe('the dispatcher', () => {
     expect(await assets.retryLater(late!, 0, { spent: true, reason })).toBe(false);
     expect(await assets.processing(late!, 0)).toBe(false);
     expect(await assets.giveUpSidecars(late!, reason)).toBe(false);
-    expect(await assets.renew([late!, own!], 60_000)).toEqual(new Set([id]));
+    expect(await assets.renew(late!, 60_000)).toBe(false);
+    expect(await assets.renew(own!, 60_000)).toBe(true);
     expect(await assets.get(id!)).toMatchObject({ state: 'transferring', attempts: 0, reason: null, media: null });
     expect(await assets.startTransfer(own!)).toBe(true);
   });

@@ -24,6 +24,6 @@ test('a lease that this process takes again stops the work of the earlier one', 
     expect(leases.size).toBe(1);
     await later.fence();
   } finally {
-    await leases.close();
+    leases.close();
   }
 });

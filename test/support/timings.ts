@@ -4,8 +4,6 @@ import { defaultTimings, type Timings } from '../../src/floor/timings.ts';
 export const shortTimings: Timings = {
   ...defaultTimings,
   assetLease: 5_000,
-  heartbeat: 1_000,
-  fenceMargin: 1_500,
   staleJob: 5_000,
   sweep: 1_000,
   jobLock: 4_000,

@@ -53,7 +53,7 @@ export function workerOf({ mirror, query }: Pick<Stage, 'mirror' | 'query'>) {
     async close(): Promise<void> {
       breaker.stop();
       toLibrary.stop();
-      await leases.close();
+      leases.close();
     },
   };
 }

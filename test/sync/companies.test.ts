@@ -143,7 +143,7 @@ describe('the companies in /me', () => {
     await stage.sync(connectionId);
 
     const lease = leaseOf(leased);
-    expect(await stage.store.assets.renew([lease], 60_000)).toEqual(new Set());
+    expect(await stage.store.assets.renew(lease, 60_000)).toBe(false);
     expect(await stage.store.assets.failed(lease, { code: 'error', text: 'the library answered 404' })).toBe(false);
     for (const id of [otherId, second!]) {
       expect(await stage.store.assets.take(id, 60_000)).toBeUndefined();

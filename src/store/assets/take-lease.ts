@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { prepared } from '../database/prepared.ts';
 import type { Database, OwnedAsset } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
-import { type AssetLease, notLeased, workable } from './leases.ts';
+import { type AssetLease, notLeased, stillLeased, workable } from './leases.ts';
 
 export async function takeAssets(
   db: Database,
@@ -47,18 +47,10 @@ export async function takeAssets(
   });
 }
 
-/** Extends leases. Returns the ids of those that are still leased; for the others, the workers must stop. */
-export async function renew(db: Database, leases: AssetLease[], leaseMs: number): Promise<Set<string>> {
-  if (leases.length === 0) return new Set();
-  const { rows } = await sql<{ id: string }>`
-    WITH mine AS (
-      SELECT a.id FROM assets a
-      JOIN unnest(${leases.map((t) => t.assetId)}::text[], ${leases.map((t) => t.number)}::int[]) AS leases (id, lease)
-        ON a.id = leases.id AND a.lease = leases.lease AND a.lease_until IS NOT NULL
-      JOIN connections c ON c.id = a.connection_id AND c.status = 'active'
-      ORDER BY a.id FOR UPDATE OF a)
-    UPDATE assets SET lease_until = ${inMs(leaseMs)}
-    FROM mine WHERE assets.id = mine.id
-    RETURNING assets.id`.execute(db);
-  return new Set(rows.map((row) => row.id));
+/** Extends a lease. False: another worker has the asset, or its connection may no longer work. */
+export async function renew(db: Database, lease: AssetLease, leaseMs: number): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    UPDATE assets SET lease_until = ${inMs(leaseMs)} WHERE ${stillLeased(lease)}
+      AND EXISTS (SELECT FROM connections c WHERE c.id = assets.connection_id AND c.status = 'active')`.execute(db);
+  return numAffectedRows === 1n;
 }

@@ -80,7 +80,7 @@ export function openPool({ url, log }: { url: string; log: Log }, options: pg.Po
   return pool;
 }
 
-/** A notice of a change to other processes. A missed change is found when the process listens again, or at the next heartbeat. */
+/** A notice of a change to other processes. A missed change is found when the process listens again, or when it renews its leases. */
 export interface Notice {
   connectionId?: string;
   settings?: true;
@@ -91,7 +91,7 @@ const eventChannel = 'asset_mirror_events';
 
 /**
  * Listens on its own connection, and reconnects when it breaks. Behind a pooler in transaction mode nothing arrives;
- * then processes see changes at their next heartbeat.
+ * then processes see changes when they renew their leases, or search for work.
  */
 export function listen(options: {
   url: string;

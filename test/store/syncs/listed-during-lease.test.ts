@@ -87,12 +87,12 @@ test('a transcript and a thumbnail that a listing requests during the lease stay
   }
 });
 
-test('after a lease has ended, a late heartbeat or a second result changes nothing', async () => {
+test('after a lease has ended, a late renewal or a second result changes nothing', async () => {
   const run = await running(store, 'late');
   const lease = await inHand(run, 'late', 'late');
-  expect(await store.assets.renew([lease], 60_000)).toEqual(new Set(['late']));
+  expect(await store.assets.renew(lease, 60_000)).toBe(true);
   expect(await store.assets.retryLater(lease, 0, { spent: false, reason: null })).toBe(true);
-  expect(await store.assets.renew([lease], 60_000)).toEqual(new Set());
+  expect(await store.assets.renew(lease, 60_000)).toBe(false);
   expect(await store.assets.failed(lease, why)).toBe(false);
   expect(await store.assets.startTransfer(lease)).toBe(false);
   expect(await store.assets.get('late')).toMatchObject({ state: 'pending', leaseUntil: null });

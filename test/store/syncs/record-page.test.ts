@@ -213,7 +213,7 @@ test('syncs of the same page, a connection that comes and goes, workers and the 
       store.assets.dispatch({ perConnection: 20 }).then(async (due) => {
         const leased = await Promise.all((due ?? []).map(({ id }) => store.assets.take(id, 60_000)));
         const leases = leased.flatMap((asset) => (asset ? [leaseOf(asset)] : []));
-        await store.assets.renew(leases.reverse(), 60_000);
+        await Promise.all(leases.reverse().map((lease) => store.assets.renew(lease, 60_000)));
         await Promise.all(leases.map((lease) => store.assets.retryLater(lease, 0, { spent: false, reason: null })));
       }),
       store.assets.overdue(0),

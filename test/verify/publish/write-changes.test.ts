@@ -126,7 +126,7 @@ describe.each(grounds())('the files of changes ($name)', (kind) => {
     await feed();
     const results = await Promise.allSettled(Array.from({ length: 4 }, () => writeChanges(deps(), signal)));
     for (const result of results) {
-      if (result.status === 'rejected') expect(String(result.reason)).toMatch('another process has taken over');
+      if (result.status === 'rejected') expect(String(result.reason)).toMatch('has lost the lease');
     }
     await writeChanges(deps(), signal);
     expect(Object.values(await files()).flat()).toEqual(await feed());
