@@ -10,7 +10,8 @@ type Deps<Needs> = Needs & { log: Log; timings: Timings; onChange: () => void };
 /** The circuit breaker of the bucket. While it is open, no asset is started, and all of them wait instead of failing. */
 export const createBucketBreaker = ({ storage, log, timings, onChange }: Deps<{ storage: Storage }>): CircuitBreaker =>
   createCircuitBreaker({
-    ...{ name: storage.name, timings, check: () => storage.check() },
+    timings,
+    check: () => storage.check(),
     onOpen(err) {
       log.error({ event: 'bucket.failed', storage: storage.name, err }, 'bucket unavailable, all assets wait');
       onChange();
@@ -29,7 +30,8 @@ export const createLibraryBreaker = ({
   onChange,
 }: Deps<{ client: LibraryClient }>): CircuitBreaker =>
   createCircuitBreaker({
-    ...{ name: 'the library', timings, check: () => client.reach() },
+    timings,
+    check: () => client.reach(),
     onOpen(err) {
       log.error({ event: 'library.unreachable', err }, 'no connection to the library, this process takes no jobs');
       onChange();

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { reasonOf } from '../floor/errors.ts';
 import type { Timings } from '../floor/timings.ts';
-import { within } from '../floor/within.ts';
+import { answerWithin } from '../floor/within.ts';
 
 export type CircuitBreaker = ReturnType<typeof createCircuitBreaker>;
 
@@ -10,16 +10,15 @@ const silentMs = 30_000;
 
 /**
  * A circuit breaker around something that this process needs for its work, such as the bucket. It opens when the check fails, and
- * closes when the check passes again. `name`: of the checked service, for messages.
+ * closes when the check passes again.
  */
 export function createCircuitBreaker(options: {
-  name: string;
   check: () => Promise<void>;
   timings: Pick<Timings, 'breakerCheck'>;
   onOpen: (error: unknown) => void;
   onClose: () => void;
 }) {
-  const { name, timings } = options;
+  const { timings } = options;
   const stopping = new AbortController();
   const stopped = new Promise<void>((resolve) => {
     stopping.signal.addEventListener('abort', () => resolve());
@@ -30,13 +29,7 @@ export function createCircuitBreaker(options: {
   let waitMs = timings.breakerCheck;
   let closedAt = Number.NEGATIVE_INFINITY;
 
-  async function checkInTime(): Promise<void> {
-    const isPassed = await within(
-      silentMs,
-      options.check().then(() => true),
-    );
-    if (!isPassed) throw new Error(`${name}: no answer within ${silentMs / 1000} s`);
-  }
+  const checkInTime = () => answerWithin(silentMs, () => options.check());
 
   async function probe(): Promise<void> {
     for (; reason !== undefined && !stopping.signal.aborted; waitMs = Math.min(waitMs * 2, 30_000)) {
