@@ -108,7 +108,7 @@ export class Queues {
     return { syncs: syncs!, assets: assets! };
   }
 
-  /** Seconds since the longest-waiting job became due; 0: none waits. */
+  /** Seconds since the longest-waiting job was added; 0: none waits. */
   async oldest(): Promise<Record<QueueName, number>> {
     const [syncs, assets] = await Promise.all([secondsWaited(this.syncs), secondsWaited(this.assets)]);
     return { syncs, assets };
@@ -134,14 +134,8 @@ export class Queues {
 }
 
 async function secondsWaited(queue: Queue): Promise<number> {
-  // A job that became due stays among the delayed ones until a worker takes it.
-  const first = await Promise.all([firstWaiting(queue), queue.getJobs(['delayed'], 0, 0, true)]);
-  const due = first.flat().map((job) => job.timestamp + (job.opts.delay ?? 0));
-  return Math.max(0, Date.now() - Math.min(Date.now(), ...due)) / 1000;
-}
-
-async function firstWaiting(queue: Queue) {
   // Counted from the newest, because `getJobs` in ascending order begins with another job on PostgreSQL (see bullmq-issues.md).
   const last = (await queue.getWaitingCount()) - 1;
-  return last < 0 ? [] : queue.getJobs(['waiting'], last, last, false);
+  const [job] = last < 0 ? [] : await queue.getJobs(['waiting'], last, last, false);
+  return job ? Math.max(0, Date.now() - job.timestamp) / 1000 : 0;
 }
