@@ -57,10 +57,10 @@ export async function transferInParts(
     await moveParts(deps, leased, upload, link, missing, done);
     note(lease, 'parts_stored', { parts: missing.length, of: numbers.length });
 
-    // The fence: a worker that has lost the lease completes nothing.
+    // A worker that has lost the lease completes nothing. It may also be suspended after the row has said that it has it.
     requireLease(await deps.store.assets.startTransfer(lease));
     await prepareReplacement(deps, leased, upload);
-    signal.throwIfAborted();
+    await leased.fence();
     const parts = numbers.map((number) => done.get(number)!);
     return await deps.storage.uploads.complete(upload, parts, { signal });
   } catch (error) {

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import type { MirrorDeps } from '../../src/mirror/deps.ts';
 import { leaseOf } from '../../src/store/assets/leases.ts';
 import type { UploadUnderWay } from '../../src/store/database/schema.ts';
@@ -73,5 +73,29 @@ describe.each(grounds())('a worker that was suspended until another one got its 
     const failures = stage.mirror.lines.filter(({ event, assetId }) => event === 'asset.failed' && assetId === id);
     expect(failures).toEqual([]);
     await stage.ground.storage.uploads.abort(upload!);
+  });
+
+  test('a worker that is suspended right before it completes an upload completes nothing', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const [id] = (await stage.upload(companyId, 1, { content: { seed: 'late', size: 6 * 2 ** 20 } })) as [string];
+    await stage.sync(connectionId, 'full');
+    // After a failed attempt, such a file goes in parts.
+    await stage.query('UPDATE assets SET attempts = 1 WHERE id = $1', [id]);
+    let upload: UploadUnderWay | undefined;
+    const { store, storage } = worker.deps;
+    const startTransfer: typeof store.assets.startTransfer = async (lease) => {
+      const isHolder = await store.assets.startTransfer(lease);
+      upload = await takeOver(id);
+      vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 61_000 });
+      return isHolder;
+    };
+    const deps = { ...worker.deps, store: { ...store, assets: { ...store.assets, startTransfer } } };
+    try {
+      expect(await worker.work(id, deps)).toMatchObject({ outcome: 'handed_back' });
+    } finally {
+      vi.useRealTimers();
+    }
+    expect((await Array.fromAsync(storage.list(''))).filter(({ key }) => key.includes(id))).toEqual([]);
+    await storage.uploads.abort(upload!);
   });
 });
