@@ -8,7 +8,7 @@ import { followUp } from './mirror/follow-up.ts';
 import { mirrorAsset } from './mirror/mirror-asset.ts';
 import { type Outcome, resultOf } from './mirror/retry-or-fail.ts';
 import type { Dispatcher } from './queue/dispatcher.ts';
-import type { LeasedAsset } from './queue/leases.ts';
+import type { LeasedAsset, Leases } from './queue/leases.ts';
 import type { AssetJob, QueueName, SyncJob } from './queue/queues.ts';
 import type { SyncDeps } from './sync/deps.ts';
 import { runSyncs } from './sync/run-syncs.ts';
@@ -17,12 +17,18 @@ import { span } from './tracing/tracing.ts';
 /** Syncs that run at once in one process. They mostly wait for the library. */
 const syncConcurrency = 10;
 
-/** The BullMQ workers of both queues. `signal`: the process stops. */
-export function openJobs(
-  { config, queues, limiter, log }: Context,
-  deps: { mirror: MirrorDeps; sync: SyncDeps; dispatcher: Dispatcher; signal: AbortSignal },
-) {
-  const { leases } = deps.mirror;
+interface JobDeps {
+  leases: Leases;
+  mirror: MirrorDeps;
+  sync: SyncDeps;
+  dispatcher: Dispatcher;
+  /** The process stops. */
+  signal: AbortSignal;
+}
+
+/** The BullMQ workers of both queues. */
+export function openJobs({ config, queues, limiter, log }: Context, deps: JobDeps) {
+  const { leases } = deps;
   let running = 0;
   /** Counts the jobs that this process works on. */
   const counted =
@@ -38,7 +44,7 @@ export function openJobs(
   const workers = [
     queues.worker<AssetJob>(
       'assets',
-      counted((job) => assetJob(deps.mirror, deps.dispatcher, job)),
+      counted(({ data }) => assetJob(deps, data.assetId)),
       { concurrency: config.transfer.concurrency },
     ),
     queues.worker<SyncJob>(
@@ -94,8 +100,8 @@ export function openJobs(
   };
 }
 
-async function assetJob(mirror: MirrorDeps, dispatcher: Dispatcher, job: { data: AssetJob }) {
-  const leased = await mirror.leases.take(job.data.assetId);
+async function assetJob({ leases, mirror, dispatcher }: JobDeps, assetId: string) {
+  const leased = await leases.take(assetId);
   if (!leased) {
     dispatcher.wake();
     return { outcome: 'nothing_to_do' };

@@ -64,9 +64,10 @@ export async function startWorkers(context: Context) {
           await context.limiter.adaptTo(connectionId, error);
         throw error;
       });
-  const mirror = mirrorDeps(context, { leases, breaker, libraryBreaker, outages, withToken });
+  const mirror = mirrorDeps(context, { breaker, libraryBreaker, outages, withToken });
 
   const jobs = openJobs(context, {
+    leases,
     mirror,
     sync: syncDeps(context, withToken, () => dispatcher.wake()),
     dispatcher,
@@ -129,7 +130,7 @@ function startHeartbeatIfSet(context: Context, breaker: CircuitBreaker) {
 
 export function mirrorDeps(
   context: Context,
-  own: Pick<MirrorDeps, 'leases' | 'breaker' | 'libraryBreaker' | 'outages' | 'withToken'>,
+  own: Pick<MirrorDeps, 'breaker' | 'libraryBreaker' | 'outages' | 'withToken'>,
 ): MirrorDeps {
   const { config, downloader } = context;
   const { outages } = own;

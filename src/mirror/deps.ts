@@ -7,7 +7,6 @@ import type { Budget } from '../pacing/byte-budget.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import type { OutageDetector } from '../pacing/outage.ts';
 import type { Access } from '../pacing/with-token.ts';
-import type { Leases } from '../queue/leases.ts';
 import type { ConnectionThrottles } from '../source/bandwidth.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { Downloader } from '../source/download.ts';
@@ -20,7 +19,6 @@ export interface MirrorDeps {
   client: LibraryClient;
   downloader: Downloader;
   withToken: Access;
-  leases: Leases;
   /** Of the bucket. */
   breaker: CircuitBreaker;
   libraryBreaker: CircuitBreaker;

@@ -17,7 +17,6 @@ export function workerOf({ mirror, query }: Pick<Stage, 'mirror' | 'query'>) {
   const toLibrary = createLibraryBreaker({ ...context, onChange() {} });
   const { withToken } = context;
   const healthy = mirrorDeps(context, {
-    leases,
     breaker,
     libraryBreaker: toLibrary,
     outages: createOutageDetector(),
