@@ -6,7 +6,6 @@ import type { LongestWaits } from '../store/database/correct-future.ts';
 import type { Store } from '../store/store.ts';
 import type { SyncIntervals } from '../store/syncs/schedule.ts';
 import type { Queues } from './queues.ts';
-import { sweep } from './sweep.ts';
 
 /** If another process is dispatching, this one tries again after this time. */
 const busyMs = 5;
@@ -19,6 +18,8 @@ const requestedAtOnce = 1000;
 const correctMs = 30_000;
 /** How long `stop` waits for the current round: a call to an unreachable queue may never return. */
 const stopMs = 1000;
+/** Assets that get another connection at once: a million would take minutes, in which nothing is dispatched. */
+const adoptedAtOnce = 2000;
 
 export interface DispatcherOptions {
   store: Store;
@@ -89,7 +90,7 @@ export class Dispatcher {
     const now = performance.now();
     if (now - this.#lastSweep > timings.sweep) {
       // If more assets may need another connection, the next round sweeps again.
-      this.#lastSweep = (await sweep(this.#options)) ? Number.NEGATIVE_INFINITY : now;
+      this.#lastSweep = (await this.#sweep()) ? Number.NEGATIVE_INFINITY : now;
     }
     if (now - this.#lastCorrection > correctMs) {
       this.#lastCorrection = now;
@@ -122,6 +123,18 @@ export class Dispatcher {
     const areAll = due.length < requestedAtOnce;
     this.#nextSchedule = began + (areAll ? Math.max(timings.poll, pauseMs) : timings.poll);
     await queues.addSyncs(due);
+  }
+
+  /**
+   * Adds lost jobs and waiting syncs to the queue again, and gives the assets of connections that cannot work to others. Also adds up
+   * the counts of assets. True: more assets may need another connection.
+   */
+  async #sweep(): Promise<boolean> {
+    const { store, queues, timings } = this.#options;
+    await store.counts.fold();
+    await queues.addAssets(await store.assets.overdue(timings.staleJob));
+    await queues.addSyncs(await store.syncs.unattended(timings.staleJob));
+    return (await store.connections.adopt(adoptedAtOnce)) === adoptedAtOnce;
   }
 
   async #correctTimes(): Promise<void> {
