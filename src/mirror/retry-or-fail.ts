@@ -42,7 +42,6 @@ const results = {
   /** Another connection mirrors the asset. */
   handed_over: 'handed_back',
   skipped: undefined,
-  nothing_to_do: undefined,
   /** No check is due: each sidecar is stored, given up or not expected, or the library has another file. */
   complete: undefined,
   gave_up: undefined,

@@ -6,7 +6,7 @@ import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent } from '../events/add-event.ts';
-import { type LeaseEnd, leaseRow } from './history.ts';
+import { historyEntry, type LeaseEnd } from './history.ts';
 import { type AssetLease, stillLeased } from './leases.ts';
 import { hasValidFile } from './stored-file.ts';
 
@@ -128,9 +128,11 @@ async function endLease(
   values: RawBuilder<unknown>,
   outcome: LeaseEnd,
 ): Promise<boolean> {
+  const entry = jsonb(historyEntry(lease, outcome));
   const result = await sql`
     WITH ended AS (
       UPDATE assets SET queued_at = NULL, lease_until = NULL, ${values} WHERE ${stillLeased(lease)} RETURNING id, sync_id)
-    ${leaseRow(lease, outcome)}`.execute(db);
+    INSERT INTO asset_history (asset_id, at, kind, sync_id, data)
+    SELECT id, ${lease.stepLog.began}::timestamptz, 'attempt', sync_id, ${entry} FROM ended`.execute(db);
   return wroteAny(result);
 }

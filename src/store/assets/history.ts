@@ -1,6 +1,4 @@
-import { sql } from 'kysely';
 import type { Reason } from '../../floor/reason-codes.ts';
-import { jsonb } from '../database/jsonb.ts';
 import type { Database, HistoryEntry, LeaseOutcome, Step } from '../database/schema.ts';
 
 /** Maximum of steps kept of a lease: a download that fails repeatedly has more than are useful. */
@@ -55,11 +53,6 @@ export function historyEntry(lease: { stepLog: StepLog }, outcome: LeaseEnd) {
     ...(more > 0 && { more }),
   };
 }
-
-/** Inserts the history entry of a lease, for the asset in the statement's table `ended`. */
-export const leaseRow = (lease: { stepLog: StepLog }, outcome: LeaseEnd) => sql`
-  INSERT INTO asset_history (asset_id, at, kind, sync_id, data)
-  SELECT id, ${lease.stepLog.began}::timestamptz, 'attempt', sync_id, ${jsonb(historyEntry(lease, outcome))} FROM ended`;
 
 /** The latest history of an asset, oldest first. `more`: there are earlier entries. */
 export async function ofAsset(db: Database, assetId: string): Promise<{ rows: HistoryEntry[]; more: boolean }> {
