@@ -5,7 +5,6 @@ import type { Reason } from '../floor/reason-codes.ts';
 import { renderReason } from '../floor/reasons.ts';
 import type { Access } from '../pacing/with-token.ts';
 import type { AssetPage, LibraryClient } from '../source/client.ts';
-import { storable } from '../source/schemas.ts';
 import type { Asset, Connection, ListedAsset } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import { decide } from './decide.ts';
@@ -127,7 +126,7 @@ class Planner {
     const { store, client } = this.#deps;
     const { signal } = this.#options;
     if (connection.status !== 'active') throw new Error(`it is ${connection.status}`);
-    const me = storable(await this.#request(connection, null, (token) => client.me({ token, signal })));
+    const me = await this.#request(connection, null, (token) => client.me({ token, signal }));
     for (const problem of me.problems) this.#add({ code: 'invalid_answer', request: 'read /me', problem });
     const highWaterMarks = new Map(
       (await store.connections.companies([connection.id])).map(({ id, highWaterMark }) => [id, highWaterMark]),

@@ -5,7 +5,6 @@ import type { OAuthClient } from '../../oauth/client.ts';
 import { openPair, purposeOf } from '../../oauth/pair.ts';
 import type { Sealer } from '../../oauth/seal.ts';
 import type { Me } from '../../source/client.ts';
-import { storable } from '../../source/schemas.ts';
 import type { Connection, Consent } from '../../store/database/schema.ts';
 import type { OperationsDeps } from '../deps.ts';
 
@@ -31,7 +30,7 @@ export const openConsent = (sealer: Sealer, { id, tokens }: Consent) => openPair
 /** Requests the user of the grant, and saves the connection with its companies and first sync. */
 export async function finishConsent(deps: ConsentDeps, consent: Consent, signal: AbortSignal): Promise<Finished> {
   const { accessToken: token } = openConsent(deps.sealer, consent);
-  const me = storable(await deps.client.me({ token, signal }));
+  const me = await deps.client.me({ token, signal });
   try {
     return await finishFor(deps, consent, me);
   } catch (error) {
