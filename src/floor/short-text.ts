@@ -1,5 +1,5 @@
-/** A body as text; undefined if it is longer than `longest` bytes. */
-export async function shortText(body: AsyncIterable<Buffer>, longest: number): Promise<string | undefined> {
+/** A body; undefined if it is longer than `longest` bytes. */
+export async function shortBody(body: AsyncIterable<Buffer>, longest: number): Promise<Buffer | undefined> {
   const chunks: Buffer[] = [];
   let length = 0;
   for await (const chunk of body) {
@@ -7,5 +7,9 @@ export async function shortText(body: AsyncIterable<Buffer>, longest: number): P
     if (length > longest) return undefined;
     chunks.push(chunk);
   }
-  return Buffer.concat(chunks).toString('utf8');
+  return Buffer.concat(chunks);
 }
+
+/** A body as text; undefined if it is longer than `longest` bytes. */
+export const shortText = async (body: AsyncIterable<Buffer>, longest: number): Promise<string | undefined> =>
+  (await shortBody(body, longest))?.toString('utf8');

@@ -1,5 +1,6 @@
 import mime from 'mime';
 import { KnownError } from '../floor/errors.ts';
+import { shortBody } from '../floor/short-text.ts';
 import type { LeasedAsset } from '../queue/leases.ts';
 import { headBytes, isErrorPage } from '../source/recognize-content.ts';
 import type { AssetDetail } from '../source/schemas.ts';
@@ -31,15 +32,9 @@ export async function mirrorThumbnail(
     if (download.unbounded) throw new KnownError({ code: 'no_length', of: 'thumbnail' });
     if ((download.bytes ?? 0) > largestThumbnail) throw new Error(`the thumbnail has ${download.bytes} bytes`);
     const extension = mime.getExtension(type) ?? 'jpg';
-    const chunks: Buffer[] = [];
-    let size = 0;
-    for await (const chunk of download.body) {
-      size += chunk.length;
-      if (size > largestThumbnail) throw new Error(`the thumbnail has more than ${largestThumbnail} bytes`);
-      chunks.push(chunk);
-    }
-    if (size === 0) throw new KnownError({ code: 'empty' });
-    const picture = Buffer.concat(chunks);
+    const picture = await shortBody(download.body, largestThumbnail);
+    if (!picture) throw new Error(`the thumbnail has more than ${largestThumbnail} bytes`);
+    if (picture.length === 0) throw new KnownError({ code: 'empty' });
     if (isErrorPage(picture.subarray(0, headBytes))) {
       throw new KnownError({ code: 'wrong_content', of: 'thumbnail', got: 'an error page' });
     }
