@@ -12,9 +12,9 @@ type BothClocks = ReturnType<typeof bothClocks>;
  */
 export function keepLease(
   leased: string,
-  options: { leaseMs: number; stop: AbortSignal; renew: () => Promise<boolean>; since?: BothClocks },
+  options: { leaseMs: number; stop: AbortSignal; since: BothClocks; renew: () => Promise<boolean> },
 ) {
-  const { leaseMs, stop, renew, since = bothClocks() } = options;
+  const { leaseMs, stop, since, renew } = options;
   const aborter = new AbortController();
   const { signal } = aborter;
   // AbortSignal.any would keep each signal that still has a listener for as long as `stop` exists.

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { filtersOf, skipsCompany } from '../filters/filters.ts';
 import { concurrently } from '../floor/concurrently.ts';
 import { Disconnected, KnownError, LeaseLost, RetryLater, toReason } from '../floor/errors.ts';
-import { keepLease } from '../floor/keep-lease.ts';
+import { bothClocks, keepLease } from '../floor/keep-lease.ts';
 import { withFields } from '../floor/log.ts';
 import { combineReasons, reasonFields } from '../floor/reasons.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
@@ -44,7 +44,8 @@ export async function runSyncs(deps: SyncDeps, connectionId: string, stop: Abort
   // Before the lease is taken, it cannot be renewed, and notices are of earlier changes.
   let isTaken = false;
   const renew = async () => !isTaken || syncs.renew(lease);
-  const kept = keepLease(`the sync of connection ${connectionId}`, { leaseMs: lease.leaseMs, stop, renew });
+  const options = { leaseMs: lease.leaseMs, stop, since: bothClocks(), renew };
+  const kept = keepLease(`the sync of connection ${connectionId}`, options);
   const { signal } = kept;
   const unsubscribe = deps.store.onNotice((notice) => {
     if (notice.connectionId === connectionId) void kept.check();

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LeaseLost, RetryLater, StorageUnavailable, toReason } from '../floor/errors.ts';
 import { every } from '../floor/every.ts';
-import { keepLease } from '../floor/keep-lease.ts';
+import { bothClocks, keepLease } from '../floor/keep-lease.ts';
 import type { Log } from '../floor/log.ts';
 import type { SigningKeys } from '../floor/signing.ts';
 import type { Timings } from '../floor/timings.ts';
@@ -63,10 +63,11 @@ async function runVerification(deps: RunVerificationsDeps, stop: AbortSignal): P
   const { store, log } = deps;
   const { verificationLease: leaseMs, verificationRetry } = deps.timings;
   const owner = `${deps.instance} ${randomUUID()}`;
+  const since = bothClocks();
   const run = await store.verifications.takeNext(owner, leaseMs);
   if (!run) return;
   const renew = () => store.verifications.renew(run.id, owner, leaseMs);
-  const lease = keepLease(`the verification ${run.id}`, { leaseMs, stop, renew });
+  const lease = keepLease(`the verification ${run.id}`, { leaseMs, stop, since, renew });
   const { signal } = lease;
   try {
     await verify({ ...deps, writeInventory: (signal) => inventoryNow(deps, signal) }, run, owner, signal);
@@ -107,9 +108,10 @@ export async function runInventory(
   const day = dayOf(now);
   const { verificationLease: leaseMs } = deps.timings;
   const owner = `${deps.instance} ${randomUUID()}`;
+  const since = bothClocks();
   if (!(await store.inventories.take(day, owner, leaseMs, options))) return false;
   const renew = () => store.inventories.renew(day, owner, leaseMs);
-  const lease = keepLease(`the inventory of ${day}`, { leaseMs, stop, renew });
+  const lease = keepLease(`the inventory of ${day}`, { leaseMs, stop, since, renew });
   try {
     const manifest = await writeInventory(deps, {
       day,

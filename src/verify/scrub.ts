@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { pipeline, Transform } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { every } from '../floor/every.ts';
-import { keepLease } from '../floor/keep-lease.ts';
+import { bothClocks, keepLease } from '../floor/keep-lease.ts';
 import type { Log } from '../floor/log.ts';
 import { reasonFields, renderReason } from '../floor/reasons.ts';
 import type { Timings } from '../floor/timings.ts';
@@ -75,12 +75,14 @@ export class Scrubber {
     if (performance.now() < this.#notBefore || breaker.openReason !== undefined) return 'not due';
     const owner = `${instance} ${randomUUID()}`;
     const leaseMs = timings.verificationLease;
+    const since = bothClocks();
     const state = await store.scrub.take(owner, leaseMs);
     if (!state) {
       this.#pause(leaseMs / 2);
       return 'not due';
     }
-    const lease = keepLease('the scrub', { leaseMs, stop, renew: () => store.scrub.renew(owner, leaseMs) });
+    const renew = () => store.scrub.renew(owner, leaseMs);
+    const lease = keepLease('the scrub', { leaseMs, stop, since, renew });
     try {
       await this.#read(owner, state, lease.signal);
     } catch (error) {

@@ -6,7 +6,12 @@ const { signal: stop } = new AbortController();
 
 test('a lease that cannot be renewed is lost before it ends, because another process may have it then', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
-  const lease = keepLease('the work', { leaseMs: 4000, stop, renew: () => Promise.reject(new Error('no database')) });
+  const lease = keepLease('the work', {
+    leaseMs: 4000,
+    stop,
+    since: bothClocks(),
+    renew: () => Promise.reject(new Error('no database')),
+  });
   await vi.advanceTimersByTimeAsync(2900);
   expect(lease.signal.aborted).toBe(false);
   await vi.advanceTimersByTimeAsync(1000);
@@ -22,6 +27,7 @@ test('a lease survives renewals that fail, as long as one succeeds in time', asy
   const lease = keepLease('the work', {
     leaseMs: 4000,
     stop,
+    since: bothClocks(),
     renew: () => (++calls % 2 === 0 ? Promise.resolve(true) : Promise.reject(new Error('no database'))),
   });
   await vi.advanceTimersByTimeAsync(20_000);
@@ -38,6 +44,7 @@ test('a fence asks the database only if the lease may have ended, also while the
   const lease = keepLease('the work', {
     leaseMs: 60_000,
     stop,
+    since: bothClocks(),
     async renew() {
       calls++;
       return isOurs;
@@ -56,7 +63,7 @@ test('a fence asks the database only if the lease may have ended, also while the
 });
 
 test('a lease that another process has taken over is lost at once', async () => {
-  const lease = keepLease('the work', { leaseMs: 60_000, stop, renew: async () => false });
+  const lease = keepLease('the work', { leaseMs: 60_000, stop, since: bothClocks(), renew: async () => false });
   await lease.check();
   expect(lease.signal.aborted).toBe(true);
   lease.end();
@@ -66,7 +73,7 @@ test('a lease counts from its request: a process that was suspended before the a
   const since = bothClocks();
   since.monotonic -= 61_000;
   const renew = () => Promise.reject(new Error('no database'));
-  const lease = keepLease('the work', { leaseMs: 60_000, stop, renew, since });
+  const lease = keepLease('the work', { leaseMs: 60_000, stop, since, renew });
   await expect(lease.fence()).rejects.toThrow(LeaseLost);
   lease.end();
 });
@@ -74,9 +81,9 @@ test('a lease counts from its request: a process that was suspended before the a
 test('work under a lease ends when the process stops', async () => {
   const stopping = new AbortController();
   const renew = async () => true;
-  const before = keepLease('the work', { leaseMs: 60_000, stop: stopping.signal, renew });
+  const before = keepLease('the work', { leaseMs: 60_000, stop: stopping.signal, since: bothClocks(), renew });
   stopping.abort(new Interrupted('shutting down'));
-  const after = keepLease('the work', { leaseMs: 60_000, stop: stopping.signal, renew });
+  const after = keepLease('the work', { leaseMs: 60_000, stop: stopping.signal, since: bothClocks(), renew });
   for (const lease of [before, after]) {
     expect(lease.signal.reason).toBe(stopping.signal.reason);
     await expect(lease.fence()).rejects.toThrow('shutting down');

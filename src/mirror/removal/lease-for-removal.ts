@@ -1,5 +1,5 @@
 import { concurrently } from '../../floor/concurrently.ts';
-import { keepLease } from '../../floor/keep-lease.ts';
+import { bothClocks, keepLease } from '../../floor/keep-lease.ts';
 import type { Log } from '../../floor/log.ts';
 import type { Storage } from '../../storage/storage.ts';
 import { throwIfUnavailable } from '../../storage/throw-if-unavailable.ts';
@@ -53,10 +53,11 @@ export async function leaseForRemoval(
   { gone }: { gone: boolean },
   remove: (asset: AssetWithVersions, lease: UnderLease) => Promise<boolean>,
 ): Promise<boolean | undefined> {
+  const since = bothClocks();
   const asset = await store.removals.takeForRemoval(id, { gone, leaseMs });
   if (!asset) return undefined;
   const renew = () => store.removals.renewRemoval(asset, leaseMs);
-  const kept = keepLease('an asset that is being removed', { leaseMs, stop, renew });
+  const kept = keepLease('an asset that is being removed', { leaseMs, stop, since, renew });
   let isRemoved = false;
   try {
     if (!(await store.removals.beginRemoval(asset, { erase: !gone }))) return false;

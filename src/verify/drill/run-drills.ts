@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { LeaseLost, toReason } from '../../floor/errors.ts';
 import { every } from '../../floor/every.ts';
-import { keepLease } from '../../floor/keep-lease.ts';
+import { bothClocks, keepLease } from '../../floor/keep-lease.ts';
 import type { Timings } from '../../floor/timings.ts';
 import type { CircuitBreaker } from '../../pacing/circuit-breaker.ts';
 import { drillKey } from '../../storage/keys.ts';
@@ -50,11 +50,12 @@ async function runNextDrill(deps: ScheduledDrillDeps, stop: AbortSignal): Promis
   const abandoned = await store.drills.failAbandoned();
   if (abandoned) log.error({ event: 'drill.failed', drillId: abandoned }, 'restore drill failed');
   const owner = `${deps.instance} ${randomUUID()}`;
+  const since = bothClocks();
   const drill = await store.drills.take(owner, leaseMs);
   if (!drill) return;
   const { id, startedAt } = drill;
   const renew = () => store.drills.renew(id, owner, leaseMs);
-  const lease = keepLease(`the drill ${id}`, { leaseMs, stop, renew });
+  const lease = keepLease(`the drill ${id}`, { leaseMs, stop, since, renew });
   const { signal } = lease;
   try {
     const report = await runDrill(deps, { ...drill, startedAt: startedAt! }, signal);
