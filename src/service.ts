@@ -36,8 +36,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   const context = await openContext(config, log, options);
   starting.defer(() => context.close());
   const { store, queues, storage, operations, adminToken, metrics } = context;
-  // The last ones that were saved apply to full syncs, so only processes that run them save theirs.
-  if (role !== 'web') await recordFilterDefaults(store, config.filters, log);
+  await recordFilterDefaults(store, config.filters, log);
 
   // No limit until `stop` is called: after a failed start, the workers get the whole grace.
   let stopBy = Number.POSITIVE_INFINITY;

@@ -1,5 +1,6 @@
 import { savedEncryptionKeys } from './config/secrets.ts';
 import type { Context } from './context.ts';
+import { startApplyingFilters } from './filters/apply-filters.ts';
 import { longestRepeatedWait, longestWait } from './floor/errors.ts';
 import { neverSent } from './floor/network-problem.ts';
 import { dayMs } from './floor/units.ts';
@@ -76,6 +77,7 @@ export async function startWorkers(context: Context) {
   const verifying = startVerifications({ ...deps, reconcileInterval: config.sync.reconcileInterval });
   const scrubbing = startScrubIfSet(context, breaker);
   const drills = startDrills({ ...deps, ...drillDeps(context), interval: config.drillInterval });
+  const filtering = startApplyingFilters(deps);
   const pruning = startPruning(context);
   const locks = startExtendingLocks(deps);
   const removing = startRemoving(deps, {
@@ -100,7 +102,7 @@ export async function startWorkers(context: Context) {
       stopping.abort(new Error('shutting down'));
       libraryBreaker.stop();
       const verificationsStopped = Promise.all([verifying.stop(), scrubbing?.stop(), drills.stop()]);
-      const beforeJobs = [dispatcher, sweeping, expiring, writingChanges, writingAuditLog, reading];
+      const beforeJobs = [dispatcher, filtering, sweeping, expiring, writingChanges, writingAuditLog, reading];
       await Promise.all(beforeJobs.map((each) => each.stop()));
       await jobs.drain(started + Math.max(0, graceMs - handBackMs));
       const afterJobs = [pruning, locks, removing, webhooks, heartbeat];

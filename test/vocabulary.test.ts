@@ -13,7 +13,7 @@ const words: Record<string, string> = {
   heard: 'listener',
   'lanes?': 'concurrently',
   'left out': 'skipped, omitted',
-  'let in': 'no longer skipped',
+  'let in': 'unskipped',
   'looked at|looks at': 'checked',
   'mend(s|ed|ing)?': 'repair',
   pace: 'adaptive concurrency',

@@ -3,7 +3,7 @@ import { assetTypes, unknownTypes } from '../source/schemas.ts';
 import type { Store } from '../store/store.ts';
 import type { FilterDefaults } from './filters.ts';
 
-/** Saves the filters of the environment. Full syncs apply a change. Asset types that the API does not know are logged. */
+/** Records the filters of the environment. After a change all assets are filtered again. Asset types that the API does not know are logged. */
 export async function recordFilterDefaults(store: Store, defaults: FilterDefaults, log: Log): Promise<void> {
   const { includeTypes, excludeTypes } = defaults;
   for (const type of unknownTypes([...includeTypes, ...excludeTypes])) {

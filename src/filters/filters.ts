@@ -68,3 +68,13 @@ export function skipsCompany(filters: Filters, companyId: string): boolean {
   const companies = { include: only(include), exclude: only(exclude) };
   return skippedBy(companies, { companyId, projectId: undefined, assetType: undefined }) !== null;
 }
+
+/** Whether `after` may include assets that `before` skipped. */
+export function isWider(before: Filters, after: Filters): boolean {
+  const within = (some: string[], all: string[]) => some.every((value) => all.includes(value));
+  return dimensions.some(({ list }) => {
+    const [was, is] = [before.include[list], after.include[list]];
+    const isSameOrNarrower = was.length === 0 || (is.length > 0 && within(is, was));
+    return !isSameOrNarrower || !within(before.exclude[list], after.exclude[list]);
+  });
+}

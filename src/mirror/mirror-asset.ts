@@ -1,4 +1,4 @@
-import { whyDueAssetIsSkipped } from '../filters/why-skipped.ts';
+import { whyDueAssetIsSkipped } from '../filters/apply-filters.ts';
 import { Archived, Interrupted, Rejected, RetryLater, reasonOf } from '../floor/errors.ts';
 import type { Reason, SkippedByFilter } from '../floor/reason-codes.ts';
 import { reasonFields } from '../floor/reasons.ts';

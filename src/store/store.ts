@@ -10,16 +10,17 @@ import { ofAsset } from './assets/history.ts';
 import * as rebuild from './assets/rebuild.ts';
 import * as retention from './assets/retention.ts';
 import { search } from './assets/search.ts';
+import * as filters from './assets/skip-by-filter.ts';
 import { renew } from './assets/take-lease.ts';
 import * as transfers from './assets/transfers.ts';
 import { dueWithin } from './assets/upcoming.ts';
 import * as versions from './assets/versions.ts';
 import { between, currentCursor, page, renew as renewFeed } from './changes/changes.ts';
 import * as changeFiles from './changes/files.ts';
-import { adopt, tryAgain } from './companies/adopt-assets.ts';
+import { adopt } from './companies/adopt-assets.ts';
 import { countHeld, endHeldChanges } from './companies/held-changes.ts';
 import { setCompanies } from './companies/set-companies.ts';
-import * as filters from './connections/changed-filters.ts';
+import * as connectionFilters from './connections/changed-filters.ts';
 import * as connections from './connections/connections.ts';
 import * as consents from './connections/consents.ts';
 import { countTroubled, freshness, lags, late } from './connections/late-syncs.ts';
@@ -115,7 +116,7 @@ export async function openStore(options: { url: string; log: Log }) {
     uploads: bind(db, uploads),
     chores: bind(db, chores),
     settings: bind(db, settings),
-    filters: bind(db, filters),
+    filters: bind(db, { ...filters, ...connectionFilters }),
     sessions: bind(db, sessions),
     apiTokens: bind(db, apiTokens),
     audit: bind(db, audit),
@@ -202,7 +203,6 @@ const readable = (db: Database) => ({
     setCompanies,
     tagged,
     tagsOf,
-    tryAgain,
     withTags,
   }),
   assets: {

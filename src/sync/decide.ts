@@ -37,7 +37,7 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
     const decision = skip(before, listed, options.skipReason, options.connectionId);
     if (decision !== 'ignore filter') return decision;
   }
-  if (listed.problem !== undefined) return judgeUnreadable(before, listed.problem, options);
+  if (listed.problem !== undefined) return judgeUnreadable(before, listed.problem);
   if (!before || options.requested || before.skipped) return pending;
 
   const changed = !isDeepStrictEqual(before.listed, listed.listed);
@@ -63,14 +63,9 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
 }
 
 /** An entry of the listing that cannot be read says nothing about the stored file. What was set aside is deleted. */
-function judgeUnreadable(
-  before: KnownAsset | undefined,
-  problem: Reason,
-  { full }: DecideOptions,
-): Decision | undefined {
+function judgeUnreadable(before: KnownAsset | undefined, problem: Reason): Decision | undefined {
   if (!before) return { state: 'failed', reason: problem, reset: true, due: false };
-  // A request for it alone may be readable. Its worker applies the filters to the fields in the records.
-  if (before.skipped) return full ? pending : undefined;
+  if (before.skipped) return undefined;
   // It is in the library again, so its file must not be removed. It is due, because a request for it alone may be readable.
   if (before.state === 'gone') return { ...pending, state: hasCopy(before) ? 'mirrored' : 'pending', reason: problem };
   return isDeepStrictEqual(before.reason, problem) ? undefined : keepState(before, { reason: problem });
@@ -159,5 +154,5 @@ function skip(
   // Written only so that what was set aside is deleted: the filter skips it.
   if (before.replacement) return keepState(before, { keepsFields: true });
   if (before.state === 'mirrored' || before.state === 'unavailable') return undefined;
-  return 'ignore filter';
+  return before.media === null && (before.state === 'failed' || before.state === 'gone') ? skipping : 'ignore filter';
 }

@@ -84,9 +84,7 @@ async function runSync(deps: SyncDeps, run: Run): Promise<'released' | 'more_wai
     span('sync', { ...fields, mode: sync.mode }, async () => {
       const trace = traceHere();
       if (trace) await store.syncs.saveTrace(sync.id, trace);
-      // During a rolling restart, newer processes may have other defaults: an old process must not undo their change.
-      const filters = (sync.mode === 'full' && (await store.filters.savedDefaults())) || deps.filters;
-      return list({ ...deps, filters }, run);
+      return list(deps, run);
     }),
   );
   // Problems with single assets are reported, but do not fail the run.
@@ -200,8 +198,6 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
   const skipped = companies.filter(({ id }) => skipsCompany(filters, id));
   const skippedIds = skipped.map(({ id }) => id);
   if (skipped.length > 0) await deps.store.connections.endHeldChanges(sync.connectionId, skippedIds);
-  // These companies are not listed, so their failed assets would count as failed for ever.
-  if (sync.mode === 'full') await deps.store.connections.tryAgain(sync.connectionId, skippedIds);
   if (companyId !== undefined && skipped.length > 0) {
     problems.add({ code: 'company_skipped', companyId }, { failsRun: true });
   }

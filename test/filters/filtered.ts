@@ -35,12 +35,12 @@ export const waiting = { state: 'pending', skipped: false, reason: null, nextAt:
 
 /** A company with a film and a document, listed. */
 export async function listed(stage: Stage, settings: object = {}, more: Partial<SyncDeps> = {}) {
-  const { companyId, connectionId, userId } = await stage.company();
+  const { companyId, connectionId } = await stage.company();
   await patch(stage, connectionId, settings);
   const { id: projectId } = await stage.admin.addProject({ id: `${companyId}-p`, companyId, name: 'A project' });
   const [film] = await stage.upload(companyId, 1, { assetType: 'videos', projectId });
   const [text] = await stage.upload(companyId, 1);
   await stage.run(connectionId, more);
   await stage.sync(connectionId, 'full', {}, more);
-  return { companyId, connectionId, userId, projectId, film: film!, text: text! };
+  return { companyId, connectionId, projectId, film: film!, text: text! };
 }

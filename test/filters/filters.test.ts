@@ -4,6 +4,7 @@ import {
   type Choice,
   type Filters,
   filtersOf,
+  isWider,
   type Selectable,
   skippedBy,
   skipsCompany,
@@ -129,6 +130,18 @@ describe('filters of any content', () => {
         expect(wants({ include: none, exclude }, asset)).toBe(!named);
       }),
     );
+  });
+
+  test('filters that are not wider add no asset that was skipped', () => {
+    fc.assert(
+      fc.property(selections, selections, assets, (before, after, asset) => {
+        if (!isWider(before, after) && wants(after, asset)) expect(wants(before, asset)).toBe(true);
+      }),
+      { numRuns: 1000 },
+    );
+    expect(isWider(select({}), select({}))).toBe(false);
+    expect(isWider(select({ assetTypes: ['videos'] }), select({}))).toBe(true);
+    expect(isWider(select({}), select({ assetTypes: ['videos'] }))).toBe(false);
   });
 
   test('no asset of a skipped company is mirrored', () => {

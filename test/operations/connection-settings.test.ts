@@ -31,7 +31,7 @@ describe('settings of a connection', () => {
       concurrency: 2,
       bandwidth: '2MiB/s',
     });
-    expect(changed).toEqual({ unknown: nothing, syncId: expect.any(String) });
+    expect(changed).toEqual({ skipped: 0, unskipped: 0, unknown: nothing, syncId: null });
     expect(settings).toEqual({
       syncInterval: 900_000,
       include: { ...nothing, assetTypes: ['videos'] },

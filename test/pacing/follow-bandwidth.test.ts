@@ -48,7 +48,7 @@ test('the bandwidth limit of a connection reaches every process, and no other co
     ];
     for (const bandwidth of [20 * MiB, MiB, undefined]) {
       const settings = bandwidth === undefined ? {} : { bandwidth };
-      await other.connections.changeSettings(limited.id, {}, () => ({ settings }));
+      await other.connections.changeSettings(limited.id, {}, () => ({ settings, applyFilters: false }));
       for (const throttles of all) {
         await until('the limit', () => throttles.limitOf(limited.id) === bandwidth);
         expect(throttles.limitOf(free.id)).toBeUndefined();
@@ -73,7 +73,7 @@ test('a timetable changes the limit of a process and of a connection within seco
   try {
     const { id } = await one.store.connections.connect(consented());
     const settings = { bandwidth: 'Mon 08:00-10:00 3MiB/s, Mon 10:00-11:00 unlimited, else 4MiB/s Europe/London' };
-    await one.store.connections.changeSettings(id, {}, () => ({ settings }));
+    await one.store.connections.changeSettings(id, {}, () => ({ settings, applyFilters: false }));
     await until('the limits before', () => traffic.limit === 2 * MiB && throttles.limitOf(id) === 4 * MiB);
     await one.close();
     for (const [time, limit, ofConnection] of [

@@ -40,7 +40,7 @@ describe('the decision on a listed asset', () => {
       skipped,
       { ...reset, state: 'mirrored', reason: unreadableListing },
     ],
-    ['a failed asset that the filters skip is left to its worker', record('failed', mine), listing(), skipped, reset],
+    ['a failed asset that the filters skip is no failure any more', record('failed', mine), listing(), skipped, aside],
     [
       'a mirrored asset that the filters skip stays as it is',
       record('mirrored', { ...mine, media }),
@@ -55,7 +55,7 @@ describe('the decision on a listed asset', () => {
       skipped,
       undefined,
     ],
-    ['an asset that was gone is left to its worker when listed again', record('gone', mine), listing(), skipped, reset],
+    ['an asset that was gone is skipped when listed again', record('gone', mine), listing(), skipped, aside],
     [
       'an asset of another connection is not skipped by this one',
       record('failed', { connectionId: 'd' }),
@@ -83,20 +83,6 @@ describe('the decision on a listed asset', () => {
       listing(),
       incremental,
       reset,
-    ],
-    [
-      'a skipped asset whose listing is unreadable is left to its worker by a full sync',
-      record('pending', { ...mine, skipped: true, reason: excluded('videos') }),
-      unreadable,
-      full,
-      reset,
-    ],
-    [
-      'a skipped asset whose listing is unreadable stays as it is in an incremental sync',
-      record('pending', { ...mine, skipped: true, reason: excluded('videos') }),
-      unreadable,
-      incremental,
-      undefined,
     ],
     [
       'an asset that another connection skips is mirrored by this one',

@@ -129,7 +129,10 @@ describe('a resync by an operator', () => {
 
     await stage.admin.addFault({ endpoint: 'assets', companyId: b.companyId, status: 404 });
     const skipsA = { exclude: { companyIds: [a.companyId] } };
-    await stage.store.connections.changeSettings(both.connectionId, {}, () => ({ settings: skipsA }));
+    await stage.store.connections.changeSettings(both.connectionId, {}, () => ({
+      settings: skipsA,
+      applyFilters: false,
+    }));
     expect(await stage.sync(both.connectionId, 'full', { projectId })).toMatchObject({ status: 'failed' });
   });
 

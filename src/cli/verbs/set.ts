@@ -4,7 +4,7 @@ import type { Answer, Asked, ConnectionSummary } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { RefusedByService, UsageError } from '../failures.ts';
 import { findConnection } from '../find-connection.ts';
-import { harmless, paint, print, printJson } from '../output.ts';
+import { counted, harmless, paint, print, printJson } from '../output.ts';
 
 interface SetOptions {
   interval?: string;
@@ -151,12 +151,21 @@ const limit = ({ percent, assets }: ConnectionSummary['settings']['holdMissing']
 
 type Changed = Awaited<ReturnType<ApiClient['changeConnection']>>['changed'];
 
-function consequences({ unknown, syncId }: Changed): string[] {
+function consequences({ unknown, ...changed }: Changed): string[] {
   const unknownNames = [
     ...unknown.companyIds.map((id) => `This connection cannot read a company ${id}.`),
     ...unknown.projectIds.map((id) => `No asset belongs to a project ${id}.`),
     ...unknown.assetTypes.map((type) => `No asset has the type ${type}.`),
   ];
-  const sync = `A full sync (${syncId}) applies the filters. Files in the bucket stay.`;
-  return [...unknownNames.map((line) => paint('yellow', harmless(line))), ...(syncId === null ? [] : [sync])];
+  return [...unknownNames.map((line) => paint('yellow', harmless(line))), ...effectsOf(changed)];
+}
+
+function effectsOf({ skipped, unskipped, syncId }: Omit<Changed, 'unknown'>): string[] {
+  if (skipped === null || unskipped === null)
+    return ['The filters are being applied. See the result with `asset-mirror status`.'];
+  return [
+    skipped > 0 ? `The filters now skip ${counted(skipped, 'pending asset')}. Files in the bucket stay.` : '',
+    unskipped > 0 ? `The filters no longer skip ${counted(unskipped, 'asset')}. They will be mirrored.` : '',
+    syncId !== null ? `A full sync (${syncId}) has started. It lists what earlier syncs did not list.` : '',
+  ].filter(Boolean);
 }

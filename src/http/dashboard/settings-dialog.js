@@ -3,7 +3,7 @@
 import { api } from './api.js';
 import { chips, projectOptions, projectsOf, typesWith } from './choices.js';
 import { openDialog, textOf } from './dialog.js';
-import { bytes } from './format.js';
+import { bytes, counted } from './format.js';
 import { nameOf } from './names.js';
 import { ifMay, rolesNeeded } from './permissions.js';
 import { withLabels } from './refusals.js';
@@ -147,7 +147,12 @@ export function settingsDialog(connection, seenTypes, then) {
 /** @param {string} id @param {object} change */
 async function save(id, change) {
   const { changed } = await api(`/connections/${id}`, { method: 'PATCH', body: change });
-  return changed.syncId ? 'Settings changed. A full sync applies the filters.' : 'Settings changed.';
+  const parts = [
+    changed.skipped > 0 && `${counted(changed.skipped, 'asset')} skipped`,
+    changed.unskipped > 0 && `${counted(changed.unskipped, 'asset')} no longer skipped`,
+    changed.syncId && 'a full sync was started',
+  ].filter(Boolean);
+  return `Settings changed${parts.length > 0 ? `: ${parts.join(', ')}` : ''}.`;
 }
 
 /** @typedef {'include' | 'exclude'} Side */

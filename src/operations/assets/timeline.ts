@@ -60,6 +60,10 @@ function entriesOf({ at, kind, syncId, data }: HistoryEntry): TimelineEntry[] {
       return [entry(at, `listed.${data.news ?? 'new'}`, listedText(data), { syncId, reason })];
     case 'attempt':
       return attemptEntries(at, syncId, data);
+    case 'skipped':
+      return [entry(at, 'settings.skipped', `filters changed; ${renderReason(reason!)}`, { syncId, reason })];
+    case 'unskipped':
+      return [entry(at, 'settings.unskipped', 'filters changed; no longer skipped', { syncId })];
     case 'lost':
       return [entry(at, 'attempt.lost', 'its worker stopped responding; another worker continues', { syncId })];
     case 'repaired': {

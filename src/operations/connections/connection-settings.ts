@@ -1,9 +1,10 @@
-import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
-import { type Choice, filtersOf } from '../../filters/filters.ts';
+import { applyFilters } from '../../filters/apply-filters.ts';
+import { type Choice, filtersOf, isWider } from '../../filters/filters.ts';
 import { bandwidthIn } from '../../floor/bandwidth-limit.ts';
 import { changeLimitOf } from '../../floor/held-changes.ts';
 import { parseChangeLimit, parseDuration, syncIntervals } from '../../floor/units.ts';
+import { within } from '../../floor/within.ts';
 import { ceilingOf } from '../../pacing/adaptive-concurrency.ts';
 import type { Connection } from '../../store/database/schema.ts';
 import type { OperationsDeps } from '../deps.ts';
@@ -11,6 +12,9 @@ import { text } from '../fields.ts';
 import { bandwidth, showBandwidth, shownBandwidth } from '../status/settings.ts';
 import { changedTags, tagsChange } from './tags.ts';
 import { type NamedField, type NamesDeps, unknownNames, unknownNamesRefused } from './unknown-names.ts';
+
+/** How long an answer waits until changed filters are applied; after that they are applied in the background. */
+const patienceMs = 3000;
 
 const wanted = 'expected a duration such as 15m or 1h, or a number of milliseconds, from 1s to 365d';
 const milliseconds = z.int(wanted).min(syncIntervals.least, wanted).max(syncIntervals.most, wanted);
@@ -104,13 +108,20 @@ export const connectionSettings = z
 
 /** The effects of a change. */
 export const changedSettings = z.object({
+  skipped: z.int().nullable().describe('Assets skipped by the change; null: still being applied.'),
+  unskipped: z.int().nullable().describe('Assets that are no longer skipped; null: still being applied.'),
   unknown: chosen.describe(
     'Accepted with `force`: companies that the connection cannot read, unknown projects and types.',
   ),
-  syncId: z.string().nullable().describe('The full sync that applies changed filters; null: none is needed.'),
+  syncId: z
+    .string()
+    .nullable()
+    .describe(
+      'The full sync that lists what earlier syncs did not list, because filters skipped it; null: none is needed.',
+    ),
 });
 
-type Deps = Pick<OperationsDeps, 'store' | 'queues' | 'filters'> & NamesDeps;
+type Deps = Pick<OperationsDeps, 'store' | 'queues' | 'log' | 'filters'> & NamesDeps;
 
 /** The settings in effect for a connection, and the names of its own. */
 export function settingsOf(
@@ -163,11 +174,11 @@ const namesIn = (change: Change): NamedField[] =>
   );
 
 export function connectionSettingsOperations<T extends object>(deps: Deps, describe: (id: string) => Promise<T>) {
-  const { store, queues, filters: defaults } = deps;
+  const { store, queues, log, filters: defaults } = deps;
   return {
     /**
-     * Changes settings of a connection, in all processes at once. Workers apply new filters to each asset that is due. A full
-     * sync applies them to all others: it finds assets that were skipped, or whose company was never listed.
+     * Changes settings of a connection, in all processes at once. Assets that the new filters skip are no longer due;
+     * assets that they no longer skip are due at once, and a full sync lists those that were never listed.
      */
     async changeConnection(id: string, request: z.input<typeof connectionSettingsRequest>) {
       const { force, tags: tagChange, ...change } = connectionSettingsRequest.parse(request);
@@ -179,16 +190,25 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
       const accepted = (list: keyof Choice) => [
         ...new Set(unknown.flatMap((it) => (it.list === list ? it.value : []))),
       ];
+      let different = false;
       const all = { ...change, ...(tagChange !== undefined && { tags: tagChange }) };
       const syncId = await store.connections.changeSettings(id, all, ({ settings: before, tags }) => {
         const settings = merged(before, change);
-        const fullSync = !isDeepStrictEqual(filtersOf(before, defaults), filtersOf(settings, defaults));
-        return { settings, tags: changedTags(tags, tagChange), fullSync };
+        const [was, is] = [filtersOf(before, defaults), filtersOf(settings, defaults)];
+        const wider = isWider(was, is);
+        different = wider || isWider(is, was);
+        return { settings, tags: changedTags(tags, tagChange), applyFilters: different, fullSync: wider };
       });
       if (syncId !== undefined) await queues.offerSyncs([id]);
+      // If this process ends, the dispatcher continues.
+      const applied = different
+        ? await within(patienceMs, applyFilters({ store, log, filters: defaults }, id, new AbortController().signal))
+        : { skipped: 0, unskipped: 0 };
       return {
         ...(await describe(id)),
         changed: {
+          skipped: applied?.skipped ?? null,
+          unskipped: applied?.unskipped ?? null,
           unknown: {
             companyIds: accepted('companyIds'),
             projectIds: accepted('projectIds'),

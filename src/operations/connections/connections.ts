@@ -223,7 +223,7 @@ export function connectionOperations(deps: Deps) {
       return connection(id);
     },
 
-    /** Resumes it, with a sync for new assets; a full one follows. */
+    /** Resumes it, with a sync for new assets. */
     async resume(id: string) {
       const resumed = await store.connections.resume(id);
       const current = await existingConnection(store, id);

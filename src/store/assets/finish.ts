@@ -65,7 +65,7 @@ export async function skip(db: Database, lease: AssetLease, reason: SkippedByFil
   return endLease(db, lease, values, { outcome: 'skipped', reason });
 }
 
-/** The filters of this connection skip it, but not those of another one, which begins to mirror it: its attempts count. */
+/** The filters of this connection skip it, but not those of another connection, which begins to mirror it: see skip-by-filter.ts. */
 export async function handOver(db: Database, lease: AssetLease, connectionId: string): Promise<boolean> {
   const values = sql`connection_id = ${connectionId}, state = ${notTransferring}, next_at = now(), attempts = 0, waits = 0,
     reason = NULL`;

@@ -31,10 +31,7 @@ export async function adopt(db: Database, limit: number): Promise<number> {
   return rowsWritten(result);
 }
 
-/**
- * Retries failed assets of companies that can be read again, which may be why they failed, or that filters skip: then their workers
- * apply the filters.
- */
+/** Retries failed assets of companies that can be read again: that they could not be read may be why they failed. */
 export async function tryAgain(tx: Database, id: string, companyIds: string[]): Promise<void> {
   if (companyIds.length === 0) return;
   await sql`

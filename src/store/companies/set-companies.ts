@@ -3,8 +3,8 @@ import { LeaseLost } from '../../floor/errors.ts';
 import type { Database } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
 import { leaveWork, tryAgain } from './adopt-assets.ts';
-import { fullSyncDue } from './full-sync-due.ts';
 import { type CompanyAccess, companyAccess, type ReadableCompany } from './readable-companies.ts';
+import { requestFilters } from './request-filters.ts';
 
 interface Changes {
   gained: string[];
@@ -69,7 +69,7 @@ async function change(
     const regained = gained.filter((companyId) => lostBefore.has(companyId));
     await tryAgain(tx, id, regained);
     // As for a connection that is resumed (connections/status.ts).
-    if (regained.length > 0) await tx.updateTable('connections').set(fullSyncDue).where('id', '=', id).execute();
+    if (regained.length > 0) await tx.updateTable('connections').set(requestFilters).where('id', '=', id).execute();
   }
   const lostIds = lost.map(({ companyId }) => companyId);
   if (lost.length > 0) await leaveWork(tx, id, lostIds);

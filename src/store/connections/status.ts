@@ -3,7 +3,7 @@ import type { Reason } from '../../floor/reason-codes.ts';
 import { reasonFields } from '../../floor/reasons.ts';
 import { inIndexOrder, isQueued } from '../assets/leases.ts';
 import { leaveWork } from '../companies/adopt-assets.ts';
-import { fullSyncDue } from '../companies/full-sync-due.ts';
+import { requestFilters } from '../companies/request-filters.ts';
 import { jsonb } from '../database/jsonb.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Connection, Database } from '../database/schema.ts';
@@ -93,14 +93,14 @@ export async function pause(db: Database, id: string): Promise<boolean> {
 }
 
 /**
- * Resumes a paused connection, with a sync for what is new. A full one follows: the filters of connections that continued with its
- * assets may have skipped some of them. False: it was not paused.
+ * Resumes a paused connection, with a sync for what is new. The filters of connections that continued with its assets may have
+ * skipped some of them, so its own are applied again. False: it was not paused.
  */
 export async function resume(db: Database, id: string): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     const resumed = await tx
       .updateTable('connections')
-      .set({ status: 'active', ...fullSyncDue })
+      .set({ status: 'active', ...requestFilters })
       .where('id', '=', id)
       .where('status', '=', 'paused')
       .returning('id')

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { Superseded } from '../../floor/errors.ts';
 import type { Tags } from '../../floor/tags.ts';
-import { fullSyncDue } from '../companies/full-sync-due.ts';
+import { requestFilters } from '../companies/request-filters.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Consent, Database, StoredTokens } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
@@ -77,7 +77,7 @@ export async function connect(
           delayedReason: null,
           lastError: null,
           // As for a connection that is resumed (status.ts).
-          ...fullSyncDue,
+          ...requestFilters,
         }),
       )
       .returning('id')

@@ -26,6 +26,9 @@ const connections = `
     adaptive_limit jsonb NOT NULL DEFAULT '{"limit": 16, "limitAtObjection": null, "strikes": 0, "slowedAt": 0}',
     settings jsonb NOT NULL DEFAULT '{}',
     tags jsonb NOT NULL DEFAULT '{}',
+    -- Requests to apply the filters to all assets are numbered: the last one that was made, and the last one that was done.
+    filters_requested integer NOT NULL DEFAULT 0,
+    filters_applied integer NOT NULL DEFAULT 0,
     connected_at timestamptz NOT NULL DEFAULT now(),
     last_sync_at timestamptz,
     news_at timestamptz,
@@ -37,6 +40,7 @@ const connections = `
     links_since timestamptz
   );
   CREATE INDEX connections_in_order ON connections (connected_at, id);
+  CREATE INDEX connections_filters_pending ON connections (id) WHERE filters_applied < filters_requested;
 
   CREATE TABLE companies (
     id text PRIMARY KEY,

@@ -51,6 +51,8 @@ interface ConnectionTable {
   adaptiveLimit: Generated<{ limit: number; limitAtObjection: number | null; strikes: number; slowedAt: number }>;
   settings: Generated<Record<string, unknown>>;
   tags: Generated<Tags>;
+  filtersRequested: Generated<number>;
+  filtersApplied: Generated<number>;
   connectedAt: Generated<Date>;
   lastSyncAt: Date | null;
   /** When a sync last found new or changed assets. */
@@ -448,7 +450,7 @@ export interface Step {
 
 export interface HistoryEntry {
   at: Date;
-  kind: 'listed' | 'attempt' | 'lost' | 'repaired';
+  kind: 'listed' | 'attempt' | 'lost' | 'skipped' | 'unskipped' | 'repaired';
   /** The last sync that found the asset new or changed. */
   syncId: string | null;
   data: {

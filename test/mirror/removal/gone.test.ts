@@ -139,11 +139,9 @@ test('the unfinished upload of an asset that is gone or skipped ends with its er
   }
   await stage.admin.removeAsset(gone);
   await stage.sync(connectionId, 'full', { acceptGone: true });
-  await stage.query(
-    `UPDATE assets SET next_at = NULL, reason = '{"code": "skipped_by_filter", "list": "exclude", "field": "type", "value": "x"}'
-     WHERE id = $1`,
-    [skipped],
-  );
+  await store.filters.skip([
+    { id: skipped, reason: { code: 'skipped_by_filter', list: 'exclude', field: 'type', value: 'x' } },
+  ]);
   expect(await store.assets.get(gone)).toMatchObject({ state: 'gone' });
   expect(await ground.leftovers()).not.toEqual([]);
   await mirror.api('POST', '/erasures', { assetIds: [gone, skipped], reason: 'requested' });

@@ -215,10 +215,10 @@ test('counts and pages of assets match the connection, the company and the searc
   expect(await store.assets.get('search-4')).toMatchObject({ size: 2 ** 40 + 4 });
 });
 
-test('changed filters and the full sync that applies them are saved in one transaction', async () => {
+test('wider filters and the full sync that they need are saved in one transaction', async () => {
   const { id } = await store.connections.connect(consented());
   const settings = { include: { assetTypes: ['videos'] } };
-  const change = () => ({ settings, fullSync: true });
+  const change = () => ({ settings, applyFilters: true, fullSync: true });
   const syncId = await store.connections.changeSettings(id, {}, change);
   expect(await store.syncs.get(syncId!)).toMatchObject({ connectionId: id, mode: 'full', status: 'waiting' });
   const [both] = await ask(

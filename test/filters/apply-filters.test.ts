@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { dayMs } from '../../src/floor/units.ts';
+import { applyFilters } from '../../src/filters/apply-filters.ts';
 import { leaseOf } from '../../src/store/assets/leases.ts';
-import { byOperator } from '../support/reasons.ts';
-import { connectAs, newStage, type Stage } from '../support/stage.ts';
+import { ask } from '../support/database.ts';
+import { newScene } from '../support/scene.ts';
+import { newStage, type Stage } from '../support/stage.ts';
+import { until } from '../support/until.ts';
 import { workerOf } from '../support/worker.ts';
 import { excluded, listed, nothing, patch, rows, skipped, waiting } from './filtered.ts';
 
@@ -13,23 +15,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await stage?.close();
 });
-
-/** A worker works on these assets, with this outcome. */
-async function work(ids: string[], outcome: string): Promise<void> {
-  const worker = workerOf(stage);
-  for (const id of ids) expect(await worker.work(id)).toMatchObject({ outcome });
-  await worker.close();
-}
-
-/** Requests full syncs that are due, as a worker does every second. */
-const requestDue = () =>
-  stage.store.syncs.requestDue({ interval: dayMs, intervalActive: dayMs, reconcileInterval: dayMs }, 1000);
-
-/** Lets an asset fail that is on the queue. */
-async function fail(id: string): Promise<void> {
-  const leased = (await stage.store.assets.take(id, 60_000))!;
-  await stage.store.assets.failed(leaseOf(leased), { code: 'error', text: 'as a test' });
-}
 
 describe('filters and listings', () => {
   test('a skipped asset is recorded, and counts neither as new nor as outstanding', async () => {
@@ -54,10 +39,8 @@ describe('filters and listings', () => {
     await patch(stage, connectionId, { exclude: { assetTypes: ['documents'] } });
     await stage.run(connectionId);
     const all = await rows(stage, companyId);
-    expect(Object.keys(all).sort()).toEqual(ids.toSorted());
-    // Workers apply the filters to the assets of the page before.
-    for (const id of ids.slice(0, 50)) expect(all[id]).toMatchObject(skipped(excluded('documents')));
-    for (const id of ids.slice(50)) expect(all[id]).toMatchObject(waiting);
+    expect(Object.keys(all).sort()).toEqual(ids.sort());
+    for (const asset of Object.values(all)) expect(asset).toMatchObject(skipped(excluded('documents')));
   });
 
   test('a skipped company is not listed until its filter is removed', async () => {
@@ -103,127 +86,103 @@ describe('filters and listings', () => {
 });
 
 describe('a change of filters', () => {
-  test('narrower filters skip pending, queued and failed assets when they are due; wider ones make them due again', async () => {
+  test('narrower filters skip pending, queued and failed assets; wider ones make them due at once', async () => {
     const { companyId, connectionId, projectId, film } = await listed(stage);
     const films = [film, ...(await stage.upload(companyId, 2, { assetType: 'videos' }))];
     await stage.sync(connectionId, 'full');
     const queued = (await stage.store.assets.dispatch({ perConnection: 1000 }))!.map(({ id }) => id);
     expect(queued).toEqual(expect.arrayContaining(films));
-    await fail(films[1]!);
+    const leased = (await stage.store.assets.take(films[1]!, 60_000))!;
+    expect(leased.settings).toEqual({});
+    await stage.store.assets.failed(leaseOf(leased), { code: 'error', text: 'as a test' });
 
     const narrowed = await patch(stage, connectionId, { exclude: { assetTypes: ['videos'] } });
-    expect(narrowed.changed).toEqual({ unknown: nothing, syncId: expect.any(String) });
-    await stage.run(connectionId);
-    expect(await rows(stage, companyId)).toMatchObject(Object.fromEntries(films.map((id) => [id, waiting])));
-    await work(films, 'skipped');
+    expect(narrowed.changed).toEqual({ skipped: 3, unskipped: 0, unknown: nothing, syncId: null });
     expect(await rows(stage, companyId)).toMatchObject(
       Object.fromEntries(films.map((id) => [id, skipped(excluded('videos'))])),
     );
     expect(await stage.store.assets.take(film, 60_000)).toBeUndefined();
 
-    await patch(stage, connectionId, { exclude: { assetTypes: [], projectIds: [projectId] } });
-    await stage.run(connectionId);
+    const renamed = await patch(stage, connectionId, { exclude: { assetTypes: [], projectIds: [projectId] } });
+    expect(renamed.changed).toEqual({ skipped: 1, unskipped: 2, unknown: nothing, syncId: expect.any(String) });
     expect(await rows(stage, companyId)).toMatchObject({
       [film]: skipped(excluded(projectId, 'project')),
       [films[1]!]: waiting,
     });
 
-    await patch(stage, connectionId, { exclude: null });
-    await stage.run(connectionId);
+    const widened = await patch(stage, connectionId, { exclude: null });
+    expect(widened.changed).toEqual({ skipped: 0, unskipped: 1, unknown: nothing, syncId: renamed.changed.syncId });
     const all = await rows(stage, companyId);
     for (const id of films) expect(all[id]).toMatchObject({ ...waiting, attempts: 0 });
     const due = (await stage.store.assets.dispatch({ perConnection: 1000 }))!.map(({ id }) => id);
     expect(due).toEqual(expect.arrayContaining(films));
   });
 
-  test('a failed asset of a company that is skipped as a whole is skipped, too', async () => {
+  test('a change of filters that was applied in part is completed', async () => {
     const { companyId, connectionId, film } = await listed(stage);
-    await stage.store.assets.dispatch({ perConnection: 1000 });
-    await fail(film);
-    await patch(stage, connectionId, { exclude: { companyIds: [companyId] } });
-    const before = await stage.listings(companyId);
-    await stage.run(connectionId);
-    expect(await stage.listings(companyId)).toBe(before);
-    expect(await rows(stage, companyId)).toMatchObject({ [film]: waiting });
-    await work([film], 'skipped');
-    expect(await rows(stage, companyId)).toMatchObject({ [film]: skipped(excluded(companyId, 'company')) });
-  });
-
-  test('a change during a full sync is applied to all assets by another one', async () => {
-    const { companyId, connectionId } = await stage.company();
-    const ids = await stage.upload(companyId, 150);
-    await patch(stage, connectionId, { exclude: { assetTypes: ['documents'] } });
-    const running = await stage.stopInTheMiddle({ companyId, connectionId }, 1, 'full');
-    const { changed } = await patch(stage, connectionId, { exclude: null });
-    expect(changed.syncId).not.toBe(running.id);
-    expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 2 });
-    expect(await rows(stage, companyId)).toMatchObject(Object.fromEntries(ids.map((id) => [id, waiting])));
-  });
-
-  test('a full sync of an old process applies the default filters of a process that started later', async () => {
-    const [old, changed] = [
-      { includeTypes: [], excludeTypes: ['videos'] },
-      { includeTypes: [], excludeTypes: [] },
-    ];
-    const { filters, syncs } = stage.store;
-    const { companyId, connectionId, film } = await listed(stage, {}, { filters: old });
+    await stage.query(`UPDATE connections SET settings = '{"exclude": {"assetTypes": ["videos"]}}', filters_requested = 1
+      WHERE id = '${connectionId}'`);
+    expect(await stage.store.filters.pending(stage.deps.filters)).toEqual([connectionId]);
+    // Earlier settings do not affect later ones.
+    await stage.store.filters.applied(connectionId, 0, stage.deps.filters);
+    expect(await stage.store.filters.pending(stage.deps.filters)).toEqual([connectionId]);
+    await patch(stage, connectionId, { exclude: { projectIds: ['p2'] }, force: true });
+    expect(await stage.store.filters.pending(stage.deps.filters)).toEqual([]);
     expect(await rows(stage, companyId)).toMatchObject({ [film]: skipped(excluded('videos')) });
-    expect(await filters.changeDefaults(old)).toBe(false);
-    expect(await filters.changeDefaults(changed)).toBe(true);
-    await requestDue();
-    await stage.run(connectionId, { filters: old });
-    expect(await syncs.search({ connectionId, limit: 1 })).toMatchObject([{ mode: 'full', status: 'done' }]);
-    expect(await rows(stage, companyId)).toMatchObject({ [film]: waiting });
-    await stage.query(`DELETE FROM settings WHERE name = 'filters'`);
+  });
+
+  test('an old process does not end a change of the default filters that a new process has begun', async () => {
+    const { companyId, connectionId, film } = await listed(stage);
+    const { filters } = stage.store;
+    const [old, changed] = [stage.deps.filters, { includeTypes: [], excludeTypes: ['videos'] }];
+    const apply = (defaults: typeof old) =>
+      applyFilters({ ...stage.deps, filters: defaults }, connectionId, new AbortController().signal);
+    await filters.changeDefaults(changed);
+    expect(await filters.pending(old)).toEqual([]);
+    await apply(changed);
+    expect(await filters.pending(changed)).not.toContain(connectionId);
+    expect(await rows(stage, companyId)).toMatchObject({ [film]: skipped(excluded('videos')) });
+    // The old process has begun before.
+    await apply(old);
+    expect(await filters.pending(changed)).toContain(connectionId);
+    await filters.changeDefaults(old);
+    await apply(old);
   });
 });
 
-describe('a company that two connections read', () => {
-  type Left = { companyId: string; connectionId: string; userId: string };
+test('a running service completes a change of filters that another process has begun', { tags: 'slow' }, async () => {
+  const scene = await newScene();
+  try {
+    const id = await scene.upload({ name: 'a.mp4', mimeType: 'video/mp4', assetType: 'videos' });
+    await scene.admin.addFault({ endpoint: 'asset', assetId: id, status: 503 });
+    await scene.resync({ mode: 'incremental' });
+    await scene.mirror.assetIn(id, 'pending');
+    await ask(
+      scene.ground.environment.DATABASE_URL!,
+      `UPDATE connections SET settings = '{"exclude": {"assetTypes": ["videos"]}}', filters_requested = 1`,
+    );
+    await until('the filter', async () => (await scene.mirror.asset(id)).skipped !== null);
+  } finally {
+    await scene.close();
+  }
+});
 
-  test.each<[string, (left: Left) => Promise<unknown>, (left: Left) => Promise<unknown>]>([
-    [
-      'is resumed',
-      ({ connectionId }) => stage.mirror.api('POST', `/connections/${connectionId}/pause`),
-      ({ connectionId }) => stage.mirror.api('POST', `/connections/${connectionId}/resume`),
-    ],
-    [
-      'is connected again',
-      ({ connectionId }) => stage.store.connections.end(connectionId, byOperator),
-      ({ userId }) => connectAs(stage.mirror, userId),
-    ],
-    [
-      'can read the company again',
-      async ({ companyId, connectionId, userId }) => {
-        await stage.admin.addCompany({ id: `${companyId}-2`, name: 'Another', userIds: [userId] });
-        await stage.admin.setAccess(companyId, userId, false);
-        await stage.sync(connectionId);
-      },
-      async ({ companyId, connectionId, userId }) => {
-        await stage.admin.setAccess(companyId, userId, true);
-        await stage.store.syncs.request(connectionId, 'incremental');
-      },
-    ],
-  ])(
-    'what another connection has skipped meanwhile is mirrored after its own connection %s',
-    async (_, leave, back) => {
-      const { film, ...first } = await listed(stage);
-      const { companyId } = first;
-      const { connectionId: second } = await stage.person(companyId);
-      await patch(stage, second, { exclude: { assetTypes: ['videos'] } });
-      await stage.run(second);
-      await leave(first);
-      await stage.handOver();
-      await work([film], 'skipped');
-      const skippedBySecond = { ...skipped(excluded('videos')), connectionId: second };
-      expect(await rows(stage, companyId)).toMatchObject({ [film]: skippedBySecond });
-      await back(first);
-      await stage.run(first.connectionId);
-      await requestDue();
-      await stage.run(first.connectionId);
-      expect(await rows(stage, companyId)).toMatchObject({ [film]: { ...waiting, connectionId: first.connectionId } });
-    },
-  );
+describe('a company that two connections read', () => {
+  /** A film whose connection was paused. The one that continues with it skips videos, which a worker finds out with `skip`. */
+  async function adoptedFilm() {
+    const { companyId, connectionId: first, film } = await listed(stage);
+    const { connectionId: second } = await stage.person(companyId);
+    await stage.run(second);
+    await patch(stage, second, { exclude: { assetTypes: ['videos'] } });
+    await stage.mirror.api('POST', `/connections/${first}/pause`);
+    await stage.store.connections.adopt(1000);
+    const skip = async () => {
+      const worker = workerOf(stage);
+      expect(await worker.work(film)).toMatchObject({ outcome: 'skipped' });
+      await worker.close();
+    };
+    return { companyId, first, second, film, skip };
+  }
 
   test('an asset that one connection skips is mirrored by another that does not', { tags: 'slow' }, async () => {
     const { companyId, connectionId: first, film, text } = await listed(stage, { exclude: { assetTypes: ['videos'] } });
@@ -241,11 +200,11 @@ describe('a company that two connections read', () => {
     expect(await rows(stage, companyId)).toMatchObject(both);
 
     // First neither connection wants it; then the first one does again.
-    await patch(stage, second, { exclude: { assetTypes: ['documents', 'videos'] } });
-    await work([film], 'skipped');
+    expect(await patch(stage, second, { exclude: { assetTypes: ['documents', 'videos'] } })).toMatchObject({
+      changed: { skipped: 1 },
+    });
     expect(await rows(stage, companyId)).toMatchObject({ [film]: skipped(excluded('videos')) });
-    await patch(stage, first, { exclude: null });
-    await stage.run(first);
+    expect(await patch(stage, first, { exclude: null })).toMatchObject({ changed: { unskipped: 1 } });
     expect(await rows(stage, companyId)).toMatchObject({ [film]: { ...waiting, connectionId: first } });
 
     // The first one skips both: no connection wants the document, and the second one wants the film. That the film has failed
@@ -255,10 +214,9 @@ describe('a company that two connections read', () => {
       `UPDATE assets SET state = 'failed', next_at = NULL, attempts = 5, reason = '{"code": "no_file", "status": null}' WHERE id = $1`,
       [film],
     );
-    await patch(stage, first, { include: { projectIds: ['nothing'] }, force: true });
-    await stage.run(first);
-    await work([film], 'handed_over');
-    await work([text], 'skipped');
+    expect(await patch(stage, first, { include: { projectIds: ['nothing'] }, force: true })).toMatchObject({
+      changed: { skipped: 1 },
+    });
     expect(await rows(stage, companyId)).toMatchObject({
       [film]: { ...waiting, connectionId: second, attempts: 0 },
       [text]: { ...skipped({ list: 'include', field: 'project', value: null }), connectionId: first },
@@ -276,6 +234,7 @@ describe('a company that two connections read', () => {
     // The worker is the first to apply the filter.
     await stage.mirror.store.connections.changeSettings(first, {}, () => ({
       settings: { exclude: { assetTypes: ['videos'] } },
+      applyFilters: false,
     }));
     const worker = workerOf(stage);
     expect(await worker.work(film)).toMatchObject({ outcome: 'handed_over', reason: { code: 'skipped_by_filter' } });
@@ -284,6 +243,36 @@ describe('a company that two connections read', () => {
     });
     expect(await worker.work(film)).toMatchObject({ outcome: 'mirrored' });
     await worker.close();
+  });
+
+  test('what another connection has skipped meanwhile is mirrored after its own connection is resumed', async () => {
+    const { companyId, first, second, film, skip } = await adoptedFilm();
+    await skip();
+    expect(await rows(stage, companyId)).toMatchObject({
+      [film]: { ...skipped(excluded('videos')), connectionId: second },
+    });
+    await stage.mirror.api('POST', `/connections/${first}/resume`);
+    expect(await stage.store.filters.pending(stage.deps.filters)).toContain(first);
+    await applyFilters(stage.deps, first, new AbortController().signal);
+    expect(await rows(stage, companyId)).toMatchObject({ [film]: { ...waiting, connectionId: first } });
+  });
+
+  test('filters are applied again if a connection is resumed while they are applied', async () => {
+    const { companyId, first, film, skip } = await adoptedFilm();
+    // The assets of the page are read before the other connection skips one, and the connection is resumed.
+    const page: typeof stage.store.filters.page = async (of) => {
+      const read = await stage.store.filters.page(of);
+      await skip();
+      await stage.mirror.api('POST', `/connections/${first}/resume`);
+      return read;
+    };
+    const store = { ...stage.store, filters: { ...stage.store.filters, page } };
+    const { signal } = new AbortController();
+    await applyFilters({ ...stage.deps, store }, first, signal);
+    expect(await stage.store.filters.pending(stage.deps.filters)).toContain(first);
+    await applyFilters(stage.deps, first, signal);
+    expect(await stage.store.filters.pending(stage.deps.filters)).not.toContain(first);
+    expect(await rows(stage, companyId)).toMatchObject({ [film]: { ...waiting, connectionId: first } });
   });
 
   test('an asset that two connections list at the same time is due if one of them does not skip it', {
