@@ -44,10 +44,11 @@ export function keepLease(
     if (isEnding()) lose();
     signal.throwIfAborted();
   };
+  const isLate = () => performance.now() - renewed.monotonic >= leaseMs - everyMs;
   const timer = setInterval(() => {
-    // At the next time, the lease would have ended.
-    if (performance.now() - renewed.monotonic >= leaseMs - everyMs) lose();
-    else void check();
+    void check();
+    // At the next renewal, the lease would have ended.
+    if (isLate()) setTimeout(() => isLate() && lose(), everyMs / 2).unref();
   }, everyMs).unref();
   const end = () => {
     clearInterval(timer);
