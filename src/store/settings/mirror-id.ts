@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
-import { installation, readSetting, saveSetting } from './settings.ts';
+import { randomId, readSetting, saveSetting } from './settings.ts';
 
 const name = 'mirror_id';
 
@@ -16,7 +16,8 @@ export async function known(db: Database): Promise<string | undefined> {
 export async function id(db: Database, readOrWrite: (proposed: string) => Promise<string>): Promise<string> {
   const before = await known(db);
   if (before !== undefined) return before;
-  const proposed = await installation(db);
+  // Not the id of the installation: two copies of a new database must not accept each other's bucket.
+  const proposed = await randomId(db, 'proposed_mirror_id');
   return db.transaction().execute(async (tx) => {
     await sql`SELECT pg_advisory_xact_lock(7413)`.execute(tx);
     const settled = await known(tx);

@@ -24,8 +24,10 @@ export async function bandwidth(db: Database): Promise<Bandwidth | null> {
 }
 
 /** The id of this database, the same in all processes. */
-export async function installation(db: Database): Promise<string> {
-  const name = 'installation';
+export const installation = (db: Database): Promise<string> => randomId(db, 'installation');
+
+/** A random id that is made once, and then the same in all processes. */
+export async function randomId(db: Database, name: string): Promise<string> {
   const value = JSON.stringify(randomUUID());
   await db
     .insertInto('settings')
