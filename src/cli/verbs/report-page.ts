@@ -123,10 +123,12 @@ const missing = ({ now: { completeness } }: MonthReport) =>
 const inMonth = ({ inMonth: of, from }: MonthReport) =>
   `<section><h2>In the month</h2>${facts([
     ['Mirrored', `${counted(of.mirrored, 'asset')}, ${formatBytes(of.bytes)}`],
-    [
-      `Replaced by another file${of.replacedSince > from ? `, since ${at(of.replacedSince)}` : ''}`,
-      counted(of.replaced, 'asset'),
-    ],
+    of.replaced === null
+      ? ['Replaced by another file', 'unknown']
+      : [
+          `Replaced by another file${of.replacedSince > from ? `, since ${at(of.replacedSince)}` : ''}`,
+          counted(of.replaced, 'asset'),
+        ],
     ['Deleted in the library', counted(of.gone, 'asset')],
     ...(of.erased === null ? [] : [['Erased on purpose', counted(of.erased, 'asset')] as Fact]),
   ])}</section>`;

@@ -53,8 +53,8 @@ export async function begunAt(db: Database): Promise<Date | undefined> {
 }
 
 /**
- * Counts what happened in a time. `changesMs`: how long changes are kept; `replaced` counts from `replacedSince` on.
- * `erased` is null for a connection: tombstones name none.
+ * Counts what happened in a time. `changesMs`: how long changes are kept; `replaced` counts from `replacedSince` on; null: that
+ * is after the time. `erased` is null for a connection: tombstones name none.
  */
 export async function happened(
   db: Database,
@@ -78,7 +78,7 @@ export async function happened(
     WHERE kind = 'replaced' AND ${isIn('at', replacedSince)} AND ${within(connectionId)}`.execute(db);
   return {
     ...assets[0]!,
-    replaced: replaced[0]!.count,
+    replaced: replacedSince < to ? replaced[0]!.count : null,
     replacedSince: replacedSince.toISOString(),
     erased: connectionId === undefined ? erased[0]!.count : null,
   };
