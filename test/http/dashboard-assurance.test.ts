@@ -88,7 +88,7 @@ describe.skipIf(!chromium)(`the page Assurance${skipped}`, () => {
         missing: [{ state: 'failed', skipped: false, assets: 1, bytes: 5_000_000, reason: { code: 'http_status' } }],
       },
       onlyInLibrary: { ok: false, assets: 1, bytes: 5_000_000, unknownSize: 0 },
-      freshness: { ok: true, connections: 1, late: 0, oldestSync: expect.any(String) },
+      freshness: { ok: true, connections: 1, late: 0, neverSynced: 0, oldestSync: expect.any(String) },
       verification: { ok: true, cycle: 90 * 86_400_000, oldest: expect.any(String), onTime: true },
       inventory: { ok: true, key: `_mirror/manifests/${String(inventory.number).padStart(8, '0')}.json` },
       drill: { ok: true, status: 'passed', lost: 0 },

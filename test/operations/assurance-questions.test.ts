@@ -23,7 +23,7 @@ const good: Answers = {
   at: '2026-11-01T00:00:00.000Z',
   completeness: { ok: true, expected: 3000, mirrored: 3000, bytes: 1024 },
   onlyInLibrary: { ok: true, assets: 0, bytes: 0, unknownSize: 0, since: null },
-  freshness: { ok: true, connections: 2, late: 0, oldestSync: null },
+  freshness: { ok: true, connections: 2, late: 0, neverSynced: 0, oldestSync: null },
   findings: { objects: 0, oldest: null },
   verification: { ok: true, cycle: 90 * dayMs, oldest: null, onTime: true, unverifiable: 0 },
   inventory: {
@@ -62,6 +62,9 @@ test('answers of Assurance that are not good say why', () => {
   expect(texts({ freshness: { ...good.freshness, late: 1 } }).freshness).toBe(
     '1 of 2 active connections not synced in time',
   );
+  const fresh = texts({ freshness: { ...good.freshness, neverSynced: 1 } });
+  expect(fresh.freshness).toBe('The first sync of 1 of 2 active connections has not ended');
+  expect(fresh.onlyInLibrary).toBe('Nothing that is known: the first sync has not ended');
   const late = texts({ verification: { ...verification, onTime: false, unverifiable: 1 } }).verification;
   expect(late).toBe('The scrub is late: not every file is read back within 90 days; 1 file cannot be verified');
   expect(texts({ verification: { ...verification, cycle: null, onTime: null } }).verification).toBe(

@@ -25,7 +25,7 @@ interface Answers {
   at: string;
   completeness: { ok: boolean; expected: number; mirrored: number; bytes: number };
   onlyInLibrary: { ok: boolean; assets: number; bytes: number; unknownSize: number; since: string | null };
-  freshness: { ok: boolean; connections: number; late: number; oldestSync: string | null };
+  freshness: { ok: boolean; connections: number; late: number; neverSynced: number; oldestSync: string | null };
   findings: { objects: number; oldest: string | null };
   verification: z.infer<typeof scrubStatus> & { ok: boolean };
   inventory: Inventory | null;
@@ -122,18 +122,21 @@ function completenessText({ expected, mirrored, bytes }: Answers['completeness']
 
 function onlyInLibraryText(
   { assets, bytes, unknownSize }: Answers['onlyInLibrary'],
-  { connections }: Answers['freshness'],
+  { connections, neverSynced }: Answers['freshness'],
 ): string {
   if (assets === 0 && connections === 0)
     return 'Nothing is known: the library is not listed without an active connection';
+  if (assets === 0 && neverSynced > 0) return 'Nothing that is known: the first sync has not ended';
   if (assets === 0) return 'Nothing: everything that is not skipped is in the bucket';
   const unknown = unknownSize > 0 ? `, ${number(unknownSize)} of them of unknown size` : '';
   return `${formatBytes(bytes)} in ${counted(assets, 'asset')}${unknown}`;
 }
 
-function freshnessText({ connections, late }: Answers['freshness']): string {
+function freshnessText({ connections, late, neverSynced }: Answers['freshness']): string {
   if (connections === 0) return 'No connection is active';
   if (late > 0) return `${number(late)} of ${counted(connections, 'active connection')} not synced in time`;
+  if (neverSynced > 0)
+    return `The first sync of ${number(neverSynced)} of ${counted(connections, 'active connection')} has not ended`;
   return connections === 1
     ? 'The active connection was synced in time'
     : `All ${number(connections)} active connections were synced in time`;

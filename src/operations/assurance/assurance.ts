@@ -70,6 +70,7 @@ export const assuranceAnswer = z
       ok,
       connections: count.describe('Active connections.'),
       late: count,
+      neverSynced: count.describe('Active connections whose first sync has not ended.'),
       oldestSync: time.nullable().describe('The earliest `lastSyncAt` of the active connections.'),
     }),
     verification: scrubStatus.extend({ ok }),
@@ -111,6 +112,8 @@ export async function assuranceOf(deps: Deps, connectionId: string | undefined):
     store.bucket.known(),
   ]);
   const states = byState(counted);
+  // Otherwise nobody knows what is new in the library.
+  const isListed = freshness.connections > 0 && freshness.neverSynced === 0;
   const answers = {
     at: new Date(at).toISOString(),
     mirrorId: mirrorId ?? null,
@@ -137,9 +140,9 @@ export async function assuranceOf(deps: Deps, connectionId: string | undefined):
         return { ...isoTimes(example), text: reason.text, reason };
       }),
     },
-    onlyInLibrary: onlyInLibrary(missing, freshness.connections),
+    onlyInLibrary: onlyInLibrary(missing, isListed),
     freshness: {
-      ok: freshness.late === 0 && freshness.connections > 0,
+      ok: isListed && freshness.late === 0,
       ...isoTimes(freshness),
     },
     verification: {
@@ -157,13 +160,12 @@ export async function assuranceOf(deps: Deps, connectionId: string | undefined):
   return { ...answers, questions: questionsOf(answers, deps.drillInterval) };
 }
 
-function onlyInLibrary(missing: Missing[], connections: number): Assurance['onlyInLibrary'] {
+function onlyInLibrary(missing: Missing[], isListed: boolean): Assurance['onlyInLibrary'] {
   const open = missing.filter(({ state, skipped }) => !skipped && state !== 'unavailable');
   const sum = (of: (row: Missing) => number) => open.reduce((total, row) => total + of(row), 0);
   const since = open.map((row) => row.since.toISOString()).sort()[0] ?? null;
   const assets = sum((row) => row.assets);
-  // Without an active connection, nobody knows what is new in the library.
-  const ok = assets === 0 && connections > 0;
+  const ok = assets === 0 && isListed;
   return { ok, assets, bytes: sum((row) => row.bytes), unknownSize: sum((row) => row.unknown), since };
 }
 

@@ -38,12 +38,12 @@ export async function late(db: Database, defaultInterval: number): Promise<strin
   return rows.map(({ id }) => id);
 }
 
-/** When active connections were last synced, and how many are late. `connectionId`: only this one. */
+/** When active connections were last synced, how many never were, and how many are late. `connectionId`: only this one. */
 export async function freshness(db: Database, defaultInterval: number, connectionId?: string) {
   const one = connectionId === undefined ? sql`true` : sql`id = ${connectionId}`;
-  const { rows } = await sql<{ connections: number; late: number; oldestSync: Date | null }>`
+  const { rows } = await sql<{ connections: number; late: number; neverSynced: number; oldestSync: Date | null }>`
     SELECT count(*) AS connections, count(*) FILTER (WHERE ${isLateAt(defaultInterval)}) AS late,
-      min(last_sync_at) AS oldest_sync
+      count(*) FILTER (WHERE last_sync_at IS NULL) AS never_synced, min(last_sync_at) AS oldest_sync
     FROM connections WHERE status = 'active' AND ${one}`.execute(db);
   return rows[0]!;
 }
