@@ -200,7 +200,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${skipped}`, () => {
     const flaws: string[] = [];
     for (const [label, words] of [
       ['Full or partial sync …', 'Campaign'],
-      ['Plan', 'Unchanged'],
+      ['Plan', 'In the bucket, unchanged'],
       ['Verify …', 'Every byte'],
       ['Settings …', 'Bandwidth'],
       ['Reconnect link', 'It works until'],
