@@ -212,7 +212,7 @@ const readable = (db: Database) => ({
   transcripts: bind(db, { ...transcripts, hits }),
   versions: bind(db, versions),
   counts: bind(db, counts),
-  syncs: bind(db, { ...syncs, ...syncLeases, ...waits, requestDue, recordPage, renew: extendLease, finish: endSync }),
+  syncs: bind(db, { ...syncs, ...syncLeases, ...waits, requestDue, recordPage, extendLease, endSync }),
   scrub: bind(db, scrub),
   verifications: bind(db, { ...verifications, ...lines }),
 });

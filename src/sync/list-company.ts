@@ -42,9 +42,9 @@ export async function listCompany(
     // The next page is requested while this one is recorded. Its error is handled after that.
     upcoming = listing.cursor === undefined ? undefined : requestPage(deps, run, listing);
     upcoming?.catch(() => {});
-    toJudge = await recordPage(deps, run, listing, assets);
+    toJudge = await savePage(deps, run, listing, assets);
   }
-  if (toJudge) await judgeReplaced(deps, run, company.id, { complete: listing.unfiltered });
+  if (toJudge) await judgeReplaced(deps, run, company.id, listing);
   if (run.sync.scope.acceptRemoved) {
     const { requestedAt: at } = run.sync;
     await deps.store.removals.accept({ companyId: company.id, at, retentionMs: deps.goneRetention });
@@ -58,8 +58,8 @@ function openListing({ overlap }: SyncDeps, { sync }: Run, company: ReadableComp
   const full = sync.mode === 'full';
   // `since` is strict, so even without an overlap the millisecond of the high-water mark is listed once more.
   const back = Math.max(overlap, 1);
-  // Only an unfiltered listing shows all assets up to its newest.
-  const unfiltered = scope.since === undefined && scope.projectId === undefined && scope.assetType === undefined;
+  // Only a listing without limits shows all assets up to its newest.
+  const unlimited = scope.since === undefined && scope.projectId === undefined && scope.assetType === undefined;
   const what = `list the assets of company ${company.id}`;
   const resumed = start.cursor ? start : undefined;
   return {
@@ -67,8 +67,8 @@ function openListing({ overlap }: SyncDeps, { sync }: Run, company: ReadableComp
     start,
     since:
       scope.since ?? (full || company.highWaterMark === null ? undefined : Math.max(0, company.highWaterMark - back)),
-    unfiltered,
-    reconciles: full && unfiltered,
+    unlimited,
+    reconciles: full && unlimited,
     isResumed: resumed !== undefined,
     cursors: followCursors(what, resumed?.progress),
     /** Pages that were read. */
@@ -130,7 +130,7 @@ function readPage({ sync, problems }: Run, listing: Listing, page: AssetPage) {
 }
 
 /** Writes the page that was read last into the records. Returns whether the company has replacements to judge. */
-async function recordPage(deps: SyncDeps, run: Run, listing: Listing, { ids, assets }: ReturnType<typeof readPage>) {
+async function savePage(deps: SyncDeps, run: Run, listing: Listing, { ids, assets }: ReturnType<typeof readPage>) {
   const { sync, lease, problems } = run;
   const { company, reconciles } = listing;
   const { transcripts, thumbnails } = deps;
@@ -155,7 +155,7 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, { ids, ass
           connectionId,
         }),
       position: positionAt(listing),
-      ...(isLast && listing.unfiltered && { highWaterMark: listing.newest }),
+      ...(isLast && listing.unlimited && { highWaterMark: listing.newest }),
       ...(reconciles && { sighted: ids }),
       ...(isLast &&
         reconciles &&

@@ -43,7 +43,7 @@ export async function runSyncs(deps: SyncDeps, connectionId: string, stop: Abort
   const lease = { connectionId, owner, leaseMs: deps.timings.syncLease };
   // Before the lease is taken, it cannot be renewed, and notices are of earlier changes.
   let isTaken = false;
-  const renew = async () => !isTaken || syncs.renew(lease);
+  const renew = async () => !isTaken || syncs.extendLease(lease);
   const options = { leaseMs: lease.leaseMs, stop, since: bothClocks(), renew };
   const kept = keepLease(`the sync of connection ${connectionId}`, options);
   const { signal } = kept;
@@ -89,7 +89,7 @@ async function runSync(deps: SyncDeps, run: Run): Promise<'released' | 'more_wai
   );
   // Problems with single assets are reported, but do not fail the run.
   const { found: error, held } = problems;
-  const ended = await store.syncs.finish(sync, lease, { status: problems.failsRun ? 'failed' : 'done', error, held });
+  const ended = await store.syncs.endSync(sync, lease, { status: problems.failsRun ? 'failed' : 'done', error, held });
   if (!ended) return 'handed_back';
   metrics.syncs.inc({ result: problems.failsRun ? 'failed' : 'done' });
   const { more, caughtUp, pages, seen, new: isNew, changed, gone } = ended;
@@ -131,7 +131,7 @@ async function endEarly(
   const all = combineReasons([reason, found])!;
   const outcome = { status: 'failed', error: all, held } as const;
   // If only the database's answer was lost, the run has ended already: then there is nothing to log.
-  if (!(await store.syncs.finish(sync, lease, outcome))) return 'handed_back';
+  if (!(await store.syncs.endSync(sync, lease, outcome))) return 'handed_back';
   metrics.syncs.inc({ result: 'failed' });
   log.warn({ event: 'sync.failed', ...fields, ...reasonFields(all), err: error }, 'sync failed');
   return 'failed';
@@ -218,7 +218,7 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
       if (waits && areTooMany(waits)) throw new KnownError(waits.reason);
       await listCompany(deps, stoppable, company, sync.position[company.id]);
     } catch (error) {
-      if (stopsRun(error, stoppable.signal) && !(await isGivenUp(deps, stoppable, company.id, error))) {
+      if (stopsRun(error, stoppable.signal) && !(await countWait(deps, stoppable, company.id, error))) {
         stopping.abort(error);
         throw error;
       }
@@ -244,7 +244,7 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
 }
 
 /** Counts a wait that the library asks for. True: too many have followed each other. The next sync counts from the beginning. */
-async function isGivenUp(deps: SyncDeps, run: Run, companyId: string, error: unknown): Promise<boolean> {
+async function countWait(deps: SyncDeps, run: Run, companyId: string, error: unknown): Promise<boolean> {
   if (run.signal.aborted || !(error instanceof RetryLater) || error.reason.code !== 'asked_to_wait') return false;
   const { waitMs: ms, reason } = error;
   // If the database fails now, only this wait is not counted.

@@ -64,7 +64,7 @@ async function run(
     await store.missing.endListing(at, { held: undefined, doubt: undefined });
   }
   const error = what.error ?? null;
-  await store.syncs.finish(sync, lease, { status: error ? 'failed' : 'done', error });
+  await store.syncs.endSync(sync, lease, { status: error ? 'failed' : 'done', error });
   await store.syncs.release(lease);
 }
 

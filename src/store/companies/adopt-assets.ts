@@ -32,7 +32,7 @@ export async function adopt(db: Database, limit: number): Promise<number> {
 }
 
 /** Retries failed assets of companies that can be read again: that they could not be read may be why they failed. */
-export async function tryAgain(tx: Database, id: string, companyIds: string[]): Promise<void> {
+export async function retryFailedAssets(tx: Database, id: string, companyIds: string[]): Promise<void> {
   if (companyIds.length === 0) return;
   await sql`
     WITH work AS (

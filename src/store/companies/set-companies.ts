@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { LeaseLost } from '../../floor/errors.ts';
 import type { Database } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
-import { leaveWork, tryAgain } from './adopt-assets.ts';
+import { leaveWork, retryFailedAssets } from './adopt-assets.ts';
 import { type CompanyAccess, companyAccess, type ReadableCompany } from './readable-companies.ts';
 import { requestFilters } from './request-filters.ts';
 
@@ -67,7 +67,7 @@ async function change(
   const lost = options.complete ? await lose(tx, id, ids) : [];
   if (connection.status === 'active') {
     const regained = gained.filter((companyId) => lostBefore.has(companyId));
-    await tryAgain(tx, id, regained);
+    await retryFailedAssets(tx, id, regained);
     // As for a connection that is resumed (connections/status.ts).
     if (regained.length > 0) await tx.updateTable('connections').set(requestFilters).where('id', '=', id).execute();
   }

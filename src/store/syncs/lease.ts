@@ -21,17 +21,17 @@ export async function extendLease(db: Database, lease: SyncLease): Promise<boole
 export const positionOf = (companyId: string, position: CompanyPosition) =>
   sql`jsonb_build_object(${companyId}::text, ${jsonb(position)})`;
 
-/** A leased sync that has listed a company to its end. */
-export interface Listed {
+/** A company in a leased sync. */
+export interface CompanyRun {
   sync: Sync;
   lease: SyncLease;
   companyId: string;
 }
 
 /** Does something in a transaction that extends the lease first. @throws LeaseLost */
-export async function underLease<T>(db: Database, listed: Listed, work: (tx: Database) => Promise<T>): Promise<T> {
+export async function underLease<T>(db: Database, company: CompanyRun, work: (tx: Database) => Promise<T>): Promise<T> {
   return db.transaction().execute(async (tx) => {
-    if (!(await extendLease(tx, listed.lease))) throw leaseLost(listed.lease);
+    if (!(await extendLease(tx, company.lease))) throw leaseLost(company.lease);
     return work(tx);
   });
 }

@@ -6,35 +6,39 @@ import { notLeased } from '../assets/leases.ts';
 import { setHeld } from '../companies/held-changes.ts';
 import { jsonb } from '../database/jsonb.ts';
 import { type Database, unreadablePrefix } from '../database/schema.ts';
-import { type Listed, positionOf, underLease } from './lease.ts';
+import { type CompanyRun, positionOf, underLease } from './lease.ts';
 
 /**
  * Assets of the connection that a complete listing should have: other connections may see more. An asset that was first seen
  * in the future was recorded while the clock was ahead.
  */
-const known = ({ sync, companyId }: Listed) => sql`
+const known = ({ sync, companyId }: CompanyRun) => sql`
     a.connection_id = ${sync.connectionId} AND a.company_id = ${companyId} AND a.state <> 'gone'
       AND (a.first_seen_at < ${sync.startedAt} OR a.first_seen_at > now() + ${clockToleranceMs} * interval '1 ms') AND NOT starts_with(a.id, ${unreadablePrefix})`;
 
 /** Ids on the pages of the listing. */
-const sighted = ({ sync, companyId }: Listed) => sql`
+const sighted = ({ sync, companyId }: CompanyRun) => sql`
     (SELECT DISTINCT unnest(ids) AS id FROM sightings WHERE sync_id = ${sync.id} AND company_id = ${companyId})`;
 
 const goneReason = (inBucket: boolean) => jsonb<Reason>({ code: 'gone', inBucket });
 
 /** How many of the known assets the listing lacks. */
-export async function count(db: Database, listed: Listed): Promise<Omit<HeldChanges, 'sample'>> {
+export async function count(db: Database, company: CompanyRun): Promise<Omit<HeldChanges, 'sample'>> {
   const { rows } = await sql<Omit<HeldChanges, 'sample'>>`
     SELECT count(*) AS known, count(*) FILTER (WHERE s.id IS NULL) AS count
-    FROM assets a LEFT JOIN ${sighted(listed)} s ON s.id = a.id WHERE ${known(listed)}`.execute(db);
+    FROM assets a LEFT JOIN ${sighted(company)} s ON s.id = a.id WHERE ${known(company)}`.execute(db);
   return rows[0]!;
 }
 
 /** A page of the ids of assets that the listing lacks, in order. */
-export async function page(db: Database, listed: Listed, page: { after: string; limit: number }): Promise<string[]> {
+export async function page(
+  db: Database,
+  company: CompanyRun,
+  page: { after: string; limit: number },
+): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`
-    SELECT a.id FROM assets a LEFT JOIN ${sighted(listed)} s ON s.id = a.id
-    WHERE ${known(listed)} AND s.id IS NULL AND a.id > ${page.after}
+    SELECT a.id FROM assets a LEFT JOIN ${sighted(company)} s ON s.id = a.id
+    WHERE ${known(company)} AND s.id IS NULL AND a.id > ${page.after}
     ORDER BY a.id LIMIT ${page.limit}`.execute(db);
   return rows.map((row) => row.id);
 }
@@ -44,13 +48,13 @@ export async function page(db: Database, listed: Listed, page: { after: string; 
  * how many are gone.
  * @throws LeaseLost
  */
-export async function markGone(db: Database, listed: Listed, ids: string[]): Promise<number> {
+export async function markGone(db: Database, company: CompanyRun, ids: string[]): Promise<number> {
   if (ids.length === 0) return 0;
-  return underLease(db, listed, async (tx) => {
+  return underLease(db, company, async (tx) => {
     const { rows } = await sql<{ count: number }>`
       WITH lacking AS (
         SELECT a.id FROM assets a
-        WHERE a.id = ANY(${ids}::text[]) AND ${known(listed)} AND ${notLeased}
+        WHERE a.id = ANY(${ids}::text[]) AND ${known(company)} AND ${notLeased}
         ORDER BY a.id FOR UPDATE
       ), changed AS (
         UPDATE assets SET state = 'gone', next_at = NULL, queued_at = NULL, lease = lease + 1, lease_until = NULL,
@@ -61,11 +65,11 @@ export async function markGone(db: Database, listed: Listed, ids: string[]): Pro
         DELETE FROM replacements USING changed WHERE asset_id = changed.id AND released_at IS NULL
       ), logged AS (
         INSERT INTO events (kind, connection_id, asset_id)
-        SELECT 'asset.gone', ${listed.sync.connectionId}, id FROM changed
+        SELECT 'asset.gone', ${company.sync.connectionId}, id FROM changed
       )
       SELECT count(*) AS count FROM changed`.execute(tx);
     const { count } = rows[0]!;
-    await sql`UPDATE syncs SET gone = gone + ${count}::int WHERE id = ${listed.sync.id}`.execute(tx);
+    await sql`UPDATE syncs SET gone = gone + ${count}::int WHERE id = ${company.sync.id}`.execute(tx);
     return count;
   });
 }
@@ -74,10 +78,10 @@ export async function markGone(db: Database, listed: Listed, ids: string[]): Pro
  * Saves the assets that no page listed, but that the library still has: a resumed run does not request them again.
  * @throws LeaseLost
  */
-export async function addSighted(db: Database, listed: Listed, ids: string[]): Promise<void> {
+export async function addSighted(db: Database, company: CompanyRun, ids: string[]): Promise<void> {
   if (ids.length === 0) return;
-  const { sync, companyId } = listed;
-  await underLease(db, listed, (tx) =>
+  const { sync, companyId } = company;
+  await underLease(db, company, (tx) =>
     tx.insertInto('sightings').values({ syncId: sync.id, companyId, ids }).execute(),
   );
 }
@@ -90,11 +94,11 @@ export async function addSighted(db: Database, listed: Listed, ids: string[]): P
  */
 export async function endListing(
   db: Database,
-  listed: Listed,
+  company: CompanyRun,
   { held, doubt }: { held: HeldChanges | undefined; doubt: ListingDoubt | undefined },
 ): Promise<boolean> {
-  const { sync, companyId } = listed;
-  return underLease(db, listed, async (tx) => {
+  const { sync, companyId } = company;
+  return underLease(db, company, async (tx) => {
     await tx.deleteFrom('sightings').where('syncId', '=', sync.id).where('companyId', '=', companyId).execute();
     await sql`
       UPDATE access SET listed_at = ${doubt || held ? null : sql`now()`}

@@ -12,7 +12,7 @@ import {
   unreadablePrefix,
 } from '../database/schema.ts';
 import { extending, leaseLost, positionOf, type SyncLease } from './lease.ts';
-import { type Counts, type Decide, type ListedPage, type LockedAsset, recordListed } from './write-assets.ts';
+import { type Counts, type Decide, type ListedPage, type LockedAsset, writeAssets } from './write-assets.ts';
 
 interface Page {
   sync: Sync;
@@ -42,7 +42,7 @@ export async function recordPage(
   page: Page,
 ): Promise<Counts & { settings: Record<string, unknown>; toJudge: boolean }> {
   const { sync, companyId, assets } = page;
-  const write = (record: typeof recordListed) =>
+  const write = (record: typeof writeAssets) =>
     db.transaction().execute(async (tx) => {
       const { settings, toJudge, known } = await beginPage(tx, page);
       const counts = await record(tx, {
@@ -60,9 +60,9 @@ export async function recordPage(
       }
       return { ...counts, settings, toJudge: toJudge || counts.setAside > 0 };
     });
-  return write(recordListed).catch((error) => {
+  return write(writeAssets).catch((error) => {
     if (!isRefusal(error)) throw error;
-    return write(recordOneByOne);
+    return write(writeOneByOne);
   });
 }
 
@@ -103,13 +103,13 @@ async function beginPage(tx: Database, page: Page) {
 }
 
 /** Writes a page asset by asset. If the database refuses one, the asset gets this as its reason, and is returned in `refused`. */
-async function recordOneByOne(tx: Database, page: ListedPage): Promise<Counts> {
+async function writeOneByOne(tx: Database, page: ListedPage): Promise<Counts> {
   const counts: Counts = { new: 0, changed: 0, hasWork: false, setAside: 0, refused: [] };
   /** Returns why the database refused the asset; undefined if it did not. */
   const record = async (asset: ListedAsset): Promise<unknown> => {
     await sql`SAVEPOINT one`.execute(tx);
     try {
-      const one = await recordListed(tx, { ...page, assets: [asset] });
+      const one = await writeAssets(tx, { ...page, assets: [asset] });
       for (const key of ['new', 'changed', 'setAside'] as const) counts[key] += one[key];
       counts.hasWork ||= one.hasWork;
       counts.refused.push(...one.refused);

@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { type HeldChanges, sampleSize } from '../../floor/held-changes.ts';
 import { setHeld } from '../companies/held-changes.ts';
 import type { Database } from '../database/schema.ts';
-import { type Listed, underLease } from './lease.ts';
+import { type CompanyRun, underLease } from './lease.ts';
 
 /** Replacements within this time count together, so that many syncs may not replace more files than one sync may. */
 const windowHours = 24;
@@ -20,7 +20,7 @@ export async function since(db: Database, assetId: string): Promise<Date | undef
  * How many of a company's mirrored assets wait to be replaced, or were replaced within `windowHours`, with a sample of the
  * waiting ones. Replacements that an operator has accepted do not count. `until`: those that are found later are not counted.
  */
-export async function count(db: Database, { companyId }: Listed) {
+export async function count(db: Database, { companyId }: CompanyRun) {
   const { rows } = await sql<HeldChanges & { until: string }>`
     WITH counted AS (
       SELECT r.asset_id, r.released_at, a.state FROM replacements r JOIN assets a ON a.id = r.asset_id
@@ -50,10 +50,10 @@ export async function count(db: Database, { companyId }: Listed) {
  */
 export async function release(
   db: Database,
-  listed: Listed,
+  company: CompanyRun,
   { which, until, limit }: { which: 'own' | 'settled' | 'all'; until: string | Date; limit: number },
 ): Promise<number> {
-  const { sync, companyId } = listed;
+  const { sync, companyId } = company;
   // The sync that found it still runs, and may find more.
   const isOpen = sql`EXISTS (SELECT FROM syncs s JOIN connections c ON c.id = s.connection_id
     WHERE s.id = r.sync_id AND s.status = 'running' AND c.status = 'active')`;
@@ -63,7 +63,7 @@ export async function release(
     settled: sql`(${isOwn} OR NOT ${isOpen})`,
     all: sql`true`,
   }[which];
-  return underLease(db, listed, async (tx) => {
+  return underLease(db, company, async (tx) => {
     const { rows } = await sql<{ count: number }>`
       WITH chosen AS (
         SELECT a.id, r.listed FROM replacements r JOIN assets a ON a.id = r.asset_id
@@ -94,16 +94,16 @@ export async function release(
 }
 
 /** Forgets the released replacements of a company, so that they no longer count. @throws LeaseLost */
-export async function forgetReleased(db: Database, listed: Listed): Promise<void> {
-  await underLease(db, listed, (tx) =>
-    sql`DELETE FROM replacements WHERE company_id = ${listed.companyId} AND released_at IS NOT NULL`.execute(tx),
+export async function forgetReleased(db: Database, company: CompanyRun): Promise<void> {
+  await underLease(db, company, (tx) =>
+    sql`DELETE FROM replacements WHERE company_id = ${company.companyId} AND released_at IS NOT NULL`.execute(tx),
   );
 }
 
 /** Saves whether the replacements of a company are held. True if they are held from now on. @throws LeaseLost */
-export async function saveHeld(db: Database, listed: Listed, held: HeldChanges | undefined): Promise<boolean> {
-  const { sync, companyId } = listed;
-  return underLease(db, listed, (tx) => setHeld(tx, { connectionId: sync.connectionId, companyId }, 'replaced', held));
+export async function saveHeld(db: Database, company: CompanyRun, held: HeldChanges | undefined): Promise<boolean> {
+  const { sync, companyId } = company;
+  return underLease(db, company, (tx) => setHeld(tx, { connectionId: sync.connectionId, companyId }, 'replaced', held));
 }
 
 /** Deletes replacements that no longer count. */

@@ -95,7 +95,7 @@ export interface ListedPage {
  * Writes the new assets of a page with one statement, and the changed ones with another. Erased assets are ignored. Assets
  * that a filter skips are recorded, but not counted. `page.known`: the assets in the records, locked.
  */
-export async function recordListed(tx: Database, page: ListedPage): Promise<Counts> {
+export async function writeAssets(tx: Database, page: ListedPage): Promise<Counts> {
   // If a page lists an asset twice, the last entry counts.
   const once = [...new Map(page.assets.map((asset) => [asset.id, asset])).values()];
   // An erased asset is gone in the records while it is being erased. After that it is not in the records: see `insert`.

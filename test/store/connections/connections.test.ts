@@ -138,8 +138,8 @@ describe('the end of a connection', () => {
       await until('the notice', () => notices.has(connectionId));
       for (const id of [sync.id, waiting])
         expect(await store.syncs.get(id)).toMatchObject({ status: 'failed', error: byOperator });
-      expect(await store.syncs.renew(lease)).toBe(false);
-      await store.syncs.finish(sync, lease, { status: 'done', error: null });
+      expect(await store.syncs.extendLease(lease)).toBe(false);
+      await store.syncs.endSync(sync, lease, { status: 'done', error: null });
       expect(await store.connections.get(connectionId)).toMatchObject({ lastSyncAt: null, lastError: byOperator });
     } finally {
       await other.close();

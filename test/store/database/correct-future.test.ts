@@ -34,7 +34,7 @@ async function newAsset(change: string): Promise<string> {
     decide: () => ({ state: 'pending', reason: null, reset: true, due: true }),
     position: {},
   });
-  await store.syncs.finish(sync, lease, { status: 'done', error: null });
+  await store.syncs.endSync(sync, lease, { status: 'done', error: null });
   await client.query(`UPDATE assets SET ${change} WHERE id = $1`, [id]);
   expect(await store.connections.get(connectionId)).toMatchObject({ syncUntil: null, delayedUntil: null });
   return id;

@@ -186,7 +186,7 @@ test('a sync of one of many connections does not read the companies of the other
       await store.syncs.request(lease.connectionId, 'incremental');
       const sync = (await store.syncs.takeNext(lease)) as TakenSync;
       expect(sync.companyAccess).toMatchObject({ status: 'active', readable: [{ id: `company ${i}` }] });
-      await store.syncs.finish(sync, lease, { status: 'done', error: null });
+      await store.syncs.endSync(sync, lease, { status: 'done', error: null });
     }
   };
   expect(await readBy(syncs, work, 'access')).toBeLessThan(many);

@@ -15,7 +15,7 @@ async function sync(connectionId: string, status: 'done' | 'failed', scope: Sync
   await store.syncs.request(connectionId, 'incremental', scope);
   const taken = await store.syncs.takeNext(lease);
   if (taken === undefined || taken === 'busy') throw new Error('no sync was taken');
-  await store.syncs.finish(taken, lease, { status, error: status === 'failed' ? why : null });
+  await store.syncs.endSync(taken, lease, { status, error: status === 'failed' ? why : null });
   await store.syncs.release(lease);
 }
 

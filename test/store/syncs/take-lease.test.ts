@@ -18,7 +18,7 @@ test('a sync that has lost its lease writes nothing', async () => {
   const next = await store.syncs.takeNext(leaseTo(run.connectionId, 'next'));
   expect(next).toMatchObject({ id: run.sync.id, status: 'running' });
   await expect(record(run, 'e', [listed('late')], { highWaterMark: 5, sighted: ['late'] })).rejects.toThrow(LeaseLost);
-  await store.syncs.finish(run.sync, run.lease, { status: 'failed', error: why });
+  await store.syncs.endSync(run.sync, run.lease, { status: 'failed', error: why });
   expect(await store.assets.get('late')).toBeUndefined();
   expect(await store.syncs.get(run.sync.id)).toMatchObject({ status: 'running', pages: 0, error: null });
   expect(await store.syncs.takeNext(leaseTo(run.connectionId, 'third'))).toBe('busy');
@@ -26,7 +26,7 @@ test('a sync that has lost its lease writes nothing', async () => {
 
 test('one process takes a sync, and another takes it over when its lease has expired', async () => {
   const run = await running(store, 'f');
-  await store.syncs.renew({ ...run.lease, leaseMs: 1 });
+  await store.syncs.extendLease({ ...run.lease, leaseMs: 1 });
   const taken = await until('the lease to run out', async () => {
     const all = await Promise.all(
       ids('owner', 10).map((owner) => store.syncs.takeNext(leaseTo(run.connectionId, owner))),
@@ -45,14 +45,14 @@ test('requests during a running sync share the next one', async () => {
   expect(asked).not.toContain(run.sync.id);
   const other = await store.syncs.request(run.connectionId, 'incremental', { since: 5 });
   expect(asked).not.toContain(other);
-  await store.syncs.finish(run.sync, run.lease, { status: 'done', error: null });
+  await store.syncs.endSync(run.sync, run.lease, { status: 'done', error: null });
   expect(await store.syncs.takeNext(run.lease)).toMatchObject({ id: [...asked][0] });
 });
 
 test('a full sync that is requested while another runs is taken next, by one owner, and not while the connection is paused', async () => {
   const { connectionId, lease, sync } = await running(store, 'j');
   const next = await store.syncs.request(connectionId, 'full');
-  expect(await store.syncs.finish(sync, lease, { status: 'done', error: null })).toMatchObject({ more: true });
+  expect(await store.syncs.endSync(sync, lease, { status: 'done', error: null })).toMatchObject({ more: true });
   await store.syncs.release(lease);
   await store.connections.pause(connectionId);
   expect(await store.syncs.takeNext(lease)).toBeUndefined();
@@ -90,7 +90,7 @@ test('a sync that its owner ends while another asks for it is not taken again', 
   for (let round = 0; round < 50; round++) {
     const { connectionId, lease, sync } = await running(store, `ended ${round}`);
     const [, taken] = await Promise.all([
-      store.syncs.finish(sync, lease, { status: 'done', error: null }),
+      store.syncs.endSync(sync, lease, { status: 'done', error: null }),
       store.syncs.takeNext(leaseTo(connectionId, 'another')),
     ]);
     expect(['busy', undefined]).toContain(taken);
@@ -102,8 +102,8 @@ test('a sync that its owner ends while another asks for it is not taken again', 
 test('a sync does not end twice, even if the lease is kept for a waiting one', async () => {
   const { connectionId, lease, sync } = await running(store, 'twice ended');
   await store.syncs.request(connectionId, 'full');
-  expect(await store.syncs.finish(sync, lease, { status: 'done', error: null })).toMatchObject({ more: true });
-  expect(await store.syncs.finish(sync, lease, { status: 'failed', error: why })).toBeUndefined();
+  expect(await store.syncs.endSync(sync, lease, { status: 'done', error: null })).toMatchObject({ more: true });
+  expect(await store.syncs.endSync(sync, lease, { status: 'failed', error: why })).toBeUndefined();
   expect(await store.syncs.get(sync.id)).toMatchObject({ status: 'done', error: null });
   expect(await store.connections.get(connectionId)).toMatchObject({ lastError: null });
 });
@@ -114,7 +114,7 @@ test('the first sync after a reconnect clears an earlier failure', async () => {
   const run = async (mode: 'full' | 'incremental', outcome: { status: 'done' | 'failed'; error: Reason | null }) => {
     await store.syncs.request(id, mode);
     const sync = (await store.syncs.takeNext(leaseTo(id, 'owner'))) as TakenSync;
-    await store.syncs.finish(sync, leaseTo(id, 'owner'), outcome);
+    await store.syncs.endSync(sync, leaseTo(id, 'owner'), outcome);
     return (await store.connections.get(id))!.lastError;
   };
   const done = { status: 'done', error: null } as const;
@@ -126,7 +126,7 @@ test('the first sync after a reconnect clears an earlier failure', async () => {
 
 test('a request at the moment when a sync ends is not lost', { tags: 'slow' }, async () => {
   const { connectionId, lease, sync } = await running(store, 'h');
-  await store.syncs.finish(sync, lease, { status: 'done', error: null });
+  await store.syncs.endSync(sync, lease, { status: 'done', error: null });
   expect(await store.syncs.takeNext(lease)).toBeUndefined();
   for (let round = 0; round < 50; round++) {
     // A requester checks for a waiting sync; a running process checks again before it ends.
@@ -134,7 +134,7 @@ test('a request at the moment when a sync ends is not lost', { tags: 'slow' }, a
       for (;;) {
         const next = await store.syncs.takeNext(leaseTo(connectionId, who));
         if (next === 'busy' || next === undefined) return;
-        await store.syncs.finish(next, leaseTo(connectionId, who), { status: 'done', error: null });
+        await store.syncs.endSync(next, leaseTo(connectionId, who), { status: 'done', error: null });
       }
     };
     const asked = await Promise.all(
