@@ -7,7 +7,6 @@ import { withFields } from '../floor/log.ts';
 import { combineReasons, reasonFields } from '../floor/reasons.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import { HttpError } from '../source/http.ts';
-import { storable } from '../source/schemas.ts';
 import type { ReadableCompany } from '../store/companies/readable-companies.ts';
 import type { Waits } from '../store/database/schema.ts';
 import { span, traceHere } from '../tracing/tracing.ts';
@@ -163,15 +162,12 @@ async function readCompanies(
   { sync, lease, problems, signal }: Run,
 ): Promise<ReadableCompany[]> {
   const { connectionId } = sync;
-  const me = storable(
-    await withToken(connectionId, (token) => client.me({ token, signal }), { stored: sync.storedTokens }).catch(
-      // An outage of the library must not discard the pages that are recorded.
-      (error) => interruptListing(error, Object.values(sync.position).some(isResumable)),
-    ),
+  const request = (token: string) => client.me({ token, signal });
+  const me = await withToken(connectionId, request, { stored: sync.storedTokens }).catch((error) =>
+    // An outage of the library must not discard the pages that are recorded.
+    interruptListing(error, Object.values(sync.position).some(isResumable)),
   );
-  if (me.user.id !== sync.userId) {
-    throw new KnownError({ code: 'another_user' });
-  }
+  if (me.user.id !== sync.userId) throw new KnownError({ code: 'another_user' });
   const { gained, lost, readable } = await store.connections.setCompanies(connectionId, me.companies, {
     complete: me.problems.length === 0,
     owner: lease.owner,
@@ -194,23 +190,20 @@ async function readCompanies(
 async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompany[]): Promise<void> {
   const { sync, problems } = run;
   const { companyId, projectId } = sync.scope;
-  const filters = filtersOf(run.settings, deps.filters);
-  const skipped = companies.filter(({ id }) => skipsCompany(filters, id));
-  const skippedIds = skipped.map(({ id }) => id);
-  if (skipped.length > 0) await deps.store.connections.endHeldChanges(sync.connectionId, skippedIds);
-  if (companyId !== undefined && skipped.length > 0) {
-    problems.add({ code: 'company_skipped', companyId }, { failsRun: true });
-  }
-  const listed = companies.filter((company) => !skipped.includes(company));
+  const listed = await withoutSkipped(deps, run, companies);
   const stopping = new AbortController();
   const stoppable = { ...run, signal: AbortSignal.any([run.signal, stopping.signal]) };
-  // A project belongs to one company. For the others the library may answer that there is no such project: an error only if it
-  // says so for all of them.
+  // A project belongs to one company. For the others, the library may answer that there is no such project.
   const searching = projectId !== undefined && companyId === undefined;
   const isFound = Object.values(sync.position).some(({ done }) => done);
-  let withoutProject = 0;
+  const refusals: { company: ReadableCompany; error: HttpError }[] = [];
   let interrupted: ListingInterrupted | undefined;
   const atOnce = Math.min(companiesAtOnce, ceilingOf(run.settings, companiesAtOnce));
+  const report = (company: ReadableCompany, error: unknown) => {
+    problems.add(toReason(error), { failsRun: true });
+    const fields = { connectionId: sync.connectionId, syncId: sync.id, companyId: company.id };
+    deps.log.warn({ event: 'company.listing_failed', ...fields, err: error }, 'company not listed');
+  };
   const listOne = async (company: ReadableCompany) => {
     const { waits } = sync.position[company.id] ?? {};
     try {
@@ -226,21 +219,34 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
         interrupted = error;
         return;
       }
-      if (searching && error instanceof HttpError && error.status < 500) {
-        withoutProject++;
-        if (isFound || withoutProject < listed.length) return;
-      }
-      problems.add(toReason(error), { failsRun: true });
-      const fields = { connectionId: sync.connectionId, syncId: sync.id, companyId: company.id };
-      deps.log.warn({ event: 'company.listing_failed', ...fields, err: error }, 'company not listed');
+      if (searching && error instanceof HttpError && error.status < 500) refusals.push({ company, error });
+      else report(company, error);
     }
   };
   // A single wait may be due to the requests of the other companies.
   const delayed = listed.filter(({ id }) => (sync.position[id]?.waits?.count ?? 0) > 1);
   const others = listed.filter((company) => !delayed.includes(company));
   for (const group of [others, delayed]) await concurrently(group, atOnce, listOne);
+  const last = refusals.at(-1);
+  if (last && !isFound && refusals.length === listed.length) report(last.company, last.error);
   // The other companies are listed first.
   if (interrupted) throw interrupted;
+}
+
+/** The companies that the filters do not skip as a whole. Nothing is held any more for the others. */
+async function withoutSkipped(deps: SyncDeps, run: Run, companies: ReadableCompany[]): Promise<ReadableCompany[]> {
+  const { connectionId, scope } = run.sync;
+  const filters = filtersOf(run.settings, deps.filters);
+  const skipped = companies.filter(({ id }) => skipsCompany(filters, id));
+  if (skipped.length === 0) return companies;
+  await deps.store.connections.endHeldChanges(
+    connectionId,
+    skipped.map(({ id }) => id),
+  );
+  if (scope.companyId !== undefined) {
+    run.problems.add({ code: 'company_skipped', companyId: scope.companyId }, { failsRun: true });
+  }
+  return companies.filter((company) => !skipped.includes(company));
 }
 
 /** Counts a wait that the library asks for. True: too many have followed each other. The next sync counts from the beginning. */
