@@ -129,15 +129,11 @@ export async function writeAssets(tx: Database, page: ListedPage): Promise<Count
     if (!before) fresh.push({ asset, decision, isRetry: false });
     // If the entry is unreadable or is not to be mirrored now, the asset keeps the fields that it has in the records.
     else {
-      const { problem } = asset;
-      const kept =
-        problem === undefined && !decision.setAside && !decision.keepsFields
-          ? asset
-          : { ...before, ...(problem !== undefined && { problem }) };
-      const fields = differing(before.listed, problem === undefined ? asset.listed : before.listed);
-      const isSame = fields.length === 0 && problem === undefined;
-      const isRetry = isSame && before.state !== 'gone' && !before.skipped;
-      changed.push({ asset: kept, decision, fields, isRetry });
+      const isReadable = asset.problem === undefined;
+      const keepsFields = !isReadable || decision.setAside || decision.keepsFields;
+      const fields = isReadable ? differing(before.listed, asset.listed) : [];
+      const isRetry = isReadable && fields.length === 0 && before.state !== 'gone' && !before.skipped;
+      changed.push({ asset: keepsFields ? before : asset, decision, fields, isRetry });
     }
   }
   return {
