@@ -31,17 +31,17 @@ async function terminalLog() {
 }
 
 /**
- * The settings of asset-mirror, from the environment and an .env file in the working directory. Client verbs do not read
- * that file: it could send the operator's exported ADMIN_TOKEN to another address.
+ * Reads an .env file in the working directory into the environment. Client verbs do not: it could send the operator's exported
+ * ADMIN_TOKEN to another address.
  */
-async function configured() {
-  const { readConfig } = await settings();
-  return readConfig(process.env, { embedded: embeddedPostgresIsInstalled() });
-}
-
 async function settings() {
   if (existsSync('.env')) process.loadEnvFile('.env');
   return import('./config/config.ts');
+}
+
+async function configured() {
+  const { readConfig } = await settings();
+  return readConfig(process.env, { embedded: embeddedPostgresIsInstalled() });
 }
 
 // The reader of the output may close it early, as `head` does.

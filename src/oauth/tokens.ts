@@ -52,9 +52,7 @@ export class Tokens {
       const token = await other;
       if (token.version !== stale) return token;
     }
-    const work = this.#current(connectionId, stale, stored).finally(() => {
-      if (this.#inFlight.get(connectionId) === work) this.#inFlight.delete(connectionId);
-    });
+    const work = this.#current(connectionId, stale, stored).finally(() => this.#inFlight.delete(connectionId));
     this.#inFlight.set(connectionId, work);
     return work;
   }

@@ -28,6 +28,7 @@ const onceOptions = {
  * authorities of Node.js (NODE_EXTRA_CA_CERTS adds some). It reconnects for ever, unless `isOnce`.
  */
 export function connectRedis(url: string, { isOnce = false } = {}): Redis | Cluster {
+  // `lazyConnect` is not for `redisOptions`: as false, it would make a cluster connect to each node at once.
   const { lazyConnect, ...rest } = isOnce ? onceOptions : { lazyConnect: false, maxRetriesPerRequest: null };
   const common = { reconnectOnError: moved, socketTimeout: silentMs, ...rest };
   const once = isOnce ? { retryStrategy: () => null, sentinelRetryStrategy: () => null } : {};

@@ -42,19 +42,20 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
 
   const changed = !isDeepStrictEqual(before.listed, listed.listed);
   const isOther = before.size !== listed.size || before.uploadDate !== listed.uploadDate;
-  const replaced = isOther && !(hasCopy(before) && isStored(before, listed));
-  if (replaced && hasCopy(before)) {
+  const isCopied = hasCopy(before);
+  const replaced = isOther && !(isCopied && isStored(before, listed));
+  if (replaced && isCopied) {
     return isDeepStrictEqual(before.replacement?.listed, listed.listed) ? undefined : setAside(before);
   }
   switch (before.state) {
     case 'mirrored':
-      // Without a copy (see above) there is nothing to protect.
+      // A replaced file has no copy here: there is nothing to protect.
       return replaced ? pending : judgeMirrored(before, listed, { ...options, changed });
     case 'unavailable':
     case 'failed':
       return changed || options.full || before.replacement ? pending : undefined;
     case 'gone':
-      return hasCopy(before) ? { ...pending, state: 'mirrored' } : pending;
+      return isCopied ? { ...pending, state: 'mirrored' } : pending;
     default:
       // Pending or in transfer: a replaced file starts over.
       if (!changed) return undefined;

@@ -69,7 +69,6 @@ function openListing({ overlap }: SyncDeps, { sync }: Run, company: ReadableComp
       scope.since ?? (full || company.highWaterMark === null ? undefined : Math.max(0, company.highWaterMark - back)),
     unlimited,
     reconciles: full && unlimited,
-    isResumed: resumed !== undefined,
     cursors: followCursors(what, resumed?.progress),
     /** Pages that were read. */
     pages: 0,
@@ -84,7 +83,7 @@ function openListing({ overlap }: SyncDeps, { sync }: Run, company: ReadableComp
 }
 type Listing = ReturnType<typeof openListing>;
 
-/** `pages`: those that this run has recorded. */
+/** `pages`: those that this run has read. An error of a request is handled after they are recorded. */
 const makesProgress = ({ start }: Listing, pages: number) => (pages > 0 && !start.restarted) || isResumable(start);
 
 async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<AssetPage | 'cursor expired'> {
@@ -99,7 +98,7 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
     return await deps.withToken(sync.connectionId, request);
   } catch (error) {
     const isRefused = error instanceof HttpError && cursorRefused.has(error.status);
-    if (isRefused && pages === 0 && listing.isResumed) return 'cursor expired';
+    if (isRefused && pages === 0 && cursor !== undefined) return 'cursor expired';
     // Some libraries repeat the cursor on the last page, and then refuse it.
     if (isRefused && pages > 0 && cursor === listing.previousCursor) {
       reportDoubt(problems, listing, 'refused');

@@ -33,7 +33,7 @@ interface Page {
 
 /**
  * Records a page of a company's listing and the position after it, in one transaction. If the database refuses an asset,
- * the others are recorded nevertheless. `highWaterMark`: on the last page of a complete listing; it never moves back.
+ * the others are recorded nevertheless. `highWaterMark`: on the last page of a listing without limits; it never moves back.
  * Returns the settings that were applied. `toJudge`: the company may have replacements to judge.
  * @throws LeaseLost
  */
