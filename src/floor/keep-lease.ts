@@ -47,7 +47,7 @@ export function keepLease(
   const isLate = () => performance.now() - renewed.monotonic >= leaseMs - everyMs;
   const timer = setInterval(() => {
     void check();
-    // At the next renewal, the lease would have ended.
+    // The last renewal before the lease ends: if it is not answered soon, the lease is given up.
     if (isLate()) setTimeout(() => isLate() && lose(), everyMs / 2).unref();
   }, everyMs).unref();
   const end = () => {

@@ -149,7 +149,7 @@ export function invalidAddress({ code }: FastifyError, { id: requestId }: Fastif
 
 /** For input that is not HTTP, or has too many headers. */
 export function invalidHttp(error: Error & { code?: string }, socket: Socket): void {
-  // Never write into a response that has begun: only the first answer of a connection is surely not one.
+  // Never write into a response that has begun. If this connection has sent bytes, they may belong to one.
   if (error.code === 'ECONNRESET' || !socket.writable || socket.bytesWritten > 0) return void socket.destroy();
   const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400;
   const detail = remedies[status] ?? 'This is not a valid HTTP request.';
